@@ -1,0 +1,24 @@
+"""Builds the optional C extensions; everything else is in pyproject.toml.
+
+They are optional: where no compiler is at hand the install goes on without them, and r2med uses their pure-Python
+twins, which give the same results more slowly.
+"""
+
+from setuptools import Extension, setup
+
+FOLDER = "src/r2med/_native"
+# No contraction to fused multiply-add: the sums must be the same bits on every machine and in the Python twin.
+FLAGS = ["-O3", "-std=c11", "-ffp-contract=off"]
+
+setup(
+    ext_modules=[
+        Extension(
+            "r2med._fast",
+            sources=[f"{FOLDER}/module.c", f"{FOLDER}/analyze.c"],
+            depends=[f"{FOLDER}/analyze.h", f"{FOLDER}/tables.h"],
+            extra_compile_args=FLAGS,
+            optional=True,
+        ),
+        Extension("r2med._sparse", sources=[f"{FOLDER}/sparse.c"], extra_compile_args=FLAGS, optional=True),
+    ]
+)
