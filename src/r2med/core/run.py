@@ -1,0 +1,171 @@
+"""A run: for each query, documents in order with their scores."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from .columns import IdTable, Int32
+from .errors import DataError, UsageError
+
+Float32 = npt.NDArray[np.float32]
+NO_DOCUMENT = -1
+
+
+class Hit(NamedTuple):
+    """One retrieved document."""
+
+    doc_id: str
+    score: float
+
+
+class Run:
+    """Rankings as two matrices (queries × depth).
+
+    `docs` holds positions in `doc_ids`, `scores` their float32 scores; rows shorter than the depth are filled up with
+    `NO_DOCUMENT` and minus infinity. Rows are ordered by score descending, equal scores by document id descending,
+    as trec_eval orders them.
+    """
+
+    def __init__(
+        self,
+        query_ids: IdTable,
+        doc_ids: IdTable,
+        docs: Int32,
+        scores: Float32,
+        *,
+        name: str = "r2med",
+        notes: dict[str, object] | None = None,
+    ) -> None:
+        if docs.shape != scores.shape or docs.shape[0] != len(query_ids):
+            raise UsageError(f"a run of {len(query_ids)} queries cannot hold matrices {docs.shape} and {scores.shape}")
+        self.query_ids = query_ids
+        self.doc_ids = doc_ids
+        self.docs = docs
+        self.scores = scores
+        self.name = name
+        self.notes: dict[str, object] = notes if notes is not None else {}
+
+    @classmethod
+    def from_rankings(
+        cls,
+        rankings: Mapping[str, Sequence[Hit | tuple[str, float]]],
+        *,
+        doc_ids: IdTable | None = None,
+        name: str = "r2med",
+    ) -> Run:
+        """Build from lists of (document id, score); they are sorted here, whatever order they come in."""
+        table = (
+            doc_ids
+            if doc_ids is not None
+            else IdTable(dict.fromkeys(hit[0] for hits in rankings.values() for hit in hits))
+        )
+        lengths = [len(hits) for hits in rankings.values()]
+        filled = np.arange(max(lengths, default=0)) < np.array(lengths, dtype=np.int64)[:, None]
+        docs = np.full(filled.shape, NO_DOCUMENT, dtype=np.int32)
+        scores = np.full(filled.shape, -np.inf, dtype=np.float32)
+        docs[filled] = table.positions(hit[0] for hits in rankings.values() for hit in hits)
+        with np.errstate(over="ignore"):  # beyond float32 is infinite, as in trec_eval
+            scores[filled] = np.fromiter((hit[1] for hits in rankings.values() for hit in hits), dtype=np.float32)
+        if (docs[filled] < 0).any():
+            row, column = (int(v[0]) for v in np.nonzero(filled & (docs < 0)))
+            query_id = list(rankings)[row]
+            raise DataError(f"query {query_id!r} retrieves unknown document {rankings[query_id][column][0]!r}")
+        if np.isnan(scores).any():
+            row = int(np.nonzero(np.isnan(scores).any(axis=1))[0][0])
+            raise DataError(f"query {list(rankings)[row]!r} has a score that is not a number")
+        run = cls(IdTable(rankings), table, docs, scores, name=name).sorted()
+        run.check_unique()
+        return run
+
+    @property
+    def depth(self) -> int:
+        """Number of columns: the longest ranking it can hold."""
+        return int(self.docs.shape[1])
+
+    def __len__(self) -> int:
+        """Number of queries."""
+        return len(self.query_ids)
+
+    def __repr__(self) -> str:
+        return f"Run({self.name!r}, {len(self)} queries × {self.depth})"
+
+    def lengths(self) -> npt.NDArray[np.int64]:
+        """How many documents each query retrieved."""
+        return np.asarray((self.docs >= 0).sum(axis=1), dtype=np.int64)
+
+    def of(self, query_id: str) -> list[Hit]:
+        """The ranking of one query; empty for an unknown one."""
+        row = self.query_ids.position(query_id)
+        return [] if row < 0 else self.row(row)
+
+    def row(self, row: int) -> list[Hit]:
+        """The ranking of the query at position `row`."""
+        docs, scores = self.docs[row].tolist(), self.scores[row].tolist()
+        return [Hit(self.doc_ids[d], s) for d, s in zip(docs, scores, strict=True) if d >= 0]
+
+    def __iter__(self) -> Iterator[tuple[str, list[Hit]]]:
+        for i, query_id in enumerate(self.query_ids):
+            yield query_id, self.row(i)
+
+    def top(self, depth: int) -> Run:
+        """The same rankings cut at `depth`."""
+        return Run(
+            self.query_ids, self.doc_ids, self.docs[:, :depth], self.scores[:, :depth], name=self.name, notes=self.notes
+        )
+
+    def renamed(self, name: str) -> Run:
+        """The same rankings under another name."""
+        return Run(self.query_ids, self.doc_ids, self.docs, self.scores, name=name, notes=self.notes)
+
+    def sorted(self) -> Run:
+        """The same documents in trec_eval's order."""
+        if self.depth == 0:
+            return self
+        ties = np.append(self.doc_ids.tie_rank, np.int32(len(self.doc_ids)))[self.docs]
+        order = np.lexsort((ties, -self.scores), axis=1)
+        rows = np.arange(len(self))[:, None]
+        return Run(
+            self.query_ids,
+            self.doc_ids,
+            self.docs[rows, order],
+            self.scores[rows, order],
+            name=self.name,
+            notes=self.notes,
+        )
+
+    def check_unique(self) -> None:
+        """Refuse a ranking that names a document twice."""
+        ordered = np.sort(self.docs, axis=1)
+        twice = (ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0)
+        if twice.any():
+            row, column = (int(v[0]) for v in np.nonzero(twice))
+            raise DataError(
+                f"query {self.query_ids[row]!r} retrieves document {self.doc_ids[int(ordered[row, column])]!r} twice"
+            )
+
+    def on(self, doc_ids: IdTable, *, query_ids: Iterable[str] | None = None) -> Run:
+        """The same rankings over another document table; a document it does not know is an error."""
+        mapping = np.append(doc_ids.positions(self.doc_ids), np.int32(NO_DOCUMENT))
+        docs = mapping[self.docs]
+        lost = (docs < 0) & (self.docs >= 0)
+        if lost.any():
+            row, column = (int(v[0]) for v in np.nonzero(lost))
+            raise DataError(
+                f"query {self.query_ids[row]!r} retrieves "
+                f"unknown document {self.doc_ids[int(self.docs[row, column])]!r}"
+            )
+        run = Run(self.query_ids, doc_ids, docs, self.scores, name=self.name, notes=self.notes)
+        return run if query_ids is None else run.for_queries(IdTable(query_ids))
+
+    def for_queries(self, query_ids: IdTable) -> Run:
+        """The rankings of `query_ids` in that order; a query this run does not hold gets an empty row."""
+        rows = self.query_ids.positions(query_ids)
+        known = rows >= 0
+        docs = np.full((len(rows), self.depth), NO_DOCUMENT, dtype=np.int32)
+        scores = np.full(docs.shape, -np.inf, dtype=np.float32)
+        docs[known], scores[known] = self.docs[rows[known]], self.scores[rows[known]]
+        return Run(query_ids, self.doc_ids, docs, scores, name=self.name, notes=self.notes)
