@@ -1,0 +1,129 @@
+"""Parquet files as tables of our own columns: missing, empty or mistyped ones are errors that name the file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...core import DataError, MissingExtra, TextColumn
+from ...core.stores import Store, open_stream
+from ..judgments import whole_grade
+
+
+class ArrowTable(NamedTuple):
+    """The rows of one split and the file to name in messages."""
+
+    table: Any
+    label: str
+
+    def has(self, column: str) -> bool:
+        """Whether the optional column is there."""
+        return column in self.table.column_names
+
+    def texts(self, column: str, *, nulls: bool = False) -> TextColumn:
+        """A column of texts; missing ones are an error, or empty texts where `nulls` allows them."""
+        return text_column(self.table, column, self.label, nulls=nulls)
+
+    def optional_texts(self, column: str) -> Iterator[str | None]:
+        """A column of texts that may be missing, cell by cell or as a whole; an empty text counts as missing."""
+        if not self.has(column):
+            yield from [None] * self.table.num_rows
+        else:
+            yield from (text or None for text in self.texts(column, nulls=True))
+
+    def grades(self, column: str) -> list[int]:
+        """A column of whole numbers; 1 where there is none."""
+        if not self.has(column):
+            return [1] * self.table.num_rows
+        kind, types = self.table[column].type, pyarrow().types
+        if not (types.is_integer(kind) or types.is_floating(kind)):
+            raise DataError(f"column {column!r} holds {kind}, expected whole numbers", path=self.label)
+        return [whole_grade(value, self.label) for value in self.table[column].to_pylist()]
+
+    def text_lists(self, column: str) -> Iterator[tuple[str, ...]]:
+        """A column of texts or of lists of texts."""
+        for row, value in enumerate(self.table[column].to_pylist(), start=1):
+            texts = (value,) if isinstance(value, str) else value
+            if not isinstance(texts, list | tuple) or not all(isinstance(text, str) for text in texts):
+                raise DataError(f"row {row}: column {column!r} holds no text", path=self.label)
+            yield tuple(texts)
+
+
+def read_parquet(
+    store: Store, files: list[str], columns: tuple[str, ...], optional: tuple[str, ...] = ()
+) -> ArrowTable:
+    """One table from the shards of a split; a missing column is an error that lists what there is."""
+    pa = pyarrow()
+    import pyarrow.parquet as pq
+
+    tables = []
+    label = store.label(files[0])
+    try:
+        for name in files:
+            label = store.label(name)
+            with open_stream(store, name) as stream:
+                file = pq.ParquetFile(pa.BufferReader(stream.read()))
+            have = file.schema_arrow.names
+            if missing := [c for c in columns if c not in have]:
+                raise DataError(f"has no column {missing[0]!r} (columns: {', '.join(have)})", path=label)
+            tables.append(file.read(columns=[c for c in (*columns, *optional) if c in have]))
+        return ArrowTable(pa.concat_tables(tables, promote_options="permissive"), label)
+    except (pa.ArrowException, OSError, ValueError) as error:
+        reason = next(iter(str(error).splitlines()), type(error).__name__)
+        raise DataError(f"not a readable parquet file ({reason})", path=label) from None
+
+
+def write_parquet(folder: Path, config: str, split: str, columns: dict[str, Any]) -> None:
+    """Write one split of a config under the hub's file name for it."""
+    pa = pyarrow()
+    import pyarrow.parquet as pq
+
+    path = folder / config / f"{split}-00000-of-00001.parquet"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(pa.table(columns), path, compression="zstd")
+
+
+def text_column(table: Any, name: str, label: str, *, nulls: bool = False) -> TextColumn:
+    """A string column as ours, sharing Arrow's memory."""
+    pa = pyarrow()
+    chunked = table[name]
+    if not (
+        pa.types.is_string(chunked.type) or pa.types.is_large_string(chunked.type) or pa.types.is_null(chunked.type)
+    ):
+        raise DataError(f"column {name!r} holds {chunked.type}, expected text", path=label)
+    if chunked.null_count:
+        if not nulls:
+            raise DataError(f"column {name!r} has {chunked.null_count} empty cells", path=label)
+        chunked = chunked.cast(pa.string()).fill_null("")
+    array = chunked.cast(pa.large_string()).combine_chunks()
+    if isinstance(array, pa.ChunkedArray):
+        array = array.chunk(0) if array.num_chunks else pa.array([], pa.large_string())
+    try:
+        array.validate(full=True)
+    except pa.ArrowInvalid:
+        raise DataError(f"column {name!r} is not valid UTF-8", path=label) from None
+    if not len(array):
+        return TextColumn.from_texts(())
+    _, offset_buffer, data_buffer = array.buffers()
+    offsets = np.frombuffer(offset_buffer, dtype=np.int64)[array.offset : array.offset + len(array) + 1]
+    data = np.frombuffer(data_buffer if data_buffer is not None else b"", dtype=np.uint8)
+    return TextColumn(data[offsets[0] : offsets[-1]], offsets - offsets[0])
+
+
+def arrow_column(column: TextColumn) -> Any:
+    """Our column as Arrow's, without a copy where 2 GiB of text do not stand in the way."""
+    pa = pyarrow()
+    array = pa.LargeStringArray.from_buffers(len(column), pa.py_buffer(column.offsets), pa.py_buffer(column.data))
+    return array.cast(pa.string()) if column.nbytes < 2**31 - 1 else array
+
+
+def pyarrow() -> Any:
+    """The library, or the extra that brings it."""
+    try:
+        import pyarrow
+    except ImportError:
+        raise MissingExtra("reading and writing parquet", "parquet") from None
+    return pyarrow

@@ -1,0 +1,145 @@
+from __future__ import annotations
+
+import gzip
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from r2med.core import DataError, IdTable, Qrels, Run
+from r2med.tasks import read_qrels, read_run, write_qrels, write_run
+from tests.builders import TREC_ID
+
+SUFFIXES = ["", ".gz", ".zst"]
+SCORES = st.floats(width=32, allow_nan=False)
+RANKINGS = st.dictionaries(TREC_ID, st.dictionaries(TREC_ID, SCORES, min_size=1, max_size=4), min_size=1, max_size=4)
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_a_run_survives(suffix: str) -> None:
+    @given(RANKINGS)
+    def check(rankings: dict[str, dict[str, float]]) -> None:
+        run = Run.from_rankings({q: list(hits.items()) for q, hits in rankings.items()}, name="my system")
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / f"x.run{suffix}"
+            write_run(run, path)
+            back = read_run(str(path))
+            assert list(back) == list(run)
+            assert back.name == "my-system"
+            assert list(read_run(path, doc_ids=IdTable(sorted(run.doc_ids)))) == list(run)
+
+    check()
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_qrels_survive(suffix: str) -> None:
+    @given(st.dictionaries(st.tuples(TREC_ID, TREC_ID), st.integers(-2, 3), min_size=1, max_size=6))
+    def check(judged: dict[tuple[str, str], int]) -> None:
+        qrels = Qrels.from_judgments((q, d, g) for (q, d), g in judged.items())
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / f"x.qrels{suffix}"
+            write_qrels(qrels, path)
+            assert read_qrels(str(path)) == qrels
+
+    check()
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_the_same_run_gives_the_same_bytes(tmp_path: Path, suffix: str) -> None:
+    run = Run.from_rankings({"q": [("a", 0.1), ("b", 1 / 3)]})
+    for name in ("one", "two"):
+        write_run(run, tmp_path / (name + suffix))
+    assert (tmp_path / f"one{suffix}").read_bytes() == (tmp_path / f"two{suffix}").read_bytes()
+
+
+def test_the_lines_of_a_run(tmp_path: Path) -> None:
+    write_run(Run.from_rankings({"q": [("a", 0.25), ("b", 3.0)], "p": []}, name="x"), tmp_path / "run")
+    assert (tmp_path / "run").read_text() == "q Q0 b 1 3 x\nq Q0 a 2 0.25 x\n"
+
+
+def test_order_follows_the_scores_not_the_ranks(tmp_path: Path) -> None:
+    (tmp_path / "run").write_text("q Q0 a 1 1.0 t\n\nq\tQ0\tb\t2\t2.0\tt\r\n")
+    assert [hit.doc_id for hit in read_run(tmp_path / "run").of("q")] == ["b", "a"]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "x: holds no rankings"),
+        (b"q Q0 a 1 1.0 t\nq Q0 a 1 1.0\n", "x:2: expected 6 columns, got 5"),
+        (b"q Q0 a 1 high t\n", "x:1: score 'high' is not a number"),
+        (b"q Q0 a 1 \xff t\n", "x:1: score '\ufffd' is not a number"),
+        (b"q Q0 a 1 nan t\n", "x:1: score 'nan' is not a number"),
+        (b"q Q0 \xff 1 1.0 t\n", "x:1: is not valid UTF-8"),
+        (b"q Q0 a\0b 1 1.0 t\n", "x:1: holds a NUL character"),
+        (b"q Q0 a 1 1.0 t\nq Q0 a 2 0.5 t\n", "x: query 'q' retrieves document 'a' twice"),
+    ],
+)
+def test_a_broken_run(tmp_path: Path, content: bytes, message: str) -> None:
+    (tmp_path / "x").write_bytes(content)
+    with pytest.raises(DataError, match=message):
+        read_run(tmp_path / "x")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "x: holds no judgments"),
+        (b"\n \n", "x: holds no judgments"),
+        (b"query-id\tcorpus-id\tscore\n", "x: holds no judgments"),
+        (b"q 0 d 1\nq d\n", "x:2: expected 3 or 4 columns, got 2"),
+        (b"q 0 d 1.5\n", "x:1: grade '1.5' is not a whole number"),
+        (b"q 0 d high\n", "x:1: grade 'high' is not a whole number"),
+        (b"q 0 d inf\n", "x:1: grade 'inf' is not a whole number"),
+        (b"q 0 d 4294967296\n", "x:1: grade '4294967296' is out of range"),
+        (b"q 0 d 1\nq 0 d 2\n", "x: query 'q' judges document 'd' twice, as 1 and 2"),
+        (b"q 0 \xff 1\n", "x:1: is not valid UTF-8"),
+        (b"q 0 a\0b 1\n", "x:1: holds a NUL character"),
+        (b'{"q_id": "q", "p_id": "d", "score": 1.5}\n', "x:1: grade 1.5 is not a whole number"),
+        (b'{"q_id": "q", "p_id": "d", "score": 9999999999}\n', r"x:1: grade 9999999999\.0 is out of range"),
+        (b'{"q_id": "q", "p_id": "d", "score": "1"}\n', "x:1: field 'score': expected a number, got text"),
+        (b'{"q_id": "q", "score": 1}\n', "x:1: field 'p_id' is missing"),
+        (b'{"query-id": "q", "corpus-id": 3}\n', "x:1: field 'corpus-id': expected text, got a whole number"),
+    ],
+)
+def test_broken_judgments(tmp_path: Path, content: bytes, message: str) -> None:
+    (tmp_path / "x").write_bytes(content)
+    with pytest.raises(DataError, match=message):
+        read_qrels(tmp_path / "x")
+
+
+@pytest.mark.parametrize("query_id", ["qid", "query-id", "{", '{"a":1}'])
+def test_an_id_may_look_like_a_header_or_like_json(tmp_path: Path, query_id: str) -> None:
+    qrels = Qrels.from_judgments([(query_id, "d", 1)])
+    write_qrels(qrels, tmp_path / "x")
+    assert read_qrels(tmp_path / "x") == qrels
+
+
+def test_whole_grades_may_be_written_as_floats(tmp_path: Path) -> None:
+    for content in (b"q 0 d 1.0\n", b'{"q_id": "q", "p_id": "d", "score": 1.0}\n'):
+        (tmp_path / "x").write_bytes(content)
+        assert list(read_qrels(tmp_path / "x")) == [("q", "d", 1)]
+
+
+@pytest.mark.parametrize("read", [read_run, read_qrels])
+def test_files_that_are_not_there_or_end_too_early(tmp_path: Path, read: object) -> None:
+    assert callable(read)
+    (tmp_path / "folder").mkdir()
+    for name in ("absent", "folder"):
+        with pytest.raises(DataError, match=f"{name}: no such file"):
+            read(tmp_path / name)
+    packed = gzip.compress("".join(f"q Q0 d{i} 1 1 t\n" for i in range(999)).encode())
+    (tmp_path / "x.gz").write_bytes(packed[:-50])
+    with pytest.raises(DataError, match=r"x\.gz: ends too early: the compressed file is truncated"):
+        read(tmp_path / "x.gz")
+
+
+@pytest.mark.parametrize("bad", ["a b", "", "a\u2003b", "\n"])
+def test_ids_that_trec_cannot_carry_leave_no_file(tmp_path: Path, bad: str) -> None:
+    with pytest.raises(DataError, match="holds white space, which TREC files cannot carry"):
+        write_run(Run.from_rankings({"q": [(bad, 1.0)]}), tmp_path / "run.gz")
+    with pytest.raises(DataError, match="holds white space, which TREC files cannot carry"):
+        write_qrels(Qrels.from_judgments([("q", bad, 1)]), tmp_path / "qrels")
+    assert list(tmp_path.iterdir()) == []
