@@ -1,0 +1,106 @@
+"""Vocabularies and term counts: what an analyzer makes of a column of texts."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ..core.columns import Int32, Int64, TextColumn, TextColumnBuilder
+
+
+class Vocabulary:
+    """Terms by number, found again by hash.
+
+    Looking a term up needs two sorted arrays that can be memory-mapped, so a saved index of 200,000 terms is ready
+    at once, where a dictionary would have to be built first.
+    """
+
+    def __init__(self, terms: TextColumn, lookup: tuple[npt.NDArray[np.uint32], Int32] | None = None) -> None:
+        self.terms = terms
+        self._stored = lookup
+
+    def __len__(self) -> int:
+        return len(self.terms)
+
+    def __getitem__(self, index: int) -> str:
+        return self.terms[index]
+
+    @cached_property
+    def lookup(self) -> tuple[npt.NDArray[np.uint32], Int32]:
+        """Sorted hashes, and the term number behind each."""
+        if self._stored is not None:
+            return self._stored
+        hashes = _hashes(self.terms)
+        order = np.argsort(hashes, kind="stable").astype(np.int32)
+        return hashes[order], order
+
+    def find(self, terms: TextColumn) -> Int32:
+        """The number of each term, -1 where it is unknown."""
+        hashes, order = self.lookup
+        wanted = _hashes(terms)
+        first = np.searchsorted(hashes, wanted, side="left").tolist()
+        last = np.searchsorted(hashes, wanted, side="right").tolist()
+        found = np.full(len(terms), -1, dtype=np.int32)
+        for i, (begin, end) in enumerate(zip(first, last, strict=True)):
+            if begin < end:
+                term = terms.encoded(i)
+                for number in order[begin:end].tolist():  # more than one only where hashes collide
+                    if self.terms.encoded(number) == term:
+                        found[i] = number
+                        break
+        return found
+
+    def merged(self, other: Vocabulary) -> tuple[Vocabulary, Int32]:
+        """This vocabulary with the new terms of `other` behind it, and where each of `other`'s terms went."""
+        mapping = self.find(other.terms)
+        new = np.flatnonzero(mapping < 0)
+        mapping[new] = np.arange(len(self), len(self) + len(new), dtype=np.int32)
+        builder = TextColumnBuilder()
+        for column, indices in ((self.terms, range(len(self))), (other.terms, new.tolist())):
+            for i in indices:
+                builder.append(column.encoded(i))
+        return Vocabulary(builder.build()), mapping
+
+
+def _hashes(terms: TextColumn) -> npt.NDArray[np.uint32]:
+    crc = zlib.crc32
+    return np.fromiter((crc(terms.encoded(i)) for i in range(len(terms))), dtype=np.uint32, count=len(terms))
+
+
+class TermCounts(NamedTuple):
+    """How often each term stands in each text (CSR)."""
+
+    vocabulary: Vocabulary
+    indptr: Int64
+    terms: Int32
+    counts: Int32
+
+    def lengths(self) -> Int64:
+        """Number of tokens of each text."""
+        running = np.concatenate(([0], np.cumsum(self.counts, dtype=np.int64)))
+        return running[self.indptr[1:]] - running[self.indptr[:-1]]
+
+
+def count_tokens(token_lists: Iterable[Sequence[str]]) -> TermCounts:
+    """Term counts of texts that are already tokens; numbers terms by first occurrence."""
+    numbers: dict[str, int] = {}
+    indptr, terms, counts = [0], list[int](), list[int]()
+    for tokens in token_lists:
+        in_text: dict[int, int] = {}
+        for token in tokens:
+            number = numbers.setdefault(token, len(numbers))
+            in_text[number] = in_text.get(number, 0) + 1
+        terms.extend(in_text)
+        counts.extend(in_text.values())
+        indptr.append(len(terms))
+    return TermCounts(
+        Vocabulary(TextColumn.from_texts(numbers)),
+        np.array(indptr, dtype=np.int64),
+        np.array(terms, dtype=np.int32),
+        np.array(counts, dtype=np.int32),
+    )

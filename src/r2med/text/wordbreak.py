@@ -1,0 +1,104 @@
+"""Words of a text as Lucene's StandardTokenizer finds them: UAX #29 (Unicode 12.1) with emoji sequences kept whole.
+
+The tables are written by tools/wordbreak_tables.py, where the grammar is. They do not depend on the Unicode version of
+the running Python, so an index built today fits queries asked under any other.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from . import _wordbreak_data as data
+
+__all__ = ["LOWER", "MAX_UNITS", "words"]
+
+MAX_UNITS = 255
+"""The longest token, in UTF-16 units; what is longer goes on as a new token."""
+
+# Where all is ASCII a regular expression says the same as the automaton, but for runs of underscores and for length.
+_ASCII_WORD = re.compile(r"[A-Za-z0-9_]+(?:(?:(?<=[A-Za-z])[.:'](?=[A-Za-z])|(?<=[0-9])[.,;'](?=[0-9]))[A-Za-z0-9_]+)*")
+_BEYOND_ASCII = re.compile(r"[^\x00-\x7f]")
+
+
+def _pairs(items: str) -> Iterator[tuple[int, int]]:
+    for item in items.split():
+        first, _, last = item.partition("-")
+        yield int(first, 16), int(last or first, 16)
+
+
+def _lower() -> dict[int, int]:
+    """Map code points to their simple lower case, one to one (as Java's Character.toLowerCase)."""
+    mapping: dict[int, int] = {}
+    for item in data.LOWER.split():
+        source, _, target = item.partition(">")
+        span, _, step = source.partition("/")
+        ((first, last),) = _pairs(span)
+        shift = int(target, 16) - first
+        mapping.update((code, code + shift) for code in range(first, last + 1, int(step, 16)))
+    return mapping
+
+
+def _classes() -> bytes:
+    classes = bytearray(0x110000)
+    for number, items in enumerate(data.CLASSES, 1):
+        for first, last in _pairs(items):
+            classes[first : last + 1] = bytes([number]) * (last + 1 - first)
+    return bytes(classes)
+
+
+def _rows() -> list[bytes]:
+    flat = bytes.fromhex(data.TRANSITIONS)
+    width = len(data.CLASSES) + 1
+    return [flat[at : at + width] for at in range(0, len(flat), width)]
+
+
+LOWER = _lower()
+_CLASSES = _classes()
+_ROWS = _rows()
+_ACCEPTING = frozenset(data.ACCEPTING)
+
+
+def words(text: str) -> list[str]:
+    """Find the words in order, each as it stands in the text; what lies between them is dropped."""
+    if text.isascii():
+        return _ascii_words(text)
+    found: list[str] = []
+    done = 0
+    # A space never is part of a word: the automaton walks only the stretches between spaces that need it.
+    for match in _BEYOND_ASCII.finditer(text):
+        if match.start() < done:
+            continue
+        first = max(text.rfind(" ", done, match.start()), done)
+        last = text.find(" ", match.end())
+        last = len(text) if last < 0 else last
+        found += _ascii_words(text[done:first])
+        found += _walk(text[first:last])
+        done = last
+    return found + _ascii_words(text[done:])
+
+
+def _ascii_words(text: str) -> list[str]:
+    found: list[str] = _ASCII_WORD.findall(text)
+    if len(text) > MAX_UNITS and max(map(len, found), default=0) > MAX_UNITS:
+        return list(_walk(text))
+    return [word for word in found if word.strip("_")] if "_" in text else found
+
+
+def _walk(text: str) -> Iterator[str]:
+    """Find the words by the automaton: at each place the longest match, else one character on."""
+    start, size = 0, len(text)
+    while start < size:
+        at, end, state, units = start, start, 1, 0
+        while at < size:
+            code = ord(text[at])
+            units += 1 if code < 0x10000 else 2
+            state = _ROWS[state][_CLASSES[code]]
+            if not state or units > MAX_UNITS:
+                break
+            at += 1
+            if state in _ACCEPTING:
+                end = at
+        if end > start:
+            yield text[start:end]
+        start = max(end, start + 1)
