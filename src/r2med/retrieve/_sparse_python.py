@@ -1,0 +1,61 @@
+"""The native search in numpy: same arguments, same bits, for machines where the extension could not be built."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from ..core.columns import Int32, Int64
+
+Float32 = npt.NDArray[np.float32]
+Float64 = npt.NDArray[np.float64]
+
+
+def postings(
+    indptr: Int64, terms: Int32, counts: Int32, norms: Float64, idf: Float64,
+    term_ptr: Int64, docs: Int32, impacts: Float32,
+) -> None:  # fmt: skip
+    """Term-major postings with impacts from document-major counts."""
+    order = np.argsort(terms, kind="stable")
+    rows = np.repeat(np.arange(len(indptr) - 1, dtype=np.int32), np.diff(indptr))
+    term_ptr[:] = np.concatenate(([0], np.cumsum(np.bincount(terms, minlength=len(idf)))))
+    docs[:] = rows[order]
+    frequency = counts[order].astype(np.float64)
+    impacts[:] = idf[terms[order]] * (frequency / (frequency + norms[docs]))
+
+
+def search(
+    term_ptr: Int64, docs: Int32, impacts: Float32, query_ptr: Int64, query_terms: Int32, weights: Float64,
+    tie_rank: Int32, out_docs: Int32, out_scores: Float32,
+) -> None:  # fmt: skip
+    """Score queries against postings and keep the best documents of each."""
+    sums = np.zeros(len(tie_rank), dtype=np.float64)
+    for query in range(len(query_ptr) - 1):
+        sums[:] = 0.0
+        for i in range(query_ptr[query], query_ptr[query + 1]):
+            span = slice(term_ptr[query_terms[i]], term_ptr[query_terms[i] + 1])
+            sums[docs[span]] += weights[i] * impacts[span].astype(np.float64)
+        found = np.flatnonzero(sums)
+        _keep(found.astype(np.int32), sums[found].astype(np.float32), tie_rank, out_docs[query], out_scores[query])
+
+
+def topk(scores: Float32, tie_rank: Int32, out_docs: Int32, out_scores: Float32) -> None:
+    """The best documents of each row of a score matrix."""
+    everything = np.arange(len(tie_rank), dtype=np.int32)
+    for row, values in enumerate(scores):
+        _keep(everything, values, tie_rank, out_docs[row], out_scores[row])
+
+
+def _keep(docs: Int32, scores: Float32, tie_rank: Int32, out_docs: Int32, out_scores: Float32) -> None:
+    """Order by score descending, then tie rank, through one 64-bit key per document."""
+    bits = scores.view(np.uint32)
+    image = np.where(bits & 0x80000000, ~bits, bits | 0x80000000).astype(np.uint64)
+    keys = (image << np.uint64(32)) | (np.uint64(0xFFFFFFFF) - tie_rank[docs].astype(np.uint64))
+    depth = len(out_docs)
+    if len(keys) > depth:
+        best = np.argpartition(keys, len(keys) - depth)[len(keys) - depth :] if depth else np.empty(0, dtype=np.intp)
+    else:
+        best = np.arange(len(keys))
+    best = best[np.argsort(keys[best])[::-1]]
+    out_docs[: len(best)], out_scores[: len(best)] = docs[best], scores[best]
+    out_docs[len(best) :], out_scores[len(best) :] = -1, -np.inf

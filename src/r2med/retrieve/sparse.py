@@ -1,0 +1,109 @@
+"""Exact search over sparse impacts: BM25 now, learned sparse models by the same code."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from types import ModuleType
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ..core.columns import Int32, Int64
+from . import _sparse_python
+
+native: ModuleType = _sparse_python
+try:
+    from .. import _sparse
+
+    native = _sparse
+except ImportError:  # no compiler at install time: the numpy twin gives the same bits
+    pass
+
+Float32 = npt.NDArray[np.float32]
+Float64 = npt.NDArray[np.float64]
+
+
+class Postings(NamedTuple):
+    """For each term the documents that hold it, with their impacts."""
+
+    term_ptr: Int64
+    docs: Int32
+    impacts: Float32
+
+
+class SparseQueries(NamedTuple):
+    """Weighted terms of each query (CSR)."""
+
+    indptr: Int64
+    terms: Int32
+    weights: Float64
+
+
+class TopK(NamedTuple):
+    """Best documents of each query, filled up with -1 and minus infinity."""
+
+    docs: Int32
+    scores: Float32
+
+
+def build_postings(indptr: Int64, terms: Int32, counts: Int32, norms: Float64, idf: Float64) -> Postings:
+    """Postings with impact `idf · count / (count + norm)`."""
+    made = Postings(
+        np.empty(len(idf) + 1, dtype=np.int64),
+        np.empty(len(terms), dtype=np.int32),
+        np.empty(len(terms), dtype=np.float32),
+    )
+    native.postings(indptr, terms, counts, norms, idf, *made)
+    return made
+
+
+def search(postings: Postings, queries: SparseQueries, tie_rank: Int32, depth: int) -> TopK:
+    """The best `depth` documents of each query among those that share a term with it.
+
+    The queries of a task are spread over the cores; a query's sum never depends on how.
+    """
+    count = len(queries.indptr) - 1
+    top = TopK(np.empty((count, depth), dtype=np.int32), np.empty((count, depth), dtype=np.float32))
+
+    def work(begin: int, end: int) -> None:
+        span = slice(queries.indptr[begin], queries.indptr[end])
+        native.search(
+            *postings,
+            queries.indptr[begin : end + 1] - queries.indptr[begin],
+            np.ascontiguousarray(queries.terms[span]),
+            np.ascontiguousarray(queries.weights[span]),
+            tie_rank,
+            top.docs[begin:end],
+            top.scores[begin:end],
+        )
+
+    in_parallel(work, count)
+    return top
+
+
+def top_k(scores: Float32, tie_rank: Int32, depth: int) -> TopK:
+    """The best `depth` columns of each row."""
+    depth = min(depth, scores.shape[1])
+    top = TopK(np.empty((len(scores), depth), dtype=np.int32), np.empty((len(scores), depth), dtype=np.float32))
+
+    def work(begin: int, end: int) -> None:
+        native.topk(scores[begin:end], tie_rank, top.docs[begin:end], top.scores[begin:end])
+
+    in_parallel(work, len(scores))
+    return top
+
+
+def in_parallel(work: Callable[[int, int], None], count: int, *, small: int = 8) -> None:
+    """Run `work(begin, end)` over `count` items on all cores; few items are not worth a thread."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if cores == 1 or count < small:
+        if count:
+            work(0, count)
+        return
+    bounds = np.linspace(0, count, min(4 * cores, count) + 1).astype(int).tolist()
+    with ThreadPoolExecutor(cores) as pool:
+        for _ in pool.map(work, bounds[:-1], bounds[1:]):
+            pass

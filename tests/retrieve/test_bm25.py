@@ -1,0 +1,178 @@
+"""BM25 against the two libraries whose numbers people publish."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+
+import r2med
+from r2med.core import Document, Documents, Qrels, Query, Task, TextColumn, UsageError
+from r2med.retrieve import BM25, BM25Index
+from r2med.text import get_analyzer
+
+WORDS = ["fever", "cough", "the", "rash", "liver", "Hepatitis", "B", "virus", "µg", "kidney", "stone", "pain", "pain's"]
+
+
+def make_task(texts: list[str], queries: list[str]) -> Task:
+    documents = Documents.of(Document(f"d{i}", text) for i, text in enumerate(texts))
+    asked = tuple(Query(f"q{i}", text) for i, text in enumerate(queries))
+    return Task("t", asked, documents, Qrels.from_judgments((q.id, "d0", 1) for q in asked))
+
+
+@pytest.fixture(scope="module")
+def task() -> Task:
+    rng = random.Random(7)
+    texts = [" ".join(rng.choices(WORDS, k=rng.randint(1, 60))) for _ in range(300)]
+    queries = [" ".join(rng.choices([*WORDS, "unknownword"], k=rng.randint(1, 40))) for _ in range(40)]
+    return make_task(texts, queries)
+
+
+def all_scores(retriever: BM25, task: Task) -> np.ndarray:
+    run = retriever.retrieve(task)
+    scores = np.zeros((len(task.queries), len(task.documents)))
+    for row in range(len(run)):
+        held = run.docs[row] >= 0
+        scores[row, run.docs[row][held]] = run.scores[row][held]
+    return scores
+
+
+def gensim_scores(task: Task) -> np.ndarray:
+    """The retrieval of R2MED's script: gensim's Lucene BM25 on both sides of a sparse product."""
+    from gensim.corpora import Dictionary
+    from gensim.models import LuceneBM25Model
+    from gensim.similarities import SparseMatrixSimilarity
+
+    analyze = get_analyzer("english")
+    corpus = [analyze(d.contents) for d in task.documents]
+    dictionary = Dictionary(corpus)
+    model = LuceneBM25Model(dictionary=dictionary, k1=0.9, b=0.4)
+    index = SparseMatrixSimilarity(
+        model[[dictionary.doc2bow(tokens) for tokens in corpus]],
+        num_docs=len(corpus),
+        num_terms=len(dictionary),
+        normalize_queries=False,
+        normalize_documents=False,
+    )
+    return np.array([index[model[dictionary.doc2bow(analyze(q.text))]] for q in task.queries])
+
+
+def bm25s_scores(task: Task) -> np.ndarray:
+    import bm25s
+
+    analyze = get_analyzer("english")
+    peer = bm25s.BM25(method="lucene", k1=0.9, b=0.4)
+    peer.index([analyze(d.contents) for d in task.documents], show_progress=False)
+    known = [[t for t in analyze(q.text) if t in peer.vocab_dict] for q in task.queries]
+    return np.array([peer.get_scores(tokens) if tokens else np.zeros(len(task.documents)) for tokens in known])
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_r2med_flavour_equals_gensim(task: Task) -> None:
+    np.testing.assert_allclose(all_scores(BM25(), task), gensim_scores(task), rtol=1e-6, atol=1e-6)
+
+
+def test_textbook_flavour_equals_bm25s(task: Task) -> None:
+    np.testing.assert_allclose(all_scores(BM25(query="count"), task), bm25s_scores(task), rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("name", ["scifact", "liveqa-med"])
+def test_both_flavours_on_real_sets(name: str, shared_data: object) -> None:
+    task = r2med.load(str(shared_data / name))  # type: ignore[operator]
+    few = Task(name, task.queries[:40], task.documents, task.qrels)
+    np.testing.assert_allclose(all_scores_deep(BM25(), few), gensim_scores(few), rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(all_scores_deep(BM25(query="count"), few), bm25s_scores(few), rtol=2e-6, atol=1e-6)
+
+
+def all_scores_deep(retriever: BM25, task: Task) -> np.ndarray:
+    run = retriever.retrieve(task, depth=len(task.documents))
+    scores = np.zeros((len(task.queries), len(task.documents)))
+    for row in range(len(run)):
+        held = run.docs[row] >= 0
+        scores[row, run.docs[row][held]] = run.scores[row][held]
+    return scores
+
+
+@pytest.mark.parametrize(
+    ("name", "flavour", "low", "high"),
+    [
+        ("scifact", "count", 0.67, 0.69),
+        ("liveqa-med", "bm25", 0.32, 0.34),
+        ("bioasq-snippets", "count", 0.70, 0.73),
+        ("vignettes", "count", 0.14, 0.16),
+    ],
+)
+def test_real_sets_score_as_measured(name: str, flavour: str, low: float, high: float, shared_data: object) -> None:
+    task = r2med.load(str(shared_data / name))  # type: ignore[operator]
+    score = r2med.evaluate(BM25(query=flavour), task).mean("nDCG@10")  # type: ignore[arg-type]
+    assert low <= score <= high
+
+
+def test_flavours_differ_on_repeated_words() -> None:
+    task = make_task(["fever", "cough"], ["fever fever fever fever cough"])
+    (first, second), (weighted_first, weighted_second) = (
+        BM25(query=q).retrieve(task).of("q0") for q in ("count", "bm25")
+    )
+    assert first.score / second.score == pytest.approx(4)
+    assert 1 < weighted_first.score / weighted_second.score < 2.5
+
+
+def test_equal_scores_go_by_document_id_descending() -> None:
+    task = make_task(["rash"] * 12, ["rash"])
+    assert [h.doc_id for h in BM25().retrieve(task).of("q0")] == sorted((f"d{i}" for i in range(12)), reverse=True)
+
+
+def test_only_documents_that_share_a_term_are_retrieved() -> None:
+    task = make_task(["rash", "cough"], ["rash", "the of and", "", "zebra"])
+    run = BM25().retrieve(task)
+    assert run.lengths().tolist() == [1, 0, 0, 0]
+    assert run.notes == {"queries_without_terms": 3}
+
+
+@pytest.mark.parametrize("bad", [{"k1": -0.1}, {"b": -0.1}, {"b": 1.1}, {"k1": float("nan")}, {"analyzer": "klingon"}])
+def test_impossible_parameters_are_refused(bad: dict[str, object]) -> None:
+    with pytest.raises(UsageError):
+        BM25(**bad)  # type: ignore[arg-type]
+
+
+def test_extremes() -> None:
+    huge = "liver " * 1_700_000  # 10 MB in one document
+    task = make_task([huge, "liver", "", "Größe µg ≥ 漢字"], ["liver", "漢"])
+    run = BM25(k1=0.0, b=1.0).retrieve(task, depth=10_000)
+    assert run.depth == 4
+    assert {h.doc_id for h in run.of("q0")} == {"d0", "d1"}
+    assert [h.doc_id for h in run.of("q1")] == ["d3"]
+    one = make_task(["rash"], ["rash"])
+    assert BM25().retrieve(one).of("q0")[0].score > 0
+
+
+def test_empty_corpus_text_does_not_divide_by_zero() -> None:
+    assert BM25().retrieve(make_task(["", "the"], ["rash"])).lengths().tolist() == [0]
+
+
+def test_extending_equals_rebuilding(task: Task) -> None:
+    texts = list(task.documents.texts)
+    whole = BM25Index.build(TextColumn.from_texts(texts))
+    grown = BM25Index.build(TextColumn.from_texts(texts[:100]))
+    for begin in (100, 250):
+        grown = grown.extended(TextColumn.from_texts(texts[begin : 250 if begin == 100 else None]))
+    a, b = BM25().retrieve(task, index=whole), BM25().retrieve(task, index=grown)
+    assert np.array_equal(a.docs, b.docs)
+    assert np.array_equal(a.scores, b.scores)
+
+
+def test_native_and_python_give_the_same_bits(task: Task) -> None:
+    from r2med.retrieve import _sparse_python, sparse
+    from r2med.text.analyzers import ANALYZERS, PYTHON
+
+    native = BM25().retrieve(task)
+    kept = sparse.native, ANALYZERS["english"]
+    try:
+        sparse.native, ANALYZERS["english"] = _sparse_python, PYTHON["english"]
+        python = BM25().retrieve(task)
+    finally:
+        sparse.native, ANALYZERS["english"] = kept
+    assert np.array_equal(native.docs, python.docs)
+    assert np.array_equal(native.scores, python.scores)
