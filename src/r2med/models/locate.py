@@ -1,0 +1,85 @@
+"""Where a model's files lie on this machine. Looks only; nothing is downloaded or hashed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import NamedTuple
+
+from ..core.places import home, hub_cache
+from .card import Card
+
+WEIGHTS = ("*.safetensors", "*.bin", "*.onnx", "onnx/*.onnx")
+
+
+class Part(NamedTuple):
+    """One repository of a model: most have one, MedCPT has two encoders, RankLLaMA an adapter and its base."""
+
+    name: str
+    source: str
+    revision: str
+
+
+def parts(card: Card) -> tuple[Part, ...]:
+    """The repositories a model is made of; none for an API."""
+    if card.is_api:
+        return ()
+    named = [Part("main", card.source, card.revision)]
+    if card.document_source:
+        named.append(Part("document", card.document_source, card.document_revision))
+    if card.base_source:
+        named.append(Part("base", card.base_source, card.base_revision))
+    return tuple(named)
+
+
+def own_folder(card: Card, part: str = "main") -> Path:
+    """Where fetched carriers go, and where a user without network puts a model: no configuration needed."""
+    folder = home() / "models" / card.name.replace("/", "--")
+    return folder if part == "main" else folder / part
+
+
+def locate(card: Card, part: str = "main") -> Path | None:
+    """The folder of a ready model (or of one part of it), or None."""
+    if card.folder:
+        return Path(card.folder)
+    own = own_folder(card, part)
+    if card.carrier and card.carrier.only:
+        # The hub has other weights under this id, so its cache is not looked at.
+        return own if all((own / file.name).is_file() for file in card.carrier.files) else None
+    if complete(own):
+        return own
+    found = next((p for p in parts(card) if p.name == part), None)
+    folder = snapshot(found.source, found.revision) if found else None
+    return folder if folder and complete(folder) else None
+
+
+def ready(card: Card) -> bool:
+    """Whether every part of a model lies here; an API has none."""
+    return all(locate(card, part.name) for part in parts(card))
+
+
+def snapshot(source: str, revision: str) -> Path | None:
+    """A snapshot in the cache of huggingface_hub, complete or not."""
+    repository = hub_cache() / f"models--{source.replace('/', '--')}"
+    reference = repository / "refs" / revision
+    commit = reference.read_text().strip() if reference.is_file() else revision
+    folder = repository / "snapshots" / commit
+    return folder if folder.is_dir() else None
+
+
+def complete(folder: Path) -> bool:
+    """A configuration and all weights it speaks of: an interrupted download leaves some shards out."""
+    if not any((folder / name).is_file() for name in ("config.json", "adapter_config.json")):
+        return False
+    for index in folder.glob("*.index.json"):
+        try:
+            shards = set(json.loads(index.read_text("utf-8"))["weight_map"].values())
+        except (ValueError, KeyError, AttributeError, OSError):
+            return False
+        if all((folder / shard).is_file() for shard in shards):
+            return True
+    return any(path.is_file() and not _is_shard(path.name) for pattern in WEIGHTS for path in folder.glob(pattern))
+
+
+def _is_shard(name: str) -> bool:
+    return "-of-" in name

@@ -1,0 +1,106 @@
+"""A small Hugging Face hub on loopback: enough of its API for the real client to download a model."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import unquote, urlsplit
+
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+LARGE = 64
+# Bytes from which a file counts as large and is named by its SHA-256, as the hub does.
+
+
+def etag(data: bytes) -> str:
+    if len(data) >= LARGE:
+        return hashlib.sha256(data).hexdigest()
+    return hashlib.sha1(f"blob {len(data)}\0".encode() + data, usedforsecurity=False).hexdigest()
+
+
+class Hub(ThreadingHTTPServer):
+    """Models by id, each a dict of files at one commit."""
+
+    daemon_threads = True
+
+    def __init__(self, models: dict[str, dict[str, bytes]]) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.models = models
+        self.requests: list[str] = []
+        self.gated = False
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}"
+
+
+class Handler(BaseHTTPRequestHandler):
+    """Answers model info, file trees and files."""
+
+    server: Hub
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self) -> None:
+        self._answer()
+
+    def do_HEAD(self) -> None:
+        self._answer()
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+    def _answer(self) -> None:
+        path = unquote(urlsplit(self.path).path).lstrip("/")
+        self.server.requests.append(f"{self.command} {path}")
+        if self.server.gated:
+            self._send(403, b"{}", {"X-Error-Code": "GatedRepo"})
+            return
+        for model, files in self.server.models.items():
+            if path.startswith(f"api/models/{model}"):
+                self._api(path.removeprefix(f"api/models/{model}").strip("/").split("/"), model, files)
+                return
+            if path.startswith(f"{model}/resolve/"):
+                self._file(path.removeprefix(f"{model}/resolve/").partition("/")[2], files)
+                return
+        self._send(404, b"{}", {"X-Error-Code": "RepoNotFound"})
+
+    def _api(self, rest: list[str], model: str, files: dict[str, bytes]) -> None:
+        if len(rest) > 1 and rest[1] not in ("main", COMMIT):
+            self._send(404, b"{}", {"X-Error-Code": "RevisionNotFound"})
+        elif rest[0] == "tree":
+            tree = [{"type": "file", "path": n, "size": len(d), "oid": etag(d)} for n, d in files.items()]
+            self._send(200, json.dumps(tree).encode(), {"Content-Type": "application/json"})
+        else:
+            info = {"id": model, "modelId": model, "sha": COMMIT, "siblings": [{"rfilename": n} for n in files]}
+            self._send(200, json.dumps(info).encode(), {"Content-Type": "application/json"})
+
+    def _file(self, name: str, files: dict[str, bytes]) -> None:
+        if name not in files:
+            self._send(404, b"", {"X-Error-Code": "EntryNotFound"})
+            return
+        self._send(200, files[name], {"ETag": f'"{etag(files[name])}"', "X-Repo-Commit": COMMIT})
+
+    def _send(self, status: int, body: bytes, headers: dict[str, str]) -> None:
+        self.send_response(status)
+        for key, value in headers.items():
+            self.send_header(key, value)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        if self.command == "GET":
+            self.wfile.write(body)
+
+
+@contextmanager
+def serving(models: dict[str, dict[str, bytes]]) -> Iterator[Hub]:
+    """A running hub."""
+    with Hub(models) as hub:
+        thread = threading.Thread(target=hub.serve_forever, kwargs={"poll_interval": 0.02})
+        thread.start()
+        try:
+            yield hub
+        finally:
+            hub.shutdown()
+            thread.join()

@@ -1,0 +1,137 @@
+from __future__ import annotations
+
+import json
+import re
+
+import msgspec
+import pytest
+
+from r2med.core import UnknownName, fingerprint
+from r2med.models import Card, card_names, cards, find_card, get_card
+from r2med.tasks import collections
+
+NAMED = {
+    "contriever", "medcpt", "inst-l", "inst-xl", "bmr-410m", "bmr-2b", "bmr-7b", "bge", "e5", "sfr", "grit", "nv",
+    "openai", "voyage", "harrier", "bge-small", "minilm", "colbert-small-backbone", "bge-reranker", "monobert",
+    "rankllama", "msmarco-minilm",
+}  # fmt: skip
+UNPINNED = {"medcpt", "monobert", "rankllama"}
+# No public record of a commit was found; a pin that is added should leave this list.
+FAMILIES = sorted({task.family for collection in collections().values() for task in collection.tasks})
+SHA = re.compile(r"[0-9a-f]{40}")
+SHA256 = re.compile(r"[0-9a-f]{64}")
+
+
+def test_every_promised_name_has_a_card() -> None:
+    assert set(card_names()) == NAMED
+    assert [card.name for card in cards()] == sorted(NAMED)
+    assert {card.name for card in cards("late-interaction")} == {"colbert-small-backbone"}
+
+
+@pytest.mark.parametrize("name", sorted(NAMED))
+def test_a_card_is_whole(name: str) -> None:
+    card = get_card(name)
+    assert card.name == name
+    assert all((card.summary, card.licence, card.source))
+    assert 0 < card.query_length <= 32768
+    assert 0 < card.document_length <= 32768
+    assert card.dtype in {"float32", "float16", "bfloat16", "int8"}
+    if card.kind != "cross-encoder":
+        assert card.dimension
+    if card.is_api:
+        assert card.key.endswith("_API_KEY")
+        assert card.price
+        assert card.price.per_million > 0
+    else:
+        assert card.source.count("/") == 1
+        assert card.parameters
+        assert bool(SHA.fullmatch(card.revision)) == (name not in UNPINNED)
+    if card.backend == "onnx":
+        assert card.carrier
+        assert "model.onnx" in {file.name for file in card.carrier.files}
+    if card.carrier:
+        assert all(SHA256.fullmatch(f.sha256) for f in card.carrier.files)
+        assert SHA256.fullmatch(card.carrier.sha256)
+        assert card.carrier.only == bool(card.variant)
+
+
+@pytest.mark.parametrize("name", sorted(NAMED))
+@pytest.mark.parametrize("family", [*FAMILIES, "Unheard of", None])
+def test_templates_render(name: str, family: str | None) -> None:
+    card = get_card(name)
+    text = "Fever {of} unknown {instruction} origin"
+    for rendered in (card.query_text(text, family), card.document_text(text, family)):
+        assert rendered.endswith(text)
+        assert "{" not in rendered.removesuffix(text)
+    if card.prompts:
+        assert card.instruction("query", family)
+
+
+def test_families_get_their_own_words() -> None:
+    e5 = get_card("e5")
+    asked = {e5.query_text("x", family) for family in FAMILIES}
+    assert len(asked) == len(FAMILIES) == 3
+    assert all(text.startswith("Instruct: Given ") and text.endswith("\nQuery: x") for text in asked)
+    assert e5.document_text("x") == "x"
+    assert e5.prefix("query", "") == ""
+
+
+def test_facts_of_the_models() -> None:
+    assert get_card("bge").query_text("x") == "Represent this sentence for searching relevant passages: x"
+    assert get_card("bge-small").query_text("x") == get_card("bge").query_text("x")
+    assert get_card("grit").prefix("query", "Find it") == "<|user|>\nFind it\n<|embed|>\n"
+    assert get_card("grit").prefix("query", "") == get_card("grit").prefix("document", "") == "<|embed|>\n"
+    assert get_card("bmr-2b").document_text("x") == "Represent this passage\npassage: x"
+    assert get_card("rankllama").query_text("x") == "query: x"
+    assert get_card("monobert").logit == 1
+    assert [c.name for c in cards() if c.remote_code] == ["nv"]
+    dot = {"contriever", "medcpt", "bmr-410m", "bmr-2b", "bmr-7b"}
+    assert {c.name for c in cards("dense") if c.similarity == "dot"} == dot
+
+
+def test_the_published_protocol_is_a_card_too() -> None:
+    medcpt = get_card("medcpt").published()
+    assert medcpt.source == medcpt.document_source
+    assert medcpt.query_length == 512
+    assert all(card.published().similarity == "cosine" for card in cards("dense"))
+    assert get_card("bge").published() == get_card("bge")
+
+
+@pytest.mark.parametrize("name", sorted(NAMED))
+def test_describe_is_plain_and_tells_cards_apart(name: str) -> None:
+    card = get_card(name)
+    assert json.loads(json.dumps(card.describe())) == card.describe()
+    mine = fingerprint("card", card.describe())
+    assert mine == fingerprint("card", get_card(name).replace(summary="other words").describe())
+    changes = {
+        "pooling": "mean" if card.pooling != "mean" else "cls",
+        "query_length": 3,
+        "normalize": not card.normalize,
+        "revision": "x",
+        "dtype": "q",
+    }
+    for key, value in changes.items():
+        assert mine != fingerprint("card", card.replace(**{key: value}).describe())
+
+
+def test_no_two_cards_are_the_same_model() -> None:
+    prints = [fingerprint("card", card.describe()) for card in cards()]
+    assert len(set(prints)) == len(prints)
+
+
+def test_unknown_names_suggest() -> None:
+    with pytest.raises(UnknownName, match="did you mean bge-small"):
+        get_card("bge-smal")
+    with pytest.raises(UnknownName, match="unknown model 'nothing like it'"):
+        find_card("nothing like it")
+
+
+def test_names_are_forgiving() -> None:
+    assert get_card("BGE_small") is get_card("bge-small")
+
+
+def test_a_card_with_a_mistake_is_refused() -> None:
+    data = msgspec.to_builtins(get_card("bge"))
+    for change in ({"polling": "cls"}, {"pooling": "max"}, {"query_template": "{text} please"}):
+        with pytest.raises(msgspec.ValidationError):
+            msgspec.convert(data | change, Card)

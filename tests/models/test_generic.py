@@ -1,0 +1,153 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from r2med.core import ModelError, UsageError, fingerprint
+from r2med.models import fetch, find_card, folder_card, generic_card, locate, ready
+
+BERT = {"model_type": "bert", "hidden_size": 384, "max_position_embeddings": 512, "torch_dtype": "float16"}
+POOLED = [
+    {"type": "sentence_transformers.models.Transformer", "path": ""},
+    {"type": "sentence_transformers.models.Pooling", "path": "1_Pooling"},
+]
+
+
+def build(folder: Path, **files: Any) -> Path:
+    """A model folder from JSON files; `__` in a name is a sub-folder."""
+    for name, content in files.items():
+        path = folder / (name.replace("__", "/") + ".json")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(content), "utf-8")
+    (folder / "model.safetensors").write_bytes(b"weights")
+    return folder
+
+
+def pooled(folder: Path, pooling: dict[str, Any], *more: dict[str, str], **files: Any) -> Path:
+    return build(folder, config=BERT, modules=[*POOLED, *more], **{"1_Pooling__config": pooling}, **files)
+
+
+def test_a_sentence_transformers_folder_describes_itself(tmp_path: Path) -> None:
+    pooled(
+        tmp_path,
+        {"pooling_mode_cls_token": False, "pooling_mode_mean_tokens": True},
+        {"type": "sentence_transformers.models.Normalize", "path": "2_Normalize"},
+        sentence_bert_config={"max_seq_length": 256},
+        tokenizer_config={"model_max_length": 1e30},
+        config_sentence_transformers={
+            "prompts": {"query": "query: ", "passage": "passage: "},
+            "similarity_fn_name": "dot",
+        },
+    )
+    card = folder_card(tmp_path)
+    assert (card.kind, card.pooling, card.normalize, card.similarity) == ("dense", "mean", True, "dot")
+    assert (card.query_length, card.document_length, card.dimension, card.dtype) == (256, 256, 384, "float16")
+    assert (card.query_text("x"), card.document_text("x")) == ("query: x", "passage: x")
+    assert card.backend == "transformers"
+    assert locate(card) == tmp_path
+    assert ready(card)
+
+
+@pytest.mark.parametrize(
+    ("pooling", "expected"),
+    [
+        ({"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False}, "cls"),
+        ({"pooling_mode_lasttoken": True}, "last"),
+        ({"pooling_mode": "mean"}, "mean"),
+        ({"pooling_mode_mean_tokens": True, "include_prompt": False}, "mean-after-instruction"),
+    ],
+)
+def test_pooling(tmp_path: Path, pooling: dict[str, Any], expected: str) -> None:
+    assert folder_card(pooled(tmp_path, pooling)).pooling == expected
+
+
+@pytest.mark.parametrize(
+    "pooling",
+    [{"pooling_mode_max_tokens": True}, {}, {"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": True}],
+)
+def test_pooling_we_do_not_have_is_an_error(tmp_path: Path, pooling: dict[str, Any]) -> None:
+    with pytest.raises(ModelError, match="is not one of cls, mean, lasttoken"):
+        folder_card(pooled(tmp_path, pooling))
+
+
+@pytest.mark.parametrize(("model_type", "expected"), [("bert", "mean"), ("mistral", "last"), ("qwen3", "last")])
+def test_plain_transformers_folders(tmp_path: Path, model_type: str, expected: str) -> None:
+    card = folder_card(build(tmp_path, config={"model_type": model_type, "hidden_size": 8}))
+    assert (card.pooling, card.architecture, card.query_length) == (expected, model_type, 512)
+
+
+def test_a_projection_changes_the_dimension(tmp_path: Path) -> None:
+    dense = {"type": "sentence_transformers.models.Dense", "path": "2_Dense"}
+    folder = pooled(tmp_path, {"pooling_mode_mean_tokens": True}, dense, **{"2_Dense__config": {"out_features": 96}})
+    card = folder_card(folder)
+    assert (card.projection, card.dimension) == ("2_Dense", 96)
+
+
+def test_other_kinds(tmp_path: Path) -> None:
+    cross = build(tmp_path / "cross", config=BERT | {"architectures": ["BertForSequenceClassification"]})
+    assert folder_card(cross).kind == "cross-encoder"
+    colbert = build(tmp_path / "late", config=BERT, modules=[POOLED[0], {"type": "pylate.Dense", "path": "1_Dense"}])
+    assert (folder_card(colbert).kind, folder_card(colbert).pooling) == ("late-interaction", "tokens")
+    splade = build(tmp_path / "sparse", config=BERT, modules=[POOLED[0], {"type": "x.SpladePooling", "path": "1"}])
+    assert folder_card(splade).kind == "sparse"
+
+
+def test_a_folder_with_only_onnx_runs_without_torch(tmp_path: Path) -> None:
+    build(tmp_path, config=BERT)
+    (tmp_path / "model.safetensors").rename(tmp_path / "model.onnx")
+    assert folder_card(tmp_path).backend == "onnx"
+
+
+def test_the_revision_follows_the_content(tmp_path: Path) -> None:
+    build(tmp_path, config=BERT)
+    before = folder_card(tmp_path)
+    assert folder_card(tmp_path).revision == before.revision
+    (tmp_path / "model.safetensors").write_bytes(b"Weights")
+    after = folder_card(tmp_path)
+    assert before.revision != after.revision
+    assert fingerprint("card", before.describe()) != fingerprint("card", after.describe())
+
+
+def test_large_files_are_sampled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    build(tmp_path, config=BERT)
+    with (tmp_path / "model.safetensors").open("wb") as stream:
+        stream.truncate((256 << 20) + 5)  # sparse: takes no disk
+    before = folder_card(tmp_path).revision
+    with (tmp_path / "model.safetensors").open("r+b") as stream:
+        stream.seek(-1, 2)
+        stream.write(b"x")
+    assert folder_card(tmp_path).revision != before
+
+
+@pytest.mark.parametrize("content", ["{", "[]", "\x00"])
+def test_a_broken_configuration_is_one_line(tmp_path: Path, content: str) -> None:
+    (tmp_path / "config.json").write_text(content)
+    with pytest.raises(ModelError, match=r"config\.json: ") as caught:
+        folder_card(tmp_path)
+    assert "\n" not in str(caught.value)
+
+
+def test_not_a_model_folder(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match=r"no config\.json"):
+        find_card(str(tmp_path))
+    with pytest.raises(ModelError, match="no such folder"):
+        find_card("./does-not-exist")
+
+
+def test_broken_modules(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="not a list of modules"):
+        folder_card(build(tmp_path, config=BERT, modules=[{"no": "type"}]))
+
+
+def test_a_hub_id_nobody_fetched() -> None:
+    card = generic_card("org/name@abc")
+    assert (card.source, card.revision, card.name) == ("org/name", "abc", "org/name@abc")
+    assert not ready(card)
+
+
+def test_a_folder_has_nothing_to_fetch(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="nothing to fetch"):
+        fetch(str(build(tmp_path, config=BERT)))

@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+import json
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from r2med.cli.models import command
+from r2med.core import ModelError, UsageError
+from r2med.core.places import home
+from r2med.models import card_names, fetch, get_card, listing
+from r2med.models.listing import row
+
+KEYS = {"name", "kind", "source", "revision", "ready", "get"}
+
+
+def test_every_model_is_listed_once_with_a_way_to_get_it() -> None:
+    rows = listing()
+    assert [r.name for r in rows[:2]] == ["bm25", "bm25-lucene"]
+    assert sorted(r.name for r in rows[2:]) == list(card_names())
+    for r in rows:
+        assert r.ready == (not r.missing) == (not r.get)
+    assert all(r.kind == "dense" for r in listing("dense"))
+
+
+def put(name: str) -> Path:
+    folder = home() / "models" / name
+    carrier = get_card(name).carrier
+    assert carrier
+    for file in carrier.files:
+        (folder / file.name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / file.name).write_bytes(b"{}")
+    return folder
+
+
+def test_weights_that_lie_here_are_not_missing() -> None:
+    assert "weights" in row(get_card("bge-small")).missing
+    folder = put("bge-small")
+    found = row(get_card("bge-small"))
+    assert "weights" not in found.missing
+    assert found.path == str(folder)
+    assert found.ready == all(find_spec(m) for m in ("onnxruntime", "tokenizers"))
+
+
+def test_commands(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert row(get_card("contriever")).get.endswith("r2med models fetch contriever --allow-pickle")
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+    assert row(get_card("openai")).get.endswith("export OPENAI_API_KEY=…")
+    monkeypatch.setenv("OPENAI_API_KEY", "secret")
+    found = row(get_card("openai"))
+    assert "key" not in found.missing
+    assert "secret" not in str(found)
+    monkeypatch.delenv("OPENAI_API_KEY")
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:1/v1")
+    assert "key" not in row(get_card("openai")).missing
+
+
+def test_an_api_has_nothing_to_fetch() -> None:
+    with pytest.raises(UsageError, match="export VOYAGE_API_KEY"):
+        fetch("voyage")
+
+
+def test_the_command_line() -> None:
+    done = CliRunner().invoke(command, ["--json"])
+    assert done.exit_code == 0
+    data = json.loads(done.stdout)
+    assert all(line.keys() >= KEYS for line in data)
+    table = CliRunner().invoke(command, ["--kind", "cross-encoder"])
+    assert table.exit_code == 0
+    assert "monobert" in table.stdout
+    assert "contriever" not in table.stdout
+    assert "r2med[" in table.stdout or find_spec("torch")
+
+
+def test_where() -> None:
+    failed = CliRunner().invoke(command, ["where", "bge-small"])
+    assert isinstance(failed.exception, ModelError)
+    folder = put("bge-small")
+    assert CliRunner().invoke(command, ["where", "bge-small"]).stdout.strip() == str(folder)
+    assert json.loads(CliRunner().invoke(command, ["where", "bge-small", "--json"]).stdout)["path"] == str(folder)

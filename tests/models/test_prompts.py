@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from r2med.core import DataError, fingerprint
+from r2med.models import get_card
+
+PACK = """
+[query]
+default = "Find it"
+"Clinical case" = "Find the twin"
+
+[model.sfr.query]
+default = "Only for sfr"
+
+[model.inst-l.document]
+default = "Doc: "
+"""
+
+
+@pytest.fixture
+def pack(tmp_path: Path) -> Path:
+    path = tmp_path / "mine.toml"
+    path.write_text(PACK, "utf-8")
+    return path
+
+
+def test_a_pack_replaces_the_instructions(pack: Path) -> None:
+    card = get_card("e5").with_prompts(pack)
+    assert card.query_text("x", "Clinical case") == "Instruct: Find the twin\nQuery: x"
+    assert card.query_text("x", "Q&A reference") == "Instruct: Find it\nQuery: x"
+    assert card.prompts == "mine"
+    assert get_card("e5").query_text("x") != card.query_text("x")
+
+
+def test_one_model_can_be_told_apart(pack: Path) -> None:
+    assert get_card("sfr").with_prompts(pack).query_text("x", "Clinical case") == "Instruct: Only for sfr\nQuery: x"
+    instructor = get_card("inst-l").with_prompts(pack)
+    assert instructor.query_text("x") == "Find itx"
+    assert instructor.document_text("x") == "Doc: x"
+
+
+def test_a_side_without_lines_keeps_its_own(pack: Path) -> None:
+    assert get_card("inst-xl").with_prompts(pack).document_text("x") == get_card("inst-xl").document_text("x")
+
+
+def test_the_fingerprint_follows_the_words_not_the_pack(pack: Path) -> None:
+    before, after = get_card("e5"), get_card("e5").with_prompts(pack)
+    assert fingerprint("card", before.describe()) != fingerprint("card", after.describe())
+    copy = pack.with_name("copy.toml")
+    copy.write_bytes(pack.read_bytes())
+    assert after.describe() == get_card("e5").with_prompts(copy).describe()
+
+
+def test_models_without_instructions_stay_as_they_are(pack: Path) -> None:
+    assert get_card("contriever").with_prompts(pack) == get_card("contriever")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"[query\n", "not a prompt pack"),
+        (b'[quary]\ndefault = "x"', "not a prompt pack"),
+        (b"[query]\ndefault = 3", "not a prompt pack"),
+        (b'name = "empty"', "has no instructions"),
+        (b"\xff\xfe", "cannot be read"),
+    ],
+)
+def test_a_broken_pack_is_one_error(tmp_path: Path, content: bytes, message: str) -> None:
+    path = tmp_path / "pack.toml"
+    path.write_bytes(content)
+    with pytest.raises(DataError, match=message):
+        get_card("e5").with_prompts(path)
+
+
+def test_a_missing_pack(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"none\.toml: cannot be read"):
+        get_card("e5").with_prompts(tmp_path / "none.toml")
