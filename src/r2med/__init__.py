@@ -1,0 +1,75 @@
+"""Reasoning-driven medical retrieval: run, score, explain and publish experiments.
+
+Five lines from import to table:
+
+    import r2med
+    task = r2med.load("mini/MedQA-Diag")
+    run = r2med.BM25().retrieve(task)
+    print(r2med.evaluate(run, task).means)
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ._version import __version__
+
+if TYPE_CHECKING:
+    from .api import evaluate
+    from .core import Document, Documents, Qrels, Query, R2MedError, Run, Task
+    from .retrieve import BM25
+    from .scoring import Measure
+    from .tasks import load, load_all, read_qrels, read_run, write_run
+
+_HOMES = {
+    "BM25": "retrieve",
+    "Document": "core",
+    "Documents": "core",
+    "Measure": "scoring",
+    "Qrels": "core",
+    "Query": "core",
+    "R2MedError": "core",
+    "Run": "core",
+    "Task": "core",
+    "evaluate": "api",
+    "load": "tasks",
+    "load_all": "tasks",
+    "read_qrels": "tasks",
+    "read_run": "tasks",
+    "write_run": "tasks",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name when it is first used: `import r2med` itself costs nothing."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    value = getattr(import_module(f".{_HOMES[name]}", __name__), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
+__all__ = [
+    "BM25",
+    "Document",
+    "Documents",
+    "Measure",
+    "Qrels",
+    "Query",
+    "R2MedError",
+    "Run",
+    "Task",
+    "__version__",
+    "evaluate",
+    "load",
+    "load_all",
+    "read_qrels",
+    "read_run",
+    "write_run",
+]

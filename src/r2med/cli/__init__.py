@@ -1,0 +1,93 @@
+"""The command `r2med`: parses, calls, prints; no logic.
+
+Sub-commands are imported when they are called, so that `r2med --help` answers at once.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from typing import Any
+
+import click
+
+from .._version import __version__
+
+COMMANDS = {
+    "run": "Run systems on tasks and print a table of scores (the main job).",
+    "search": "Type a query and see the top passages of a task.",
+    "score": "Score any TREC run against judgments.",
+    "tasks": "List the tasks: what there is and what is on this machine.",
+    "models": "List the models and fetch them.",
+    "data": "Download, validate, measure and convert tasks.",
+    "completion": "Print the shell completion script.",
+}
+
+
+class LazyGroup(click.Group):
+    """A group whose commands live in modules of their own, named after them."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module = importlib.import_module(f"{__name__}.{cmd_name}")
+        command: click.Command = module.command
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and not args[0].startswith("-") and args[0] not in COMMANDS:
+            from ..core.errors import nearest
+
+            near = nearest(args[0], COMMANDS)
+            raise click.UsageError(f"no such command {args[0]!r}" + (f"; did you mean {near[0]}?" if near else ""), ctx)
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, prog_name="r2med")
+def app() -> None:
+    """Reasoning-driven medical retrieval: run, score, explain and publish experiments.
+
+    Start with `r2med run`: it needs no network and no key. Not a clinical decision system.
+    """
+
+
+def main() -> None:
+    """Entry point: an error of the user's is one line and an exit code, never a stack trace."""
+    try:
+        sys.exit(_run())
+    except BrokenPipeError:  # `r2med … | head` is no error
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
+
+
+def _run() -> Any:
+    try:
+        return app.main(prog_name="r2med", standalone_mode=False)
+    except click.exceptions.Exit as stop:
+        return stop.exit_code
+    except click.ClickException as error:
+        context = getattr(error, "ctx", None)
+        hint = f" (see {context.command_path} --help)" if context else ""
+        click.echo(f"r2med: {error.format_message()}{hint}", err=True)
+        return error.exit_code
+    except (KeyboardInterrupt, click.Abort):
+        click.echo("r2med: interrupted; what was finished is kept, the same command goes on from there", err=True)
+        return 130
+    except Exception as error:
+        from ..core.errors import R2MedError  # brings numpy along: not for --help
+
+        if not isinstance(error, R2MedError):
+            raise
+        click.echo(f"r2med: {error}", err=True)
+        return error.exit_code

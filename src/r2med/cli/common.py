@@ -1,0 +1,74 @@
+"""What the sub-commands share."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from ..tasks import TaskRef
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def json_option(function: F) -> F:
+    """`--json`: one JSON document on stdout, everything else on stderr."""
+    return click.option("as_json", "--json", is_flag=True, help="Print one JSON document.")(function)
+
+
+def tasks_option(*, default: tuple[str, ...] = ("mini",)) -> Callable[[F], F]:
+    """`--tasks`, repeatable and comma-separated."""
+    return click.option(
+        "--tasks", "-t", "specs", multiple=True, default=default, show_default=True, metavar="NAME|FOLDER",
+        help="A collection (mini, nano, r2med), a task (mini/MedQA-Diag) or a folder; repeat or separate by commas.",
+    )  # fmt: skip
+
+
+def resolve_all(specs: Iterable[str]) -> list[TaskRef]:
+    """The tasks that a list of names stands for, each once."""
+    from ..tasks import resolve
+
+    found: dict[str, TaskRef] = {}
+    for spec in specs:
+        for part in [spec] if "/" in spec or "\\" in spec else spec.split(","):
+            for ref in resolve(part.strip()):
+                found.setdefault(ref.full_name, ref)
+    return list(found.values())
+
+
+def emit(data: object) -> None:
+    """Print a JSON document."""
+    import msgspec
+
+    sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(data), indent=2) + b"\n")
+    sys.stdout.buffer.flush()
+
+
+def note(text: str) -> None:
+    """Say something that is not the result."""
+    click.echo(text, err=True)
+
+
+def print_table(titles: list[str], rows: Iterable[list[str]], *, caption: str = "", left: int = 1) -> None:
+    """A table on stdout: drawn on a terminal, aligned columns in a pipe."""
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    rows = list(rows)
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for i, title in enumerate(titles):
+        table.add_column(Text(title), justify="left" if i < left else "right", no_wrap=i >= left)
+    for row in rows:
+        table.add_row(*map(Text, row))
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        widths = [max(len(cell) for cell in column) for column in zip(titles, *rows, strict=True)]
+        console = Console(highlight=False, width=max(80, sum(widths) + 3 * len(widths)))
+    console.print(table)
+    if caption:
+        console.print(Text(caption), soft_wrap=True)

@@ -1,0 +1,105 @@
+"""`r2med data`: the files behind the tasks."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from .common import emit, json_option, note, print_table, resolve_all, tasks_option
+from .progress import progress
+
+
+@click.group("data")
+def command() -> None:
+    """Download, validate, measure and convert tasks."""
+
+
+@command.command("download")
+@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@click.option("--force", is_flag=True, help="Fetch again what is there.")
+@json_option
+def download(names: tuple[str, ...], force: bool, as_json: bool) -> None:
+    """Get tasks from the Hugging Face hub: pinned revisions, resumed, counts checked.
+
+    NAME is a collection (nano, r2med) or a task (r2med/MedQA-Diag). HF_HOME, HF_ENDPOINT, HF_TOKEN and
+    HF_HUB_OFFLINE mean what they always mean.
+    """
+    from ..tasks import find_tasks
+    from ..tasks.download import download as fetch
+
+    entries = list({e.full_name: e for name in names for e in find_tasks(name)}.values())
+    done = []
+    with progress(len(entries)) as (describe, advance):
+        for entry in entries:
+            describe(entry.full_name)
+            done.append(fetch(entry, force=force))
+            advance(entry.full_name)
+            if not as_json:
+                verb = "fetched" if done[-1].fetched else "already here"
+                note(f"{entry.full_name}: {verb}, {done[-1].documents:,} documents, counts as published")
+    if as_json:
+        emit([d._asdict() for d in done])
+
+
+@command.command("validate")
+@click.argument("paths", nargs=-1, metavar="NAME|FOLDER...")
+@tasks_option(default=())
+@json_option
+def validate(paths: tuple[str, ...], specs: tuple[str, ...], as_json: bool) -> None:
+    """Check tasks for errors; exits with 1 where there are any."""
+    from ..tasks.validate import lines
+    from ..tasks.validate import validate as check
+
+    reports = [check(ref) for ref in resolve_all((*paths, *specs) or ("mini",))]
+    if as_json:
+        emit({"ok": all(r.ok for r in reports), "tasks": reports})
+    else:
+        for report in reports:
+            click.echo("\n".join(lines(report)))
+    if not all(r.ok for r in reports):
+        sys.exit(1)
+
+
+@command.command("stats")
+@click.argument("paths", nargs=-1, metavar="NAME|FOLDER...")
+@tasks_option(default=())
+@json_option
+def stats(paths: tuple[str, ...], specs: tuple[str, ...], as_json: bool) -> None:
+    """The figures people quote about a task."""
+    from ..tasks import stats as measure
+
+    measured = [measure(ref.load()) for ref in resolve_all((*paths, *specs) or ("mini",))]
+    if as_json:
+        emit(measured)
+        return
+    print_table(
+        ["Task", "#Q", "#D", "Pos.", "min/med/max", ">1 pos.", "Q words", "D words", "Q chars", "D chars"],
+        [
+            [s.task, f"{s.queries:,}", f"{s.documents:,}", f"{s.positives_mean:.1f}",
+             f"{s.positives_min}/{s.positives_median:g}/{s.positives_max}", f"{100 * s.multi_positive_share:.0f} %",
+             f"{s.query_words_mean:.1f}", f"{s.document_words_mean:.1f}",
+             f"{s.query_chars_mean:.0f}", f"{s.document_chars_mean:.0f}"]
+            for s in measured
+        ],
+        caption="Pos.: mean positives a query; words are separated by white space.",
+    )  # fmt: skip
+
+
+@command.command("convert")
+@click.argument("source", metavar="NAME|FOLDER")
+@click.argument("destination", type=click.Path(path_type=Path))
+@click.option("--to", "layout", required=True, metavar="FORMAT", help="r2med, beir, hub, mteb or nano.")
+@click.option("--compress", type=click.Choice(["none", "gz", "zst"]), default="none", help="Compress JSON lines.")
+@json_option
+def convert(source: str, destination: Path, layout: str, compress: str, as_json: bool) -> None:
+    """Write a task in another layout; ids and texts survive byte for byte."""
+    from ..tasks import convert as write
+
+    written = write(resolve_all([source]), destination, to=layout, compress=compress)
+    if as_json:
+        emit([w._asdict() for w in written])
+    else:
+        for one in written:
+            note(f"{one.task} → {one.path} ({layout}), fingerprint {one.fingerprint}")

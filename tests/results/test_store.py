@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from r2med.core import ResultError
+from r2med.pipeline import run_experiment, systems_from
+from r2med.results import ResultStore
+from r2med.results.store import slug
+from r2med.tasks import resolve
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> ResultStore:
+    store = ResultStore(tmp_path / "results")
+    run_experiment(resolve("mini/Biology"), systems_from(["bm25"]), store)
+    return store
+
+
+def test_three_files_a_task(store: ResultStore) -> None:
+    folder = store.root / "bm25" / "mini"
+    assert sorted(p.name for p in folder.iterdir()) == ["Biology.json", "Biology.queries.jsonl", "Biology.run.gz"]
+
+
+def test_a_result_says_how_it_was_made(store: ResultStore) -> None:
+    document = json.loads((store.root / "bm25" / "mini" / "Biology.json").read_text())
+    assert document["schema"] == 1
+    assert 0 < document["measures"]["ndcg_at_10"] < 1
+    assert document["system"]["description"]["retrievers"][0] == {
+        "retriever": "bm25", "k1": 0.9, "b": 0.4, "query": "bm25", "analyzer": "english",
+    }  # fmt: skip
+    assert document["task"]["fingerprint"]
+    assert {"load", "retrieve", "score"} <= document["seconds"].keys()
+    assert {"numpy", "python", "r2med"} <= document["environment"]["versions"].keys()
+
+
+def test_run_and_per_query_scores_read_back(store: ResultStore) -> None:
+    (result,) = store
+    per_query = store.per_query(result, "ndcg_at_10")
+    assert np.mean(list(per_query.values())) == pytest.approx(result.measures["ndcg_at_10"], abs=1e-12)
+    from r2med.scoring import evaluate_run
+
+    (ref,) = resolve("mini/Biology")
+    assert evaluate_run(store.run(result), ref.load().qrels).mean() == pytest.approx(result.measures["ndcg_at_10"])
+
+
+def test_another_schema_is_refused(store: ResultStore) -> None:
+    path = store.root / "bm25" / "mini" / "Biology.json"
+    path.write_text(path.read_text().replace('"schema": 1', '"schema": 99', 1))
+    with pytest.raises(ResultError, match="schema 99"):
+        list(store)
+    path.write_text('{"schema": 1}')
+    with pytest.raises(ResultError, match="not a result file"):
+        list(store)
+    path.write_text("{")
+    with pytest.raises(ResultError, match="not a result file"):
+        list(store)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("bm25+e5.rrf", "bm25+e5.rrf"),
+        ("../../etc", "_.._etc"),
+        ("BAAI/bge", "BAAI_bge"),
+        ("bm25,k1=1.2", "bm25,k1=1.2"),
+    ],
+)
+def test_names_cannot_escape_the_folder(name: str, expected: str) -> None:
+    assert slug(name) == expected
+
+
+def test_a_name_of_dots_is_refused() -> None:
+    with pytest.raises(ResultError):
+        slug("..")

@@ -1,0 +1,80 @@
+"""The import rules of the design: a lower room never imports a higher one."""
+
+from __future__ import annotations
+
+import ast
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import r2med
+
+ROOT = Path(r2med.__file__).parent
+ROOMS: dict[str, set[str]] = {
+    "core": set(),
+    "text": {"core"},
+    "tasks": {"core", "text"},
+    "llm": {"core"},
+    "models": {"core"},
+    "retrieve": {"core", "models", "text"},
+    "expand": {"core", "llm", "retrieve"},
+    "fuse": {"core"},
+    "rerank": {"core", "llm"},
+    "scoring": {"core"},  # the design's `evaluate`: that name is a function of the package
+}
+ROOMS["pipeline"] = {*ROOMS, "results"}
+ROOMS["results"] = {"core", "scoring"}
+ROOMS["report"] = ROOMS["view"] = {"core", "scoring", "results", "tasks"}
+ROOMS["cli"] = ROOMS["api"] = {*ROOMS}  # `api` is what the package itself offers
+HEAVY = ("torch", "pyarrow", "huggingface_hub", "rich", "zstandard", "transformers")
+
+
+def room_of(module: str) -> str:
+    parts = module.split(".")
+    return parts[1] if len(parts) > 1 else ""
+
+
+def imports(path: Path) -> Iterator[str]:
+    """Modules of ours that a file imports, at its top or inside a function."""
+    package = ["r2med", *path.relative_to(ROOT).with_suffix("").parts]
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if room_of(alias.name) and alias.name.startswith("r2med."))
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: -node.level] if node.level else []
+            module = ".".join([*base, *([node.module] if node.module else [])])
+            if module == "r2med":  # `from r2med import tasks`, `from .. import tasks`
+                yield from (f"r2med.{alias.name}" for alias in node.names)
+            elif module.startswith("r2med."):
+                yield module
+
+
+FILES = sorted(path for path in ROOT.rglob("*.py") if not path.relative_to(ROOT).parts[0].startswith("_"))
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_a_room_imports_only_what_it_may(path: Path) -> None:
+    room = path.relative_to(ROOT).with_suffix("").parts[0]
+    assert room in ROOMS, f"the design knows no room {room}"
+    used = {room_of(module) for module in imports(path)}
+    assert {name for name in used if not name.startswith("_")} <= ROOMS[room] | {room}  # _version, native modules: all
+
+
+def loaded_after(statement: str) -> set[str]:
+    code = f"import sys, json; {statement}; print(json.dumps(sorted(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return set(json.loads(done.stdout))
+
+
+@pytest.mark.parametrize("statement", ["import r2med", "import r2med.core, r2med.tasks"])
+def test_nothing_heavy_is_imported(statement: str) -> None:
+    assert not loaded_after(statement) & set(HEAVY)
+
+
+def test_the_file_finder_understands_imports(tmp_path: Path) -> None:
+    path = ROOT / "tasks" / "load.py"
+    assert {"r2med.core", "r2med.tasks.catalogue"} <= set(imports(path))

@@ -1,0 +1,41 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+import r2med
+
+
+def test_all_is_sorted_and_true() -> None:
+    names = [n for n in r2med.__all__ if n != "__version__"]
+    assert names == sorted(names, key=lambda n: (n.upper() != n and not n[0].isupper(), n))
+    for name in r2med.__all__:
+        assert getattr(r2med, name) is not None
+    assert dir(r2med) == sorted(r2med.__all__)
+
+
+def test_unknown_names() -> None:
+    with pytest.raises(AttributeError, match="nonsense"):
+        _ = r2med.nonsense
+
+
+def test_five_lines_to_a_table() -> None:
+    code = """
+import r2med
+task = r2med.load("mini/MedQA-Diag")
+run = r2med.BM25().retrieve(task)
+print(r2med.evaluate(run, task).means["ndcg_at_10"])
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert 0 < float(done.stdout) < 1
+
+
+def test_evaluate_takes_a_name_or_a_retriever() -> None:
+    task = r2med.load("mini/Biology")
+    by_name = r2med.evaluate("bm25", task, measures=["nDCG@10"])
+    assert list(by_name.per_query) == ["ndcg_at_10"]
+    assert by_name.mean() == r2med.evaluate(r2med.BM25(), task).mean()
+    with pytest.raises(TypeError, match="needs a task"):
+        r2med.evaluate("bm25", task.qrels)
