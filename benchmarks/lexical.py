@@ -1,0 +1,54 @@
+"""BM25 against upstream's gensim path, bm25s and tantivy: whole fresh processes, CPU seconds, peak memory.
+
+Each contender reads the same JSON lines, tokenizes, indexes and searches top-1,000; imports are counted.
+"""
+
+from __future__ import annotations
+
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from common import here, measure, report, write_texts
+
+SHAPES = {
+    "60,000 × 150 words, 120 × 200": (60_000, 150, 120, 200),
+    "10,000 × 1,270 words, 129 × 600": (10_000, 1_270, 129, 600),
+}
+TARGETS = {"gensim": 20.0, "bm25s": 6.0, "tantivy": 3.0}
+
+
+def saved_start(corpus: str, queries: str) -> float:
+    """CPU seconds from import to searching with an index on disk."""
+    script = here("lexical_contenders.py")
+    subprocess.run([sys.executable, script, "save", corpus, queries], check=True)
+    arguments = [sys.executable, script, "saved", corpus, queries]
+    return statistics.median(float(subprocess.check_output(arguments)) for _ in range(5))
+
+
+def main() -> None:
+    met = True
+    for title, (documents, words, queries, query_words) in SHAPES.items():
+        with tempfile.TemporaryDirectory() as folder:
+            corpus = write_texts(Path(folder, "corpus.jsonl"), documents, words, seed=1)
+            asked = write_texts(Path(folder, "query.jsonl"), queries, query_words, seed=2)
+            print(f"\n{title} ({Path(corpus).stat().st_size / 1e6:.0f} MB)")
+            costs = {}
+            for name in ("r2med", *TARGETS):
+                repeat = 1 if name == "gensim" else 3
+                costs[name] = measure([here("lexical_contenders.py"), name, corpus, asked], repeat=repeat)
+                cpu, wall, megabytes = costs[name]
+                print(f"  {name:8} {cpu:6.2f} s CPU  {wall:6.2f} s  {megabytes:5.0f} MB")
+            for name, target in TARGETS.items():
+                met &= report(f"CPU {name} / r2med", costs[name].cpu / costs["r2med"].cpu, target)
+            met &= report(
+                "memory r2med / bm25s", costs["r2med"].megabytes / costs["bm25s"].megabytes, 1.0, at_least=False
+            )
+            met &= report("s CPU to search a saved index", saved_start(corpus, asked), 0.1, at_least=False)
+    sys.exit(not met)
+
+
+if __name__ == "__main__":
+    main()

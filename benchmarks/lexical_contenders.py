@@ -1,0 +1,109 @@
+"""One contender of `lexical.py` in a process of its own: NAME CORPUS QUERIES, both JSON lines with id and text."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+
+def read(path: str) -> tuple[list[str], list[str]]:
+    import orjson
+
+    with Path(path).open("rb") as lines:
+        records = [orjson.loads(line) for line in lines]
+    return [r["id"] for r in records], [r["text"] for r in records]
+
+
+def ours(corpus: str, queries: str) -> None:
+    from r2med.core import Qrels, Query, Task
+    from r2med.core.stores import FolderStore
+    from r2med.retrieve import BM25
+    from r2med.tasks.jsonl import PlainQuery, read_documents, read_records
+
+    store = FolderStore(Path(corpus).parent)
+    asked = tuple(Query(q.id, q.text) for _, q in read_records(store, Path(queries).name, PlainQuery))
+    task = Task("bench", asked, read_documents(store, Path(corpus).name), Qrels.from_judgments([]))
+    BM25().retrieve(task, depth=1000)
+
+
+def save(corpus: str, _queries: str) -> None:
+    from r2med.core.stores import FolderStore
+    from r2med.retrieve import BM25Index
+    from r2med.retrieve.index_files import save_index
+    from r2med.tasks.jsonl import read_documents
+
+    documents = read_documents(FolderStore(Path(corpus).parent), Path(corpus).name)
+    save_index(BM25Index.build(documents.contents), Path(corpus).parent / "index", corpus=documents.fingerprint)
+
+
+def saved(corpus: str, queries: str) -> None:
+    """Start-up of a second run: print the CPU seconds from import to the first search."""
+    import time
+
+    from r2med.core import TextColumn
+    from r2med.core.stores import FolderStore
+    from r2med.retrieve.index_files import load_index
+    from r2med.tasks import jsonl
+
+    records = list(jsonl.read_records(FolderStore(Path(queries).parent), Path(queries).name, jsonl.PlainQuery))
+    start = time.process_time()
+    index = load_index(Path(corpus).parent / "index")
+    index.queries(TextColumn.from_texts(q.text for _, q in records))
+    print(time.process_time() - start)
+
+
+def gensim(corpus: str, queries: str) -> None:
+    """R2MED's script. Its analyzer (Lucene behind a Java bridge) is replaced by our faster equal, in its favour."""
+    from gensim.corpora import Dictionary
+    from gensim.models import LuceneBM25Model
+    from gensim.similarities import SparseMatrixSimilarity
+
+    from r2med import _fast
+
+    ids, texts = read(corpus)
+    tokens = [_fast.analyze(t.encode()) for t in texts]
+    dictionary = Dictionary(tokens)
+    model = LuceneBM25Model(dictionary=dictionary, k1=0.9, b=0.4)
+    weighted = model[list(map(dictionary.doc2bow, tokens))]
+    index = SparseMatrixSimilarity(
+        weighted, num_docs=len(tokens), num_terms=len(dictionary), normalize_queries=False, normalize_documents=False
+    )
+    for text in read(queries)[1]:
+        scores = index[model[dictionary.doc2bow(_fast.analyze(text.encode()))]].tolist()
+        sorted(zip(ids, scores, strict=True), key=lambda pair: pair[1], reverse=True)[:1000]
+
+
+def bm25s(corpus: str, queries: str) -> None:
+    import bm25s as peer
+    import Stemmer
+
+    stemmer = Stemmer.Stemmer("porter")
+    _, texts = read(corpus)
+    model = peer.BM25(method="lucene", k1=0.9, b=0.4)
+    model.index(peer.tokenize(texts, stopwords="en", stemmer=stemmer, show_progress=False), show_progress=False)
+    asked = peer.tokenize(read(queries)[1], stopwords="en", stemmer=stemmer, show_progress=False)
+    model.retrieve(asked, k=1000, show_progress=False)
+
+
+def tantivy(corpus: str, queries: str) -> None:
+    import tantivy as peer
+
+    builder = peer.SchemaBuilder()
+    builder.add_text_field("text", stored=False, tokenizer_name="en_stem")
+    builder.add_unsigned_field("number", stored=True)
+    index = peer.Index(builder.build())
+    writer = index.writer(heap_size=256_000_000, num_threads=1)
+    for number, text in enumerate(read(corpus)[1]):
+        writer.add_document(peer.Document(text=text, number=number))
+    writer.commit()
+    writer.wait_merging_threads()
+    index.reload()
+    searcher = index.searcher()
+    for text in read(queries)[1]:
+        words = " ".join(w for w in text.split() if w.isalnum())
+        searcher.search(index.parse_query(words.lower(), ["text"]), limit=1000)
+
+
+if __name__ == "__main__":
+    name, *paths = sys.argv[1:]
+    {"r2med": ours, "save": save, "saved": saved, "gensim": gensim, "bm25s": bm25s, "tantivy": tantivy}[name](*paths)
