@@ -14,8 +14,8 @@ import numpy as np
 
 from ..core import ResultError, Run
 from ..core.atomic import atomic_file
-from ..scoring import Evaluation
 from ..core.trec import read_run, write_run
+from ..scoring import Evaluation
 from .schema import SCHEMA, QueryScores, TaskResult
 
 OWN = "own"  # collection folder of tasks that belong to no collection
