@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_BUFFERS = 9 };
+enum { MAX_BUFFERS = 9, BLOCK = 64 };
 
 typedef struct {
     Py_buffer view[MAX_BUFFERS];
@@ -157,18 +157,34 @@ static void select_largest(uint64_t *keys, Py_ssize_t n, Py_ssize_t k) {
     }
 }
 
-static int descending(const void *left, const void *right) {
-    uint64_t a = *(const uint64_t *)left, b = *(const uint64_t *)right;
-    return (a < b) - (a > b);
+/* Sort keys in descending order, a byte at a time; `spare` holds as many. Bytes that all keys share cost one look. */
+static void sort_descending(uint64_t *keys, uint64_t *spare, Py_ssize_t n) {
+    uint64_t *from = keys, *to = spare;
+    for (int shift = 0; shift < 64; shift += 8) {
+        Py_ssize_t count[256] = {0};
+        for (Py_ssize_t i = 0; i < n; i++) count[(from[i] >> shift) & 255]++;
+        if (n && count[(from[0] >> shift) & 255] == n) continue;
+        Py_ssize_t start = 0;
+        for (int digit = 255; digit >= 0; digit--) {
+            Py_ssize_t size = count[digit];
+            count[digit] = start;
+            start += size;
+        }
+        for (Py_ssize_t i = 0; i < n; i++) to[count[(from[i] >> shift) & 255]++] = from[i];
+        uint64_t *swap = from;
+        from = to;
+        to = swap;
+    }
+    if (from != keys) memcpy(keys, from, sizeof(uint64_t) * (size_t)n);
 }
 
 /* Keep the best `depth` of `n` keys, in order; a key is (score image, complement of the tie rank). */
-static Py_ssize_t best(uint64_t *keys, Py_ssize_t n, Py_ssize_t depth) {
+static Py_ssize_t best(uint64_t *keys, uint64_t *spare, Py_ssize_t n, Py_ssize_t depth) {
     if (n > depth) {
         if (depth > 0) select_largest(keys, n, depth);
         n = depth;
     }
-    qsort(keys, (size_t)n, sizeof(uint64_t), descending);
+    sort_descending(keys, spare, n);
     return n;
 }
 
@@ -228,7 +244,7 @@ static PyObject *search(PyObject *self, PyObject *args) {
     }
     Py_ssize_t depth = queries ? cells / queries : 0;
     sums = calloc((size_t)n + 1, sizeof(double));
-    keys = malloc(sizeof(uint64_t) * ((size_t)n + 1));
+    keys = malloc(sizeof(uint64_t) * 2 * ((size_t)n + 1));
     by_rank = malloc(sizeof(int32_t) * ((size_t)n + 1));
     if (!sums || !keys || !by_rank) {
         PyErr_NoMemory();
@@ -257,7 +273,7 @@ static PyObject *search(PyObject *self, PyObject *args) {
                 sums[d] = 0.0;
             }
         }
-        found = best(keys, found, depth);
+        found = best(keys, keys + n + 1, found, depth);
         emit(keys, found, depth, by_rank, out_docs + q * depth, out_scores + q * depth);
     }
     Py_END_ALLOW_THREADS;
@@ -300,7 +316,7 @@ static PyObject *topk(PyObject *self, PyObject *args) {
         PyErr_SetString(PyExc_ValueError, "scores, tie ranks or output do not fit together");
         goto fail;
     }
-    keys = malloc(sizeof(uint64_t) * ((size_t)n + 1));
+    keys = malloc(sizeof(uint64_t) * 2 * ((size_t)n + 1));
     by_rank = malloc(sizeof(int32_t) * ((size_t)n + 1));
     if (!keys || !by_rank) {
         PyErr_NoMemory();
@@ -312,21 +328,26 @@ static PyObject *topk(PyObject *self, PyObject *args) {
     for (Py_ssize_t r = 0; r < rows; r++) {
         const float *row = scores + r * n;
         Py_ssize_t found = 0;
-        uint32_t floor = 0; /* once depth keys are in hand, scores below the worst of them cannot enter */
-        for (Py_ssize_t d = 0; d < n; d++) {
-            uint32_t image = sortable(row[d]);
-            if (image < floor) continue;
-            keys[found++] = ((uint64_t)image << 32) | (0xffffffffu - (uint32_t)tie_rank[d]);
-            if (depth > 0 && found >= 4 * depth && found >= 4096) {
+        float floor = -INFINITY; /* once depth keys are in hand, scores below the worst of them cannot enter */
+        for (Py_ssize_t block = 0; block < n; block += BLOCK) {
+            Py_ssize_t end = block + BLOCK < n ? block + BLOCK : n;
+            int any = 0;
+            for (Py_ssize_t d = block; d < end; d++) any |= !(row[d] < floor);
+            if (!any) continue;
+            for (Py_ssize_t d = block; d < end; d++) {
+                if (row[d] < floor) continue;
+                keys[found++] = ((uint64_t)sortable(row[d]) << 32) | (0xffffffffu - (uint32_t)tie_rank[d]);
+            }
+            if (depth > 0 && found >= 3 * depth && found >= 2048) {
                 select_largest(keys, found, depth);
                 uint64_t worst = keys[0];
                 for (Py_ssize_t i = 1; i < depth; i++)
                     if (keys[i] < worst) worst = keys[i];
-                floor = (uint32_t)(worst >> 32);
+                floor = unsortable((uint32_t)(worst >> 32));
                 found = depth;
             }
         }
-        found = best(keys, found, depth);
+        found = best(keys, keys + n + 1, found, depth);
         emit(keys, found, depth, by_rank, out_docs + r * depth, out_scores + r * depth);
     }
     Py_END_ALLOW_THREADS;

@@ -1,19 +1,40 @@
-"""Retrievers by name: what a user types becomes a thing that retrieves."""
+"""Retrievers by name: what a user types becomes a thing that retrieves.
+
+bm25                       a lexical retriever
+bm25:k1=1.2,b=0.75         the same with parameters
+bge-small                  a named model
+bge-small:max_length=256   the same with options of its backend
+org/model, ./folder        any Hugging Face id or model folder
+package.module:attr        anything that encodes or retrieves
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from ..core import UnknownName, UsageError
+from ..models import Card, card_names, find_card, locate
 from .bm25 import BM25
 from .protocol import Retriever
+
+Progress = Callable[[int, int], None]
 
 LEXICAL: dict[str, Callable[..., Retriever]] = {
     "bm25": lambda **p: BM25(**p, query="bm25"),
     "bm25-lucene": lambda **p: BM25(**p, query="count"),
 }
-_NUMBERS = {"k1", "b"}
+BM25_PARAMETERS = {"k1": float, "b": float, "analyzer": str}
+MODEL_PARAMETERS = {
+    "max_length": int,
+    "batch_tokens": int,
+    "threads": int,
+    "dtype": str,
+    "device": str,
+    "variant": str,
+    "similarity": str,
+}
 
 
 def parse_spec(spec: str) -> tuple[str, dict[str, str]]:
@@ -30,26 +51,61 @@ def parse_spec(spec: str) -> tuple[str, dict[str, str]]:
     return name, parameters
 
 
-def get_retriever(spec: str) -> Retriever:
-    """The retriever that `spec` names."""
+def get_retriever(spec: str, *, prompts: Path | None = None, **options: object) -> Retriever:
+    """The retriever that `spec` names; `options` go to models (`device`, `trust_remote_code`, `on_progress`, …)."""
     name, parameters = parse_spec(spec)
+    shown = f"{name},{','.join(f'{k}={v}' for k, v in parameters.items())}" if parameters else ""
     if name in LEXICAL:
-        return _lexical(name, parameters, spec)
-    raise UnknownName("retriever", spec, LEXICAL)
+        arguments = _typed(parameters, BM25_PARAMETERS, name, spec)
+        return LEXICAL[name](**arguments, **({"name": shown} if shown else {}))
+    arguments = dict(options) | _typed(parameters, MODEL_PARAMETERS, name, spec)
+    if ":" in name:
+        return _custom(name, arguments)
+    try:
+        card = find_card(name)
+    except UnknownName:
+        raise UnknownName("retriever", name, [*LEXICAL, *card_names()], hint="(r2med models lists them)") from None
+    if prompts is not None:
+        card = card.with_prompts(prompts)
+    return _model(card, shown, arguments)
 
 
-def _lexical(name: str, parameters: dict[str, str], spec: str) -> Retriever:
-    arguments: dict[str, Any] = {}
+def _typed(parameters: dict[str, str], known: dict[str, type], name: str, spec: str) -> dict[str, Any]:
+    typed: dict[str, Any] = {}
     for key, value in parameters.items():
-        if key in _NUMBERS:
-            try:
-                arguments[key] = float(value)
-            except ValueError:
-                raise UsageError(f"{key} in {spec!r} must be a number, not {value!r}") from None
-        elif key == "analyzer":
-            arguments[key] = value
-        else:
-            raise UsageError(f"{name} has no parameter {key!r}; it has k1, b, analyzer")
-    if parameters:
-        arguments["name"] = f"{name},{','.join(f'{k}={v}' for k, v in parameters.items())}"
-    return LEXICAL[name](**arguments)
+        if key not in known:
+            raise UsageError(f"{name} has no parameter {key!r}; it has {', '.join(known)}")
+        try:
+            typed[key] = known[key](value)
+        except ValueError:
+            raise UsageError(f"{key} in {spec!r} must be a number, not {value!r}") from None
+    return typed
+
+
+def _model(card: Card, name: str, options: dict[str, Any]) -> Retriever:
+    folder = locate(card)
+    if card.kind == "dense":
+        from .dense import DenseRetriever
+
+        second = locate(card, "document") if card.document_source else None
+        return DenseRetriever(card, name=name, folder=folder, document_folder=second, **options)
+    options = {k: v for k, v in options.items() if k not in ("variant", "similarity", "verify")}
+    if card.kind == "late-interaction":
+        from .maxsim import MaxSimRetriever
+
+        return MaxSimRetriever(card, name=name, folder=folder, **options)
+    if card.kind == "sparse":
+        from .splade import SpladeRetriever
+
+        return SpladeRetriever(card, name=name, folder=folder, **options)
+    raise UsageError(f"{card.name} is a {card.kind} model, not a retriever")
+
+
+def _custom(address: str, options: dict[str, Any]) -> Retriever:
+    from .dense import DenseRetriever
+    from .encoders.custom import resolve
+
+    made = resolve(address)
+    if isinstance(made, Retriever):
+        return made
+    return DenseRetriever(made, name=address.rpartition(":")[2], **options)

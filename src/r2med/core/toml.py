@@ -1,0 +1,16 @@
+"""TOML on every Python we support."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+
+def loads(text: str) -> dict[str, Any]:
+    """Parse one document; a mistake is a `ValueError`."""
+    return tomllib.loads(text)

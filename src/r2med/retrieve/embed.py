@@ -1,0 +1,168 @@
+"""From texts to vectors through the cache: what is known is read, what is not is encoded and kept."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from ..core import TextColumn
+from ..core.columns import Int32, Int64
+from .cache import CachedRows, EmbeddingCache, Found, ShardSet, text_keys
+from .compact import compact
+from .encoders.protocol import Batch, Encoder, Side
+from .rows import ArrayRows, Rows
+from .shards import Keys
+
+Progress = Callable[[int, int], None]
+FLUSH_SECONDS = 10.0
+FLUSH_BYTES = 64 << 20
+MANY_SHARDS = 8
+
+
+class Embedded(NamedTuple):
+    """Vectors of texts, with an account of where they came from."""
+
+    rows: Rows
+    tokens: Int32
+    """Length of each text in tokens before it was cut; -1 if unknown."""
+    cached: int
+    """Distinct texts whose vector was in the cache."""
+    encoded: int
+    """Distinct texts that went through the model."""
+    damaged_shards: int
+
+
+def identity(encoder: Encoder, side: Side, instruction: str) -> dict[str, object]:
+    """All that shapes a vector besides its text and the maximum length."""
+    facts = {**encoder.describe(side), "side": side, "instruction": instruction}
+    facts.pop("max_length", None)
+    return facts
+
+
+def embed(
+    encoder: Encoder,
+    texts: Sequence[str],
+    side: Side,
+    instruction: str = "",
+    *,
+    cache: EmbeddingCache | None = None,
+    on_progress: Progress | None = None,
+) -> Embedded:
+    """Vectors of all texts; equal texts are encoded once. Without a cache they are kept in memory."""
+    keys = text_keys(texts)
+    if cache is None:
+        return _without_cache(encoder, texts, keys, side, instruction, on_progress)
+    shards = cache.open(identity(encoder, side, instruction), encoder.max_length(side))
+    found = shards.find(keys)
+    missing = _first_of_each(keys, np.flatnonzero(found.row < 0))
+    distinct = _distinct(keys)
+    if len(missing):
+        missing = _borrow(cache, shards, encoder.max_length(side), keys, missing)
+        _encode_missing(encoder, texts, keys, missing, side, instruction, shards, on_progress)
+        if len(shards.shards) > MANY_SHARDS:
+            compact(shards.folder)
+            shards = ShardSet(shards.folder)
+        found = shards.find(keys)
+    return Embedded(
+        CachedRows(shards, found), shards.tokens(found), distinct - len(missing), len(missing), shards.damaged
+    )
+
+
+def _first_of_each(keys: Keys, positions: Int64) -> Int64:
+    """One position for each distinct text, in order."""
+    _, first = np.unique(keys[positions], axis=0, return_index=True)
+    return np.sort(positions[first])
+
+
+def _distinct(keys: Keys) -> int:
+    """How many different texts there are; `np.unique` would load numpy's masked arrays first, for 60 ms."""
+    ordered = np.sort(keys[:, 0])
+    return int((ordered[1:] != ordered[:-1]).sum()) + 1 if len(keys) else 0
+
+
+def _borrow(cache: EmbeddingCache, shards: ShardSet, limit: int | None, keys: Keys, missing: Int64) -> Int64:
+    """Take over vectors made at another maximum length of texts that neither length cuts."""
+    for length, sibling in cache.siblings(shards) if limit is not None else ():
+        found = sibling.find(keys[missing])
+        tokens = sibling.tokens(found)
+        whole = (found.row >= 0) & (tokens >= 0) & (tokens <= min(length, limit or 0))
+        if whole.any():
+            rows = CachedRows(sibling, Found(found.shard[whole], found.row[whole]))
+            shards.append(keys[missing[whole]], tokens[whole], rows.read(0, int(whole.sum())))
+            missing = missing[~whole]
+    return missing
+
+
+def _subset(texts: Sequence[str], positions: Int64) -> Sequence[str]:
+    if isinstance(texts, TextColumn):
+        return texts if len(positions) == len(texts) else texts.take(positions.tolist())
+    return [texts[i] for i in positions.tolist()]
+
+
+def _encode_missing(
+    encoder: Encoder,
+    texts: Sequence[str],
+    keys: Keys,
+    missing: Int64,
+    side: Side,
+    instruction: str,
+    shards: ShardSet,
+    on_progress: Progress | None,
+) -> None:
+    """Encode and keep in groups, so that a kill costs the last seconds only."""
+    if not len(missing):
+        return
+    group: list[Batch] = []
+    done, size, since = 0, 0, time.monotonic()
+
+    def flush() -> None:
+        rows = np.concatenate([b.rows for b in group])
+        tokens, vectors = (np.concatenate([b[i] for b in group]) for i in (2, 1))
+        shards.append(keys[missing[rows]], tokens, vectors)
+        group.clear()
+
+    try:
+        for batch in encoder.stream(_subset(texts, missing), side, instruction):
+            group.append(batch)
+            size += batch.vectors.nbytes
+            done += len(batch.rows)
+            if on_progress is not None:
+                on_progress(done, len(missing))
+            if size > FLUSH_BYTES or time.monotonic() - since > FLUSH_SECONDS:
+                flush()
+                size, since = 0, time.monotonic()
+    finally:
+        # Also when the model fails or the user interrupts: what is finished is kept.
+        if group:
+            flush()
+
+
+def _without_cache(
+    encoder: Encoder,
+    texts: Sequence[str],
+    keys: Keys,
+    side: Side,
+    instruction: str,
+    on_progress: Progress | None,
+) -> Embedded:
+    first = _first_of_each(keys, np.arange(len(keys)))
+    vectors = np.empty((0, 0), dtype=np.float32)
+    tokens = np.full(len(first), -1, dtype=np.int32)
+    done = 0
+    for batch in encoder.stream(_subset(texts, first), side, instruction) if len(first) else ():
+        if not done:
+            vectors = np.empty((len(first), batch.vectors.shape[1]), dtype=np.float32)
+        vectors[batch.rows], tokens[batch.rows] = batch.vectors, batch.tokens
+        done += len(batch.rows)
+        if on_progress is not None:
+            on_progress(done, len(first))
+    if len(first) < len(keys):
+        _, inverse = np.unique(keys, axis=0, return_inverse=True)
+        place = np.empty(len(first), dtype=np.int64)
+        place[inverse.reshape(-1)[first]] = np.arange(len(first))
+        back = place[inverse.reshape(-1)]
+        vectors, tokens = vectors[back], tokens[back]
+    return Embedded(ArrayRows(vectors), tokens, 0, len(first), 0)

@@ -1,0 +1,175 @@
+"""Batches of texts of like length under a token budget.
+
+Padding is the whole cost of a badly made batch: abstracts in input order waste half of all work on it. Texts are put
+in order of their length in characters, tokenized a window at a time, so that a corpus is never in memory as tokens,
+and cut into batches whose padded size stays under the budget.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence, Sized
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import NamedTuple, Protocol, TypeVar
+
+import numpy as np
+
+from ...core import ModelError, TextColumn
+from ...core.columns import Int32, Int64
+from .protocol import Batch, Float32, Side, check_vectors
+
+WINDOW = 2048
+Made = TypeVar("Made")
+Item = TypeVar("Item", bound=Sized)
+
+
+class Tokens(NamedTuple):
+    """A tokenized text."""
+
+    ids: list[int]
+    """What the model sees: cut at its limit, special tokens included."""
+    total: int
+    """Length before it was cut."""
+
+
+class MemoryBackend(Protocol):
+    """What can run out of memory and say so."""
+
+    name: str
+    notes: Counter[str]
+
+    def is_out_of_memory(self, error: BaseException) -> bool:
+        """Whether a smaller batch may succeed where this one failed."""
+        ...
+
+
+class TokenBackend(MemoryBackend, Protocol):
+    """What the loop needs of a model."""
+
+    def tokenize(self, texts: list[str], side: Side, instruction: str) -> list[Tokens]:
+        """Token ids of each text."""
+        ...
+
+    def forward(self, batch: list[list[int]], side: Side, instruction: str, worker: int) -> Float32:
+        """One vector per list of token ids."""
+        ...
+
+
+def text_lengths(texts: Sequence[str]) -> Int64:
+    """Lengths in bytes or characters, whichever is at hand: only their order matters."""
+    if isinstance(texts, TextColumn):
+        return np.diff(texts.offsets)
+    return np.fromiter(map(len, texts), dtype=np.int64, count=len(texts))
+
+
+def plan(lengths: Sequence[int], budget: int, most: int) -> list[list[int]]:
+    """Groups of positions, longest texts first; the longest of a group times its size stays within `budget`."""
+    groups: list[list[int]] = []
+    longest = 0
+    for i in sorted(range(len(lengths)), key=lengths.__getitem__, reverse=True):
+        if groups and len(groups[-1]) < most and (len(groups[-1]) + 1) * longest <= budget:
+            groups[-1].append(i)
+        else:
+            groups.append([i])
+            longest = max(lengths[i], 1)
+    return groups
+
+
+class Job(NamedTuple):
+    """Texts that go through the model together."""
+
+    rows: Int64
+    tokens: list[Tokens]
+
+
+def stream_jobs(
+    tokenize: Callable[[list[str]], list[Tokens]],
+    work: Callable[[Job, int], Made],
+    texts: Sequence[str],
+    *,
+    budget: int,
+    most: int,
+    workers: int = 1,
+) -> Iterator[Made]:
+    """Do `work` on all texts; `workers` jobs are under way at once, each told the number of its worker."""
+    order = np.argsort(-text_lengths(texts), kind="stable")
+    slots = list(range(workers))
+
+    def in_slot(job: Job) -> Made:
+        worker = slots.pop()
+        try:
+            return work(job, worker)
+        finally:
+            slots.append(worker)
+
+    windows = [order[start : start + WINDOW] for start in range(0, len(order), WINDOW)]
+    with ThreadPoolExecutor(workers) as pool, ThreadPoolExecutor(1) as ahead:
+
+        def prepare(window: Int64) -> Future[list[Tokens]]:
+            return ahead.submit(lambda: tokenize([texts[int(i)] for i in window]))
+
+        # The next window is tokenized while the model works on this one.
+        coming = [prepare(window) for window in windows[:1]]
+        try:
+            for number, window in enumerate(windows):
+                tokens = coming.pop().result()
+                coming += [prepare(window) for window in windows[number + 1 : number + 2]]
+                groups = plan([len(t.ids) for t in tokens], budget, most)
+                yield from pool.map(in_slot, [Job(window[group], [tokens[i] for i in group]) for group in groups])
+        finally:
+            # A failure or an interrupt must not wait for a window of work that nobody will see.
+            pool.shutdown(wait=True, cancel_futures=True)
+
+
+def stream_batches(
+    backend: TokenBackend,
+    texts: Sequence[str],
+    side: Side,
+    instruction: str,
+    *,
+    budget: int,
+    most: int,
+    workers: int = 1,
+) -> Iterator[Batch]:
+    """Encode all texts: one vector each."""
+
+    def work(job: Job, worker: int) -> Batch:
+        ids = [t.ids for t in job.tokens]
+        made = halving(lambda part: backend.forward(part, side, instruction, worker), ids, backend)
+        totals: Int32 = np.array([t.total for t in job.tokens], dtype=np.int32)
+        return Batch(job.rows, check_vectors(made, job.rows, texts, backend.name), totals)
+
+    def tokenize(window: list[str]) -> list[Tokens]:
+        return backend.tokenize(window, side, instruction)
+
+    return stream_jobs(tokenize, work, texts, budget=budget, most=most, workers=workers)
+
+
+def halving(forward: Callable[[list[Item]], Float32], batch: list[Item], backend: MemoryBackend) -> Float32:
+    """Encode a batch, in halves where the device has no memory for the whole."""
+    try:
+        return forward(batch)
+    except Exception as error:
+        if not backend.is_out_of_memory(error):
+            raise
+        if len(batch) == 1:
+            raise ModelError(
+                f"{backend.name}: not enough memory on the device for one text of {len(batch[0])} tokens; "
+                "use a smaller maximum length or another device"
+            ) from None
+    # Outside the except block, so that the failed attempt's tensors are no longer held by its traceback.
+    backend.notes["batches_halved"] += 1
+    middle = len(batch) // 2
+    return np.concatenate((halving(forward, batch[:middle], backend), halving(forward, batch[middle:], backend)))
+
+
+def pad(batch: list[list[int]], value: int, side: str = "right", multiple: int = 1) -> tuple[Int64, Int64]:
+    """Token ids as a rectangle with its attention mask."""
+    width = max(map(len, batch), default=0)
+    width = max(-(-width // multiple) * multiple, 1)
+    ids = np.full((len(batch), width), value, dtype=np.int64)
+    mask = np.zeros((len(batch), width), dtype=np.int64)
+    for row, tokens in enumerate(batch):
+        span = slice(width - len(tokens), width) if side == "left" else slice(0, len(tokens))
+        ids[row, span], mask[row, span] = tokens, 1
+    return ids, mask

@@ -1,0 +1,101 @@
+"""What an encoder is: texts in, float32 vectors out, with an account of what was cut."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Literal, NamedTuple, Protocol, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
+
+from ...core import ModelError
+from ...core.columns import Int32, Int64
+
+Side = Literal["query", "document"]
+Float32 = npt.NDArray[np.float32]
+UNKNOWN_TOKENS = -1
+
+
+class Batch(NamedTuple):
+    """Vectors of some of the texts, in whatever order the encoder found fastest."""
+
+    rows: Int64
+    """Positions in the sequence of texts."""
+    vectors: Float32
+    tokens: Int32
+    """Length of each text in tokens before it was cut, instruction and special tokens included; -1 if unknown."""
+
+
+@runtime_checkable
+class Encoder(Protocol):
+    """A model of one backend.
+
+    `instruction` is the text put before every text, already rendered (`"query: "`): an
+    encoder that leaves it out of pooling needs to know where it ends. An empty text is encoded like any other: what
+    the model makes of its special tokens is its vector.
+    """
+
+    name: str
+    notes: Counter[str]
+    """What went wrong and was repaired on the way, counted: batches halved, requests repeated."""
+
+    def describe(self, side: Side) -> dict[str, object]:
+        """Everything besides text and instruction that changes a vector, as plain data: the cache key."""
+        ...
+
+    def max_length(self, side: Side) -> int | None:
+        """Where texts are cut, in tokens; None if the backend cannot say."""
+        ...
+
+    def stream(self, texts: Sequence[str], side: Side, instruction: str = "") -> Iterator[Batch]:
+        """Encode all texts, a batch at a time, so that finished ones can be kept when a later one fails."""
+        ...
+
+    def encode(self, texts: Sequence[str], side: Side = "document", instruction: str = "") -> Float32:
+        """Encode all texts: one row each, in order."""
+        ...
+
+
+class BaseEncoder:
+    """What all backends share."""
+
+    name: str = "encoder"
+
+    def __init__(self) -> None:
+        self.notes: Counter[str] = Counter()
+
+    def stream(self, texts: Sequence[str], side: Side, instruction: str = "") -> Iterator[Batch]:
+        """Encode all texts, a batch at a time."""
+        raise NotImplementedError
+
+    def encode(self, texts: Sequence[str], side: Side = "document", instruction: str = "") -> Float32:
+        """Encode all texts: one row each, in order."""
+        vectors: Float32 | None = None
+        for batch in self.stream(texts, side, instruction):
+            if vectors is None:
+                vectors = np.empty((len(texts), batch.vectors.shape[1]), dtype=np.float32)
+            vectors[batch.rows] = batch.vectors
+        return np.empty((0, 0), dtype=np.float32) if vectors is None else vectors
+
+
+def check_vectors(vectors: Float32, rows: Int64, texts: Sequence[str], name: str) -> Float32:
+    """Refuse what is not a finite float32 matrix with a row per text, naming the place."""
+    if vectors.ndim != 2 or len(vectors) != len(rows):
+        raise ModelError(f"{name} returned an array of shape {vectors.shape} for {len(rows)} texts")
+    vectors = np.ascontiguousarray(vectors, dtype=np.float32)
+    bad = ~np.isfinite(vectors).all(axis=1)
+    if bad.any():
+        row = int(rows[int(np.flatnonzero(bad)[0])])
+        start = " ".join(texts[row].split())[:60]
+        raise ModelError(
+            f"{name} returned numbers that are not finite for {int(bad.sum())} of a batch of {len(rows)} texts, "
+            f"the first being text {row} ({start!r})"
+        )
+    return vectors
+
+
+def normalized(vectors: Float32) -> Float32:
+    """Rows of unit length; a row of zeros stays as it is."""
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    return np.asarray(vectors / np.where(lengths > 0, lengths, 1), dtype=np.float32)

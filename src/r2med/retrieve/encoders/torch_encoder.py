@@ -1,0 +1,180 @@
+"""Encoders in transformers: every architecture of the catalogue, pooled as its card says."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .batching import Tokens, pad, stream_batches
+from .devices import is_out_of_memory, resolve_devices, resolve_dtype, token_budget, torch_dtype, use_all_cores
+from .hub_folder import check_folder, load_model, load_tokenizer
+from .identity import folder_hashes
+from .pooling import bidirectional, load_projection, pool, to_array
+from .protocol import BaseEncoder, Batch, Float32, Side
+
+if TYPE_CHECKING:
+    from .load import Options
+    from .spec import ModelCard
+
+
+class Replica:
+    """One encoder on one device."""
+
+    def __init__(self, card: ModelCard, folder: Path, options: Options, device: str, dtype: str) -> None:
+        self.device = device
+        self.model = load_model(card, folder, options, device, dtype)
+        self.projection = load_projection(folder / card.projection, device) if card.projection else None
+
+    @classmethod
+    def of(cls, model: Any, device: str) -> Replica:
+        """A model that was loaded otherwise."""
+        made = cls.__new__(cls)
+        made.device, made.model, made.projection = device, model, None
+        return made
+
+
+class TorchEncoder(BaseEncoder):
+    """One or two encoders (queries, documents), on as many devices as there are."""
+
+    def __init__(self, card: ModelCard, folder: Path, options: Options, *, document_folder: Path | None = None) -> None:
+        super().__init__()
+        self.name = card.name
+        self.card = card
+        self.options = options
+        self.folders: dict[Side, Path] = {"query": folder, "document": document_folder or folder}
+        for path in set(self.folders.values()):
+            check_folder(path, card, options)
+        self.devices = resolve_devices(options.device)
+        self.dtype = resolve_dtype(options.dtype, self.devices)
+        self._replicas: dict[tuple[Path, int], Replica] = {}
+        self._tokenizers: dict[Path, Any] = {}
+        self._lock = threading.Lock()
+
+    def describe(self, side: Side) -> dict[str, object]:
+        """Everything besides text and instruction that changes a vector."""
+        card = self.card
+        return {
+            "backend": "transformers",
+            "files": folder_hashes(self.folders[side]),
+            "architecture": card.architecture,
+            "pooling": card.pooling,
+            "projection": card.projection,
+            "normalize": card.normalize,
+            "pair": card.document_pair and side == "document",
+            "dtype": self.dtype,
+            "max_length": self.max_length(side),
+        }
+
+    def max_length(self, side: Side) -> int:
+        """Where texts are cut, in tokens."""
+        return self.card.length(side)
+
+    def tokenizer(self, side: Side) -> Any:
+        """Loaded on first use."""
+        folder = self.folders[side]
+        if folder not in self._tokenizers:
+            self._tokenizers[folder] = load_tokenizer(folder, self.options)
+        return self._tokenizers[folder]
+
+    def replica(self, side: Side, worker: int) -> Replica:
+        """The encoder of a side on a worker's device, loaded on first use, one after the other."""
+        place = worker % len(self.devices)
+        key = self.folders[side], place
+        with self._lock:
+            if key not in self._replicas:
+                self._replicas[key] = Replica(
+                    self.card, self.folders[side], self.options, self.devices[place], self.dtype
+                )
+            return self._replicas[key]
+
+    @property
+    def workers(self) -> int:
+        """Two for each GPU: while it works on one batch, the next is padded and the last one fetched."""
+        return len(self.devices) * (2 if self.devices[0].startswith("cuda") else 1)
+
+    def stream(self, texts: Sequence[str], side: Side, instruction: str = "") -> Iterator[Batch]:
+        """Encode all texts, a batch at a time."""
+        on_gpu = self.devices[0].startswith("cuda")
+        if not on_gpu:
+            use_all_cores(self.options.threads)
+        first = self.replica(side, 0)
+        hidden = int(getattr(first.model.config, "hidden_size", 0) or getattr(first.model.config, "d_model", 1024))
+        budget = self.options.batch_tokens or token_budget(first.device, hidden)
+        most = 2048 if on_gpu else 32
+        return stream_batches(
+            self, texts, side, instruction, budget=budget, most=most, workers=self.workers
+        )  # fmt: skip
+
+    def tokenize(self, texts: list[str], side: Side, instruction: str) -> list[Tokens]:
+        """Token ids of each text, instruction in front, cut at the limit."""
+        tokenizer, limit = self.tokenizer(side), self.max_length(side)
+        whole = [instruction + t for t in texts]
+        if self.card.pooling == "last-eos":
+            return self._with_eos(whole, tokenizer, limit)
+        made = self._ids(tokenizer, whole, side)
+        long = [i for i, ids in enumerate(made) if len(ids) > limit]
+        cut = self._ids(tokenizer, [whole[i] for i in long], side, truncation=True, max_length=limit) if long else []
+        totals = [len(ids) for ids in made]
+        for i, ids in zip(long, cut, strict=True):
+            made[i] = ids
+        return [Tokens(ids, total) for ids, total in zip(made, totals, strict=True)]
+
+    def _ids(self, tokenizer: Any, texts: list[str], side: Side, **how: object) -> list[list[int]]:
+        pair = self.card.document_pair and side == "document"
+        given = ([""] * len(texts), texts) if pair else (texts,)
+        kept: list[list[int]] = tokenizer(*given, padding=False, verbose=False, **how)["input_ids"]
+        return kept
+
+    def _with_eos(self, texts: list[str], tokenizer: Any, limit: int) -> list[Tokens]:
+        """One EOS at the end of every text, whether or not this version of the tokenizer appends it."""
+        eos = tokenizer.eos_token_id
+        made = []
+        for ids in tokenizer(texts, padding=False, verbose=False)["input_ids"]:
+            own = ids[:-1] if ids and ids[-1] == eos else ids
+            made.append(Tokens([*own[: limit - 1], eos], len(own) + 1))
+        return made
+
+    def forward(self, batch: list[list[int]], side: Side, instruction: str, worker: int) -> Float32:
+        """One vector per list of token ids."""
+        import torch
+
+        replica, tokenizer = self.replica(side, worker), self.tokenizer(side)
+        fill = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id or 0
+        arrays = pad(batch, fill, self.card.padding_side)
+        with torch.inference_mode():
+            ids, mask = (torch.from_numpy(a).to(replica.device) for a in arrays)
+            more: dict[str, torch.Tensor] = {}
+            if self.card.document_pair and side == "document":
+                more["token_type_ids"] = _second_of_pair(ids, mask, tokenizer.sep_token_id)
+            # Without padding no mask is needed, and attention takes its fastest path.
+            seen = None if arrays[1].all() else mask
+            if self.card.architecture == "mistral-bidirectional":
+                seen = bidirectional(mask, torch_dtype(self.dtype))
+            hidden = replica.model(input_ids=ids, attention_mask=seen, **more).last_hidden_state
+            skip = self._prefix_tokens(side, instruction)
+            vectors = pool(hidden, mask, self.card.pooling, skip)
+            if replica.projection is not None:
+                vectors = replica.projection(vectors)
+            if self.card.normalize:
+                vectors = torch.nn.functional.normalize(vectors, dim=1)
+            return to_array(vectors)
+
+    def _prefix_tokens(self, side: Side, instruction: str) -> int:
+        """How many tokens of a text are instruction: BOS counts, an EOS that only ends it does not."""
+        if self.card.pooling != "mean-after-instruction" or not instruction:
+            return 0
+        tokenizer = self.tokenizer(side)
+        ids = tokenizer(instruction)["input_ids"]
+        return len(ids) - (1 if ids and ids[-1] == tokenizer.eos_token_id else 0)
+
+    def is_out_of_memory(self, error: BaseException) -> bool:
+        """Whether a smaller batch may succeed."""
+        return is_out_of_memory(error)
+
+
+def _second_of_pair(ids: Any, mask: Any, separator: int) -> Any:
+    """Segment numbers of a pair: 1 behind the first separator."""
+    is_separator = (ids == separator).int()
+    return ((is_separator.cumsum(dim=1) - is_separator) > 0).long() * mask

@@ -1,0 +1,148 @@
+"""Smaller vectors under their own names: half precision, 8 bits, one bit, fewer dimensions.
+
+    float16  bfloat16  int8  binary  float32@256  int8@256:norescore  binary:x10
+
+`@256` keeps the first 256 dimensions (of a Matryoshka model) and scales them to length one again if they had it;
+by default the best `4 × depth` candidates of the small vectors are ranked by the full ones, `:xN` changes the factor,
+`:norescore` leaves the ranking as the small vectors gave it. Queries are never made smaller than float32.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ..core import UsageError
+from ..core.columns import Int32
+from .rows import Float32, Indices, PrefixRows, Rows, UnitRows, unit
+from .settle import exact_scores
+from .sparse import TopK
+from .vectors import DOCUMENT_BLOCK, FirstStage, search
+
+PRECISIONS = ("float32", "float16", "bfloat16", "int8", "binary")
+SPELLING = re.compile(r"(?P<precision>[a-z0-9]+)(@(?P<dimension>\d+))?(:(x(?P<factor>\d+)|(?P<plain>norescore)))?")
+
+
+class Variant(NamedTuple):
+    """How documents are held for the first look, and whether a second one follows."""
+
+    precision: str = "float32"
+    dimension: int | None = None
+    oversample: int = 4
+    """Candidates per wanted document that are rescored; 0: none are."""
+
+    @classmethod
+    def parse(cls, text: str) -> Variant:
+        """Read what `str` writes."""
+        match = SPELLING.fullmatch(text)
+        if match is None or match["precision"] not in PRECISIONS:
+            raise UsageError(
+                f"unknown vector variant {text!r}: one of {', '.join(PRECISIONS)}, "
+                "with @DIMENSIONS, :xN or :norescore behind it"
+            )
+        if (match["dimension"] and int(match["dimension"]) < 1) or (match["factor"] and int(match["factor"]) < 1):
+            raise UsageError(f"vector variant {text!r} keeps nothing")
+        oversample = 0 if match["plain"] else int(match["factor"] or 4)
+        return cls(match["precision"], int(match["dimension"]) if match["dimension"] else None, oversample)
+
+    def __str__(self) -> str:
+        cut = f"@{self.dimension}" if self.dimension else ""
+        rescoring = ":norescore" if not self.oversample else f":x{self.oversample}" if self.oversample != 4 else ""
+        return self.precision + cut + ("" if self.exact else rescoring)
+
+    @property
+    def exact(self) -> bool:
+        """Whether it is plain float32 search."""
+        return self.precision == "float32" and self.dimension is None
+
+
+class SmallRows:
+    """Vectors held in fewer bits; read back as float32."""
+
+    def __init__(self, rows: Rows, precision: str) -> None:
+        self.shape = rows.shape
+        self.precision = precision
+        width = -(-rows.shape[1] // 8) if precision == "binary" else rows.shape[1]
+        dtype = {"float32": np.float32, "float16": np.float16, "bfloat16": np.uint16, "int8": np.int8}
+        self._codes = np.empty((rows.shape[0], width), dtype=dtype.get(precision, np.uint8))
+        self._scales = np.ones((rows.shape[0], 1), dtype=np.float32)
+        for begin in range(0, rows.shape[0], DOCUMENT_BLOCK):
+            end = min(begin + DOCUMENT_BLOCK, rows.shape[0])
+            self._pack(rows.read(begin, end), slice(begin, end))
+
+    @property
+    def nbytes(self) -> int:
+        """Memory they take."""
+        return self._codes.nbytes + (self._scales.nbytes if self.precision == "int8" else 0)
+
+    def _pack(self, block: Float32, at: slice) -> None:
+        if self.precision == "bfloat16":
+            self._codes[at] = to_bfloat16(block)
+        elif self.precision == "int8":
+            # One scale per row, symmetric: zero stays zero and a vector's negative is its codes' negative.
+            scale = np.abs(block).max(axis=1, keepdims=True) / np.float32(127)
+            self._scales[at] = np.where(scale > 0, scale, 1)
+            self._codes[at] = np.rint(block / self._scales[at])
+        elif self.precision == "binary":
+            self._codes[at] = np.packbits(block > 0, axis=1)
+        else:
+            self._codes[at] = block
+
+    def _unpack(self, codes: npt.NDArray[np.generic], scales: Float32) -> Float32:
+        if self.precision == "bfloat16":
+            return (codes.astype(np.uint32) << 16).view(np.float32)
+        if self.precision == "binary":
+            bits = np.unpackbits(codes.view(np.uint8), axis=1, count=self.shape[1])
+            return bits.astype(np.float32) * np.float32(2) - np.float32(1)
+        values = np.ascontiguousarray(codes, dtype=np.float32)
+        return values * scales if self.precision == "int8" else values
+
+    def read(self, begin: int, end: int) -> Float32:
+        """A block as float32."""
+        return self._unpack(self._codes[begin:end], self._scales[begin:end])
+
+    def take(self, indices: Indices) -> Float32:
+        """Single rows as float32."""
+        return self._unpack(self._codes[indices], self._scales[indices])
+
+
+def to_bfloat16(values: Float32) -> npt.NDArray[np.uint16]:
+    """Upper halves of float32, rounded to nearest even."""
+    bits = np.ascontiguousarray(values, dtype=np.float32).view(np.uint32)
+    return ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16)
+
+
+def search_variant(
+    queries: Float32,
+    rows: Rows,
+    variant: Variant,
+    tie_rank: Int32,
+    depth: int,
+    *,
+    first_stage: FirstStage | None = None,
+) -> TopK:
+    """Search the small vectors, then rank what they found by the full ones."""
+    small_queries, small = queries, rows
+    if variant.dimension is not None:
+        if variant.dimension > rows.shape[1]:
+            raise UsageError(f"vectors of {rows.shape[1]} dimensions cannot be cut to {variant.dimension}")
+        small_queries, small = (
+            np.ascontiguousarray(queries[:, : variant.dimension]),
+            PrefixRows(rows, variant.dimension),
+        )
+        if isinstance(rows, UnitRows):
+            small_queries, small = unit(small_queries), UnitRows(small)
+    if variant.precision != "float32":
+        small = SmallRows(small, variant.precision)
+    wanted = max(variant.oversample, 1) * depth
+    found = search(small_queries, small, tie_rank, wanted, first_stage=first_stage)
+    if not variant.oversample:
+        return found
+    count, width = found.docs.shape
+    row = np.repeat(np.arange(count), width)
+    scores = exact_scores(queries, rows, row, found.docs.reshape(-1)).reshape(count, width) + np.float32(0)
+    order = np.lexsort((tie_rank[found.docs], -scores), axis=1)[:, :depth]
+    return TopK(np.take_along_axis(found.docs, order, axis=1), np.take_along_axis(scores, order, axis=1))

@@ -1,0 +1,138 @@
+"""Exact search over dense vectors: a blocked product, a running top-k, ties as trec_eval breaks them.
+
+What is stable:
+
+- Every product runs over whole tiles (queries filled up to a multiple of `TILE`, documents to `DOCUMENT_BLOCK`, with
+  zeros), so that BLAS never takes one of its other paths for edges: a score depends on its two vectors only, not on
+  how many queries or documents there are or in which order. Equal vectors get equal bits, and tie.
+- float32 sums differ in their last bits between BLAS libraries, and between CPU and GPU. Where two scores of a query
+  are closer than that error, both are recomputed in float64 and rounded once (`settle`): the ranking is that of the
+  exact inner products, rounded to float32, on every machine.
+
+The scores of documents that are near no other stay as the product gave them: their last bits are the machine's.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from ..core import ModelError, UsageError
+from ..core.columns import Int32
+from .rows import Float32, Rows, as_rows
+from .settle import settle
+from .sparse import TopK, top_k
+
+TILE = 8
+DOCUMENT_BLOCK = 4096
+CELLS = 8 << 20
+"""Scores held at once: 32 MB."""
+QUERIES_AT_ONCE = 2048
+MARGIN = 32
+"""Documents looked at beyond the depth, so that near ties at its edge are seen."""
+
+
+class FirstStage(Protocol):
+    """Finds candidates with float32 scores: on the CPU here, on a GPU in `gpu.py`."""
+
+    def __call__(self, queries: Float32, rows: Rows, tie_rank: Int32, depth: int) -> TopK:
+        """The best `depth` of each query."""
+        ...
+
+
+def search(
+    queries: Float32,
+    documents: Rows | npt.NDArray[np.floating],
+    tie_rank: Int32,
+    depth: int,
+    *,
+    first_stage: FirstStage | None = None,
+) -> TopK:
+    """The best `depth` documents of each query by inner product."""
+    rows = as_rows(documents)
+    queries = np.ascontiguousarray(queries, dtype=np.float32)
+    _check(queries, rows, tie_rank, depth)
+    depth = min(depth, rows.shape[0])
+    if not len(queries) or not depth:
+        return TopK(np.empty((len(queries), depth), np.int32), np.empty((len(queries), depth), np.float32))
+    return _search(queries, rows, tie_rank, depth, first_stage or product_top_k, min(depth + MARGIN, rows.shape[0]))
+
+
+def _search(queries: Float32, rows: Rows, tie_rank: Int32, depth: int, first_stage: FirstStage, wide: int) -> TopK:
+    found = first_stage(queries, rows, tie_rank, wide)
+    if not np.isfinite(found.scores).all():
+        raise ModelError("scores that are not finite: a vector holds NaN or infinity, or products overflow float32")
+    top, open_ended = settle(queries, rows, found, tie_rank, depth)
+    if open_ended.any() and wide < rows.shape[0]:
+        again = _search(queries[open_ended], rows, tie_rank, depth, first_stage, min(4 * wide, rows.shape[0]))
+        top.docs[open_ended], top.scores[open_ended] = again
+    return top
+
+
+def _check(queries: Float32, rows: Rows, tie_rank: Int32, depth: int) -> None:
+    if depth < 1:
+        raise UsageError(f"depth must be 1 or more, not {depth}")
+    if len(tie_rank) != rows.shape[0]:
+        raise UsageError(f"{rows.shape[0]} vectors for {len(tie_rank)} documents")
+    if queries.ndim != 2 or (rows.shape[0] and queries.shape[1] != rows.shape[1] and len(queries)):
+        raise ModelError(f"queries have {queries.shape[-1]} dimensions, documents {rows.shape[1]}")
+
+
+def product_top_k(queries: Float32, rows: Rows, tie_rank: Int32, depth: int) -> TopK:
+    """Candidates by a blocked BLAS product."""
+    tops = [
+        _one_pass(queries[begin : begin + QUERIES_AT_ONCE], rows, tie_rank, depth)
+        for begin in range(0, len(queries), QUERIES_AT_ONCE)
+    ]
+    return TopK(np.concatenate([t.docs for t in tops]), np.concatenate([t.scores for t in tops]))
+
+
+def _one_pass(queries: Float32, rows: Rows, tie_rank: Int32, depth: int) -> TopK:
+    documents, count = rows.shape[0], len(queries)
+    padded = np.zeros((-(-count // TILE) * TILE, queries.shape[1]), dtype=np.float32)
+    padded[:count] = queries
+    width = min(max(CELLS // len(padded) // DOCUMENT_BLOCK, 1), -(-documents // DOCUMENT_BLOCK)) * DOCUMENT_BLOCK
+    scores = np.empty((len(padded), width), dtype=np.float32)
+    top: TopK | None = None
+    for begin in range(0, documents, width):
+        end = min(begin + width, documents)
+        for start in range(begin, end, DOCUMENT_BLOCK):
+            block = _whole(rows.read(start, min(start + DOCUMENT_BLOCK, end)))
+            # BLAS may raise flags over finite numbers; a real overflow is seen in the scores.
+            with np.errstate(all="ignore"):
+                np.matmul(padded, block.T, out=scores[:, start - begin : start - begin + DOCUMENT_BLOCK])
+        scores[:, end - begin :] = -np.inf
+        ranks = dense_ranks(tie_rank[begin:end], width, whole=end - begin == documents)
+        best = top_k(scores[:count], ranks, min(depth, end - begin))
+        found = TopK(best.docs + np.int32(begin), best.scores)
+        top = found if top is None else merge(top, found, tie_rank, depth)
+    return top if top is not None else TopK(np.empty((count, 0), np.int32), np.empty((count, 0), np.float32))
+
+
+def _whole(block: Float32) -> Float32:
+    """A block of full height."""
+    if len(block) == DOCUMENT_BLOCK:
+        return block
+    whole = np.zeros((DOCUMENT_BLOCK, block.shape[1]), dtype=np.float32)
+    whole[: len(block)] = block
+    return whole
+
+
+def dense_ranks(ranks: Int32, width: int, *, whole: bool = False) -> Int32:
+    """The same order as numbers from 0 without gaps (a `whole` table has none), then columns that come last."""
+    dense = np.arange(width, dtype=np.int32)
+    if whole:
+        dense[: len(ranks)] = ranks
+    else:
+        dense[np.argsort(ranks)] = np.arange(len(ranks), dtype=np.int32)
+    return dense
+
+
+def merge(first: TopK, second: TopK, tie_rank: Int32, depth: int) -> TopK:
+    """The best of two disjoint rankings."""
+    docs = np.concatenate((first.docs, second.docs), axis=1)
+    scores = np.concatenate((first.scores, second.scores), axis=1)
+    order = np.lexsort((tie_rank[docs], -scores), axis=1)[:, :depth]
+    return TopK(np.take_along_axis(docs, order, axis=1), np.take_along_axis(scores, order, axis=1))

@@ -1,0 +1,183 @@
+"""Embedding services, well behaved and not, over real sockets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from r2med.core import ModelError, R2MedError, Unavailable, UsageError
+from r2med.models import get_card
+from r2med.retrieve.cache import EmbeddingCache
+from r2med.retrieve.dense import DenseRetriever
+from r2med.retrieve.embed import embed
+from r2med.retrieve.encoders.api import ApiEncoder
+from r2med.retrieve.encoders.load import Options
+from tests.builders import small_task
+
+from .service import LIMIT, Server, serving, vector
+
+pytest.importorskip("httpx", reason="the api extra is not installed")
+
+KEY = "sk-very-secret"
+TEXTS = [f"text number {i}" for i in range(200)]
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    with serving() as running:
+        yield running
+
+
+@pytest.fixture(autouse=True)
+def _keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "VOYAGE_API_KEY", "VOYAGE_BASE_URL"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def encoder(server: Server, *, price: float | None = None, **options: Any) -> ApiEncoder:
+    limits: Any = {"query": LIMIT, "document": LIMIT}
+    return ApiEncoder("m", server.url, KEY, Options(**options), limits=limits, normalize=False, price=price)
+
+
+def expected(texts: list[str]) -> Any:
+    return np.array([vector(t) for t in texts], dtype=np.float32)
+
+
+def test_texts_go_out_as_they_are_and_come_back_in_order(server: Server) -> None:
+    odd = ["two\nlines", ' "quoted" \\', "β-blocker 🫀", ""]
+    made = encoder(server).encode(odd + TEXTS, "document")
+    assert np.array_equal(made, expected(odd + TEXTS))
+    assert [t for body in sorted(server.bodies, key=str) for t in body["input"] if t in odd] == odd
+    assert server.headers_seen[0]["authorization"] == f"Bearer {KEY}"
+    assert server.paths[0] == "/v1/embeddings"
+
+
+@pytest.mark.parametrize("trouble", ["429 0.05", "500", "429 Wed, 21 Oct 2015 07:28:00 GMT"])
+def test_what_may_pass_is_repeated(server: Server, trouble: str) -> None:
+    server.script = [trouble, trouble]
+    used = encoder(server)
+    assert np.array_equal(used.encode(TEXTS[:3], "query"), expected(TEXTS[:3]))
+    assert used.notes["retries"] == 2
+
+
+def test_retry_after_is_honoured(server: Server) -> None:
+    server.script = ["429 0.6"]
+    encoder(server).encode(["a"], "query")
+    assert server.times[1] - server.times[0] >= 0.6
+
+
+def test_a_hanging_service_is_asked_again(server: Server) -> None:
+    server.script = ["hang"]
+    used = encoder(server, timeout=0.3)
+    assert np.array_equal(used.encode(["a"], "query"), expected(["a"]))
+    assert used.notes["retries"] == 1
+
+
+def test_a_dead_service_is_one_line(server: Server) -> None:
+    used = ApiEncoder("m", "http://127.0.0.1:9/v1", KEY, Options(max_attempts=2))
+    with pytest.raises(Unavailable, match=r"127.0.0.1 cannot be reached .*2 times"):
+        used.encode(["a"], "query")
+
+
+@pytest.mark.parametrize(
+    ("trouble", "kind", "words"),
+    [
+        ("html", ModelError, "text/html that is not the JSON"),
+        ("count", ModelError, "returned 2 embeddings for 3 texts"),
+        ("nan", ModelError, "not the JSON"),
+        ("null", ModelError, "not finite|something else"),
+        ("401", UsageError, "refused the API key"),
+        ("400", ModelError, "refused the request .400.: no such model"),
+    ],
+)
+def test_what_will_not_pass_is_said_once(server: Server, trouble: str, kind: type[R2MedError], words: str) -> None:
+    server.script = [trouble]
+    with pytest.raises(kind, match=words) as caught:
+        encoder(server).encode(TEXTS[:3], "query")
+    assert KEY not in str(caught.value)
+    assert len(server.bodies) == 1
+
+
+def test_only_the_text_that_is_too_long_is_cut(server: Server) -> None:
+    long = "word " * (2 * LIMIT)
+    used = encoder(server)
+    made = used.encode([*TEXTS[:5], long], "document")
+    assert np.array_equal(made[:5], expected(TEXTS[:5]))
+    sent = [body["input"][0] for body in server.bodies if len(body["input"]) == 1 and body["input"][0][:5] == "word "]
+    assert long.startswith(sent[-1])
+    assert 0.85 * LIMIT < len(sent[-1].split()) <= LIMIT
+    assert used.notes["shortened_requests"] > 0
+
+
+def test_requests_run_at_the_same_time_but_not_too_many(server: Server) -> None:
+    server.script = ["slow"] * 8
+    encoder(server, concurrency=3).encode([f"{i} " * 30 for i in range(64 * 8)], "document")
+    assert server.most_at_once == 3
+
+
+def test_a_rate_limit_spreads_requests(server: Server) -> None:
+    encoder(server, requests_per_minute=300).encode([str(i) for i in range(64 * 3)], "document")
+    times = sorted(server.times)
+    assert times[-1] - times[0] >= 0.35
+
+
+def test_the_budget_stops_before_it_is_exceeded_and_keeps_what_was_paid(server: Server, tmp_path: Path) -> None:
+    cache = EmbeddingCache(tmp_path)
+    with pytest.raises(UsageError, match="budget of"):
+        embed(encoder(server, price=1e3, max_cost=0.6, concurrency=1), TEXTS, "document", cache=cache)
+    asked = len(server.bodies)
+    assert 0 < asked < 4
+    done = embed(encoder(server), TEXTS, "document", cache=cache)
+    assert (done.cached, done.encoded) == (64 * asked, len(TEXTS) - 64 * asked)
+    assert np.array_equal(done.rows.read(0, len(TEXTS)), expected(TEXTS))
+
+
+def test_a_failure_in_the_middle_is_resumed(server: Server, tmp_path: Path) -> None:
+    cache = EmbeddingCache(tmp_path)
+    server.script = ["", "", "400"]
+    with pytest.raises(ModelError):
+        embed(encoder(server, concurrency=1), TEXTS, "document", cache=cache)
+    assert embed(encoder(server), TEXTS, "document", cache=cache).cached == 128
+
+
+def test_cards_find_key_and_address(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(UsageError, match=r"export OPENAI_API_KEY="):
+        DenseRetriever(get_card("openai"))
+    monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    run = DenseRetriever(get_card("openai"), max_cost=1.0).retrieve(small_task())
+    assert run.depth == 3
+    assert server.bodies[0]["model"] == "text-embedding-3-large"
+    assert run.notes["encoder"]["tokens"] > 0  # type: ignore[index]
+    assert KEY not in str(run.notes)
+
+
+def test_voyage_says_which_side_it_is(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VOYAGE_BASE_URL", server.url)
+    monkeypatch.setenv("VOYAGE_API_KEY", KEY)
+    DenseRetriever(get_card("voyage")).retrieve(small_task())
+    assert [body["input_type"] for body in server.bodies] == ["document", "query"]
+
+
+def test_azure_has_its_own_header_and_query() -> None:
+    used = ApiEncoder("m", "https://x.openai.azure.com/openai/deployments/d?api-version=1", KEY, Options())
+    assert used._endpoint() == "https://x.openai.azure.com/openai/deployments/d/embeddings?api-version=1"
+    assert used._headers() == {"api-key": KEY}
+
+
+def test_a_budget_needs_a_price() -> None:
+    with pytest.raises(UsageError, match="price of m is not known"):
+        ApiEncoder("m", "http://x", KEY, Options(max_cost=1.0))
+
+
+def test_what_it_would_cost(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+    plan = DenseRetriever(get_card("openai")).plan(small_task())
+    assert plan["texts"] == plan["missing"] == 5
+    assert plan["tokens"] > 0  # type: ignore[operator]
+    assert plan["cost"] > 0  # type: ignore[operator]
+    assert not server.bodies

@@ -1,0 +1,234 @@
+"""The embedding cache: round trips, kills, races and damage."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from r2med.core import ModelError, TextColumn
+from r2med.retrieve import embed as embedding
+from r2med.retrieve.cache import EmbeddingCache, text_keys
+from r2med.retrieve.cache_admin import list_sets, prune
+from r2med.retrieve.compact import compact
+from r2med.retrieve.embed import embed
+from r2med.retrieve.shards import DamagedShard, open_shard, write_shard
+from r2med.retrieve.verify import verify_cache
+from tests.builders import TEXTS
+
+from .encoders import HashEncoder
+
+MANY = [f"text {i}" for i in range(95)]
+
+
+def shard_files(root: Path) -> list[Path]:
+    return sorted(root.glob("*/*/*.shard"))
+
+
+@given(st.lists(TEXTS, max_size=60), st.integers(1, 20))
+def test_what_goes_in_comes_out(tmp_path_factory: pytest.TempPathFactory, texts: list[str], dimension: int) -> None:
+    cache = EmbeddingCache(tmp_path_factory.mktemp("cache"))
+    encoder = HashEncoder(dimension=dimension)
+    expected = encoder.encode(texts, "document")
+    first = embed(encoder, texts, "document", cache=cache)
+    encoder.asked.clear()
+    for column in (texts, TextColumn.from_texts(texts)):
+        again = embed(encoder, column, "document", cache=cache)
+        assert (again.cached, again.encoded) == (len(set(texts)), 0)
+        if texts:
+            assert np.array_equal(again.rows.read(0, len(texts)), expected)
+            assert np.array_equal(again.rows.take(np.arange(len(texts))[::-1]), expected[::-1])
+        assert again.tokens.tolist() == [len(t.split()) for t in texts]
+    assert (first.cached, first.encoded) == (0, len(set(texts)))
+    assert not encoder.asked
+
+
+def test_without_a_cache_equal_texts_are_encoded_once() -> None:
+    encoder = HashEncoder()
+    texts = ["b", "a", "b", "c", "a"]
+    made = embed(encoder, texts, "query")
+    assert encoder.asked == ["b", "a", "c"]
+    assert np.array_equal(made.rows.read(0, 5), HashEncoder().encode(texts, "query"))
+    assert made.tokens.tolist() == [1] * 5
+
+
+def test_everything_that_shapes_a_vector_is_in_the_key(tmp_path: Path) -> None:
+    cache = EmbeddingCache(tmp_path)
+    embed(HashEncoder(), MANY, "document", cache=cache)
+    for encoder, instruction in ((HashEncoder(revision="2"), ""), (HashEncoder(), "other: ")):
+        assert embed(encoder, MANY, "document", instruction, cache=cache).cached == 0
+    assert embed(HashEncoder(), MANY, "query", cache=cache).cached == 0
+    assert embed(HashEncoder(), MANY[::-1], "document", cache=cache).cached == len(MANY)
+
+
+def test_a_text_that_no_length_cuts_is_encoded_for_one_only(tmp_path: Path) -> None:
+    cache = EmbeddingCache(tmp_path)
+    texts = ["one", "one two three", "one two three four five"]
+    embed(HashEncoder(limit=4), texts, "document", cache=cache)
+    for limit, encoded in ((8, 1), (2, 2)):
+        encoder = HashEncoder(limit=limit)
+        made = embed(encoder, texts, "document", cache=cache)
+        assert made.encoded == encoded
+        assert np.array_equal(made.rows.read(0, 3), HashEncoder(limit=limit).encode(texts, "document"))
+
+
+def test_a_model_that_breaks_loses_nothing(tmp_path: Path) -> None:
+    cache = EmbeddingCache(tmp_path)
+    broken = HashEncoder()
+    broken.fail_after = 40
+    with pytest.raises(RuntimeError):
+        embed(broken, MANY, "document", cache=cache)
+    assert embed(HashEncoder(), MANY, "document", cache=cache).cached == 40
+
+
+@pytest.mark.parametrize("change", ["cut", "flip", "empty", "header"])
+def test_damage_is_found_ignored_counted_and_repaired(tmp_path: Path, change: str) -> None:
+    cache = EmbeddingCache(tmp_path)
+    expected = embed(HashEncoder(), MANY, "document", cache=cache).rows.read(0, len(MANY)).copy()
+    (path,) = shard_files(tmp_path)
+    data = bytearray(path.read_bytes())
+    if change == "flip":
+        data[-5] ^= 1
+    elif change == "header":
+        data[20] ^= 1
+    size = {"cut": len(data) // 2, "empty": 0}.get(change, len(data))
+    path.write_bytes(data[:size])
+    made = embed(HashEncoder(), MANY, "document", cache=cache)
+    assert (made.damaged_shards, made.cached, made.encoded) == (1, 0, len(MANY))
+    assert np.array_equal(made.rows.read(0, len(MANY)), expected)
+    assert prune(cache).damaged == 1
+    assert embed(HashEncoder(), MANY, "document", cache=cache).damaged_shards == 0
+
+
+def test_every_flipped_bit_is_seen(tmp_path: Path) -> None:
+    path = write_shard(tmp_path, text_keys(["a", "b"]), np.array([1, 2], np.int32), np.ones((2, 3), np.float32))
+    data = path.read_bytes()
+    for place in range(len(data)):
+        if 16 + 20 <= place < 64:
+            continue  # filling
+        changed = bytearray(data)
+        changed[place] ^= 0x10
+        path.write_bytes(changed)
+        with pytest.raises(DamagedShard):
+            open_shard(path)
+
+
+def test_another_dimension_is_refused(tmp_path: Path) -> None:
+    cache = EmbeddingCache(tmp_path)
+    embed(HashEncoder(dimension=8), MANY, "document", cache=cache)
+    with pytest.raises(ModelError, match="12 dimensions, but the embedding cache holds 8"):
+        embed(HashEncoder(dimension=12), [*MANY, "new"], "document", cache=cache)
+
+
+WORKER = """
+import sys
+from pathlib import Path
+from r2med.retrieve import embed as embedding
+from r2med.retrieve.cache import EmbeddingCache
+from tests.retrieve.dense.encoders import HashEncoder
+embedding.FLUSH_SECONDS = 0.05
+first, last, root = int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3])
+texts = [f"text {i}" for i in range(first, last)]
+print("begin", flush=True)
+made = embedding.embed(HashEncoder(), texts, "document", cache=EmbeddingCache(root))
+print(made.cached, made.encoded)
+"""
+
+
+def worker(first: int, last: int, root: Path, pause: str) -> subprocess.Popen[str]:
+    repository = Path(__file__).parents[3]
+    return subprocess.Popen(
+        [sys.executable, "-c", WORKER, str(first), str(last), str(root)],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PAUSE": pause},
+        cwd=repository,
+    )
+
+
+def test_encoding_goes_on_after_a_kill(tmp_path: Path) -> None:
+    with worker(0, 2000, tmp_path, "0.02") as running:
+        deadline = time.monotonic() + 30
+        while len(shard_files(tmp_path)) < 3 and time.monotonic() < deadline:
+            time.sleep(0.01)
+        running.send_signal(signal.SIGKILL)
+    kept = sum(len(open_shard(path).keys) for path in shard_files(tmp_path))
+    assert 0 < kept < 2000
+    texts = [f"text {i}" for i in range(2000)]
+    made = embed(HashEncoder(), texts, "document", cache=EmbeddingCache(tmp_path))
+    assert (made.cached, made.encoded, made.damaged_shards) == (kept, 2000 - kept, 0)
+    assert np.array_equal(made.rows.read(0, 2000), HashEncoder().encode(texts, "document"))
+
+
+def test_two_processes_at_once(tmp_path: Path) -> None:
+    running = [worker(0, 300, tmp_path, "0.005"), worker(200, 500, tmp_path, "0.005")]
+    for process in running:
+        process.communicate(timeout=60)
+        assert process.returncode == 0
+    texts = [f"text {i}" for i in range(500)]
+    made = embed(HashEncoder(), texts, "document", cache=EmbeddingCache(tmp_path))
+    assert (made.cached, made.encoded, made.damaged_shards) == (500, 0, 0)
+    assert np.array_equal(made.rows.read(0, 500), HashEncoder().encode(texts, "document"))
+
+
+def test_sizes_and_pruning(tmp_path: Path) -> None:
+    cache = EmbeddingCache(tmp_path)
+    embed(HashEncoder(revision="old"), MANY, "document", cache=cache)
+    old = list_sets(cache)[0].folder / "set.json"
+    os.utime(old, (1, 1))
+    embed(HashEncoder(revision="new"), MANY, "document", cache=cache)
+    (old.parent / "16" / ".x.shard.tmp").write_bytes(b"half")
+    os.utime(old.parent / "16" / ".x.shard.tmp", (1, 1))
+    new, old_set = list_sets(cache)
+    assert (new.about["revision"], old_set.about["revision"]) == ("new", "old")
+    assert new.bytes == old_set.bytes > 95 * 8 * 4
+    gone = prune(cache, max_bytes=new.bytes)
+    assert (gone.sets, gone.temporary) == (1, 1)
+    assert [info.about["revision"] for info in list_sets(cache)] == ["new"]
+    assert prune(cache, unused_days=1).sets == 0
+    assert prune(cache, max_bytes=0).sets == 1
+
+
+def test_compacting_keeps_every_vector(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(embedding, "FLUSH_SECONDS", 0.0)
+    monkeypatch.setattr(embedding, "MANY_SHARDS", 1000)
+    cache = EmbeddingCache(tmp_path)
+    made = embed(HashEncoder(), MANY, "document", cache=cache)
+    folder = shard_files(tmp_path)[0].parent
+    assert compact(folder) == 10
+    assert len(shard_files(tmp_path)) == 1
+    again = embed(HashEncoder(), MANY, "document", cache=cache)
+    assert again.encoded == 0
+    for rows in (made.rows, again.rows):  # many shards, one shard: no row, one row, some rows
+        for places in ([], [7], [94, 3, 3, 50]):
+            expected = HashEncoder().encode([MANY[i] for i in places], "document").reshape(len(places), 8)
+            assert np.array_equal(rows.take(np.array(places, dtype=np.int64)), expected)
+    assert np.array_equal(again.rows.read(0, 95), made.rows.read(0, 95))
+
+
+def test_many_shards_become_one_by_themselves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(embedding, "FLUSH_SECONDS", 0.0)
+    made = embed(HashEncoder(), MANY, "document", cache=EmbeddingCache(tmp_path))
+    assert len(shard_files(tmp_path)) == 1
+    assert np.array_equal(made.rows.read(0, 95), HashEncoder().encode(MANY, "document"))
+
+
+def test_verifying_finds_a_lie(tmp_path: Path) -> None:
+    cache = EmbeddingCache(tmp_path)
+    embed(HashEncoder(), MANY, "document", cache=cache)
+    assert verify_cache(HashEncoder(), MANY, "document", "", cache, 20) == {"checked": 20, "largest_difference": 0.0}
+    shards = cache.open(embedding.identity(HashEncoder(), "document", ""), 16)
+    keys = text_keys(MANY)
+    for path in shard_files(tmp_path):
+        path.unlink()
+    write_shard(shards.folder, keys, np.ones(95, np.int32), np.ones((95, 8), np.float32))
+    with pytest.raises(ModelError, match="20 of 20 cached vectors of hash are not what it returns now"):
+        verify_cache(HashEncoder(), MANY, "document", "", cache, 20)

@@ -1,0 +1,124 @@
+"""Late interaction and learned sparse retrieval against plain code."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from r2med.core import Document, Documents, Qrels, Query, Task, UsageError
+from r2med.models import get_card
+from r2med.retrieve import maxsim as late
+from r2med.retrieve.maxsim import MaxSimRetriever, maxsim
+from r2med.retrieve.protocol import Retriever
+from r2med.retrieve.splade import SpladeRetriever
+
+from . import tiny
+from .weights import real_model
+
+
+def plain_maxsim(query: Any, document: Any) -> float:
+    return float(sum(max(float(q @ d) for d in document) for q in query))
+
+
+def tiny_task() -> Task:
+    texts = [*tiny.texts(9), tiny.texts(9)[4]]
+    return Task(
+        "made",
+        tuple(Query(f"q{i}", t) for i, t in enumerate(tiny.texts(3, seed=7))),
+        Documents.of(Document(f"d{i}", t) for i, t in enumerate(texts)),
+        Qrels.from_judgments([("q0", "d0", 1)]),
+    )
+
+
+@given(st.lists(st.integers(1, 6), min_size=1, max_size=5), st.lists(st.integers(1, 6), min_size=1, max_size=6))
+def test_maxsim_is_the_sum_of_best_matches(queries: list[int], documents: list[int]) -> None:
+    rng = np.random.default_rng(sum(queries) + sum(documents))
+    left = [rng.standard_normal((n, 5)).astype(np.float32) for n in queries]
+    right = [rng.standard_normal((n, 5)).astype(np.float32) for n in documents]
+    expected = [[plain_maxsim(q, d) for d in right] for q in left]
+    assert np.allclose(maxsim(left, right), expected, atol=1e-5)
+
+
+def test_many_query_tokens_are_taken_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(late, "QUERY_TOKENS", 3)
+    test_maxsim_is_the_sum_of_best_matches()
+
+
+def test_late_interaction_over_torch(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch", reason="the torch extra is not installed")
+    model, tokenizer = tiny.save_model(tmp_path, "bert"), tiny.save_tokenizer(tmp_path, "bert")
+    task = tiny_task()
+    card = tiny.card("bert", "tokens", kind="late-interaction", normalize=True, document_length=16)
+    used = MaxSimRetriever(card, folder=tmp_path, device="cpu", threads=1)
+    assert isinstance(used, Retriever)
+    run = used.retrieve(task)
+
+    def states(text: str, limit: int) -> Any:
+        with torch.no_grad():
+            ids = tokenizer(text, truncation=True, max_length=limit, return_tensors="pt").input_ids
+            made = model(input_ids=ids).last_hidden_state[0]
+        return torch.nn.functional.normalize(made, dim=1).numpy()
+
+    for query in task.queries:
+        scores = {hit.doc_id: hit.score for hit in run.of(query.id)}
+        for document in task.documents:
+            assert scores[document.id] == pytest.approx(
+                plain_maxsim(states(query.text, 64), states(document.text, 16)), abs=1e-4
+            )
+        assert scores["d4"] == scores["d9"]
+    assert run.notes["truncation"]["document"]["texts_cut"] > 0  # type: ignore[index]
+
+
+def test_late_interaction_over_onnx() -> None:
+    pytest.importorskip("onnxruntime", reason="the onnx extra is not installed")
+    folder = real_model("colbert-small-backbone", "model.onnx")
+    texts = ["Wilson disease: copper accumulates in the liver.", "A fracture of the femur.", "Copper wire."]
+    task = Task(
+        "made",
+        (Query("q", "copper storage disease of the liver"),),
+        Documents.of(Document(f"d{i}", t) for i, t in enumerate(texts)),
+        Qrels.from_judgments([("q", "d0", 1)]),
+    )
+    run = MaxSimRetriever(get_card("colbert-small-backbone"), folder=folder).retrieve(task)
+    assert [hit.doc_id for hit in run.row(0)] == ["d0", "d2", "d1"]
+
+
+def test_learned_sparse_retrieval(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch", reason="the torch extra is not installed")
+    import transformers as tf
+
+    tokenizer = tiny.save_tokenizer(tmp_path, "bert")
+    torch.manual_seed(0)
+    model: Any = tf.BertForMaskedLM(
+        tf.BertConfig(vocab_size=len(tokenizer), hidden_size=32, num_hidden_layers=2, num_attention_heads=4,
+                      intermediate_size=64, max_position_embeddings=128, initializer_range=0.5)
+    ).eval()  # fmt: skip
+    model.save_pretrained(tmp_path)
+    task = tiny_task()
+    card = tiny.card("bert", "none", kind="sparse")
+    used = SpladeRetriever(card, folder=tmp_path, device="cpu", threads=1)
+    assert isinstance(used, Retriever)
+    run = used.retrieve(task)
+
+    def weights(text: str) -> Any:
+        with torch.no_grad():
+            ids = tokenizer(text, truncation=True, max_length=64, return_tensors="pt").input_ids
+            logits = model(input_ids=ids).logits[0]
+        return torch.log1p(torch.relu(logits)).max(dim=0).values.numpy()
+
+    for query in task.queries:
+        scores = {hit.doc_id: hit.score for hit in run.of(query.id)}
+        for document in task.documents:
+            assert scores[document.id] == pytest.approx(float(weights(query.text) @ weights(document.text)), rel=1e-4)
+
+
+def test_a_backend_without_tokens_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="gives no vectors of tokens"):
+        MaxSimRetriever(tiny.card("api", "none", backend="openai", kind="late-interaction"), folder=tmp_path)
+    with pytest.raises(UsageError, match="learned sparse models run in transformers"):
+        SpladeRetriever(tiny.card("bert", "none", backend="onnx", kind="sparse"), folder=tmp_path)

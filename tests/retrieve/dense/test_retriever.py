@@ -1,0 +1,279 @@
+"""The retriever as a whole, encoders people bring, and folders that are no models."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from r2med.core import Document, Documents, MissingExtra, ModelError, Qrels, Query, Task, UsageError
+from r2med.models import folder_card, get_card
+from r2med.retrieve.cache import EmbeddingCache
+from r2med.retrieve.dense import DenseRetriever
+from r2med.retrieve.encoders.load import Options, load_encoder
+from r2med.retrieve.protocol import Retriever
+from tests.builders import small_task
+
+from . import tiny
+from .encoders import HashEncoder
+
+
+def task_of(texts: list[str], queries: list[str]) -> Task:
+    return Task(
+        "made",
+        tuple(Query(f"q{i}", t) for i, t in enumerate(queries)),
+        Documents.of(Document(f"d{i}", t) for i, t in enumerate(texts)),
+        Qrels.from_judgments([("q0", "d0", 1), ("q0", "d2", 1), ("q0", "d1", 0)]),
+    )
+
+
+class Letters:
+    """Counts letters: an encoder in three lines."""
+
+    def encode(self, texts: list[str]) -> Any:
+        return [[t.count(c) for c in "abcdefgh"] for t in texts]
+
+
+class TwoSides:
+    revision = "7"
+
+    def encode_queries(self, queries: list[str], **_: object) -> Any:
+        return np.array([[len(q), 0.0] for q in queries])
+
+    def encode_corpus(self, corpus: list[str], **_: object) -> Any:
+        return np.array([[len(t), 1.0] for t in corpus])
+
+
+def function(texts: list[str]) -> Any:
+    return np.array([[len(t)] for t in texts])
+
+
+def test_it_is_a_retriever_and_ranks() -> None:
+    used = DenseRetriever(Letters())
+    assert isinstance(used, Retriever)
+    run = used.retrieve(task_of(["abc", "ddd", "hhh"], ["a b", "h"]))
+    assert [hit.doc_id for hit in run.row(0)] == ["d0", "d2", "d1"]
+    assert run.row(1)[0].doc_id == "d2"
+    assert run.notes["cache"] == {"cached": 0, "encoded": 5, "damaged_shards": 0}
+
+
+def test_equal_vectors_are_ordered_by_id() -> None:
+    run = DenseRetriever(Letters()).retrieve(task_of(["ab", "ab", "ba", "c"], ["ab"]), depth=3)
+    assert [hit.doc_id for hit in run.row(0)] == ["d2", "d1", "d0"]
+    assert len({hit.score for hit in run.row(0)}) == 1
+
+
+@pytest.mark.parametrize(
+    "address", ["Letters", "TwoSides", "function", "nothing"], ids=["class", "two sides", "function", "absent"]
+)
+def test_addresses(address: str) -> None:
+    where = f"{__name__}:{address}"
+    if address == "nothing":
+        with pytest.raises(UsageError, match="has no nothing"):
+            DenseRetriever(where)
+    else:
+        assert DenseRetriever(where, similarity="dot").retrieve(small_task()).depth == 3
+
+
+@pytest.mark.parametrize(
+    ("made", "words"),
+    [
+        (lambda texts: np.full((len(texts), 2), np.nan), "not finite"),
+        (lambda texts: np.ones((1, 2)), "shape .1, 2. for 3 texts"),
+        (lambda texts: [["x"]] * len(texts), "did not return an array"),
+    ],
+)
+def test_nonsense_from_a_model_is_one_line(made: Any, words: str) -> None:
+    with pytest.raises(ModelError, match=words):
+        DenseRetriever(made).retrieve(small_task())
+
+
+def test_what_does_not_encode_is_refused() -> None:
+    with pytest.raises(UsageError, match="does not encode"):
+        DenseRetriever(object())
+    with pytest.raises(UsageError, match="unknown option 'speed'"):
+        DenseRetriever(Letters(), speed=9)
+    with pytest.raises(UsageError, match="is not an address"):
+        DenseRetriever("nowhere")
+
+
+def test_truncation_is_accounted_for() -> None:
+    texts = ["w " * 20, "w " * 30, "w", "w " * 16]
+    run = DenseRetriever(HashEncoder(limit=16)).retrieve(task_of(texts, ["q " * 18]))
+    assert run.notes["truncation"] == {
+        "query": {"limit": 16, "texts": 1, "tokens": 18, "texts_cut": 1, "tokens_cut": 2, "longest": 18},
+        "document": {
+            "limit": 16,
+            "texts": 4,
+            "tokens": 67,
+            "texts_cut": 2,
+            "tokens_cut": 18,
+            "longest": 30,
+            "positives_cut": 1,
+            "positive_judgments_cut": 1,
+        },
+    }
+
+
+def test_a_cached_task_needs_no_model(tmp_path: Path) -> None:
+    cache = EmbeddingCache(tmp_path)
+    first = DenseRetriever(HashEncoder(), cache=cache).retrieve(small_task())
+    broken = HashEncoder()
+    broken.fail_after = 0
+    again = DenseRetriever(broken, cache=cache).retrieve(small_task())
+    assert np.array_equal(first.docs, again.docs)
+    assert np.array_equal(first.scores, again.scores)
+    assert again.notes["truncation"] == first.notes["truncation"]
+    checked = DenseRetriever(HashEncoder(), cache=cache, verify=2).retrieve(small_task())
+    assert checked.notes["verified"] == {"checked": 2, "largest_difference": 0.0}
+
+
+def test_only_what_can_be_told_apart_is_cached() -> None:
+    for model, cached in ((Letters(), 0), (TwoSides(), 5)):
+        for _ in range(2):
+            run = DenseRetriever(model).retrieve(small_task())
+        assert run.notes["cache"]["cached"] == cached  # type: ignore[index]
+
+
+def test_cosine_and_dot_differ_by_length_only() -> None:
+    task = task_of(["a", "aaaa", "b"], ["a"])
+    dot = DenseRetriever(Letters(), similarity="dot").retrieve(task)
+    cosine = DenseRetriever(Letters(), similarity="cosine").retrieve(task)
+    assert [h.score for h in dot.row(0)] == [4, 1, 0]
+    assert [h.score for h in cosine.row(0)] == [1, 1, 0]
+
+
+@pytest.mark.parametrize("variant", ["int8", "binary", "float16@4"])
+def test_variants_are_part_of_what_it_is(variant: str) -> None:
+    used = DenseRetriever(HashEncoder(), variant=variant)
+    assert used.describe()["variant"] == variant
+    assert used.retrieve(small_task()).depth == 3
+
+
+def test_a_model_that_is_not_here_says_how_to_get_it() -> None:
+    with pytest.raises(ModelError, match="contriever is not on this machine: r2med models fetch contriever"):
+        DenseRetriever(get_card("contriever"))
+    with pytest.raises(UsageError, match="is a cross-encoder model"):
+        DenseRetriever(get_card("monobert"))
+
+
+def test_folders_that_are_no_models(tmp_path: Path) -> None:
+    card = tiny.card("bert", "cls")
+    with pytest.raises(ModelError, match=r"no config\.json"):
+        load_encoder(card, Options(), tmp_path)
+    (tmp_path / "config.json").write_text('{"max_position_embeddings": 32}')
+    with pytest.raises(ModelError, match="has no weights"):
+        load_encoder(card, Options(), tmp_path)
+    (tmp_path / "pytorch_model.bin").write_bytes(b"")
+    with pytest.raises(ModelError, match="only pickled weights"):
+        load_encoder(card, Options(), tmp_path)
+    (tmp_path / "model.safetensors").write_bytes(b"")
+    with pytest.raises(ModelError, match="takes at most 32 tokens, not 64"):
+        load_encoder(card, Options(), tmp_path)
+    with pytest.raises(ModelError, match="allow it with trust_remote_code"):
+        load_encoder(tiny.card("nv-embed", "latent-attention", remote_code=True), Options(), tmp_path)
+    (tmp_path / "config.json").write_text("{")
+    with pytest.raises(ModelError, match="cannot be read"):
+        load_encoder(card, Options(), tmp_path)
+
+
+def test_a_missing_extra_is_named(tmp_path: Path) -> None:
+    """In a process where the libraries cannot be imported."""
+    (tmp_path / "model.onnx").write_bytes(b"")
+    (tmp_path / "tokenizer.json").write_bytes(b"{}")
+    (tmp_path / "config.json").write_bytes(b"{}")
+    (tmp_path / "model.safetensors").write_bytes(b"")
+    code = f"""
+import sys, json
+for name in ("onnxruntime", "tokenizers", "torch", "transformers", "httpx"):
+    sys.modules[name] = None
+from pathlib import Path
+from r2med.core import MissingExtra
+from r2med.retrieve.encoders.load import Options, load_encoder
+from r2med.retrieve.encoders.api import ApiEncoder
+from r2med.retrieve.encoders.onnx import OnnxEncoder
+from tests.retrieve.dense import tiny
+folder = Path({str(tmp_path)!r})
+made = [
+    lambda: OnnxEncoder(folder).encode(["a"]),
+    lambda: load_encoder(tiny.card("bert", "cls"), Options(device="cpu", threads=1), folder).encode(["a"]),
+    lambda: ApiEncoder("m", "http://127.0.0.1:9", "", Options()).encode(["a"]),
+]
+for call in made:
+    try:
+        call()
+    except MissingExtra as error:
+        print(error.extra)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=Path(__file__).parents[3], check=False
+    )
+    assert done.stdout.split() == ["onnx", "torch", "api"], done.stderr
+    assert MissingExtra("x", "onnx").exit_code == 1
+
+
+def test_importing_the_retriever_loads_nothing_heavy() -> None:
+    code = "import sys, json, r2med.retrieve.dense; print(json.dumps(sorted(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert not set(json.loads(done.stdout)) & {"torch", "transformers", "onnxruntime", "tokenizers", "httpx"}
+
+
+class TestTorch:
+    """Folders as people have them."""
+
+    @pytest.fixture(autouse=True)
+    def _torch(self) -> None:
+        pytest.importorskip("torch", reason="the torch extra is not installed")
+        pytest.importorskip("sentence_transformers", reason="the torch extra is not installed")
+
+    def test_a_sentence_transformers_folder(self, tmp_path: Path) -> None:
+        from sentence_transformers import SentenceTransformer
+        from sentence_transformers.sentence_transformer import modules
+
+        tiny.save_model(tmp_path / "plain", "bert")
+        tiny.save_tokenizer(tmp_path / "plain", "bert")
+        base = modules.Transformer(str(tmp_path / "plain"), max_seq_length=24)
+        peer = SentenceTransformer(modules=[base, modules.Pooling(32, "mean"), modules.Normalize()], device="cpu")
+        peer.save(str(tmp_path / "st"))
+        texts = tiny.texts(20)
+        card = folder_card(tmp_path / "st")
+        assert (card.pooling, card.normalize, card.document_length) == ("mean", True, 24)
+        encoder = load_encoder(card, Options(device="cpu", threads=1), Path(card.folder))
+        assert np.abs(encoder.encode(texts) - peer.encode(texts)).max() < 1e-5
+
+    def test_code_of_the_models_own_runs_only_when_allowed(self, tmp_path: Path) -> None:
+        tiny.save_model(tmp_path, "bert")
+        tiny.save_tokenizer(tmp_path, "bert")
+        code = (
+            "import torch\nfrom transformers import BertModel\n"
+            "class Own(BertModel):\n"
+            "    def encode(self, texts, instruction='', max_length=0):\n"
+            "        return torch.tensor([[len(instruction), len(t), max_length] for t in texts]).float()\n"
+        )
+        (tmp_path / "own.py").write_text(code)
+        config = json.loads((tmp_path / "config.json").read_text())
+        (tmp_path / "config.json").write_text(json.dumps({**config, "auto_map": {"AutoModel": "own.Own"}}))
+        card = tiny.card("nv-embed", "latent-attention", remote_code=True, document_length=9)
+        with pytest.raises(ModelError, match="trust_remote_code"):
+            load_encoder(card, Options(device="cpu", threads=1), tmp_path)
+        used = load_encoder(card, Options(device="cpu", threads=1, trust_remote_code=True), tmp_path)
+        assert used.encode(["abc", "de"], "document", "xyz1").tolist() == [[4, 3, 9], [4, 2, 9]]
+
+    def test_a_whole_run_through_a_card(self, tmp_path: Path) -> None:
+        tiny.save_model(tmp_path, "bert")
+        tiny.save_tokenizer(tmp_path, "bert")
+        used = DenseRetriever(tiny.card("bert", "mean", normalize=True), folder=tmp_path, device="cpu", threads=1)
+        run = used.retrieve(task_of(tiny.texts(12), tiny.texts(2, seed=1)))
+        assert run.notes["cache"]["encoded"] == 14  # type: ignore[index]
+        assert used.retrieve(task_of(tiny.texts(12), tiny.texts(2, seed=1))).notes["cache"]["cached"] == 14  # type: ignore[index]
+
+    def test_unknown_devices_are_refused(self, tmp_path: Path) -> None:
+        tiny.save_model(tmp_path, "bert")
+        for device, words in (("tpu", "unknown device"), ("cuda:99", "there is no device cuda:99")):
+            with pytest.raises(UsageError, match=words):
+                load_encoder(tiny.card("bert", "cls"), Options(device=device), tmp_path)

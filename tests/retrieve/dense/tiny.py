@@ -1,0 +1,160 @@
+"""Tiny models with random weights, made with the real classes and real tokenizers, saved as the hub holds them."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+from r2med.models import Card
+
+WORDS = [
+    "fever",
+    "cough",
+    "rash",
+    "liver",
+    "kidney",
+    "heart",
+    "lung",
+    "blood",
+    "pain",
+    "acute",
+    "chronic",
+    "patient",
+    "woman",
+    "man",
+    "child",
+    "test",
+    "shows",
+    "treatment",
+    "with",
+    "of",
+    "the",
+    "and",
+    "a",
+    "in",
+    "copper",
+    "iron",
+    "bone",
+    "marrow",
+    "nerve",
+    "muscle",
+    "tumour",
+    "cell",
+    "virus",
+    "gene",
+    "therapy",
+    "dose",
+    "trial",
+]
+SPECIAL = {
+    "pad": "<pad>",
+    "unk": "<unk>",
+    "bos": "<s>",
+    "eos": "</s>",
+    "cls": "[CLS]",
+    "sep": "[SEP]",
+    "mask": "[MASK]",
+}
+
+
+def texts(count: int, *, longest: int = 40, seed: int = 0) -> list[str]:
+    rng = random.Random(seed)
+    return [" ".join(rng.choices(WORDS, k=rng.randint(1, longest))) for _ in range(count)]
+
+
+def save_tokenizer(folder: Path, style: str, *, padding_side: str = "right") -> Any:
+    """A word-level tokenizer that adds special tokens as BERT, T5, Mistral or GPT-NeoX do."""
+    from tokenizers import Tokenizer, models, pre_tokenizers, processors
+    from transformers import PreTrainedTokenizerFast
+
+    vocabulary = {word: i for i, word in enumerate([*SPECIAL.values(), *WORDS, ":", "\n", "Query", "Represent"])}
+    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    single, pair = {
+        "bert": ("[CLS] $A [SEP]", "[CLS] $A [SEP] $B:1 [SEP]:1"),
+        "t5": ("$A </s>", "$A </s> $B </s>"),
+        "mistral": ("<s> $A", "<s> $A $B"),
+        "neox": ("$A", "$A $B"),
+    }[style]
+    named = [token for token in SPECIAL.values() if token in single]
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single=single, pair=pair, special_tokens=[(t, vocabulary[t]) for t in named]
+    )
+    fast = PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        padding_side=padding_side,
+        **{f"{name}_token": token for name, token in SPECIAL.items()},
+    )
+    fast.save_pretrained(folder)
+    return fast
+
+
+def save_model(folder: Path, architecture: str, *, seed: int = 0) -> Any:
+    """A model of an architecture with weights large enough that mistakes show."""
+    import torch
+    import transformers as tf
+
+    torch.manual_seed(seed)
+    size = len(SPECIAL) + len(WORDS) + 4
+    common = {"vocab_size": size, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
+    long = {**common, "intermediate_size": 64, "max_position_embeddings": 128}
+    made: Any
+    if architecture == "bert":
+        made = tf.BertModel(tf.BertConfig(**long))
+    elif architecture == "t5-encoder":
+        made = tf.T5EncoderModel(
+            tf.T5Config(vocab_size=size, d_model=32, d_kv=8, d_ff=64, num_layers=2, num_heads=4, dropout_rate=0.0)
+        )
+    elif architecture == "gpt-neox":
+        made = tf.GPTNeoXModel(tf.GPTNeoXConfig(**long))
+    elif architecture == "gemma":
+        made = tf.GemmaModel(tf.GemmaConfig(**long, num_key_value_heads=1, head_dim=8))
+    elif architecture == "gemma3":
+        made = tf.Gemma3TextModel(tf.Gemma3TextConfig(**long, num_key_value_heads=1, head_dim=8, sliding_window=16))
+    elif architecture == "llama":
+        made = tf.LlamaModel(tf.LlamaConfig(**long, num_key_value_heads=2))
+    else:
+        made = tf.MistralModel(tf.MistralConfig(**long, num_key_value_heads=2, sliding_window=None))
+    with torch.no_grad():
+        for parameter in made.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.2)
+    made.eval().save_pretrained(folder)
+    return made
+
+
+def card(architecture: str, pooling: str, **changes: Any) -> Card:
+    facts: dict[str, Any] = {
+        "name": f"tiny-{architecture}",
+        "kind": "dense",
+        "summary": "for tests",
+        "backend": "transformers",
+        "source": "tests/tiny",
+        "architecture": architecture,
+        "pooling": pooling,
+        "query_length": 64,
+        "document_length": 64,
+        "dtype": "float32",
+        "licence": "none",
+    }
+    return Card(**{**facts, **changes})
+
+
+def save_projection(folder: Path, width: int) -> Any:
+    """A `2_Dense` folder as sentence-transformers writes it."""
+    import torch
+    from safetensors.torch import save_file
+
+    folder.mkdir(parents=True)
+    torch.manual_seed(5)
+    weight = torch.randn(width, 32)
+    save_file({"linear.weight": weight}, folder / "model.safetensors")
+    config = {
+        "in_features": 32,
+        "out_features": width,
+        "bias": False,
+        "activation_function": "torch.nn.modules.linear.Identity",
+    }
+    (folder / "config.json").write_text(json.dumps(config))
+    return weight
