@@ -13,8 +13,8 @@ import msgspec
 
 from .parts import Carrier, Instructions, Paper, Price
 
-Kind = Literal["dense", "late-interaction", "sparse", "cross-encoder"]
-Backend = Literal["onnx", "transformers", "openai", "voyage"]
+Kind = Literal["dense", "late-interaction", "sparse", "cross-encoder", "llm"]
+Backend = Literal["onnx", "transformers", "openai", "voyage", "llama.cpp"]
 Side = Literal["query", "document"]
 Pooling = Literal["cls", "mean", "last", "last-eos", "mean-after-instruction", "latent-attention", "tokens", "none"]
 Similarity = Literal["cosine", "dot"]
@@ -33,7 +33,7 @@ class Card(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     # What a user types; for a generic card the hub id or the folder.
     kind: Kind
     # What it does: `dense` one vector a text, `late-interaction` one a token, `sparse` one weight a term,
-    # `cross-encoder` one score a pair.
+    # `cross-encoder` one score a pair, `llm` text.
     summary: str
     # One line for people choosing a model.
     backend: Backend
@@ -71,7 +71,7 @@ class Card(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     document_length: int
     # Tokens a document keeps; for a cross-encoder, tokens of the pair.
     dtype: str
-    # Precision of the weights: float32, float16, bfloat16, int8.
+    # Precision of the weights: float32, float16, bfloat16, int8, q4_1.
     parameters: int | None = None
     # Number of weights, where published.
     dimension: int | None = None

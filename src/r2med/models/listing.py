@@ -16,9 +16,10 @@ NEEDS = {
     "transformers": ("torch", ("torch", "transformers")),
     "openai": ("api", ("httpx",)),
     "voyage": ("api", ("httpx",)),
+    "llama.cpp": ("local-llm", ("xllamacpp",)),
 }
 # Backend: the extra, and the modules that show it is installed.
-ORDER = ("dense", "late-interaction", "sparse", "cross-encoder")
+ORDER = ("dense", "late-interaction", "sparse", "cross-encoder", "llm")
 LEXICAL = {"bm25": "BM25 as R2MED computes it", "bm25-lucene": "BM25 as Lucene computes it"}
 
 

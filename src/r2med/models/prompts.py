@@ -18,7 +18,7 @@ from pathlib import Path
 import msgspec
 
 from ..core import DataError
-from ._toml import loads
+from ..core.toml import loads
 from .parts import Instructions
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from ..core import UnknownName
-from ._toml import loads
+from ..core.toml import loads
 from .card import Card
 from .parts import Instructions
 from .prompts import built_in

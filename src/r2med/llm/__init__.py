@@ -1,0 +1,49 @@
+"""One chat interface: OpenAI-compatible endpoints, an embedded model, recorded answers; and what they answered, kept.
+
+chat = get_llm("gpt4", Options(max_cost=5))
+key = StoreKey.of("hyde", chat, template_hash, sampling, task.fingerprint)
+with GenerationStore(key) as store:
+    for generation in generate(chat, requests, store):
+        ...
+"""
+
+from .catalogue import LlmCard, llm_card, llm_names
+from .generate import generate
+from .generation import Generation, StoreKey, read_reply
+from .load import Options, get_llm
+from .parsing import MARKINGS, STATUSES, Parsed, Status, open_call, parse
+from .protocol import Chat, Choice, Estimate, Message, Reply, Request, Sampling, with_defaults
+from .replay import Replay
+from .store import GenerationStore
+from .usage import BudgetSpent, Usage, estimate_tokens
+
+__all__ = [
+    "MARKINGS",
+    "STATUSES",
+    "BudgetSpent",
+    "Chat",
+    "Choice",
+    "Estimate",
+    "Generation",
+    "GenerationStore",
+    "LlmCard",
+    "Message",
+    "Options",
+    "Parsed",
+    "Replay",
+    "Reply",
+    "Request",
+    "Sampling",
+    "Status",
+    "StoreKey",
+    "Usage",
+    "estimate_tokens",
+    "generate",
+    "get_llm",
+    "llm_card",
+    "llm_names",
+    "open_call",
+    "parse",
+    "read_reply",
+    "with_defaults",
+]

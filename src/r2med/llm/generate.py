@@ -1,0 +1,84 @@
+"""Generating with a store: what is there is not asked for, what arrives is kept before anything else happens."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Iterable, Iterator
+
+from .generation import Generation, read_again, read_reply
+from .protocol import Chat, Reply, Request
+from .store import GenerationStore
+
+POLL = 0.2
+# Seconds between looks at what another process is working on.
+
+
+def generate(
+    chat: Chat,
+    requests: Iterable[Request],
+    store: GenerationStore | None = None,
+    *,
+    clean: bool = True,
+    keep_prompt: bool = False,
+) -> Iterator[Generation]:
+    """Answers to all requests, each when it is there: stored ones at once, new ones as they arrive.
+
+    A request that cannot be answered gives one generation with status `failed`, which is not stored.
+    """
+    arrived: deque[list[Generation]] = deque()
+
+    def keep(request: Request, reply: Reply) -> None:
+        generations = read_reply(request, reply, chat.marking, clean=clean, keep_prompt=keep_prompt)
+        if store is not None:
+            store.append(generations)
+            store.release(request)
+        arrived.append(generations)
+
+    def taken() -> Iterator[Generation]:
+        while arrived:
+            yield from (read_again(generation, chat.marking, clean=clean) for generation in arrived.popleft())
+
+    claims = _Claims(store, arrived)
+    try:
+        while True:
+            for _ in chat.complete(claims.unanswered(requests), keep):
+                yield from taken()
+            yield from taken()
+            requests = claims.elsewhere
+            if not requests:
+                return
+            time.sleep(POLL)
+    finally:
+        claims.release()
+
+
+class _Claims:
+    """What this call of `generate` works on, and what it leaves to another process for now."""
+
+    def __init__(self, store: GenerationStore | None, arrived: deque[list[Generation]]) -> None:
+        self._store, self._arrived = store, arrived
+        self._mine: list[Request] = []
+        self.elsewhere: list[Request] = []
+
+    def unanswered(self, requests: Iterable[Request]) -> Iterator[Request]:
+        """Requests that nobody has answered or is working on."""
+        self.elsewhere = []
+        for request in requests:
+            if self._store is None:
+                yield request
+                continue
+            self._store.refresh()
+            if (found := self._store.get(request)) is not None:
+                self._arrived.append(found)
+            elif self._store.claim(request):
+                self._mine.append(request)
+                yield request
+            else:
+                self.elsewhere.append(request)
+
+    def release(self) -> None:
+        """End all claims, also of requests that failed."""
+        if self._store is not None:
+            for request in self._mine:
+                self._store.release(request)

@@ -1,0 +1,165 @@
+"""The embedded model: a real, very small LLM that runs on any laptop without network or key.
+
+SmolLM2-135M-Instruct shows that the machinery works. Its medicine does not: everything made with it says so.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..core import MissingExtra, ModelError
+from ..models import Card, fetch, get_card, locate
+from .parallel import in_parallel
+from .protocol import Choice, Estimate, FinishReason, OnReply, Reply, Request, Sampling
+from .usage import Usage, estimate_tokens
+
+if TYPE_CHECKING:
+    from .load import Options
+
+CARD = "smollm2"
+SLOTS = 4
+# Prompts decoded together; on one thread that gives half as much again as one after the other.
+CONTEXT = 4096
+# Tokens of prompt and answer, each slot.
+WARNING = (
+    "made with SmolLM2-135M, a very small general model: its medicine is more often wrong than right, "
+    "so these figures show that the machinery runs and nothing about the method"
+)
+
+
+class LocalChat:
+    """llama.cpp inside this process."""
+
+    name = "local"
+    marking = "none"
+    defaults = Sampling(temperature=0.2, top_p=0.9)  # the model card's
+    warning = WARNING
+
+    def __init__(self, options: Options, *, slots: int = SLOTS, context: int = CONTEXT) -> None:
+        self.card: Card = get_card(CARD)
+        self.usage = Usage()
+        self._threads, self._slots, self._context = options.threads, slots, context
+        self._lock = threading.Lock()
+        self._server: Any = None
+
+    def __repr__(self) -> str:
+        return f"LocalChat({self.card.source!r}, {self.card.variant})"
+
+    def describe(self) -> dict[str, object]:
+        """The weights, not where they lie or how many run at once."""
+        facts = {"source": self.card.source, "variant": self.card.variant, "context": self._context}
+        return {"backend": "llama.cpp", **facts, "marking": self.marking, "warning": WARNING}
+
+    def complete(self, requests: Iterable[Request], on_reply: OnReply | None = None) -> Iterator[Reply]:
+        return in_parallel(requests, self._answer, self._slots, on_reply)
+
+    def complete_one(self, request: Request) -> Reply:
+        return self._answer(request, threading.Event())
+
+    def estimate(self, request: Request) -> Estimate:
+        sampling = request.sampling
+        prompt = sum(estimate_tokens(m.content) for m in request.messages)
+        tokens = sampling.n * sampling.max_tokens
+        return Estimate(calls=sampling.n, prompt_tokens=prompt * sampling.n, completion_tokens=tokens, cost=0.0)
+
+    def close(self) -> None:
+        """Give the model's memory back; the next request loads it again."""
+        with self._lock:
+            self._server = None
+
+    def _answer(self, request: Request, stop: threading.Event) -> Reply:
+        server = self._loaded()
+        choices: list[Choice] = []
+        prompt_tokens = completion_tokens = 0
+        begun = time.monotonic()
+        for sample in range(request.sampling.n):
+            if stop.is_set():
+                raise ModelError("stopped")
+            self.usage.add(attempts=1)
+            answer = server.handle_chat_completions(_body(request, sample))
+            if problem := answer.get("error"):
+                return self._failed(request, problem)
+            choices.append(_choice(answer["choices"][0]))
+            prompt_tokens += answer["usage"]["prompt_tokens"]
+            completion_tokens += answer["usage"]["completion_tokens"]
+        seconds = time.monotonic() - begun
+        self.usage.add(calls=1, prompt_tokens=prompt_tokens, completion_tokens=completion_tokens, seconds=seconds)
+        return Reply(
+            key=request.key,
+            choices=tuple(choices),
+            prompt_tokens=prompt_tokens,
+            completion_tokens=completion_tokens,
+            seconds=seconds,
+            cost=0.0,
+            model=f"{self.card.source} {self.card.variant}",
+        )
+
+    def _failed(self, request: Request, problem: dict[str, Any]) -> Reply:
+        if problem.get("type") != "exceed_context_size_error":
+            raise ModelError(f"the embedded model refused the request: {problem.get('message')}")
+        self.usage.add(failures=1)
+        error = f"the prompt has {problem.get('n_prompt_tokens')} tokens, the embedded model takes {self._context}"
+        return Reply(key=request.key, choices=(Choice("", "", "error"),), cost=0.0, model=self.card.source, error=error)
+
+    def _loaded(self) -> Any:
+        with self._lock:
+            if self._server is None:
+                runtime = _runtime()  # before a download that would be of no use
+                self._server = _load(runtime, self._weights(), self._threads, self._slots, self._context)
+            return self._server
+
+    def _weights(self) -> Path:
+        """The file, fetched on first use."""
+        folder = locate(self.card)
+        if folder is None:
+            folder = Path(fetch(self.card).path)
+        assert self.card.carrier is not None
+        return folder / self.card.carrier.files[0].name
+
+
+def _runtime() -> Any:
+    try:
+        import xllamacpp  # type: ignore[import-untyped,import-not-found,unused-ignore]
+    except ImportError:
+        raise MissingExtra("the embedded language model", "local-llm") from None
+    return xllamacpp
+
+
+def _load(xllamacpp: Any, path: Path, threads: int, slots: int, context: int) -> Any:
+    parameters = xllamacpp.CommonParams()
+    parameters.model.path = str(path)
+    parameters.n_parallel = slots
+    parameters.n_ctx = context * slots
+    parameters.cpuparams.n_threads = parameters.cpuparams_batch.n_threads = threads
+    parameters.n_gpu_layers = 0
+    parameters.cache_ram_mib = 0  # it would keep old prompts in up to 8 GB
+    parameters.warmup = False
+    parameters.verbosity = -1
+    try:
+        return xllamacpp.Server(parameters)
+    except RuntimeError as error:
+        raise ModelError(f"{path} cannot be loaded ({error}); r2med models fetch {CARD} --force") from None
+
+
+def _body(request: Request, sample: int) -> dict[str, object]:
+    sampling = request.sampling
+    body: dict[str, object] = {
+        "messages": [{"role": m.role, "content": m.content} for m in request.messages],
+        "max_tokens": sampling.max_tokens,
+        "stop": list(sampling.stop),
+    }
+    given = {
+        "temperature": sampling.temperature,
+        "top_p": sampling.top_p,
+        "seed": None if sampling.seed is None else sampling.seed + sample,
+    }
+    return body | {name: value for name, value in given.items() if value is not None}
+
+
+def _choice(entry: dict[str, Any]) -> Choice:
+    finish: FinishReason = "length" if entry.get("finish_reason") == "length" else "stop"
+    return Choice(entry["message"].get("content") or "", "", finish)

@@ -1,0 +1,220 @@
+"""A model behind an OpenAI-compatible endpoint: OpenAI, Azure, vLLM, llama.cpp's server, Ollama."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from ..core import UsageError
+from .catalogue import LlmCard
+from .endpoint import Endpoint, Rejected
+from .limits import RateLimit
+from .parallel import in_parallel
+from .protocol import Choice, Estimate, FinishReason, OnReply, Reply, Request
+from .usage import Budget, Usage, estimate_tokens
+
+if TYPE_CHECKING:
+    from .load import Options
+
+FIXED_SAMPLING = re.compile(r"(?:.*/)?(?:o\d|gpt-5)(?:$|[-.])")
+# OpenAI's reasoning models: no temperature, no top_p, one answer a call, and the token limit under another name.
+TOKENS_PER_MESSAGE = 8
+# Role marks and the like.
+LENGTH_WORDS = {"length", "max_tokens", "max_output_tokens"}
+EMPTY_ANSWERS = 2
+# Times a request is repeated whose answer held no choice at all.
+
+
+class OpenAIChat:
+    """Chat completions over HTTP."""
+
+    warning = ""
+
+    def __init__(self, name: str, model: str, base_url: str, key: str, options: Options, card: LlmCard) -> None:
+        if options.max_cost is not None and card.price is None:
+            raise UsageError(f"the price of {name} is not known, so a limit on cost cannot be kept")
+        self.name, self.model, self.card = name, model, card
+        self.marking = card.marking
+        self.defaults = card.sampling
+        self.usage = Usage()
+        self.budget = Budget(options.max_cost)
+        self._fixed = card.fixed_sampling or bool(FIXED_SAMPLING.match(model))
+        self._workers = options.concurrency
+        self._endpoint = Endpoint(
+            base_url,
+            key,
+            self.usage,
+            timeout=options.timeout,
+            attempts=options.attempts,
+            connections=max(options.concurrency, 64),
+            limit=RateLimit(options.requests_per_minute, options.tokens_per_minute),
+        )
+
+    def __repr__(self) -> str:
+        return f"OpenAIChat({self.model!r} at {self._endpoint.host})"
+
+    def describe(self) -> dict[str, object]:
+        """The model; not the host, so that a server that moves keeps its answers."""
+        return {"backend": "openai", "model": self.model, "marking": self.marking}
+
+    def complete(self, requests: Iterable[Request], on_reply: OnReply | None = None) -> Iterator[Reply]:
+        return in_parallel(requests, self._answer, self._workers, on_reply)
+
+    def complete_one(self, request: Request) -> Reply:
+        return self._answer(request, threading.Event())
+
+    def close(self) -> None:
+        self._endpoint.close()
+
+    def estimate(self, request: Request) -> Estimate:
+        sampling = request.sampling
+        prompt = sum(estimate_tokens(m.content) + TOKENS_PER_MESSAGE for m in request.messages)
+        calls = sampling.n if self._fixed else 1
+        completion = sampling.n * sampling.max_tokens
+        return Estimate(
+            calls=calls,
+            prompt_tokens=prompt * calls,
+            completion_tokens=completion,
+            cost=self.card.cost(prompt * calls, completion),
+        )
+
+    def _answer(self, request: Request, stop: threading.Event) -> Reply:
+        """All n answers to a request, in as many calls as the server needs."""
+        estimate = self.estimate(request)
+        total = Reply(key=request.key, choices=(), cost=self.card.cost(0, 0), model=self.model)
+        with self.budget.hold(estimate.cost or 0.0) as hold:
+            try:
+                total = self._collect(request, estimate, total, stop)
+            except Rejected as why:
+                self.usage.add(failures=1)
+                if why.filtered:
+                    return _failed(request, self.model, "", "content_filter")
+                return _failed(request, self.model, str(why), "error")
+            hold.actual = total.cost
+        self.usage.add(
+            calls=1,
+            prompt_tokens=total.prompt_tokens,
+            completion_tokens=total.completion_tokens,
+            seconds=total.seconds,
+            cost=total.cost or 0.0,
+        )
+        return total
+
+    def _collect(self, request: Request, estimate: Estimate, total: Reply, stop: threading.Event) -> Reply:
+        empty = 0
+        while len(total.choices) < request.sampling.n:
+            body = self._body(request, len(total.choices))
+            answer = self._endpoint.post(body, estimate.prompt_tokens + estimate.completion_tokens, stop)
+            part = self._read(request, answer.body, answer.seconds)
+            total = _added(total, part)
+            if not part.choices:
+                empty += 1
+                if empty > EMPTY_ANSWERS:
+                    raise Rejected(f"{self._endpoint.host} answered {empty} times without a choice")
+        return total
+
+    def _body(self, request: Request, have: int) -> dict[str, object]:
+        sampling = request.sampling
+        body: dict[str, object] = {
+            "model": self.model,
+            "messages": [{"role": m.role, "content": m.content} for m in request.messages],
+        }
+        if self._fixed:
+            body["max_completion_tokens"] = sampling.max_tokens
+        else:
+            body["max_tokens"] = sampling.max_tokens
+            body |= _given(temperature=sampling.temperature, top_p=sampling.top_p)
+            if sampling.n - have > 1:
+                body["n"] = sampling.n - have
+        if sampling.seed is not None:
+            body["seed"] = sampling.seed + have
+        if sampling.stop:
+            body["stop"] = list(sampling.stop)
+        if sampling.top_logprobs:
+            body |= {"logprobs": True, "top_logprobs": sampling.top_logprobs}
+        return body
+
+    def _read(self, request: Request, body: dict[str, Any], seconds: float) -> Reply:
+        choices = tuple(_choice(entry) for entry in _list(body.get("choices")) if isinstance(entry, dict))
+        counted = body.get("usage")
+        counted = counted if isinstance(counted, dict) else {}
+        prompt, completion = _count(counted.get("prompt_tokens")), _count(counted.get("completion_tokens"))
+        if prompt is None or completion is None:
+            self.usage.add(estimated=1)
+            prompt = sum(estimate_tokens(m.content) + TOKENS_PER_MESSAGE for m in request.messages)
+            completion = sum(estimate_tokens(c.text + c.reasoning) for c in choices)
+        model = body.get("model")
+        return Reply(
+            key=request.key,
+            choices=choices,
+            prompt_tokens=prompt,
+            completion_tokens=completion,
+            seconds=seconds,
+            cost=self.card.cost(prompt, completion),
+            model=model if isinstance(model, str) and model else self.model,
+        )
+
+
+def _added(total: Reply, part: Reply) -> Reply:
+    return Reply(
+        key=total.key,
+        choices=total.choices + part.choices,
+        prompt_tokens=total.prompt_tokens + part.prompt_tokens,
+        completion_tokens=total.completion_tokens + part.completion_tokens,
+        seconds=total.seconds + part.seconds,
+        cost=None if total.cost is None or part.cost is None else total.cost + part.cost,
+        model=part.model,
+    )
+
+
+def _failed(request: Request, model: str, error: str, reason: FinishReason) -> Reply:
+    return Reply(key=request.key, choices=(Choice("", "", reason),), cost=0.0, model=model, error=error)
+
+
+def _choice(entry: dict[str, Any]) -> Choice:
+    message = entry.get("message")
+    message = message if isinstance(message, dict) else {}
+    reason = entry.get("finish_reason")
+    text = _text(message.get("content"))
+    if not text and isinstance(refusal := message.get("refusal"), str) and refusal:
+        return Choice(refusal, "", "content_filter")
+    finish: FinishReason = (
+        "length" if reason in LENGTH_WORDS else "content_filter" if reason == "content_filter" else "stop"
+    )
+    reasoning = _text(message.get("reasoning_content") or message.get("reasoning"))
+    return Choice(text, reasoning, finish, _first_token(entry.get("logprobs")))
+
+
+def _first_token(given: object) -> tuple[tuple[str, float], ...]:
+    """The likeliest first tokens, from whatever of them can be read."""
+    content = _list(given.get("content")) if isinstance(given, dict) else []
+    first = content[0] if content and isinstance(content[0], dict) else {}
+    entries = [e for e in (*_list(first.get("top_logprobs")), first) if isinstance(e, dict)]
+    return tuple(
+        (e["token"], float(e["logprob"]))
+        for e in entries
+        if isinstance(e.get("token"), str) and isinstance(e.get("logprob"), int | float)
+    )
+
+
+def _text(content: object) -> str:
+    """Plain text, or the text of a list of parts; anything else is nothing."""
+    if isinstance(content, str):
+        return content
+    return "".join(
+        part["text"] for part in _list(content) if isinstance(part, dict) and isinstance(part.get("text"), str)
+    )
+
+
+def _list(value: object) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _count(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+
+
+def _given(**settings: float | None) -> dict[str, object]:
+    return {name: value for name, value in settings.items() if value is not None}

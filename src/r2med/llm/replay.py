@@ -1,0 +1,131 @@
+"""Recorded answers: a generation store, R2MED's `query_with_hydoc.jsonl`, or any mapping of texts by query."""
+
+from __future__ import annotations
+
+import gzip
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+from ..core import DataError, Hasher
+from .parallel import FAILURES_IN_A_ROW
+from .protocol import Choice, Estimate, OnReply, Reply, Request, Sampling
+from .store import is_header, read_generations, read_header
+from .usage import Usage
+
+
+class HydocLine(msgspec.Struct):
+    """A line of `query_with_hydoc.jsonl`; what else stands in it is not looked at."""
+
+    id: str
+    hy_doc: str | list[str]
+
+
+class Replay:
+    """Answers every request with what was recorded under its key."""
+
+    defaults = Sampling()
+
+    def __init__(
+        self,
+        answers: Mapping[str, Sequence[str | Choice]],
+        source: str = "recorded answers",
+        *,
+        marking: str = "auto",
+        warning: str = "",
+    ) -> None:
+        self.answers = {
+            key: tuple(Choice(text) if isinstance(text, str) else text for text in texts)
+            for key, texts in answers.items()
+        }
+        self.name = f"replay:{source}"
+        self.marking, self.warning = marking, warning
+        self.source = source
+        self.usage = Usage()
+
+    @classmethod
+    def from_file(cls, path: Path) -> Replay:
+        """Read a store's file or a `query_with_hydoc.jsonl`, compressed with gzip or not."""
+        lines = _lines(path)
+        if lines and is_header(lines[0]):
+            model = read_header(path, lines[0]).key.model
+            marking, warning = str(model.get("marking", "auto")), str(model.get("warning", ""))
+            return cls(_from_store(path, lines), str(path), marking=marking, warning=warning)
+        return cls(_from_hydoc(path, lines), str(path))
+
+    def describe(self) -> dict[str, object]:
+        """The content, wherever it lies."""
+        hasher = Hasher("replay")
+        for key in sorted(self.answers):
+            hasher.text(key)
+            hasher.texts(part for c in self.answers[key] for part in (c.text, c.reasoning, c.finish_reason))
+        return {"backend": "replay", "content": hasher.digest()}
+
+    def complete_one(self, request: Request) -> Reply:
+        """The recorded answers, n of them or as many as there are."""
+        found = self.answers.get(request.key, ())[: request.sampling.n]
+        if not found:
+            self.usage.add(failures=1)
+            error = f"{self.source} has no answer for query {request.key!r}"
+            return Reply(key=request.key, choices=(Choice("", "", "error"),), cost=0.0, model=self.name, error=error)
+        self.usage.add(calls=1)
+        return Reply(key=request.key, choices=found, cost=0.0, model=self.name)
+
+    def complete(self, requests: Iterable[Request], on_reply: OnReply | None = None) -> Iterator[Reply]:
+        """Answer in order. A recording that fits none of the first queries belongs to another task."""
+        lock = threading.Lock()
+        missing = answered = 0
+        for request in requests:
+            reply = self.complete_one(request)
+            with lock:
+                missing, answered = missing + bool(reply.error), answered + (not reply.error)
+            if missing == FAILURES_IN_A_ROW and not answered:
+                raise DataError(f"none of the first {missing} queries has an answer here", path=self.source)
+            if on_reply is not None:
+                on_reply(request, reply)
+            yield reply
+
+    def estimate(self, request: Request) -> Estimate:
+        return Estimate(calls=0, prompt_tokens=0, completion_tokens=0, cost=0.0)
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+def _lines(path: Path) -> list[bytes]:
+    try:
+        raw = path.read_bytes()
+        if raw[:2] == b"\x1f\x8b":
+            raw = gzip.decompress(raw)
+    except (OSError, EOFError) as error:
+        why = error.strerror if isinstance(error, OSError) and error.strerror else "not a whole gzip file"
+        raise DataError(f"cannot be read ({why})", path=path) from None
+    return [line for line in raw.split(b"\n") if line.strip()]
+
+
+def _from_store(path: Path, lines: list[bytes]) -> dict[str, tuple[Choice, ...]]:
+    found: dict[str, dict[int, Choice]] = {}
+    generations, _ = read_generations(lines[1:])
+    for g in generations:
+        found.setdefault(g.query_id, {}).setdefault(g.sample, g.choice)
+    if not found:
+        raise DataError("holds no generation", path=path)
+    return {key: tuple(choice for _, choice in sorted(samples.items())) for key, samples in found.items()}
+
+
+def _from_hydoc(path: Path, lines: list[bytes]) -> dict[str, tuple[str, ...]]:
+    found: dict[str, tuple[str, ...]] = {}
+    for number, line in enumerate(lines, 1):
+        try:
+            record = msgspec.json.decode(line, type=HydocLine)
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            what = "is neither a generation store nor a query_with_hydoc.jsonl"
+            raise DataError(f"{what} ({error})", path=path, line=number) from None
+        if record.id in found:
+            raise DataError(f"query {record.id!r} stands twice", path=path, line=number)
+        found[record.id] = (record.hy_doc,) if isinstance(record.hy_doc, str) else tuple(record.hy_doc)
+    if not found:
+        raise DataError("is empty", path=path)
+    return found

@@ -1,0 +1,98 @@
+"""What has been spent: calls, tokens, dollars, counted from many threads; and a limit that is kept."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import msgspec
+
+from ..core import R2MedError
+
+BYTES_PER_TOKEN = 4
+# English prose; services bill what they count themselves.
+
+
+def estimate_tokens(text: str) -> int:
+    """About a token per four bytes of text."""
+    return len(text.encode()) // BYTES_PER_TOKEN + 1
+
+
+class BudgetSpent(R2MedError):
+    """The next call could cost more than is left; everything paid for so far is kept."""
+
+    exit_code = 3
+
+
+class Usage:
+    """Counters of one chat model."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.calls = 0
+        # Requests that were answered.
+        self.attempts = 0
+        # Times something was sent.
+        self.retries = 0
+        self.failures = 0
+        # Requests that could not be answered.
+        self.prompt_tokens = 0
+        self.completion_tokens = 0
+        self.estimated = 0
+        # Answers whose tokens the server did not count, so we did.
+        self.seconds = 0.0
+        # Sum over calls; several run at once.
+        self.cost = 0.0
+        # Dollars, as far as prices are known.
+
+    def add(self, **amounts: float) -> None:
+        """Add to counters by name."""
+        with self._lock:
+            for name, amount in amounts.items():
+                setattr(self, name, getattr(self, name) + amount)
+
+    def snapshot(self) -> dict[str, Any]:
+        """All counters as plain data."""
+        with self._lock:
+            return {key: value for key, value in vars(self).items() if not key.startswith("_")}
+
+
+class Hold(msgspec.Struct):
+    """Money set aside for one call under way."""
+
+    ahead: float
+    actual: float | None = None
+    # What it came to; None: the call failed and took nothing that we know of.
+
+
+class Budget:
+    """Keeps what is spent and what is under way, at its dearest, within a limit."""
+
+    def __init__(self, limit: float | None) -> None:
+        self.limit = limit
+        self.spent = 0.0
+        self._held = 0.0
+        self._changed = threading.Condition()
+
+    @contextmanager
+    def hold(self, ahead: float) -> Iterator[Hold]:
+        """Set `ahead` dollars aside for a call, waiting for others to settle where that may make room."""
+        with self._changed:
+            while self.limit is not None and self.spent + self._held + ahead > self.limit:
+                if self._held <= 0:
+                    raise BudgetSpent(
+                        f"the budget of ${self.limit:g} is spent: ${self.spent:.4f} so far, and the next call may "
+                        f"take ${ahead:.4f}; what was generated is kept: allow more to go on"
+                    )
+                self._changed.wait()
+            self._held += ahead
+        hold = Hold(ahead)
+        try:
+            yield hold
+        finally:
+            with self._changed:
+                self._held = max(self._held - ahead, 0.0) if self._held - ahead > 1e-12 else 0.0
+                self.spent += hold.actual or 0.0
+                self._changed.notify_all()

@@ -1,0 +1,80 @@
+"""Starts the same generation again and again and kills it with SIGKILL in the middle; run by test_kill.py.
+
+Arguments: folder of the store, URL of the server, rounds, calls. The imports are done once; each round is a fork.
+Prints one JSON document: what was stored and what the server had been asked at the end of every round.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import sys
+import time
+import urllib.request
+from pathlib import Path
+
+from r2med.llm import GenerationStore, Message, Options, Request, Sampling, StoreKey, generate, get_llm
+from r2med.llm.store import read_store
+
+import httpx  # noqa: F401  isort: skip - loaded before the forks
+
+SAMPLING = Sampling(max_tokens=64)
+
+
+def work(folder: Path, url: str, calls: int, ready: int) -> None:
+    chat = get_llm("any-model", Options(base_url=url, concurrency=8))
+    requests = [Request((Message("user", f"q{i}"),), SAMPLING, f"q{i}") for i in range(calls)]
+    with GenerationStore(StoreKey.of("hyde", chat, "t", SAMPLING, "task"), folder) as store:
+        os.write(ready, b".")
+        for _ in generate(chat, requests, store):
+            pass
+
+
+def run(folder: Path, url: str, calls: int, kill_after: float | None) -> bool:
+    """Whether the work was done before it was killed."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        work(folder, url, calls, writing)
+        os._exit(0)
+    os.close(writing)
+    os.read(reading, 1)
+    os.close(reading)
+    if kill_after is not None:
+        time.sleep(kill_after)
+        os.kill(child, signal.SIGKILL)
+    _, status = os.waitpid(child, 0)
+    return status == 0
+
+
+def stored(folder: Path) -> tuple[list[str], int]:
+    keys, torn = [], 0
+    for path in folder.rglob("*.jsonl"):
+        if path.stat().st_size:
+            _, generations, bad = read_store(path)
+            keys += [g.query_id for g in generations]
+            torn += bad
+    return keys, torn
+
+
+def asked(url: str) -> list[str]:
+    with urllib.request.urlopen(url) as response:
+        found: list[str] = json.load(response)
+    return found
+
+
+def main(folder: Path, url: str, rounds: int, calls: int) -> None:
+    random.seed(7)
+    report = []
+    for number in range(rounds + 1):
+        done = run(folder, url, calls, random.uniform(0.01, 0.12) if number < rounds else None)
+        keys, torn = stored(folder)
+        time.sleep(0.05)  # what the dead process had sent is counted to its round
+        report.append({"done": done, "stored": keys, "torn": torn, "asked": len(asked(url))})
+    print(json.dumps({"rounds": report, "asked": asked(url)}))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), int(sys.argv[4]))

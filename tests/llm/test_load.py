@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+import pytest
+
+from r2med.core import UnknownName, UsageError
+from r2med.llm import MARKINGS, Options, get_llm, llm_card, llm_names
+from r2med.llm.local import LocalChat
+from tests.llm.conftest import MakeChat, ask
+from tests.llm.server import ChatServer
+
+PAPER = {
+    "qwen-7b", "qwen-32b", "qwen-72b", "llama-70b", "r1-qwen-32b", "r1-llama-70b", "huatuo-o1-70b", "qwq-32b",
+    "qwen3-32b", "gpt4", "o3-mini",
+}  # fmt: skip
+SEARCH_R1 = {"qwen-3b-ins", "qwen-7b-ins"}
+
+
+def test_the_catalogue_names_the_models_of_the_paper() -> None:
+    assert set(llm_names()) == PAPER | SEARCH_R1
+    assert {n for n in llm_names() if not llm_card(n).open} == {"gpt4", "o3-mini"}
+    assert {n for n in llm_names() if llm_card(n).fixed_sampling} == {"o3-mini"}
+    assert {n for n in llm_names() if llm_card(n).price} == {"gpt4", "o3-mini"}
+
+
+@pytest.mark.parametrize("name", sorted(PAPER | SEARCH_R1))
+def test_a_card_is_whole(name: str) -> None:
+    card = llm_card(name)
+    assert card.name == name
+    assert card.summary
+    assert bool(card.hub_id) != bool(card.api_id)
+    assert not card.hub_id or card.hub_id.count("/") == 1
+    assert card.context in (32_768, 40_960, 128_000, 131_072, 200_000)
+    assert card.marking in MARKINGS
+    assert card.sampling.temperature is None or 0 < card.sampling.temperature <= 1
+    if card.price:
+        assert 0 < card.price.prompt < card.price.completion
+        assert card.price.source
+        assert len(card.price.seen) == 7
+
+
+def test_prices() -> None:
+    assert llm_card("gpt4").cost(1_000_000, 100_000) == pytest.approx(2.5 + 1.0)
+    assert llm_card("qwen-7b").cost(1, 1) is None
+
+
+def test_names_become_models(server: ChatServer, make_chat: MakeChat) -> None:
+    expected = {
+        "qwen-7b": "Qwen/Qwen2.5-7B-Instruct",
+        "QWEN_7B": "Qwen/Qwen2.5-7B-Instruct",
+        "qwen-7b@qwen2.5:7b": "qwen2.5:7b",
+        "gpt4": "gpt-4o-2024-11-20",
+        "openai:gpt-4o-2024-11-20": "gpt-4o-2024-11-20",
+        "llama3.2:latest": "llama3.2:latest",
+        "Qwen/QwQ-32B": "Qwen/QwQ-32B",
+    }
+    for spec, model in expected.items():
+        chat = make_chat(spec)
+        chat.complete_one(ask())
+        assert chat.name == spec
+        assert chat.describe()["model"] == model
+    assert [body["model"] for body in server.asked] == list(expected.values())
+    assert make_chat("Qwen/QwQ-32B").marking == "think"
+    assert make_chat("openai:gpt-4o-2024-11-20", max_cost=1.0).usage.cost == 0
+
+
+def test_names_that_cannot_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(UnknownName, match="did you mean qwen-7b"):
+        get_llm("qwen-7")
+    with pytest.raises(UnknownName, match="OPENAI_BASE_URL"):
+        get_llm("")
+    with pytest.raises(UsageError, match=r"qwen-7b is an open model: serve it .*Qwen/Qwen2.5-7B-Instruct"):
+        get_llm("qwen-7b")
+    with pytest.raises(UsageError, match="names no file"):
+        get_llm("replay:")
+    with pytest.raises(UsageError, match="names no model"):
+        get_llm("openai:")
+    pytest.importorskip("httpx")
+    monkeypatch.setenv("OPENAI_BASE_URL", "localhost:8000")
+    with pytest.raises(UsageError, match="is not the URL of a chat endpoint"):
+        get_llm("qwen-7b")
+
+
+@pytest.mark.parametrize(
+    "options", [{"concurrency": 0}, {"attempts": -1}, {"timeout": 0.0}, {"max_cost": -1.0}, {"requests_per_minute": 0}]
+)
+def test_options_that_cannot_be(options: dict[str, int]) -> None:
+    with pytest.raises(UsageError, match=next(iter(options))):
+        Options(**options)  # type: ignore[arg-type]
+
+
+def test_the_embedded_model_says_what_it_is() -> None:
+    chat = get_llm("local")
+    assert isinstance(chat, LocalChat)
+    assert "more often wrong than right" in chat.warning
+    assert chat.describe()["warning"] == chat.warning
+    assert chat.estimate(ask("x" * 400, n=2)).cost == 0.0

@@ -1,0 +1,78 @@
+"""The embedded model with its real weights, where the person who runs the tests has them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from r2med.core import ModelError
+from r2med.core.places import home
+from r2med.llm import Chat, GenerationStore, Options, StoreKey, generate, get_llm
+from r2med.llm.local import CARD, LocalChat
+from r2med.models import get_card
+from tests.llm.conftest import ask, asks
+
+OUTSIDE = home()
+# Before a fixture gives every test a home of its own.
+FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
+
+
+@pytest.fixture
+def local(monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalChat]:
+    pytest.importorskip("xllamacpp", reason="the extra `local-llm` is not installed")
+    if not (OUTSIDE / "models" / CARD / FILE).is_file():
+        pytest.skip(f"the weights are not here: r2med models fetch {CARD}")
+    monkeypatch.setenv("R2MED_HOME", str(OUTSIDE))
+    chat = get_llm("local")
+    assert isinstance(chat, LocalChat)
+    yield chat
+    chat.close()
+
+
+def test_it_answers(local: LocalChat) -> None:
+    reply = local.complete_one(ask("Name one symptom of measles.", max_tokens=24, temperature=0.0, n=2, seed=1))
+    assert len(reply.choices) == 2
+    assert all(len(choice.text) > 10 for choice in reply.choices)
+    assert 20 < reply.prompt_tokens < 120
+    assert reply.cost == 0.0
+    assert "SmolLM2" in reply.model
+
+
+def test_the_same_seed_gives_the_same_text_and_stop_words_stop(local: LocalChat) -> None:
+    request = ask("Describe a fever.", max_tokens=16, temperature=0.8, seed=3)
+    first = local.complete_one(request)
+    assert local.complete_one(request).text == first.text
+    assert first.finish_reason == "length"
+    word = first.text.split()[2]
+    stopped = local.complete_one(ask("Describe a fever.", max_tokens=16, temperature=0.8, seed=3, stop=(word,)))
+    assert word not in stopped.text
+    assert first.text.startswith(stopped.text)
+    assert stopped.finish_reason == "stop"
+
+
+def test_a_prompt_that_is_too_long_fails_alone(local: LocalChat, tmp_path: Path) -> None:
+    requests = [ask("fever " * 6000, "long", max_tokens=8), *asks(2, max_tokens=8)]
+    with GenerationStore(StoreKey.of("hyde", local, "t", requests[0].sampling, "task"), tmp_path) as store:
+        found = {g.query_id: g for g in generate(local, requests, store)}
+    assert found["long"].status == "failed"
+    assert "tokens, the embedded model takes 4096" in found["long"].error
+    assert all(found[key].status in ("ok", "truncated") for key in ("q0", "q1"))
+
+
+def test_weights_that_are_broken() -> None:
+    pytest.importorskip("xllamacpp", reason="the extra `local-llm` is not installed")
+    folder = home() / "models" / CARD
+    folder.mkdir(parents=True)
+    (folder / FILE).write_bytes(b"GGUF" + bytes(1000))
+    chat: Chat = get_llm("local", Options(threads=1))
+    with pytest.raises(ModelError, match=r"cannot be loaded .*r2med models fetch smollm2 --force"):
+        chat.complete_one(ask())
+
+
+def test_the_card_names_the_file() -> None:
+    card = get_card(CARD)
+    assert card.kind == "llm"
+    assert card.carrier
+    assert [file.name for file in card.carrier.files] == [FILE]

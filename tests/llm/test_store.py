@@ -1,0 +1,226 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from r2med.core import DataError, ResultError
+from r2med.core.places import home
+from r2med.llm import Choice, Generation, GenerationStore, Replay, Reply, Sampling, StoreKey, read_reply
+from r2med.llm.store import read_store
+from tests.llm.conftest import ask, asks
+
+SAMPLING = Sampling(max_tokens=64)
+
+
+def key(**changes: object) -> StoreKey:
+    chat = Replay({"q": ["x"]}, "test")
+    facts = {"method": "hyde", "chat": chat, "template": "t1", "sampling": SAMPLING, "task": "fp1"} | changes
+    return StoreKey.of(**facts)  # type: ignore[arg-type]
+
+
+def answer(index: int, text: str = "Measles é 𝛼\n\nwith a line break") -> list[Generation]:
+    request = ask(f"Case {index}", f"q{index}")
+    return read_reply(request, Reply(key=request.key, choices=(Choice(text),), cost=0.01, completion_tokens=3))
+
+
+def test_what_is_appended_is_there_and_stays(tmp_path: Path) -> None:
+    with GenerationStore(key(), tmp_path) as store:
+        assert store.get(ask("Case 1", "q1")) is None
+        store.append(answer(1))
+        assert store.get(ask("Case 1", "q1")) == answer(1)
+    with GenerationStore(key(), tmp_path) as store:
+        assert store.get(ask("Case 1", "q1")) == answer(1)
+        assert store.get(ask("another prompt", "q1")) is None
+        assert store.get(ask("Case 1", "q1", n=2)) is None
+        assert (len(store), store.torn, dict(store.statuses())) == (1, 0, {"ok": 1})
+        found, generations, torn = read_store(store.path)
+    assert (found, generations, torn) == (key(), answer(1), 0)
+    assert store.path.parent == tmp_path / "hyde" / "replay_test"
+
+
+def test_it_lies_in_the_home_folder() -> None:
+    with GenerationStore(key()) as store:
+        assert store.path.is_relative_to(home() / "generations")
+
+
+def test_everything_that_changes_an_answer_is_another_file() -> None:
+    other = Replay({"q": ["y"]}, "test")
+    changes: list[dict[str, object]] = [
+        {"method": "query2doc"},
+        {"chat": other},
+        {"template": "t2"},
+        {"sampling": Sampling(max_tokens=65)},
+        {"sampling": Sampling(max_tokens=64, temperature=0.0)},
+        {"task": "fp2"},
+        {"settings": {"retriever": "bm25"}},
+    ]
+    names = {key(**change).file_name for change in changes} | {key().file_name}
+    assert len(names) == len(changes) + 1
+    assert "/" not in key(method="../../etc").file_name.split("/")[0]
+    assert key(method="../../etc").file_name.startswith("etc/")
+
+
+def test_several_answers_to_one_prompt(tmp_path: Path) -> None:
+    request = ask("Case", "q", n=2)
+    reply = Reply(key="q", choices=(Choice("one"), Choice("two")), prompt_tokens=5, completion_tokens=9, cost=0.2)
+    with GenerationStore(key(), tmp_path) as store:
+        store.append(read_reply(request, reply))
+        found = store.get(request)
+        assert found
+        assert [g.final for g in found] == ["one", "two"]
+        assert [g.completion_tokens for g in found] == [9, 0]
+        assert [g.cost for g in found] == [0.2, 0.0]
+        assert store.get(ask("Case", "q", n=1)) == found[:1]
+
+
+def test_failures_are_not_kept(tmp_path: Path) -> None:
+    request = ask()
+    failed = read_reply(request, Reply(key="q1", choices=(Choice("", "", "error"),), error="too long"))
+    assert [(g.status, g.error, g.usable) for g in failed] == [("failed", "too long", False)]
+    with GenerationStore(key(), tmp_path) as store:
+        store.append(failed)
+        assert store.get(request) is None
+        assert len(store) == 0
+
+
+def test_the_prompt_is_kept_on_request_only() -> None:
+    request, reply = ask("Secret case"), Reply(key="q1", choices=(Choice("x"),))
+    assert read_reply(request, reply)[0].prompt == ()
+    assert read_reply(request, reply, keep_prompt=True)[0].prompt == request.messages
+
+
+@given(st.integers(1, 400))
+def test_a_torn_line_is_skipped_counted_and_written_past(cut: int) -> None:
+    with GenerationStore(key(method=f"torn{cut}")) as store:
+        store.path.unlink()
+    with GenerationStore(key(method=f"torn{cut}")) as store:
+        store.append(answer(1))
+        size = store.path.stat().st_size
+        store.append(answer(2, "y" * 300))
+    whole = store.path.stat().st_size
+    os.truncate(store.path, max(whole - cut, size))
+    with GenerationStore(store.key) as again:
+        assert again.get(ask("Case 1", "q1")) == answer(1)
+        # Cutting only the line break leaves a whole record, which counts once it is closed.
+        torn = again.torn
+        again.append(answer(3))
+    with GenerationStore(store.key) as last:
+        assert last.get(ask("Case 3", "q3")) == answer(3)
+        assert (last.get(ask("Case 2", "q2")) is not None) == (cut == 1)
+        assert last.torn == torn - (cut == 1) == (1 < cut < whole - size)
+
+
+def test_a_line_of_garbage_hurts_nobody_else(tmp_path: Path) -> None:
+    with GenerationStore(key(), tmp_path) as store:
+        store.append(answer(1))
+        with store.path.open("ab") as stream:
+            stream.write(b'\xff\xfe\x00 {"query_id": 3}\n{}\n[]\nnull\n\n')
+        store.append(answer(2))
+    with GenerationStore(key(), tmp_path) as store:
+        assert (len(store), store.torn) == (2, 4)
+
+
+def test_a_newer_file_and_an_unwritable_one(tmp_path: Path) -> None:
+    with GenerationStore(key(), tmp_path) as store:
+        pass
+    store.path.write_bytes(b'{"schema":99,"key":{}}\n')
+    with pytest.raises(ResultError, match="written by a newer r2med"):
+        GenerationStore(key(), tmp_path)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ResultError, match="cannot be written"):
+        GenerationStore(key(), tmp_path / "file")
+    with pytest.raises(DataError, match="is not a generation store"):
+        read_store(tmp_path / "file")
+
+
+def test_many_threads(tmp_path: Path) -> None:
+    with GenerationStore(key(), tmp_path) as store:
+
+        def write(first: int) -> None:
+            for i in range(20):
+                store.append(answer(first + i))
+
+        threads = [threading.Thread(target=write, args=(100 * t,)) for t in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    _, generations, torn = read_store(store.path)
+    assert (len(generations), torn) == (160, 0)
+
+
+WRITER = """
+import sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[3])
+from tests.llm.test_store import answer, key
+from r2med.llm import GenerationStore
+with GenerationStore(key(), Path(sys.argv[1])) as store:
+    for i in range(100):
+        store.append(answer(int(sys.argv[2]) + i, "z" * 20_000))
+"""
+
+
+def test_many_processes_write_one_file(tmp_path: Path) -> None:
+    """Records of several pages each, so that a write that could be torn apart would be."""
+    root = str(Path(__file__).parents[2])
+    with GenerationStore(key(), tmp_path) as store:
+        command = [sys.executable, "-c", WRITER, str(tmp_path)]
+        writers = [subprocess.Popen([*command, str(1000 * n), root]) for n in range(3)]
+        assert [writer.wait() for writer in writers] == [0, 0, 0]
+        assert len(store) == 0
+        store.refresh()
+        assert (len(store), store.torn) == (300, 0)
+        assert store.get(ask("Case 2050", "q2050")) == answer(2050, "z" * 20_000)
+
+
+HOLDER = """
+import sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[2])
+from tests.llm.conftest import ask
+from tests.llm.test_store import key
+from r2med.llm import GenerationStore
+store = GenerationStore(key(), Path(sys.argv[1]))
+print(store.claim(ask("Case 1", "q1")), flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_claim_lasts_as_long_as_its_process(tmp_path: Path) -> None:
+    root = str(Path(__file__).parents[2])
+    with GenerationStore(key(), tmp_path) as store:
+        holder = subprocess.Popen(
+            [sys.executable, "-c", HOLDER, str(tmp_path), root],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        with holder:
+            assert holder.stdout
+            assert holder.stdout.readline() == "True\n"
+            assert not store.claim(ask("Case 1", "q1"))
+            assert store.claim(ask("Case 2", "q2"))
+            assert not store.claim(ask("Case 2", "q2"))
+            store.release(ask("Case 2", "q2"))
+            assert store.claim(ask("Case 2", "q2"))
+            holder.kill()
+        assert store.claim(ask("Case 1", "q1"))
+
+
+def test_records_are_plain_json(tmp_path: Path) -> None:
+    with GenerationStore(key(), tmp_path) as store:
+        store.append(answer(1))
+    header, record = (msgspec.json.decode(line) for line in store.path.read_bytes().splitlines())
+    assert header["schema"] == 1
+    assert header["key"]["sampling"]["max_tokens"] == 64
+    assert {"query_id", "prompt_hash", "status", "final", "raw", "completion_tokens", "cost"} <= set(record)
+    assert asks(2)[0].prompt_hash != asks(2)[1].prompt_hash
