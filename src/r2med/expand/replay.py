@@ -1,0 +1,159 @@
+"""`METHOD:replay:FILE`: texts that somebody generated before, so that a result needs no LLM to be reproduced.
+
+Read are R2MED's `query_with_hydoc.jsonl` (`{"id", "hy_doc"}`), files of the generation store, and mappings that a
+higher room hands in (the expansions published with a task). Published answers of reasoning models hold their chain of
+thought: they are parsed like fresh ones, by the marks of the LLM that a file's folder or the source names.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from ..core import DataError, Task, UsageError, fingerprint
+from ..llm import Choice, Generation, Replay, parse
+from ..llm.catalogue import find_llm
+from ..llm.store import is_header, read_store
+from .protocol import FREE, Plan, Progress
+from .values import MISSING, Expansion, Expansions
+
+
+class Recorded(NamedTuple):
+    """Texts of one query."""
+
+    texts: tuple[str, ...]
+    statuses: tuple[str, ...]
+
+
+Texts = Mapping[str, Sequence[str]] | Callable[[Task], Mapping[str, Sequence[str]]]
+"""Texts by query id, or where to get those of a task."""
+
+
+class Replayed:
+    """Recorded texts as an expander."""
+
+    warning = ""
+
+    def __init__(
+        self,
+        method: str,
+        texts: Texts | None = None,
+        *,
+        path: Path | None = None,
+        source: str = "",
+        marking: str = "auto",
+        clean: bool = False,
+    ) -> None:
+        if (texts is None) == (path is None):
+            raise UsageError("recorded texts come from a file or from a mapping, not from both or neither")
+        self.method = method
+        self.path = path
+        self.source = source or (str(path) if path else "recorded")
+        self.name = f"{method}:replay:{self.source}" if path else f"{method}:{self.source}"
+        self.marking = marking_of(path.resolve().parent.name) if path and marking == "auto" else marking
+        self.clean = clean
+        self._texts = texts
+
+    def describe(self) -> dict[str, object]:
+        """The content counts, not where it lies; texts that are looked up by task are named by their source."""
+        if self.path is not None:
+            content = _content(self.path)
+        elif isinstance(self._texts, Mapping):
+            content = fingerprint(
+                "recorded", {k: [v] if isinstance(v, str) else list(v) for k, v in self._texts.items()}
+            )
+        else:
+            content = self.source
+        return {"method": self.method, "replay": content, "marking": self.marking, "clean": self.clean}
+
+    def plan(self, task: Task, *, limit: int | None = None) -> Plan:
+        return FREE
+
+    def expand(self, task: Task, *, limit: int | None = None, on_progress: Progress | None = None) -> Expansions:
+        recorded = self._recorded(task)
+        queries = task.queries[:limit]
+        nothing = Recorded((), (MISSING,))
+        items = {}
+        for query in queries:
+            texts, statuses = recorded.get(query.id, nothing)
+            items[query.id] = Expansion(query_id=query.id, original=query.text, texts=texts, statuses=statuses)
+        if on_progress:
+            on_progress(len(queries), len(queries))
+        missing = sum(query.id not in recorded for query in queries)
+        content = fingerprint("recorded", {key: recorded[key].texts for key in sorted(recorded)})
+        notes: dict[str, object] = {"queries_without_recorded_text": missing} if missing else {}
+        return Expansions(self.method, {**self.describe(), "content": content}, items, notes)
+
+    def _recorded(self, task: Task) -> dict[str, Recorded]:
+        if self._texts is None:
+            return read_recorded(self._file(task), self.method, self.marking, clean=self.clean)
+        texts = self._texts if isinstance(self._texts, Mapping) else self._texts(task)
+        return {key: as_recorded(value, self.marking, clean=self.clean) for key, value in texts.items()}
+
+    def _file(self, task: Task) -> Path:
+        assert self.path is not None
+        if not self.path.is_dir():
+            return self.path
+        tried = [
+            self.path / task.collection / f"{task.name}.jsonl",
+            self.path / f"{task.name}.jsonl",
+            self.path / task.name / "query_with_hydoc.jsonl",
+            self.path / "query_with_hydoc.jsonl",
+        ]
+        for candidate in tried:
+            if candidate.is_file():
+                return candidate
+        raise DataError(f"holds no recorded texts of {task.full_name} (looked for {task.name}.jsonl)", path=self.path)
+
+
+def marking_of(llm: str) -> str:
+    """How an LLM marks its reasoning, as far as its name tells."""
+    card = find_llm(llm)
+    return card.marking if card else "auto"
+
+
+def as_recorded(texts: Sequence[str | Choice], marking: str = "auto", *, clean: bool = False) -> Recorded:
+    """Answers as somebody else got them, read like our own: an unfinished chain of thought is no text."""
+    given = (texts,) if isinstance(texts, str) else tuple(texts)
+    read = [parse(Choice(t) if isinstance(t, str) else t, marking, clean=clean) for t in given]
+    usable = tuple(p.final for p in read if p.final and p.status in ("ok", "truncated"))
+    return Recorded(usable, tuple(p.status for p in read))
+
+
+def read_recorded(path: Path, method: str = "", marking: str = "auto", *, clean: bool = False) -> dict[str, Recorded]:
+    """Texts by query id, from a generation store of this method or a `query_with_hydoc.jsonl`."""
+    if not _is_store(path):
+        answers = Replay.from_file(path).answers
+        return {key: as_recorded(choices, marking, clean=clean) for key, choices in answers.items()}
+    key, generations, _ = read_store(path)
+    if method and key.method != method:
+        raise UsageError(f"{path} holds generations of {key.method}, not of {method}: {key.method}:replay:{path}")
+    samples: dict[str, dict[int, Generation]] = {}
+    for generation in generations:
+        samples.setdefault(generation.query_id, {}).setdefault(generation.sample, generation)
+    found = {}
+    for query_id, by_sample in samples.items():
+        ordered = [by_sample[s] for s in sorted(by_sample)]
+        found[query_id] = Recorded(tuple(g.final for g in ordered if g.usable), tuple(g.status for g in ordered))
+    return found
+
+
+def _is_store(path: Path) -> bool:
+    try:
+        with path.open("rb") as stream:
+            return is_header(stream.readline())
+    except OSError as error:
+        raise DataError(f"cannot be read ({error.strerror or error})", path=path) from None
+
+
+def _content(path: Path) -> str:
+    """Hash of a file, or of all files of a folder."""
+    digest = hashlib.blake2b(digest_size=16)
+    try:
+        for file in sorted(path.rglob("*.jsonl")) if path.is_dir() else [path]:
+            digest.update(file.read_bytes())
+    except OSError as error:
+        raise DataError(f"cannot be read ({error.strerror or error})", path=path) from None
+    return digest.hexdigest()

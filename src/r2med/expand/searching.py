@@ -1,0 +1,190 @@
+"""`search-o1` and `search-r1`: agents whose search tool is any retriever of ours."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+
+import msgspec
+
+from ..core import Query, Task
+from ..llm import Chat, GenerationStore, Request, Sampling, StoreKey, estimate_tokens, with_defaults
+from ..retrieve import Retriever, get_retriever
+from .agent import Limits, Loop, Outcome, Tags, opening_messages
+from .generated import Settings, as_text
+from .passages import SearchTool
+from .prompts import Prompt, load_prompt, prompt_hashes
+from .protocol import Plan, Progress
+from .values import Expansion, Expansions
+
+
+class Searching:
+    """What both agents share."""
+
+    method: str
+    tags: Tags
+
+    def __init__(
+        self,
+        chat: Chat,
+        settings: Settings | None = None,
+        *,
+        retriever: Retriever | None = None,
+        limits: Limits | None = None,
+    ) -> None:
+        self.chat = chat
+        self.settings = settings or Settings()
+        self.retriever = retriever or get_retriever("bm25")
+        limits = limits or Limits()
+        if self.settings.max_tokens:
+            limits = msgspec.structs.replace(limits, turn_tokens=self.settings.max_tokens)
+        self.limits = limits
+        self.name = f"{self.method}:{chat.name}"
+        self.warning = chat.warning
+
+    @property
+    def sampling(self) -> Sampling:
+        """How turns are drawn; limits and stops come from the loop."""
+        s = self.settings
+        wanted = Sampling(max_tokens=self.limits.turn_tokens, temperature=s.temperature, top_p=s.top_p, seed=s.seed)
+        return with_defaults(wanted, self.chat.defaults)
+
+    def own_settings(self) -> dict[str, object]:
+        """What besides prompt and model changes an answer."""
+        return {"tool": self.retriever.describe(), "limits": msgspec.to_builtins(self.limits)}
+
+    def describe(self) -> dict[str, object]:
+        return {
+            "method": self.method,
+            "llm": self.chat.name,
+            "model": self.chat.describe(),
+            "sampling": msgspec.to_builtins(self.sampling),
+            "clean": self.settings.clean,
+            "prompts": prompt_hashes(self.method, self.settings.prompts),
+            **self.own_settings(),
+        }
+
+    def prompt(self, task: Task) -> Prompt:
+        """The prompt for a task."""
+        return load_prompt(self.method, task.family, self.settings.prompts)
+
+    def open_store(self, prompt: Prompt, task: Task) -> GenerationStore:
+        """Where turns and outcomes are kept."""
+        settings = {**self.own_settings(), "clean": self.settings.clean}
+        key = StoreKey.of(self.method, self.chat, prompt.hash, self.sampling, task.fingerprint, settings)
+        return GenerationStore(key, self.settings.store)
+
+    def plan(self, task: Task, *, limit: int | None = None) -> Plan:
+        """The most that the limits allow; agents usually stop earlier."""
+        prompt = self.prompt(task)
+        openings = {q.id: opening_messages(prompt, q, self.limits) for q in task.queries[:limit]}
+        with self.open_store(prompt, task) as store:
+            requests = [Request(messages, self.sampling, query_id) for query_id, messages in openings.items()]
+            missing = [request for request in requests if store.get(request) is None]
+            place = str(store.path)
+        bills = [self._worst(request, condenses=bool(prompt.condense)) for request in missing]
+        calls, prompt_tokens, completion_tokens = (sum(b[i] for b in bills) for i in range(3))
+        return Plan(
+            calls=calls,
+            stored=len(requests) - len(missing),
+            prompt_tokens=prompt_tokens,
+            completion_tokens=completion_tokens,
+            cost=self._cost(missing, prompt_tokens, completion_tokens),
+            store=place,
+            first_prompt=as_text(requests[0].messages) if requests else "",
+        )
+
+    def _worst(self, request: Request, *, condenses: bool) -> tuple[int, int, int]:
+        """Calls, prompt and completion tokens of a loop that uses all it may."""
+        limits = self.limits
+        turns, searches = limits.turns, min(limits.searches, limits.turns)
+        generated = min(limits.tokens, turns * limits.turn_tokens)
+        found = limits.top * limits.passage_tokens
+        begin = sum(estimate_tokens(m.content) for m in request.messages)
+        evidence = limits.condensed_tokens if condenses else found
+        # Each turn reads everything before it.
+        read = turns * begin + (turns - 1) * (generated + searches * evidence)
+        if condenses:
+            return turns + searches, read + searches * (begin + found), generated + searches * limits.condensed_tokens
+        return turns, read, generated
+
+    def _cost(self, missing: list[Request], prompt_tokens: int, completion_tokens: int) -> float | None:
+        """Dollars for so many tokens, from what the model asks for two requests of known size."""
+        if not missing:
+            return 0.0
+        request = missing[0]
+        rates = []
+        for tokens in (1, 1_000_001):
+            sampling = msgspec.structs.replace(request.sampling, max_tokens=tokens)
+            rates.append(self.chat.estimate(msgspec.structs.replace(request, sampling=sampling)))
+        low, high = rates
+        if low.cost is None or high.cost is None:
+            return None
+        per_completion = (high.cost - low.cost) / max(high.completion_tokens - low.completion_tokens, 1)
+        per_prompt = max(low.cost - per_completion * low.completion_tokens, 0.0) / max(low.prompt_tokens, 1)
+        return prompt_tokens * per_prompt + completion_tokens * per_completion
+
+    def expand(self, task: Task, *, limit: int | None = None, on_progress: Progress | None = None) -> Expansions:
+        prompt, queries = self.prompt(task), task.queries[:limit]
+        tool = SearchTool(self.retriever, task)
+        items: dict[str, Expansion] = {}
+        with self.open_store(prompt, task) as store:
+            loop = Loop(
+                self.chat, prompt, self.tags, self.limits, self.sampling, tool, store,
+                clean=self.settings.clean, keep_prompt=self.settings.keep_prompts,
+            )  # fmt: skip
+            with ThreadPoolExecutor(max_workers=max(1, min(self.settings.concurrency, len(queries)))) as pool:
+                running: dict[Future[Outcome], Query] = {pool.submit(loop.run, query): query for query in queries}
+                try:
+                    for done in as_completed(running):
+                        query = running[done]
+                        items[query.id] = expansion_of(query, done.result())
+                        if on_progress:
+                            on_progress(len(items), len(queries))
+                except BaseException:
+                    pool.shutdown(wait=True, cancel_futures=True)  # calls under way are paid for: keep them
+                    raise
+            place = str(store.path)
+        ordered = {query.id: items[query.id] for query in queries}
+        notes: dict[str, object] = {
+            "store": place,
+            "searches": sum(len(item.searches) for item in ordered.values()),
+            **({"warning": self.warning} if self.warning else {}),
+        }
+        return Expansions(self.method, self.describe(), ordered, notes)
+
+
+class SearchO1(Searching):
+    """Reasons, searches between marked tags, and reads a digest of what was found (Li et al., 2025)."""
+
+    method = "search-o1"
+    tags = Tags(
+        ("<|begin_search_query|>", "<|end_search_query|>"),
+        ("<|begin_search_result|>", "<|end_search_result|>"),
+        "final-response",
+    )
+
+
+class SearchR1(Searching):
+    """The same with R1's tags and the passages themselves (Jin et al., 2025)."""
+
+    method = "search-r1"
+    tags = Tags(("<search>", "</search>"), ("<information>", "</information>"), "answer")
+
+
+def expansion_of(query: Query, outcome: Outcome) -> Expansion:
+    """What an agent's loop came to."""
+    final = outcome.final
+    costs = [g.cost for g in outcome.calls if g.cost is not None]
+    return Expansion(
+        query_id=query.id,
+        original=query.text,
+        texts=(final.final,) if final.usable else (),
+        statuses=(final.status,),
+        reasoning=(final.reasoning,),
+        searches=tuple(outcome.searches),
+        prompt_tokens=sum(g.prompt_tokens for g in outcome.calls),
+        completion_tokens=sum(g.completion_tokens for g in outcome.calls),
+        seconds=sum(g.seconds for g in outcome.calls),
+        cost=sum(costs) if costs else None,
+        notes={"turns": final.extra.get("turns", 0), **({"error": final.error} if final.error else {})},
+    )

@@ -1,0 +1,175 @@
+"""`r2med expand` as a command."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from r2med.cli.expand import command
+from r2med.core import R2MedError
+from r2med.core.places import home
+from tests.builders import lines
+from tests.llm.conftest import KEY
+from tests.llm.server import ChatServer
+
+HOME = home()  # before the tests get a home of their own
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(command, list(arguments))
+
+
+def document(result: Result) -> dict[str, Any]:
+    whole: dict[str, Any] = json.loads(result.stdout)
+    return whole
+
+
+def test_generate_report_and_resume(server: ChatServer) -> None:
+    arguments = ("--method", "hyde", "--llm", "gpt4", "--tasks", "mini/MedQA-Diag", "--limit", "2", "--json")
+    first = run(*arguments)
+    assert first.exit_code == 0, first.output
+    shown = document(first)
+    (row,) = shown["tasks"]
+    assert (row["task"], row["queries"], row["status"]) == ("mini/MedQA-Diag", 2, {"ok": 2})
+    assert row["cost"] > 0
+    assert Path(row["store"]).is_file()
+    assert KEY not in first.output + Path(row["store"]).read_text()
+    assert document(run(*arguments))["tasks"] == shown["tasks"]
+    assert len(server.asked) == 2
+
+
+def test_a_dry_run_spends_nothing(server: ChatServer) -> None:
+    for method in ("hyde", "query2doc", "lamer", "search-o1", "search-r1"):
+        result = run("--method", method, "--llm", "gpt4", "--tasks", "mini/Biology", "--dry-run", "--json")
+        shown = document(result)
+        assert shown["dry_run"] is True
+        assert shown["total"]["calls"] >= 13
+        assert shown["total"]["cost"] > 0
+    text = run("--method", "hyde", "--llm", "gpt4", "--tasks", "mini/Biology", "--dry-run")
+    assert "Nothing was sent" in text.output
+    assert not server.asked
+
+
+def test_a_budget_ends_the_command_with_its_own_code(server: ChatServer) -> None:
+    arguments = (
+        "--method",
+        "hyde",
+        "--llm",
+        "gpt4",
+        "--tasks",
+        "mini/Biology",
+        "--concurrency",
+        "1",
+        "--max-tokens",
+        "50",
+    )
+    result = run(*arguments, "--max-cost", "0.002", "--json")
+    assert result.exit_code == 3
+    assert "budget" in document(result)["stopped"]
+    assert "budget" in result.stderr
+    paid = len(server.asked)
+    assert 0 < paid < 13
+    assert run(*arguments).exit_code == 0
+    assert len(server.asked) == 13
+
+
+def test_a_refused_key_is_one_line_without_the_key(server: ChatServer) -> None:
+    server.default = "401"
+    result = run("--method", "hyde", "--llm", "gpt4", "--tasks", "mini/Biology", "--json")
+    assert result.exit_code == 2
+    assert KEY not in result.output
+    assert document(result)["stopped"]
+
+
+def test_failures_of_all_queries_are_no_success(server: ChatServer) -> None:
+    server.default = "400-length"
+    result = run("--method", "hyde", "--llm", "gpt4", "--tasks", "mini/Biology", "--limit", "3", "--json")
+    assert result.exit_code == 1
+    assert "not one query could be answered" in result.stderr
+
+
+def test_replay_diagnose_and_published(tmp_path: Path) -> None:
+    import r2med
+    from r2med.tasks import write_task
+
+    task = r2med.load("mini/MedQA-Diag")
+    texts = lines({"id": q.id, "hy_doc": f"The diagnosis is {q.answer}."} for q in task.queries[:12])
+    file = tmp_path / "query_with_hydoc.jsonl"
+    file.write_bytes(texts)
+    arguments = ("--method", "hyde", "--tasks", "mini/MedQA-Diag", "--diagnose", "bm25")
+    result = run(*arguments, "--llm", f"replay:{file}", "--json")
+    diagnosis = document(result)["tasks"][0]["diagnosis"]
+    assert diagnosis["groups"]["right"]["queries"] == 12
+    assert diagnosis["groups"]["right"]["gain"] > 0
+    assert diagnosis["oracle"] > diagnosis["raw"]
+    shown = run(*arguments, "--llm", f"replay:{file}")
+    assert "92 % name the answer (by words)" in shown.output
+    write_task(task, tmp_path / "MedQA-Diag", to="r2med")
+    own = tmp_path / "MedQA-Diag" / "hyde" / "gpt4" / "query_with_hydoc.jsonl"
+    own.parent.mkdir(parents=True)
+    own.write_bytes(texts)
+    folder = str(tmp_path / "MedQA-Diag")
+    result = run("--method", "hyde", "--llm", "published:gpt4", "--tasks", folder, "--json")
+    assert document(result)["tasks"][0]["status"] == {"missing": 1, "ok": 12}
+    result = run("--method", "lamer", "--llm", "published:gpt4", "--tasks", folder, "--json")
+    assert "it has hyde:gpt4" in document(result)["stopped"]
+    assert result.exit_code == 2
+
+
+def test_the_judge_lives_on_what_is_left(server: ChatServer) -> None:
+    server.text = lambda body: "yes" if "one word: yes or no" in body["messages"][-1]["content"] else "A passage."
+    arguments = ("--method", "hyde", "--llm", "gpt4", "--tasks", "mini/Biology", "--limit", "2", "--max-tokens", "50")
+    judged = run(*arguments, "--diagnose", "bm25", "--judge", "gpt4", "--json")
+    diagnosis = document(judged)["tasks"][0]["diagnosis"]
+    assert (diagnosis["judged_by"], diagnosis["named"]) == ("gpt4", 1.0)
+    assert diagnosis["groups"]["right"]["queries"] == 2
+    server.text = lambda body: "Another passage."  # the verdict on the first one is kept
+    asked = len(server.asked)
+    poor = run(
+        *arguments, "--temperature", "0.1", "--diagnose", "bm25", "--judge", "gpt4", "--max-cost", "0.0021", "--json"
+    )
+    assert poor.exit_code == 3
+    assert document(poor)["tasks"][0]["status"] == {"ok": 2}  # what was generated is reported
+    assert len(server.asked) - asked == 2
+
+
+def test_the_oracle_says_what_it_is() -> None:
+    result = run("--method", "oracle", "--tasks", "mini/Biology", "--diagnose", "bm25-lucene")
+    assert "ceiling, not a result" in result.stderr
+    assert "100 % name the answer" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (("--method", "hyde"), "hyde needs --llm"),
+        (("--method", "oracle", "--llm", "gpt4"), "asks no LLM"),
+        (("--method", "hyde", "--llm", "gpt4"), "needs a key"),
+        (("--method", "hyde", "--llm", "gpt5000"), "unknown LLM"),
+        (("--method", "hyde", "--llm", "replay:/no/such"), "no such file"),
+        (("--method", "hyde", "--llm", "x", "--retriever", "bm26"), "unknown"),
+    ],
+)
+def test_mistakes_are_one_line(arguments: tuple[str, ...], complaint: str) -> None:
+    result = run(*arguments)
+    assert isinstance(result.exception, R2MedError)
+    assert complaint in str(result.exception)
+    assert result.exception.exit_code == 2
+
+
+def test_the_embedded_model() -> None:
+    pytest.importorskip("xllamacpp", reason="the extra `local-llm` is not installed")
+    if not any((HOME / "models" / "smollm2").glob("*.gguf")):
+        pytest.skip("smollm2 is not here: r2med models fetch smollm2")
+    (home() / "models").mkdir(parents=True)
+    (home() / "models" / "smollm2").symlink_to(HOME / "models" / "smollm2")
+    arguments = ("--method", "hyde", "--llm", "local", "--tasks", "mini/Biology", "--limit", "1", "--max-tokens", "24")
+    result = run(*arguments, "--json")
+    shown = document(result)
+    assert result.exit_code == 0
+    assert "SmolLM2" in shown["warning"]
+    assert shown["tasks"][0]["completion_tokens"] > 0
