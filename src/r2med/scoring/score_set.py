@@ -1,0 +1,105 @@
+"""Per-query scores of several systems on the same queries: what intervals and tests are computed from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from ..core import DataError, UsageError
+from .evaluation import Evaluation
+from .measures import MAIN, Float64, Measure
+
+
+class TaskScores(NamedTuple):
+    """One measure on one task: a row per system, a column per query."""
+
+    name: str
+    query_ids: tuple[str, ...]
+    scores: Float64
+
+
+@dataclass(frozen=True)
+class ScoreSet:
+    """Systems side by side on tasks that all of them have.
+
+    `of_tasks` says how many tasks belong to the whole: an average over fewer is marked incomplete wherever it goes.
+    """
+
+    systems: tuple[str, ...]
+    tasks: tuple[TaskScores, ...]
+    of_tasks: int
+    measure: Measure = MAIN
+
+    def __post_init__(self) -> None:
+        if not self.systems or not self.tasks:
+            raise UsageError("there are no scores to look at")
+        for kind, names in (("system", self.systems), ("task", tuple(t.name for t in self.tasks))):
+            if twice := next((n for n in names if names.count(n) > 1), None):
+                raise UsageError(f"{kind} {twice!r} is given twice")
+        if self.of_tasks < len(self.tasks):
+            raise UsageError(f"{len(self.tasks)} tasks cannot be part of {self.of_tasks}")
+        for task in self.tasks:
+            if task.scores.shape != (len(self.systems), len(task.query_ids)) or not task.query_ids:
+                raise UsageError(
+                    f"{task.name}: {len(self.systems)} systems × {len(task.query_ids)} queries "
+                    f"cannot have scores of shape {task.scores.shape}"
+                )
+            if not np.isfinite(task.scores).all():
+                system, query = (int(v[0]) for v in np.nonzero(~np.isfinite(task.scores)))
+                raise DataError(
+                    f"{task.name}: {self.systems[system]!r} has a score that is not a number "
+                    f"for query {task.query_ids[query]!r}"
+                )
+
+    @classmethod
+    def of_evaluations(
+        cls,
+        evaluations: Mapping[str, Mapping[str, Evaluation]],
+        measure: Measure = MAIN,
+        *,
+        of_tasks: int | None = None,
+    ) -> ScoreSet:
+        """From `{system: {task: evaluation}}`; only tasks that every system has, `of_tasks` of all that are named."""
+        named = list(dict.fromkeys(task for of_system in evaluations.values() for task in of_system))
+        shared = [task for task in named if all(task in of_system for of_system in evaluations.values())]
+        tasks = []
+        for task in shared:
+            scored = [of_system[task] for of_system in evaluations.values()]
+            for system, evaluation in zip(evaluations, scored, strict=True):
+                if evaluation.query_ids != scored[0].query_ids:
+                    raise DataError(f"{task}: {next(iter(evaluations))!r} and {system!r} were scored on other queries")
+            tasks.append(
+                TaskScores(task, tuple(scored[0].query_ids), np.stack([e.per_query[measure.key] for e in scored]))
+            )
+        return cls(tuple(evaluations), tuple(tasks), len(named) if of_tasks is None else of_tasks, measure)
+
+    @property
+    def matrices(self) -> list[Float64]:
+        """The scores of each task."""
+        return [task.scores for task in self.tasks]
+
+    @property
+    def complete(self) -> bool:
+        """Whether no task is missing."""
+        return len(self.tasks) == self.of_tasks
+
+    @property
+    def queries(self) -> int:
+        """Queries over all tasks."""
+        return sum(len(task.query_ids) for task in self.tasks)
+
+
+class Weights(NamedTuple):
+    """How much the mean of each task counts in the two averages."""
+
+    macro: Float64
+    by_query: Float64
+
+    @classmethod
+    def of(cls, matrices: Sequence[Float64]) -> Weights:
+        """Each task alike, and each query alike."""
+        sizes = np.array([m.shape[1] for m in matrices], dtype=np.float64)
+        return cls(np.full(len(sizes), 1.0 / len(sizes)), sizes / sizes.sum())
