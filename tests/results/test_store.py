@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from r2med.core import ResultError
-from r2med.pipeline import run_experiment, systems_from
+from r2med.pipeline import Builder, SystemSpec, run_experiment
 from r2med.results import ResultStore
 from r2med.results.store import slug
 from r2med.tasks import resolve
@@ -16,7 +16,7 @@ from r2med.tasks import resolve
 @pytest.fixture
 def store(tmp_path: Path) -> ResultStore:
     store = ResultStore(tmp_path / "results")
-    run_experiment(resolve("mini/Biology"), systems_from(["bm25"]), store)
+    run_experiment(resolve("mini/Biology"), [Builder().build(SystemSpec(retrievers=["bm25"]))], store)
     return store
 
 

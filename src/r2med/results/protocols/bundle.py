@@ -1,0 +1,95 @@
+"""A protocol as data: a TOML file, a name, a fingerprint."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import msgspec
+
+from ...core import DataError, UnknownName, fingerprint
+from ...core.toml import loads
+
+UNSTATED: Final = "unstated"
+ABOUT = ("name", "title", "summary", "sources")  # change no score
+
+
+class BM25Flavour(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Which BM25."""
+
+    k1: float
+    b: float
+    query: Literal["bm25", "count"]
+    # How query terms count: weighted as a document's, or as often as they occur.
+    analyzer: str
+
+
+class Protocol(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The choices that move a score, apart from the system itself."""
+
+    name: str
+    title: str
+    summary: str
+    sources: tuple[str, ...] = ()
+    # Where the choices were read.
+    instructions: str = UNSTATED
+    # Whose wording models are instructed with.
+    truncation: Literal["model", "published", "library", "unstated"] = UNSTATED
+    # Lengths that the model's authors, the published scripts or the loading library give.
+    similarity: Literal["model", "cosine", "unstated"] = UNSTATED
+    # What each model was trained with, or cosine for all.
+    bm25: BM25Flavour | None = None
+    # None: not stated.
+    expansion: dict[str, dict[str, str]] = {}
+    # Kind of retriever → method → how a generated text meets the query.
+    identical_ids: Literal["kept", "dropped", "unstated"] = UNSTATED
+    # Whether a document that carries the query's id is left out of its ranking.
+    identical_ids_for: tuple[str, ...] = ()
+    # Kinds of retriever for which it is; empty: all.
+
+    @property
+    def fingerprint(self) -> str:
+        """Hash of the choices; words about them do not count, nor the name, unless it stands for unknown choices."""
+        choices: dict[str, Any] = msgspec.to_builtins(self)
+        unknown = UNSTATED in (self.instructions, self.truncation, self.similarity, self.identical_ids)
+        left_out = ABOUT[1:] if unknown else ABOUT
+        return fingerprint("protocol", {key: value for key, value in choices.items() if key not in left_out})
+
+
+@cache
+def protocol_names() -> tuple[str, ...]:
+    """The protocols that come with r2med, the default first."""
+    found = sorted(entry.name[:-5] for entry in files(__package__).iterdir() if entry.name.endswith(".toml"))
+    return ("default", *(name for name in found if name != "default"))
+
+
+@cache
+def get_protocol(name: str) -> Protocol:
+    """A protocol by name."""
+    if name not in protocol_names():
+        raise UnknownName("protocol", name, protocol_names(), hint=f"(known: {', '.join(protocol_names())})")
+    return _parse(files(__package__).joinpath(f"{name}.toml").read_text("utf-8"), f"{name}.toml")
+
+
+def protocols() -> tuple[Protocol, ...]:
+    """All of them."""
+    return tuple(get_protocol(name) for name in protocol_names())
+
+
+def read_protocol(path: str | Path) -> Protocol:
+    """A protocol file of one's own."""
+    try:
+        text = Path(path).read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise DataError(f"cannot be read ({reason})", path=path) from None
+    return _parse(text, path)
+
+
+def _parse(text: str, path: str | Path) -> Protocol:
+    try:
+        return msgspec.convert(loads(text), Protocol)
+    except ValueError as error:  # tomllib's and msgspec's errors both are
+        raise DataError(f"not a protocol ({error})", path=path) from None

@@ -1,0 +1,126 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from r2med.core import ResultError, UnknownName, UsageError
+from r2med.pipeline import run_experiment, systems_from
+from r2med.report.board import board
+from r2med.report.leaderboard import HERE, as_json, board_caption, board_cells, board_headers
+from r2med.results import ResultStore
+from r2med.scoring import MAIN, Measure
+from r2med.tasks import load, resolve, write_task
+
+NOWHERE = "no-such-folder"
+
+
+def test_published_first_raw_retriever_and_best_expansion() -> None:
+    rows = board(NOWHERE, published=True).rows
+    assert (rows[0].system, round(rows[0].macro or 0, 2)) == ("query2doc:gpt4+nv", 41.65)
+    raw = next(r for r in rows if r.kind == "retriever")
+    assert (raw.label, round(raw.macro or 0, 2)) == ("NV-Embed-v2", 31.43)
+    assert raw.also == ["r2med-article"]  # the headline's 31.4 is the same number
+    assert {r.protocol for r in rows} == {"r2med-paper"}
+    assert not any(r.measured for r in rows)
+    assert len(rows) == 73
+    macros = [r.macro for r in rows if r.macro is not None]
+    assert macros == sorted(macros, reverse=True)
+
+
+def test_all_protocols_and_one_source() -> None:
+    everything = board(NOWHERE, published=True, protocol="all")
+    assert everything.rows[0].system == "GroupRank-32B"
+    assert len(everything.rows) == 71 + 26 + 10
+    assert "not comparable" in board_caption(everything.rows, MAIN)
+    assert len(board(NOWHERE, published=True, protocol="mteb").rows) == 26
+    assert len(board(NOWHERE, published=True, source="mteb-results").rows) == 26
+    assert "other protocols" in board(NOWHERE, published=True).notes[0]
+
+
+def test_collections_are_kept_apart() -> None:
+    nano = board(NOWHERE, published=True, collection="nano").rows
+    assert [r.system for r in nano] == ["harrier", "hybrid", "bm25"]
+    assert {r.collection for r in nano} == {"nano"}
+    assert [round(r.query_weighted or 0, 2) for r in nano] == [29.80, 28.99, 21.10]
+    assert all(name.startswith("nano/") for row in nano for name in row.tasks)
+
+
+def test_ours_stand_beside_and_incomplete_ones_last(mini_results: Path) -> None:
+    found = board(mini_results)
+    assert found.tasks[0] == "mini/Biology"
+    ours = [r for r in found.rows if r.measured]
+    assert [r.system for r in ours] == ["bm25", "bm25-lucene", "bm25,k1=1.2,b=0.75"]
+    assert [r.tie_group for r in ours] == [1, 2, None]
+    assert ours[-1].macro is None
+    assert ours[-1].query_weighted is None
+    assert ours[-1].tasks_of == (1, 8)
+    assert found.rows[-1] is ours[-1]
+    references = [r for r in found.rows if not r.measured]
+    assert {r.origin for r in references} == {"our reference"}
+    for reference in references:
+        same = next(r for r in ours if r.system == reference.system)
+        assert reference.macro == pytest.approx(same.macro, abs=1e-3)
+    result = ResultStore(mini_results).read(mini_results / "bm25" / "mini" / "Biology.json")
+    assert result is not None
+    assert ours[0].tasks["mini/Biology"] == pytest.approx(100 * result.measures["ndcg_at_10"], abs=1e-4)
+    assert [r.measured for r in board(mini_results, measured=True).rows] == [True] * 3
+
+
+def test_the_table_never_shows_an_incomplete_average(mini_results: Path) -> None:
+    found = board(mini_results)
+    titles = board_headers(found.tasks, protocols=True, groups=True)
+    cells = board_cells(found.rows, found.tasks, protocols=True, groups=True)
+    assert all(len(row) == len(titles) for row in cells)
+    assert cells[-1][2] == "1 of 8"
+    assert cells[-1][-1] == HERE
+    assert "cannot be told apart" in board_caption(found.rows, MAIN)
+
+
+def test_results_elsewhere_are_mentioned(mini_results: Path) -> None:
+    found = board(mini_results, collection="r2med", published=False)
+    assert all(not r.measured for r in found.rows)
+    assert board(mini_results, published=True).rows[0].collection == "r2med"
+
+
+def test_folders_of_ones_own_have_nothing_published(tmp_path: Path) -> None:
+    write_task(load("mini/Biology"), tmp_path / "mine", to="r2med")
+    run_experiment(resolve(str(tmp_path / "mine")), systems_from(["bm25"]), ResultStore(tmp_path / "results"))
+    found = board(tmp_path / "results")
+    assert [(r.system, r.collection, r.complete) for r in found.rows] == [("bm25", "", True)]
+    assert found.tasks == ["mine"]
+
+
+def test_other_measures(mini_results: Path) -> None:
+    rows = board(NOWHERE, published=True, measure=Measure.parse("R@100")).rows
+    assert len(rows) == 71
+    with pytest.raises(ResultError, match="nothing has P@3"):
+        board(NOWHERE, published=True, measure=Measure.parse("P@3"))
+    assert board(mini_results, measured=True, measure=Measure.parse("P@3")).rows[0].complete
+
+
+def test_json_holds_what_scripts_rely_on() -> None:
+    (first, *_), scale = as_json(board(NOWHERE, published=True).rows), 100
+    assert {"system", "source", "measured", "tasks", "macro"} <= first.keys()
+    assert first["scale"] == scale
+    assert set(first["tasks"]) == {f"r2med/{t}" for t in SHORT_TASKS}
+
+
+SHORT_TASKS = (
+    "Biology", "Bioinformatics", "Medical-Sciences", "MedXpertQA-Exam", "MedQA-Diag", "PMC-Treatment", "PMC-Clinical",
+    "IIYi-Clinical",
+)  # fmt: skip
+
+
+def test_mistakes() -> None:
+    with pytest.raises(UsageError, match="exclude each other"):
+        board(NOWHERE, published=True, measured=True)
+    with pytest.raises(ResultError, match="no such folder"):
+        board(NOWHERE)
+    assert board(NOWHERE, default_folder=True).rows
+    with pytest.raises(UnknownName, match="did you mean mteb-results"):
+        board(NOWHERE, published=True, source="mteb-result")
+    with pytest.raises(UnknownName, match="unknown protocol"):
+        board(NOWHERE, published=True, protocol="none")
+    with pytest.raises(UnknownName, match="there are: expansion"):
+        board(NOWHERE, published=True, kind="magic")

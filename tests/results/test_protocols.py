@@ -1,0 +1,106 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from r2med.core import DataError, UnknownName
+from r2med.expand.policy import R2MED, get_policy
+from r2med.results import SystemInfo
+from r2med.results.protocols import (
+    Expected,
+    differences,
+    get_protocol,
+    protocol_names,
+    protocols,
+    read_protocol,
+    unstated,
+)
+from r2med.retrieve import BM25
+
+PAPER = get_protocol("r2med-paper")
+
+
+def info(name: str, *described: dict[str, Any], **more: object) -> SystemInfo:
+    return SystemInfo(name=name, kind="lexical", description={"retrievers": list(described), **more})
+
+
+def test_three_protocols_and_their_fingerprints() -> None:
+    assert {"default", "r2med-paper", "mteb"} <= set(protocol_names())
+    assert len({p.fingerprint for p in protocols()}) == len(protocol_names())
+    assert all(p.name == name for p, name in zip(protocols(), protocol_names(), strict=True))
+    with pytest.raises(UnknownName, match="did you mean mteb"):
+        get_protocol("mtep")
+
+
+def test_words_do_not_change_a_fingerprint_and_choices_do(tmp_path: Path) -> None:
+    text = 'name = "{}"\ntitle = "t"\nsummary = "s"\ninstructions = "x"\ntruncation = "model"\nsimilarity = "{}"\n'
+    text += 'identical_ids = "kept"\n'
+    made = []
+    for name, similarity in (("a", "model"), ("b", "model"), ("a", "cosine")):
+        path = tmp_path / "p.toml"
+        path.write_text(text.format(name, similarity))
+        made.append(read_protocol(path).fingerprint)
+    assert made[0] == made[1] != made[2]
+    path.write_text(text.format("a", "loose"))
+    with pytest.raises(DataError, match=r"p\.toml: not a protocol"):
+        read_protocol(path)
+
+
+def test_the_default_protocol_is_what_r2med_does() -> None:
+    default = get_protocol("default")
+    assert differences(info("bm25", BM25().describe()), default) == []
+    for kind, methods in default.expansion.items():
+        assert methods == {method: get_policy(method, kind).name for method in methods}
+
+
+def test_the_papers_expansion_policies_are_those_that_expand_calls_r2med() -> None:
+    """One cannot be had there: the literal [SEP] between query and passage for every dense model."""
+    for kind, methods in PAPER.expansion.items():
+        for method, policy in methods.items():
+            if (method, kind) != ("query2doc", "dense"):
+                assert policy == get_policy(method, kind, R2MED).name
+
+
+def test_bm25_flavours() -> None:
+    assert differences(info("bm25", BM25().describe()), PAPER) == []
+    assert differences(info("bm25", BM25(k1=1.2).describe()), PAPER) == ["BM25 k1 is 1.2, r2med-paper has 0.9"]
+    assert differences(info("bm25", BM25(query="count").describe()), PAPER) == [
+        "BM25 query is count, r2med-paper has bm25"
+    ]
+    assert differences(info("bm25-lucene", BM25(query="count").describe()), PAPER) == []
+    assert len(differences(info("bm25", BM25().describe()), get_protocol("mteb"))) == 4
+    assert differences(info("bm25", BM25().describe()), get_protocol("nano-profile")) == []
+    assert unstated(get_protocol("nano-profile"), "lexical") == ["the flavour of BM25"]
+    assert unstated(get_protocol("nano-profile"), "dense") == ["instructions", "truncation", "similarity"]
+    assert unstated(PAPER, "lexical") == unstated(PAPER, "dense") == []
+
+
+def dense(similarity: str = "cosine", length: int = 512) -> dict[str, Any]:
+    side = {"max_length": length}
+    return {"kind": "dense", "similarity": similarity, "query": side, "document": side}
+
+
+def test_dense_choices() -> None:
+    expected = {"contriever": Expected(512, 512, "cosine", own_wording=False)}
+    assert differences(info("contriever@r2med-paper", dense()), PAPER, expected) == []
+    assert differences(info("contriever", dense("dot")), PAPER, expected) == [
+        "similarity is dot, r2med-paper has cosine"
+    ]
+    cut = differences(info("contriever", dense(length=64)), PAPER, expected)
+    assert cut == [f"a {side} keeps 64 tokens, under r2med-paper 512" for side in ("query", "document")]
+    own = differences(info("e5", dense()), PAPER, {"e5": Expected(own_wording=True)})
+    assert own == ["instructions are r2med's, r2med-paper has those of r2med-repository"]
+    assert "leaves it to its library" in differences(info("bge", dense()), get_protocol("mteb"))[0]
+
+
+def test_a_fused_system_is_checked_part_by_part() -> None:
+    system = info("bm25+contriever.rrf", BM25(b=0.75).describe(), dense("dot"))
+    assert len(differences(system, PAPER, {"contriever": Expected(512, 512)})) == 2
+
+
+@pytest.mark.parametrize(("policy", "expected"), [("query*2+passages", 0), ({"name": "query*5+passages"}, 1)])
+def test_expansion_policies(policy: object, expected: int) -> None:
+    system = info("query2doc:gpt4+bm25", BM25().describe(), expansion={"method": "query2doc", "policy": policy})
+    assert len(differences(system, PAPER)) == expected
