@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable
 from functools import cache
 from importlib.resources import files
@@ -11,11 +10,7 @@ from typing import Any
 import msgspec
 
 from ..core import UnknownName
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from ..core.toml import loads
 
 COLLECTION_NAMES = ("mini", "nano", "r2med")
 
@@ -69,7 +64,7 @@ def collections() -> dict[str, Collection]:
 
 
 def _read(name: str) -> Collection:
-    data: dict[str, Any] = tomllib.loads(files(__package__).joinpath(f"collections/{name}.toml").read_text("utf-8"))
+    data: dict[str, Any] = loads(files(__package__).joinpath(f"collections/{name}.toml").read_text("utf-8"))
     shared = {key: data[key] for key in ("layout", "licence")} | {"collection": data["name"]}
     for entry in data["task"]:
         entry.update(shared | {"dataset": data.get("dataset", "").format(task=entry["name"])})

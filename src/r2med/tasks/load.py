@@ -29,11 +29,15 @@ class TaskRef(NamedTuple):
         """How the task is called in results."""
         return f"{self.collection}/{self.name}" if self.collection else self.name
 
-    def load(self) -> Task:
-        """Read it."""
+    def present(self) -> Path:
+        """Where it lies on this machine; an error that says how to get it where it does not."""
         if self.path is None:
             raise Unavailable(absent_message(self.entry))
-        store = open_store(self.path)
+        return self.path
+
+    def load(self) -> Task:
+        """Read it."""
+        store = open_store(self.present())
         layout, splits = detect(store)
         if self.split not in splits:
             raise DataError(f"holds no task {self.split!r} (it has {', '.join(splits)})", path=self.path)
@@ -41,9 +45,7 @@ class TaskRef(NamedTuple):
 
     def expansions(self) -> Iterator[Expansion]:
         """The generated texts that come with it."""
-        if self.path is None:
-            raise Unavailable(absent_message(self.entry))
-        store = open_store(self.path)
+        store = open_store(self.present())
         layout, _ = detect(store)
         yield from layout.expansions(store, self.split)
 
@@ -126,7 +128,7 @@ def make_task(parts: Parts, ref: TaskRef, *, source: str, layout: str) -> Task:
         family=entry.family if entry else "",
         source=source,
         revision=entry.revision if entry else "",
-        extra={"layout": layout},
+        extra={"layout": layout, "path": str(ref.path or ""), "split": ref.split},
     )
     _check("document", documents.ids, (documents.texts, documents.titles), ref)
     _check("query", task.query_ids, (task.query_texts,), ref)

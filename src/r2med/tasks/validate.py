@@ -100,10 +100,7 @@ class _TextChecks:
 
 def validate(ref: TaskRef) -> Report:
     """Check one task."""
-    if ref.path is None:
-        ref.load()  # says what is missing
-    assert ref.path is not None
-    store = open_store(ref.path)
+    store = open_store(ref.present())
     layout, _ = detect(store)
     findings = _Findings()
     documents, queries = _TextChecks("document", findings), _TextChecks("query", findings)

@@ -1,0 +1,127 @@
+"""The figures of a Nano page as data, and the group figures made of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+ROLES = ("bm25", "dense", "hybrid")
+
+
+class ProfileFigures(msgspec.Struct, kw_only=True):
+    """How well one list of candidates holds the positives.
+
+    `recall_at_100` is micro, the share of all positive judgments, as NanoR2MED publishes it; `recall_macro_at_100` is
+    the mean over queries. The positive that is appended to a hybrid list without one counts in neither.
+    """
+
+    profile: str
+    top_k: int
+    ndcg_at_10: float
+    hit_at_10: float
+    recall_at_100: float
+    recall_macro_at_100: float | None = None
+    ndcg_at_10_interval: tuple[float, float] | None = None
+    positives_covered: float | None = None
+    queries_covered: float | None = None
+    safeguard_rows: int = 0
+    measured: bool = True
+
+
+class TaskFigures(msgspec.Struct, kw_only=True):
+    """One row of the group table."""
+
+    task: str
+    split: str
+    queries: int
+    documents: int
+    positives: int
+    positives_per_query: float
+    positives_min: int
+    positives_median: float
+    positives_max: int
+    multi_positive_queries: int
+    query_chars_mean: float
+    document_chars_mean: float
+    profiles: dict[str, ProfileFigures]
+    best: str = ""
+
+    def __post_init__(self) -> None:
+        self.best = max(self.profiles, key=lambda role: self.profiles[role].ndcg_at_10, default="")
+
+
+class Contrast(NamedTuple):
+    """How far one profile is ahead of another, query by query."""
+
+    better: str
+    worse: str
+    difference: float
+    low: float
+    high: float
+
+    @property
+    def clear(self) -> bool:
+        """Whether the interval leaves out zero."""
+        return self.low > 0 or self.high < 0
+
+
+class GroupFigures(msgspec.Struct, kw_only=True):
+    """A profile over all tasks: query-weighted means, recall over all judgments; `tasks` of `of_tasks` have it."""
+
+    ndcg_at_10: float
+    hit_at_10: float
+    recall_at_100: float
+    recall_macro_at_100: float | None
+    ndcg_at_10_task_mean: float
+    safeguard_rows: int
+    tasks: int
+    of_tasks: int
+    complete: bool
+
+
+class NanoProfile(msgspec.Struct, kw_only=True):
+    """The document that `r2med nano profile --json` prints."""
+
+    source: str
+    queries: int
+    documents: int
+    positives: int
+    tasks: dict[str, TaskFigures]
+    group: dict[str, GroupFigures | None]
+
+
+def group(tasks: Sequence[TaskFigures], *, source: str) -> NanoProfile:
+    """Put tasks together."""
+    return NanoProfile(
+        source=source,
+        queries=sum(t.queries for t in tasks),
+        documents=sum(t.documents for t in tasks),
+        positives=sum(t.positives for t in tasks),
+        tasks={t.task: t for t in tasks},
+        group={role: _group_one(tasks, role) for role in ROLES},
+    )
+
+
+def _group_one(tasks: Sequence[TaskFigures], role: str) -> GroupFigures | None:
+    have = [(t, t.profiles[role]) for t in tasks if role in t.profiles]
+    if not have:
+        return None
+    queries, positives = sum(t.queries for t, _ in have), sum(t.positives for t, _ in have)
+
+    def weighted(value: Callable[[ProfileFigures], float]) -> float:
+        return sum(t.queries * value(p) for t, p in have) / queries
+
+    macro = [p.recall_macro_at_100 for _, p in have]
+    return GroupFigures(
+        ndcg_at_10=weighted(lambda p: p.ndcg_at_10),
+        hit_at_10=weighted(lambda p: p.hit_at_10),
+        recall_at_100=sum(t.positives * p.recall_at_100 for t, p in have) / positives,
+        recall_macro_at_100=None if None in macro else weighted(lambda p: p.recall_macro_at_100 or 0.0),
+        ndcg_at_10_task_mean=sum(p.ndcg_at_10 for _, p in have) / len(have),
+        safeguard_rows=sum(p.safeguard_rows for _, p in have),
+        tasks=len(have),
+        of_tasks=len(tasks),
+        complete=len(have) == len(tasks),
+    )
