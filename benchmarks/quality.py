@@ -1,0 +1,89 @@
+"""Quality on real collections: every set with every system, written as a Markdown page.
+
+    python benchmarks/quality.py FOLDER-OF-TASKS --results results-quality --out docs/results.md
+
+Resumable like every run of r2med; the page is written from the stored results alone, so `--write-only` needs no model.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from r2med.pipeline import Builder, SystemSpec, run_experiment
+from r2med.report import cells, headers, score_table
+from r2med.results import ResultStore, TaskResult
+from r2med.scoring import Measure
+from r2med.tasks import resolve
+
+RETRIEVERS = ["bm25", "bm25-lucene", "bge-small", "minilm"]
+MEASURES = ["nDCG@10", "R@100"]
+
+
+def run(folder: Path, store: ResultStore, retrievers: list[str], options: dict[str, Any]) -> None:
+    builder = Builder(**options)
+    pairs = [pair for pair in (["bm25", "bge-small"], ["bm25", "minilm"]) if {*pair} <= {*retrievers}]
+    specs = [SystemSpec(retrievers=[r]) for r in retrievers] + [SystemSpec(retrievers=p, fuse="rrf") for p in pairs]
+    systems = [builder.build(spec) for spec in specs]
+    for ref in resolve(str(folder)):
+        run_experiment([ref], systems, store, notify=lambda *event: print(*event, flush=True))
+
+
+def page(results: list[TaskResult]) -> str:
+    order = {name: i for i, name in enumerate([*RETRIEVERS, "bm25+bge-small.rrf", "bm25+minilm.rrf"])}
+    results = sorted(results, key=lambda r: (order.get(r.system.name, 99), r.task.name))
+    lines = [
+        "# Quality on real collections",
+        "",
+        "Written by `benchmarks/quality.py`; title and text are searched.",
+        "",
+    ]
+    for measure in map(Measure.parse, MEASURES):
+        table = score_table(results, measure)
+        titles = headers(table)[: 1 + len(table.tasks)]
+        lines += [f"## {measure} × 100", "", f"| {' | '.join(titles)} |", f"|:---|{'---:|' * len(table.tasks)}"]
+        lines += [f"| {' | '.join(row[: 1 + len(table.tasks)])} |" for row in cells(table)] + [""]
+    lines += [
+        "## What was run",
+        "",
+        "| set | queries | documents | judgments | fingerprint |",
+        "|:---|---:|---:|---:|:---|",
+    ]
+    for task in {r.task.name: r.task for r in results}.values():
+        counts = f"{task.queries:,} | {task.documents:,} | {task.judgments:,}"
+        lines.append(f"| {task.name} | {counts} | `{task.fingerprint[:12]}` |")
+    lines += [
+        "",
+        "| system | set | documents cut | positives cut | seconds | machine |",
+        "|:---|:---|---:|---:|---:|:---|",
+    ]
+    for r in results:
+        cut = r.notes.get("truncation", {})
+        documents = cut.get("document", {}) if isinstance(cut, dict) else {}
+        if documents:
+            cut_counts = f"{documents.get('texts_cut', 0):,} | {documents.get('positives_cut', 0):,}"
+            spent = f"{sum(r.seconds.values()):,.0f} | {r.environment.get('processor')}"
+            lines.append(f"| {r.system.name} | {r.task.name} | {cut_counts} | {spent} |")
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--results", type=Path, default=Path("results-quality"))
+    parser.add_argument("--out", type=Path, default=Path("docs/results.md"))
+    parser.add_argument("--retriever", action="append")
+    parser.add_argument("--device")
+    parser.add_argument("--dtype")
+    parser.add_argument("--write-only", action="store_true")
+    given = parser.parse_args()
+    store = ResultStore(given.results)
+    if not given.write_only:
+        options = {key: getattr(given, key) for key in ("device", "dtype") if getattr(given, key)}
+        run(given.folder, store, given.retriever or RETRIEVERS, options)
+    given.out.write_text(page(list(store)))
+
+
+if __name__ == "__main__":
+    main()
