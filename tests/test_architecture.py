@@ -18,17 +18,18 @@ ROOMS: dict[str, set[str]] = {
     "core": set(),
     "text": {"core"},
     "tasks": {"core", "text"},
-    "llm": {"core"},
+    "llm": {"core", "models"},  # the embedded model has a card like any other
     "models": {"core"},
     "retrieve": {"core", "models", "text"},
-    "expand": {"core", "llm", "retrieve"},
+    "expand": {"core", "llm", "models", "retrieve"},  # the vocabulary comes out of carriers, as models do
     "fuse": {"core"},
-    "rerank": {"core", "llm"},
+    "rerank": {"core", "llm", "models", "retrieve"},  # cross-encoders share batching and devices with encoders
     "scoring": {"core"},  # the design's `evaluate`: that name is a function of the package
 }
 ROOMS["pipeline"] = {*ROOMS, "results"}
 ROOMS["results"] = {"core", "scoring"}
-ROOMS["report"] = ROOMS["view"] = {"core", "scoring", "results", "tasks"}
+ROOMS["report"] = {"core", "scoring", "results", "tasks", "text"}
+ROOMS["view"] = {*ROOMS["report"], "report"}
 ROOMS["cli"] = ROOMS["api"] = {*ROOMS}  # `api` is what the package itself offers
 HEAVY = ("torch", "pyarrow", "huggingface_hub", "rich", "zstandard", "transformers")
 

@@ -122,7 +122,7 @@ def test_search_marks_what_matched(r2med: Any) -> None:
     best = found["hits"][0]
     assert best["terms"]
     assert all("".join(best["text"][a:b]) for a, b in best["marks"])
-    assert "matched:" in r2med("search", "skin").out
+    assert "matched: craving, salt" in r2med("search", "salt craving", "--top", "1").out, "words, not their stems"
     assert "Nothing found" in r2med("search", "xyzzy").out
 
 
@@ -136,6 +136,7 @@ def test_search_marks_what_matched(r2med: Any) -> None:
         (["run", "-r", "bm25:b=2"], "between 0 and 1"),
         (["run", "--measure", "nDGC@10"], "did you mean nDCG@10"),
         (["run", "--depth", "0"], "depth"),
+        (["run", "-r", "bm25", "--measure", "nDCG@7"], "nDCG@7 is not among the stored measures"),
         (["rnu"], "did you mean run"),
         (["score", "none.run", "none.qrels"], "no such file"),
         (["search", " "], "empty"),
@@ -146,11 +147,26 @@ def test_mistakes_are_one_line(r2med: Any, arguments: list[str], words: str) -> 
     assert words in r2med(*arguments).one_line
 
 
+def test_names_may_stand_in_one_list(r2med: Any, tmp_path: Path) -> None:
+    listed = r2med("data", "stats", "-t", "mini/Biology,mini/MedQA-Diag,mini/Biology", "--json").json
+    assert [t["task"] for t in listed] == ["mini/Biology", "mini/MedQA-Diag"]
+    r2med("data", "convert", "mini/Biology", "a,b", "--to", "beir")
+    assert [t["task"] for t in r2med("data", "stats", "a,b", "./a,b", "--json").json] == ["a,b"]
+
+
+def test_two_folders_of_one_name_are_not_taken_for_one(r2med: Any) -> None:
+    r2med("data", "convert", "mini/Biology", "one/mine", "--to", "beir")
+    r2med("data", "convert", "mini/MedQA-Diag", "two/mine", "--to", "beir")
+    assert "both called 'mine'" in r2med("run", "-t", "one/mine", "-t", "two/mine", "-r", "bm25").one_line
+
+
 def test_help_and_version(r2med: Any) -> None:
     from r2med import __version__
 
     assert r2med("--version").out.strip() == f"r2med, version {__version__}"
-    assert "the main job" in r2med("--help").out
+    assert "Run systems on tasks" in r2med("--help").out
+    bare = r2med()
+    assert (bare.code, bare.err.rstrip()) == (2, r2med("--help").out.rstrip())
     for name in ("run", "search", "score", "tasks", "data", "models", "completion"):
         assert r2med(name, "--help").code == 0
 

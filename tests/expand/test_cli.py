@@ -54,6 +54,32 @@ def test_a_dry_run_spends_nothing(server: ChatServer) -> None:
     assert not server.asked
 
 
+@pytest.mark.parametrize("method", ["hyde", "query2doc", "lamer", "search-o1", "search-r1"])
+def test_a_dry_run_needs_no_key_and_leaves_nothing_behind(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("httpx", reason="the extra `api` is not installed")
+    for variable in ("OPENAI_API_KEY", "OPENAI_API_KEY_FILE", "OPENAI_BASE_URL"):
+        monkeypatch.delenv(variable, raising=False)
+    for llm, priced in (("gpt4", True), ("o3-mini", True), ("qwen-7b", False)):
+        result = run("--method", method, "--llm", llm, "--tasks", "mini/Biology", "--dry-run", "--json")
+        assert result.exit_code == 0, result.output
+        assert (document(result)["total"]["cost"] is not None) == priced
+    assert not (home() / "generations").exists()
+
+
+def test_a_recording_of_other_queries_is_no_success(tmp_path: Path) -> None:
+    file = tmp_path / "query_with_hydoc.jsonl"
+    file.write_bytes(lines([{"id": "somebody-else", "hy_doc": "A passage."}]))
+    result = run("--method", "hyde", "--llm", f"replay:{file}", "--tasks", "mini/Biology", "--json")
+    assert result.exit_code == 1
+    assert "not one query got a text" in result.stderr
+
+
+def test_a_judge_without_a_diagnosis_is_a_mistake() -> None:
+    result = run("--method", "oracle", "--judge", "gpt4")
+    assert result.exit_code == 2
+    assert "--judge needs --diagnose" in result.output
+
+
 def test_a_budget_ends_the_command_with_its_own_code(server: ChatServer) -> None:
     arguments = (
         "--method",
@@ -89,7 +115,7 @@ def test_failures_of_all_queries_are_no_success(server: ChatServer) -> None:
     server.default = "400-length"
     result = run("--method", "hyde", "--llm", "gpt4", "--tasks", "mini/Biology", "--limit", "3", "--json")
     assert result.exit_code == 1
-    assert "not one query could be answered" in result.stderr
+    assert "not one query got a text" in result.stderr
 
 
 def test_replay_diagnose_and_published(tmp_path: Path) -> None:
@@ -148,6 +174,9 @@ def test_the_oracle_says_what_it_is() -> None:
     [
         (("--method", "hyde"), "hyde needs --llm"),
         (("--method", "oracle", "--llm", "gpt4"), "asks no LLM"),
+        (("--method", "oracle", "--temperature", "0"), "leave out --temperature"),
+        (("--method", "hyde", "--llm", "replay:x", "--max-tokens", "9"), "leave out --max-tokens"),
+        (("--method", "search-r1", "--llm", "local", "--passages", "2"), "one answer a query"),
         (("--method", "hyde", "--llm", "gpt4"), "needs a key"),
         (("--method", "hyde", "--llm", "gpt5000"), "unknown LLM"),
         (("--method", "hyde", "--llm", "replay:/no/such"), "no such file"),

@@ -10,6 +10,7 @@ import pytest
 from r2med.core import Task, UsageError
 from r2med.expand import Settings, get_expander, with_chat
 from r2med.expand.passages import cut_to_tokens
+from r2med.expand.searching import SearchO1
 from r2med.llm import BudgetSpent, estimate_tokens
 from r2med.retrieve import BM25
 from tests.llm.conftest import MakeChat
@@ -52,6 +53,17 @@ def test_preambles_are_stripped_unless_asked_not_to(server: ChatServer, make_cha
     assert clean.items["q1"].texts == ("Croup is viral.",)
     assert clean.items["q1"].notes["removed"] == ["preamble"]
     assert raw.items["q1"].texts[0].startswith("Certainly!")
+    assert len(server.asked) == 1  # how an answer is read is no reason to pay for it again
+
+
+def test_models_that_reason_get_room_to_finish(server: ChatServer, make_chat: MakeChat, task: Task) -> None:
+    for llm in ("gpt4", "o3-mini", "qwq-32b"):
+        with_chat("hyde", make_chat(llm)).expand(task, limit=1)
+    allowed = [body.get("max_tokens", body.get("max_completion_tokens")) for body in server.asked]
+    assert allowed == [512, 10_240, 10_240]
+    with_chat("hyde", make_chat("o3-mini"), Settings(max_tokens=99)).expand(task, limit=1)
+    assert server.asked[-1]["max_completion_tokens"] == 99
+    assert SearchO1(make_chat("qwq-32b")).limits.turn_tokens > SearchO1(make_chat("gpt4")).limits.turn_tokens
 
 
 def test_query2doc_shows_examples_that_do_not_leak(server: ChatServer, make_chat: MakeChat, task: Task) -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import gzip
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from r2med.core import DataError, Task, UsageError
 from r2med.expand import Settings, get_expander, with_chat
 from r2med.expand.replay import Replayed
+from r2med.llm import GenerationStore, Sampling, StoreKey, get_llm
 from tests.builders import lines
 from tests.llm.conftest import MakeChat
 from tests.llm.server import ChatServer
@@ -57,6 +59,32 @@ def test_a_store_replays_what_was_generated(
         assert made.items["q1"].texts == ("Croup is viral.",)
     with pytest.raises(UsageError, match="holds generations of search-r1, not of lamer"):
         get_expander(f"lamer:replay:{store}").expand(task)
+
+
+def test_a_folder_of_stores_and_a_store_of_another_task(
+    server: ChatServer, make_chat: MakeChat, task: Task, tmp_path: Path
+) -> None:
+    other = replace(task, name="other", queries=tuple(q._replace(id=f"other-{q.id}") for q in task.queries))
+    for one in (task, other):
+        with_chat("hyde", make_chat(), Settings(store=tmp_path)).expand(one)
+    for one in (task, other):
+        made = get_expander(f"hyde:replay:{tmp_path}").expand(one)
+        assert made.summary()["status"] == {"ok": 3}
+    store = with_chat("hyde", make_chat(), Settings(store=tmp_path)).plan(task).store
+    with pytest.raises(DataError, match="generated for another task"):
+        get_expander(f"hyde:replay:{store}").expand(other)
+    with_chat("hyde", make_chat(), Settings(store=tmp_path, max_tokens=9)).expand(task)
+    with pytest.raises(UsageError, match="holds several stores"):
+        get_expander(f"hyde:replay:{tmp_path}").expand(task)
+
+
+def test_what_the_embedded_model_wrote_says_so_when_replayed(task: Task, tmp_path: Path) -> None:
+    key = StoreKey.of("hyde", get_llm("local"), "t", Sampling(), task.fingerprint)
+    with GenerationStore(key, tmp_path) as store:
+        pass
+    for path in (store.path, tmp_path):
+        assert "more often wrong than right" in Replayed("hyde", path=path).warning
+    assert Replayed("hyde", {"q1": ["x"]}).warning == ""
 
 
 def test_a_folder_of_files(task: Task, tmp_path: Path) -> None:

@@ -121,6 +121,20 @@ def test_a_loop_that_broke_goes_on_where_it_was(server: ChatServer, make_chat: M
     assert len(server.asked) == paid + 1  # the first turn came from the store
 
 
+def test_an_interrupted_agent_spends_no_more(server: ChatServer, make_chat: MakeChat, task: Task) -> None:
+    """Ctrl-C arrives with the first finished query; the loops of the others end at their next call."""
+    asked = task.queries[0].text
+    server.text = lambda body: "<answer>done</answer>" if asked in str(body["messages"][-1]) else "<search>more"
+    server.seconds = 0.05
+
+    def interrupt(done: int, total: int) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        SearchR1(make_chat(), limits=Limits(searches=40, turns=40)).expand(task, on_progress=interrupt)
+    assert len(server.asked) < 20  # 81 without a stop
+
+
 def raise_unless_done(status: str) -> None:
     if status != "ok":
         raise ModelError(status)

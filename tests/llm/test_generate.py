@@ -90,6 +90,22 @@ def test_reading_otherwise_costs_nothing(server: ChatServer, make_chat: MakeChat
     assert len(server.asked) == 1
 
 
+def test_answers_that_take_a_call_each_are_kept_one_by_one(
+    server: ChatServer, make_chat: MakeChat, tmp_path: Path
+) -> None:
+    server.plan = ["ok", "ok", "401"]
+    chat = make_chat("o3-mini", concurrency=1)
+    with store_for(chat, tmp_path) as store:
+        with pytest.raises(UsageError, match="refused the API key"):
+            list(generate(chat, [ask(n=3, seed=5)], store))
+        assert [g.sample for g in store] == [0, 1]
+        assert chat.usage.calls == 2
+        found = list(generate(chat, [ask(n=3, seed=5)], store))
+    assert [g.sample for g in found] == [0, 1, 2]
+    assert [body["seed"] for body in server.asked] == [5, 6, 7, 7]  # only the refused one is sent again
+    assert all((g.cost or 0) > 0 for g in found)  # a bill each
+
+
 def test_the_models_way_of_marking_is_used(server: ChatServer, make_chat: MakeChat) -> None:
     server.text = lambda _: "So, fever and a rash.\n</think>\n\nMeasles."
     (g,) = generate(make_chat("r1-qwen-32b"), [ask()])

@@ -80,6 +80,13 @@ def test_names_that_cannot_be(monkeypatch: pytest.MonkeyPatch) -> None:
         get_llm("qwen-7b")
 
 
+def test_a_plan_needs_neither_key_nor_server() -> None:
+    pytest.importorskip("httpx", reason="the extra `api` is not installed")
+    for name in ("gpt4", "o3-mini", "qwen-7b"):
+        estimate = get_llm(name, Options(dry_run=True)).estimate(ask())
+        assert (estimate.calls, estimate.cost is None) == (1, name == "qwen-7b")
+
+
 @pytest.mark.parametrize(
     "options", [{"concurrency": 0}, {"attempts": -1}, {"timeout": 0.0}, {"max_cost": -1.0}, {"requests_per_minute": 0}]
 )

@@ -32,9 +32,13 @@ def local(monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalChat]:
 
 
 def test_it_answers(local: LocalChat) -> None:
-    reply = local.complete_one(ask("Name one symptom of measles.", max_tokens=24, temperature=0.0, n=2, seed=1))
-    assert len(reply.choices) == 2
-    assert all(len(choice.text) > 10 for choice in reply.choices)
+    request = ask("Name one symptom of measles.", max_tokens=24, temperature=0.9, n=2, seed=1)
+    found = list(generate(local, [request]))
+    assert [g.sample for g in found] == [0, 1]
+    assert all(len(g.raw) > 10 for g in found)
+    assert found[0].raw != found[1].raw  # each with a seed of its own
+    reply = local.complete_one(request)
+    assert (reply.text, reply.more) == (found[0].raw, True)
     assert 20 < reply.prompt_tokens < 120
     assert reply.cost == 0.0
     assert "SmolLM2" in reply.model

@@ -6,7 +6,7 @@ from itertools import islice
 import pytest
 
 from r2med.core import ModelError, R2MedError, Unavailable, UsageError
-from r2med.llm import BudgetSpent, Reply, Request
+from r2med.llm import BudgetSpent, Reply, Request, generate
 from tests.llm.conftest import KEY, MakeChat, ask, asks
 from tests.llm.server import ChatServer
 
@@ -39,7 +39,9 @@ def test_a_plain_answer(server: ChatServer, make_chat: MakeChat) -> None:
 
 def test_reasoning_models_of_openai_take_no_temperature(server: ChatServer, make_chat: MakeChat) -> None:
     for name in ("o3-mini", "openai:o1-2024-12-17", "openai:gpt-5-mini"):
-        make_chat(name).complete_one(ask(temperature=0.7, top_p=0.8, seed=1, n=2))
+        chat = make_chat(name)
+        assert len(list(generate(chat, [ask(temperature=0.7, top_p=0.8, seed=1, n=2)]))) == 2
+        assert chat.marking == "hidden"
     assert len(server.asked) == 6  # one answer a call
     for body in server.asked:
         assert not {"temperature", "top_p", "max_tokens", "n"} & set(body)
@@ -49,11 +51,14 @@ def test_reasoning_models_of_openai_take_no_temperature(server: ChatServer, make
 
 def test_a_server_that_ignores_n_is_asked_again(server: ChatServer, make_chat: MakeChat) -> None:
     server.default = "one-choice"
-    reply = make_chat().complete_one(ask(n=3, seed=5))
-    assert len(reply.choices) == 3
-    assert [body.get("n") for body in server.asked] == [3, 2, None]
-    assert [body["seed"] for body in server.asked] == [5, 6, 7]
-    assert reply.completion_tokens == 33
+    chat = make_chat()
+    reply = chat.complete_one(ask(n=3, seed=5))
+    assert (len(reply.choices), reply.more) == (1, True)
+    found = list(generate(chat, [ask(n=3, seed=5)]))
+    assert [g.sample for g in found] == [0, 1, 2]
+    assert [body.get("n") for body in server.asked[1:]] == [3, 2, None]
+    assert [body["seed"] for body in server.asked[1:]] == [5, 6, 7]
+    assert sum(g.completion_tokens for g in found) == 33
 
 
 @pytest.mark.parametrize("behaviour", RETRIED)

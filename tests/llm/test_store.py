@@ -216,6 +216,31 @@ def test_a_claim_lasts_as_long_as_its_process(tmp_path: Path) -> None:
         assert store.claim(ask("Case 1", "q1"))
 
 
+def test_a_claim_that_comes_too_late_is_refused(tmp_path: Path) -> None:
+    """Another process may answer and let go between our look at the store and our claim."""
+    request = ask("Case 1", "q1")
+    with GenerationStore(key(), tmp_path) as late, GenerationStore(key(), tmp_path) as early:
+        assert late.get(request) is None
+        early.append(answer(1))
+        assert not late.claim(request)
+        assert late.get(request) == answer(1)
+
+
+def test_a_look_makes_no_file(tmp_path: Path) -> None:
+    with GenerationStore(key(), tmp_path, read_only=True) as store:
+        store.refresh()
+        assert (len(store), store.get(ask("Case 1", "q1"))) == (0, None)
+    assert not list(tmp_path.iterdir())
+    with GenerationStore(key(), tmp_path) as store:
+        store.append(answer(1))
+    before = store.path.read_bytes()
+    store.path.with_suffix(".lock").unlink()
+    with GenerationStore(key(), tmp_path, read_only=True) as store:
+        assert store.get(ask("Case 1", "q1")) == answer(1)
+    assert store.path.read_bytes() == before
+    assert not store.path.with_suffix(".lock").exists()
+
+
 def test_records_are_plain_json(tmp_path: Path) -> None:
     with GenerationStore(key(), tmp_path) as store:
         store.append(answer(1))

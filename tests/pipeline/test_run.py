@@ -102,8 +102,8 @@ def test_positives_nobody_can_find_are_counted(store: ResultStore, own: list[Tas
 
 
 def test_systems_that_cannot_be() -> None:
-    with pytest.raises(UsageError, match="twice"):
-        systems_from(["bm25", "bm25"])
+    with pytest.raises(UsageError, match="unknown fusion"):
+        systems_from(["bm25", "bm25-lucene"], "blend")
     with pytest.raises(UsageError, match="at least two"):
         systems_from(["bm25"], "rrf")
     with pytest.raises(UsageError, match="did you mean bm25"):

@@ -107,7 +107,7 @@ def test_the_frontier() -> None:
 
 def test_scatter(store: ResultStore) -> None:
     chosen = both(store)
-    points = family_points(score_set(store, chosen), {r.task.name: r.task.family for r in chosen})
+    points = family_points(score_set(store, chosen), {r.task.full_name: r.task.family for r in chosen})
     assert sum(p.queries for p in points) == 102
     canvas = draw_scatter(points, "bm25", "bm25-lucene", MAIN, "mini")
     texts = check_legible(canvas)
@@ -196,5 +196,5 @@ def test_stored_results_that_do_not_fit(store: ResultStore, tmp_path: Path) -> N
         select(store, collection="nano")
     first, *rest = both(store)
     changed = msgspec.structs.replace(first, task=msgspec.structs.replace(first.task, fingerprint="0"))
-    with pytest.raises(ResultError, match="run on different data"):
+    with pytest.raises(ResultError, match="scored on different data"):
         score_set(store, [changed, *rest])

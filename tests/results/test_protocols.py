@@ -12,6 +12,7 @@ from r2med.results.protocols import (
     Expected,
     differences,
     get_protocol,
+    parts,
     protocol_names,
     protocols,
     read_protocol,
@@ -96,11 +97,28 @@ def test_dense_choices() -> None:
 
 
 def test_a_fused_system_is_checked_part_by_part() -> None:
-    system = info("bm25+contriever.rrf", BM25(b=0.75).describe(), dense("dot"))
+    system = info("bm25+contriever.rrf", BM25(b=0.75).describe(), dense("dot"), fusion={"method": "rrf"})
     assert len(differences(system, PAPER, {"contriever": Expected(512, 512)})) == 2
 
 
-@pytest.mark.parametrize(("policy", "expected"), [("query*2+passages", 0), ({"name": "query*5+passages"}, 1)])
-def test_expansion_policies(policy: object, expected: int) -> None:
-    system = info("query2doc:gpt4+bm25", BM25().describe(), expansion={"method": "query2doc", "policy": policy})
-    assert len(differences(system, PAPER)) == expected
+@pytest.mark.parametrize(("policy", "expected"), [("query*2+passages", 0), ("query*5+passages", 1), ("", 1)])
+def test_expansion_policies(policy: str, expected: int) -> None:
+    system = info("query2doc:gpt4+bm25", BM25().describe(), expander={"method": "query2doc"}, policy="default")
+    assert len(differences(system, PAPER, policies={"bm25": policy} if policy else {})) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "more", "expected"),
+    [
+        ("bm25+contriever.rrf", {"fusion": {"method": "rrf"}}, ["bm25", "contriever"]),
+        ("bm25+contriever.combsum+maxsim@50", {"fusion": {"method": "combsum"}}, ["bm25", "contriever"]),
+        ("hyde:gpt4+bm25+nv.tuned", {"fusion": {"method": "tuned"}, "expander": {"method": "hyde"}}, ["bm25", "nv"]),
+        ("hyde:gpt4+bm25,policy=query*2+passages", {"expander": {"method": "hyde"}}, ["bm25"]),
+        ("hyde:published:gpt4+nv@r2med-paper,policy=r2med", {"expander": {"method": "hyde"}}, ["nv"]),
+        ("nv+bge-reranker@10", {}, ["nv"]),
+        ("bm25,k1=1.2,b=0.75", {}, ["bm25,k1=1.2,b=0.75"]),
+    ],
+)
+def test_the_retrievers_inside_a_name(name: str, more: dict[str, object], expected: list[str]) -> None:
+    described = [BM25().describe() if n.startswith("bm25") else dense() for n in expected]
+    assert [part.name for part in parts(info(name, *described, **more))] == expected

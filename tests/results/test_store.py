@@ -10,6 +10,7 @@ from r2med.core import ResultError
 from r2med.pipeline import Builder, SystemSpec, run_experiment
 from r2med.results import ResultStore
 from r2med.results.store import slug
+from r2med.scoring import evaluate_run
 from r2med.tasks import resolve
 
 
@@ -41,8 +42,6 @@ def test_run_and_per_query_scores_read_back(store: ResultStore) -> None:
     (result,) = store
     per_query = store.per_query(result, "ndcg_at_10")
     assert np.mean(list(per_query.values())) == pytest.approx(result.measures["ndcg_at_10"], abs=1e-12)
-    from r2med.scoring import evaluate_run
-
     (ref,) = resolve("mini/Biology")
     assert evaluate_run(store.run(result), ref.load().qrels).mean() == pytest.approx(result.measures["ndcg_at_10"])
 
@@ -58,6 +57,17 @@ def test_another_schema_is_refused(store: ResultStore) -> None:
     path.write_text("{")
     with pytest.raises(ResultError, match="not a result file"):
         list(store)
+
+
+def test_an_old_result_does_not_stand_beside_a_new_run(store: ResultStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    (result,) = store
+    run = store.run(result)
+    (ref,) = resolve("mini/Biology")
+    evaluation = evaluate_run(run, ref.load().qrels)
+    monkeypatch.setattr("r2med.results.store.QueryScores", None)  # stopped after the run, before the scores
+    with pytest.raises(TypeError):
+        store.write(result, run, evaluation)
+    assert list(store) == []
 
 
 @pytest.mark.parametrize(

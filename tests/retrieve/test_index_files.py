@@ -7,8 +7,7 @@ import pytest
 
 import r2med
 from r2med.core import DataError, Task, UsageError
-from r2med.retrieve import BM25
-from r2med.retrieve.index_files import load_index, save_index
+from r2med.retrieve import BM25, load_index, save_index
 
 
 @pytest.fixture
@@ -40,6 +39,12 @@ def test_an_index_of_other_documents_is_refused(saved: Path) -> None:
         load_index(saved, corpus=r2med.load("mini/Biology").documents.fingerprint)
     with pytest.raises(UsageError, match="documents"):
         BM25().retrieve(r2med.load("mini/Medical-Sciences"), index=load_index(saved))
+
+
+@pytest.mark.parametrize("other", [BM25(k1=1.2), BM25(query="count"), BM25(analyzer="whitespace")])
+def test_an_index_of_other_parameters_is_refused(task: Task, saved: Path, other: BM25) -> None:
+    with pytest.raises(UsageError, match=r"the index was made with .*, the retriever has"):
+        other.retrieve(task, index=load_index(saved))
 
 
 def test_damage_is_noticed(saved: Path) -> None:

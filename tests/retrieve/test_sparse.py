@@ -50,6 +50,28 @@ def test_top_k_on_many_documents(n: int) -> None:
     assert top.docs.tolist() == brute_force(scores, ids, 100)
 
 
+@pytest.mark.parametrize("depth", [1, 300, 5000])
+@pytest.mark.parametrize(
+    "shape", ["random", "rising", "falling", "sampled best", "sampled worst", "equal", "filled up"]
+)
+def test_top_k_does_not_depend_on_its_guess(shape: str, depth: int) -> None:
+    """A first threshold is guessed from every 16th score: the rest may be anything."""
+    rng, n = np.random.default_rng(0), 20_000
+    scores = rng.random((2, n), dtype=np.float32)
+    if shape in ("rising", "falling"):
+        scores.sort(axis=1)
+    if shape == "falling":
+        scores = np.ascontiguousarray(scores[:, ::-1])
+    if shape.startswith("sampled"):
+        scores[:, ::16] += np.float32(1 if shape == "sampled best" else -1)
+    if shape == "equal":
+        scores[:] = 0.5
+    if shape == "filled up":
+        scores[:, 200:] = -np.inf
+    ids = IdTable(f"{i:x}" for i in rng.permutation(n))
+    assert top_k(scores, ids.tie_rank, depth).docs.tolist() == brute_force(scores, ids, depth)
+
+
 def random_index(rng: np.random.Generator, terms: int, documents: int) -> Postings:
     dense = np.where(rng.random((terms, documents)) < 0.2, rng.integers(1, 4, (terms, documents)), 0)
     term, docs = dense.nonzero()

@@ -115,3 +115,10 @@ def test_measures_that_do_not_exist() -> None:
 def test_standard_measures_are_distinct() -> None:
     assert len({m.key for m in STANDARD}) == len(STANDARD) == 6 * len(CUTOFFS)
     assert np.all(np.diff(CUTOFFS) > 0)
+
+
+def test_a_measure_that_was_not_computed_is_named() -> None:
+    run, qrels = Run.from_rankings({"q": [("d", 1.0)]}), Qrels.from_judgments([("q", "d", 1)])
+    with pytest.raises(UsageError, match="nDCG@7 was not computed"):
+        evaluate_run(run, qrels).mean("nDCG@7")
+    assert evaluate_run(run, qrels, [Measure("ndcg", 7)]).mean("nDCG@7") == 1.0

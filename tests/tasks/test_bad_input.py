@@ -56,6 +56,7 @@ def refused(path: Path, message: str, *, error: type[DataError] = DataError) -> 
         (GOOD + b'{"id": "d3", "text": "x", "y": ' + b"[" * 100_000 + b"\n", r"corpus\.jsonl:3: broken JSON: nested"),
         (b"", "there are no documents"),
         (b" \n\n", "there are no documents"),
+        (b'\xef\xbb\xbf{"id": "d1", "text": "x"}\n', r"corpus\.jsonl:1: begins with a byte-order mark"),
     ],
 )
 def test_a_broken_corpus(tmp_path: Path, corpus: bytes, message: str) -> None:

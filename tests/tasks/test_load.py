@@ -31,7 +31,7 @@ def test_a_name_wins_over_a_folder_unless_a_path_is_written(tmp_path: Path, monk
 
 
 def test_one_task_is_not_eight() -> None:
-    with pytest.raises(UsageError, match=r"'mini' stands for 8 tasks \(mini/Biology, .*\); name one, or use load_all"):
+    with pytest.raises(UsageError, match=r"'mini' stands for 8 tasks \(mini/Biology, .*\); name one of them"):
         load("mini")
     assert len(load_all("mini/MedQA-Diag")) == 1
 

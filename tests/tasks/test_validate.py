@@ -46,8 +46,10 @@ def documents(*records: object) -> bytes:
         (documents({"id": "d3", "text": "one"}), {"duplicate-document-text": ("warning", 1)}),
         (documents({"id": "d3", "text": ""}, {"id": "d4", "text": " \n"}), {"empty-document": ("error", 2)}),
         (documents({"id": "", "text": "x"}, {"id": " ", "text": "y"}), {"empty-document-id": ("error", 2)}),
+        (documents({"id": "d 3", "text": "x"}, {"id": "d4\n", "text": "y"}), {"space-in-document-id": ("error", 2)}),
         (documents({"id": "d3", "text": "a\0b"}), {"nul": ("error", 1)}),
         (documents() + b'{"id": "d3", "text": "a\0b"}\n', {"nul": ("error", 1)}),
+        (b'\xef\xbb\xbf{"id": "d3", "text": "x"}\n' + documents(), {"byte-order-mark": ("error", 1)}),
         (documents() + b'{"id": "d3", "text": "caf\xe9"}\n', {"bad-utf8": ("error", 1)}),
         (documents() + b'{"id": "d3", "text": "\\ud800"}\n' * 2, {"lone-surrogate": ("error", 2)}),
         (documents() + b'{"id": "d3"\n{]\n', {"broken-json": ("error", 2)}),
@@ -161,7 +163,7 @@ def test_the_report_as_lines(tmp_path: Path) -> None:
         r2med_folder(tmp_path / "task", corpus=documents({"id": "d3", "text": ""}, {"id": "d4", "text": "one"}))
     )
     assert list(lines(report)) == [
-        "task: 1 kinds of errors (2 queries, 4 documents, 2 judgments; layout r2med)",
+        "task: 1 kind of error (2 queries, 4 documents, 2 judgments; layout r2med)",
         "  error: 1 documents without text",
         "    corpus.jsonl:3 (d3)",
         "  warning: 1 documents whose text is an exact copy of an earlier one",

@@ -18,9 +18,21 @@ COMMANDS = {
     "run": "Run systems on tasks and print a table of scores (the main job).",
     "search": "Type a query and see the top passages of a task.",
     "score": "Score any TREC run against judgments.",
+    "compare": "Compare systems on the same queries: intervals, paired tests, ties.",
+    "relabel": "Let an LLM judge passages, and see how far it agrees with people.",
+    "leaderboard": "Show results beside published figures.",
+    "reproduce": "Compare our scores with the published ledger.",
+    "plot": "Draw results as SVG or PNG.",
+    "view": "Look at results in the browser.",
+    "report": "Write results as one HTML file.",
     "tasks": "List the tasks: what there is and what is on this machine.",
+    "data": "Download, validate, measure, convert and audit tasks.",
+    "nano": "Build, profile and check Nano tasks.",
+    "pages": "Write task and group pages in Markdown.",
     "models": "List the models and fetch them.",
-    "data": "Download, validate, measure and convert tasks.",
+    "expand": "Generate texts from queries before retrieval; resumable.",
+    "export": "Export training data.",
+    "cache": "Show and prune the embedding cache.",
     "completion": "Print the shell completion script.",
 }
 
@@ -76,6 +88,9 @@ def _run() -> Any:
         return app.main(prog_name="r2med", standalone_mode=False)
     except click.exceptions.Exit as stop:
         return stop.exit_code
+    except click.exceptions.NoArgsIsHelpError as asked:
+        click.echo(asked.format_message(), err=True)
+        return asked.exit_code
     except click.ClickException as error:
         context = getattr(error, "ctx", None)
         hint = f" (see {context.command_path} --help)" if context else ""

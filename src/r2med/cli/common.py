@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 if TYPE_CHECKING:
+    from ..core import Task
     from ..tasks import TaskRef
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -28,15 +29,37 @@ def tasks_option(*, default: tuple[str, ...] = ("mini",)) -> Callable[[F], F]:
 
 
 def resolve_all(specs: Iterable[str]) -> list[TaskRef]:
-    """The tasks that a list of names stands for, each once."""
+    """The tasks that a list of names stands for, each once; two folders of one name would share their results."""
+    from pathlib import Path
+
+    from ..core import UsageError
     from ..tasks import resolve
 
     found: dict[str, TaskRef] = {}
     for spec in specs:
-        for part in [spec] if "/" in spec or "\\" in spec else spec.split(","):
+        for part in [spec] if Path(spec).expanduser().exists() else spec.split(","):
             for ref in resolve(part.strip()):
-                found.setdefault(ref.full_name, ref)
+                first = found.setdefault(ref.full_name, ref)
+                if first.path != ref.path and first.present().resolve() != ref.present().resolve():
+                    raise UsageError(f"{first.path} and {ref.path} are both called {ref.full_name!r}: rename one")
     return list(found.values())
+
+
+def published_in(refs: Sequence[TaskRef]) -> Callable[[Task, str, str], Mapping[str, Sequence[str]]]:
+    """Looks up the expansions that come with the tasks."""
+
+    def look_up(task: Task, method: str, llm: str) -> Mapping[str, Sequence[str]]:
+        from ..core import UsageError
+
+        ref = next(r for r in refs if r.full_name == task.full_name)
+        there = list(ref.expansions())
+        for expansion in there:
+            if (expansion.method, expansion.llm) == (method, llm):
+                return expansion.texts
+        named = ", ".join(f"{e.method}:{e.llm}" for e in there) or "none"
+        raise UsageError(f"{task.full_name} comes without {method} of {llm} (it has {named})")
+
+    return look_up
 
 
 def emit(data: object) -> None:

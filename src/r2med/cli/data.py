@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from .audit import command as audit
 from .common import emit, json_option, note, print_table, resolve_all, tasks_option
 from .progress import progress
 
@@ -31,11 +32,11 @@ def download(names: tuple[str, ...], force: bool, as_json: bool) -> None:
 
     entries = list({e.full_name: e for name in names for e in find_tasks(name)}.values())
     done = []
-    with progress(len(entries)) as (describe, advance):
+    with progress(len(entries)) as bar:
         for entry in entries:
-            describe(entry.full_name)
+            bar.show(entry.full_name)
             done.append(fetch(entry, force=force))
-            advance(entry.full_name)
+            bar.show(entry.full_name, advance=True)
             if not as_json:
                 verb = "fetched" if done[-1].fetched else "already here"
                 note(f"{entry.full_name}: {verb}, {done[-1].documents:,} documents, counts as published")
@@ -103,3 +104,6 @@ def convert(source: str, destination: Path, layout: str, compress: str, as_json:
     else:
         for one in written:
             note(f"{one.task} → {one.path} ({layout}), fingerprint {one.fingerprint}")
+
+
+command.add_command(audit)

@@ -13,7 +13,7 @@ from .common import emit, json_option, note, print_table
 if TYPE_CHECKING:
     from ..models import Fetched, Row
 
-KINDS = ("lexical", "dense", "late-interaction", "sparse", "cross-encoder")
+KINDS = ("lexical", "dense", "late-interaction", "sparse", "cross-encoder", "llm")
 
 
 @click.group("models", invoke_without_command=True)

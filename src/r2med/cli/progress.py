@@ -3,29 +3,53 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
-Step = Callable[[str], None]
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
+
+class Bar:
+    """Where a command says how far it is; this one keeps it to itself."""
+
+    def total(self, count: int) -> None:
+        """How many steps there are."""
+
+    def show(self, text: str, *, advance: bool = False) -> None:
+        """What is being done; `advance` when a step is finished."""
+
+    def within(self, done: int, count: int) -> None:
+        """How far the current step is."""
+
+
+class TerminalBar(Bar):
+    """The same, drawn."""
+
+    def __init__(self, drawn: Progress, handle: TaskID) -> None:
+        self._drawn, self._handle, self._text = drawn, handle, ""
+
+    def total(self, count: int) -> None:
+        self._drawn.update(self._handle, total=count)
+
+    def show(self, text: str, *, advance: bool = False) -> None:
+        self._text = text
+        self._drawn.update(self._handle, description=text, advance=int(advance))
+
+    def within(self, done: int, count: int) -> None:
+        self._drawn.update(self._handle, description=f"{self._text} · {done:,} of {count:,}")
 
 
 @contextmanager
-def progress(total: int) -> Iterator[tuple[Step, Step]]:
-    """Yields (describe, advance); both take the text to show."""
+def progress(total: int | None = None) -> Iterator[Bar]:
+    """A bar for the length of a block."""
     if not sys.stderr.isatty():
-        yield (lambda text: None), (lambda text: None)
+        yield Bar()
         return
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), TextColumn("{task.description}", markup=False))
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        handle = bar.add_task("", total=total)
-
-        def describe(text: str) -> None:
-            bar.update(handle, description=text)
-
-        def advance(text: str) -> None:
-            bar.update(handle, description=text, advance=1)
-
-        yield describe, advance
+    with Progress(*columns, console=Console(stderr=True), transient=True) as drawn:
+        yield TerminalBar(drawn, drawn.add_task("", total=total))

@@ -2,79 +2,149 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from .common import emit, json_option, note, print_table, resolve_all, tasks_option
+from .common import emit, json_option, note, published_in, resolve_all, tasks_option
 from .progress import progress
+from .run_output import dry_run, print_outcome
+
+if TYPE_CHECKING:
+    from ..pipeline import SystemSpec
+
+_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+OPTIONS = (
+    click.argument("experiment", required=False, type=_FILE, metavar="[EXPERIMENT.toml]"),
+    click.option("--retriever", "-r", "retrievers", multiple=True, metavar="NAME",
+                 help="bm25, bm25-lucene, bm25:k1=1.2,b=0.75, a model of `r2med models`, a Hugging Face id, a folder, "
+                      "module:attr; repeatable. Default: BM25, the embedded model and their fusion."),
+    click.option("--expand", "-e", metavar="METHOD:LLM",
+                 help="Expand the queries first: hyde:LLM, query2doc:LLM, lamer:LLM, search-o1:LLM, search-r1:LLM, "
+                      "concepts, oracle; LLM may be replay:FILE or published:NAME."),
+    click.option("--policy", help="How expansions meet retrievers, instead of the method's own policy."),
+    click.option("--fuse", metavar="METHOD", help="Fuse the retrievers: rrf, weighted, combsum, combmnz, tuned."),
+    click.option("--weights", metavar="W,W", help="For --fuse weighted."),
+    click.option("--candidates", multiple=True, metavar="RUN",
+                 help="A stored run as first stage: TREC file, topk_docs jsonl, results/SYSTEM, nano:CONFIG."),
+    click.option("--rerank", metavar="NAME@DEPTH", help="maxsim@50, msmarco-minilm@100, rankgpt:LLM@20 …"),
+    click.option("--rest", type=click.Choice(["keep", "drop"]), default="keep", show_default=True,
+                 help="Candidates below the reranker's depth."),
+    click.option("--depth", type=click.IntRange(min=1), help="Documents per query.  [default: 1000]"),
+    click.option("--max-length", "lengths", multiple=True, type=click.IntRange(min=1), metavar="TOKENS",
+                 help="Cut texts here instead of at the model's limit; repeat to compare lengths."),
+    click.option("--device", help="cpu, cuda, cuda:1 …; default: every GPU there is, else the CPU."),
+    click.option("--prompts", type=_FILE, help="A prompt pack that replaces the task instructions."),
+    click.option("--max-cost", type=click.FloatRange(min=0), metavar="DOLLARS", help="What APIs may cost."),
+    click.option("--dry-run", is_flag=True, help="Say what would be encoded and what it would cost; do nothing."),
+    click.option("--verify-cache", "verify", default=0, metavar="N", type=click.IntRange(min=0),
+                 help="Encode N cached texts again and compare."),
+    click.option("--trust-remote-code", is_flag=True, help="Let a model run code of its own."),
+    click.option("--measure", default="nDCG@10", show_default=True, help="The measure in the table; all are stored."),
+    click.option("--results", default="results", show_default=True, type=click.Path(file_okay=False, path_type=Path),
+                 help="Where results are written and looked for."),
+    click.option("--overwrite", is_flag=True, help="Run again what is already there."),
+    click.option("--markdown", is_flag=True, help="Print the table in Markdown."),
+)  # fmt: skip
+
+
+def _with_options(function: Any) -> Any:
+    for option in reversed(OPTIONS):
+        function = option(function)
+    return function
 
 
 @click.command("run")
-@tasks_option()
-@click.option(
-    "--retriever",
-    "-r",
-    "retrievers",
-    multiple=True,
-    metavar="NAME",
-    help="A retriever, e.g. bm25, bm25-lucene, bm25:k1=1.2,b=0.75; repeatable. Default: all that are ready.",
-)
-@click.option("--fuse", type=click.Choice(["rrf"]), help="Also fuse the retrievers into one system.")
-@click.option("--depth", default=1000, show_default=True, type=click.IntRange(min=1), help="Documents kept per query.")
-@click.option("--measure", default="nDCG@10", show_default=True, help="The measure in the table; all are stored.")
-@click.option(
-    "--results",
-    default="results",
-    show_default=True,
-    type=click.Path(file_okay=False, path_type=Path),
-    help="Where results are written and looked for.",
-)
-@click.option("--overwrite", is_flag=True, help="Run again what is already there.")
-@click.option("--markdown", is_flag=True, help="Print the table in Markdown.")
+@tasks_option(default=())
+@_with_options
 @json_option
-def command(
-    specs: tuple[str, ...], retrievers: tuple[str, ...], fuse: str | None, depth: int, measure: str, results: Path,
-    overwrite: bool, markdown: bool, as_json: bool,
-) -> None:  # fmt: skip
+def command(specs: tuple[str, ...], results: Path, measure: str, as_json: bool, **given: Any) -> None:
     """Run systems on tasks and print a table of scores.
 
     Without options: the built-in Mini benchmark with the default systems. What is done is not done again.
     """
-    from ..pipeline import check_writable, run_experiment, systems_from
+    from ..pipeline import Builder, Experiment, check_writable, read_experiment, run_experiment
     from ..report import as_json as document
-    from ..report import caption, cells, headers, score_table
-    from ..report import markdown as in_markdown
     from ..results import ResultStore
     from ..scoring import Measure
 
     shown = Measure.parse(measure)
-    refs, store = resolve_all(specs), ResultStore(results)
-    systems = systems_from(list(retrievers) or ["bm25", "bm25-lucene"], fuse or "")
-    check_writable(store)
-    with progress(len(refs) * len(systems)) as (describe, advance):
+    file = given["experiment"]
+    written = read_experiment(file) if file else None
+    refs, store = resolve_all(specs or (written.tasks if written else ("mini",))), ResultStore(results)
+    for ref in refs:
+        ref.present()  # before anything is said or loaded
+    asked = written or Experiment(system=_specs(given))
+    with progress() as bar:
+        builder = Builder(published_in(refs), **_options(given, bar.within))
+        systems = [builder.build(spec) for spec in asked.system]
+        for warning in dict.fromkeys(s.expander.warning for s in systems if s.expander and s.expander.warning):
+            note(f"Note: {warning}")
+        if given["dry_run"]:
+            dry_run(refs, systems, as_json=as_json)
+            return
+        check_writable(store)
+        bar.total(len(refs) * len(systems))
 
         def notify(system: str, task: str, what: str) -> None:
             if what.startswith("stale: "):
                 note(f"{system} on {task} is run again: {what.removeprefix('stale: ')}")
-            elif what == "running":
-                describe(f"{system} on {task}")
             else:
-                advance(f"{system} on {task}")
+                bar.show(f"{system} on {task}", advance=what != "running")
 
-        outcome = run_experiment(refs, systems, store, depth=depth, overwrite=overwrite, notify=notify)
+        depth = given["depth"] or asked.depth
+        outcome = run_experiment(refs, systems, store, depth=depth, overwrite=given["overwrite"], notify=notify)
     if as_json:
         emit(document(outcome.results))
         return
-    table = score_table(outcome.results, shown)
-    if markdown:
-        click.echo(in_markdown(table))
-    else:
-        print_table(headers(table), cells(table), caption=caption(table))
-    if outcome.kept:
-        note(f"{outcome.kept} of {len(outcome.results)} results were there already (--overwrite runs them again)")
-    for result in outcome.results:
-        if result.missing_queries:
-            where = f"{result.system.name} on {result.task.full_name}"
-            note(f"{where}: {result.missing_queries} queries retrieved nothing and score 0")
+    print_outcome(outcome, shown, markdown=given["markdown"])
     note(f"Results, runs and per-query scores: {results}/")
+
+
+def _options(given: dict[str, Any], on_progress: Callable[[int, int], None]) -> dict[str, Any]:
+    options = {key: given[key] for key in ("device", "max_cost") if given[key] is not None}
+    options |= {"prompts": given["prompts"], "trust_remote_code": given["trust_remote_code"]}
+    return options | {"verify": given["verify"], "on_progress": on_progress}
+
+
+def _specs(given: dict[str, Any]) -> list[SystemSpec]:
+    from ..pipeline import ladder
+    from ..pipeline.defaults import default_systems
+    from ..pipeline.experiment import RUN
+
+    retrievers, fusion = [*given["retrievers"], *(f"{RUN}{c}" for c in given["candidates"])], given["fuse"] or ""
+    if not retrievers:
+        retrievers, standard, missing = default_systems()
+        fusion = fusion or standard
+        if missing:
+            note(f"BM25 only: {missing}")
+    weights = [_number(w) for w in given["weights"].split(",")] if given["weights"] else []
+    return ladder(
+        at_lengths(retrievers, given["lengths"]), fuse=fusion, weights=weights, expand=given["expand"] or "",
+        policy=given["policy"], rerank=given["rerank"] or "", rest=given["rest"],
+    )  # fmt: skip
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise click.BadParameter(f"{text!r} is not a number", param_hint="--weights") from None
+
+
+def at_lengths(retrievers: list[str], lengths: tuple[int, ...]) -> list[str]:
+    """Each model at each length; lexical retrievers and stored runs have none."""
+    from ..pipeline.experiment import RUN
+    from ..retrieve.specs import LEXICAL, parse_spec
+
+    specs = []
+    for spec in retrievers:
+        name, parameters = parse_spec(spec)
+        if not lengths or name in LEXICAL or spec.startswith(RUN) or "max_length" in parameters:
+            specs.append(spec)
+        else:
+            joint = "," if parameters else ":"
+            specs += [f"{spec}{joint}max_length={length}" for length in lengths]
+    return specs

@@ -36,5 +36,6 @@ def command(text: str, spec: str, retriever: str, top: int, as_json: bool) -> No
             passage.append(hit.text[end:start]).append(hit.text[start:stop], style="bold yellow")
             end = stop
         console.print(passage.append(hit.text[end:]), soft_wrap=not console.is_terminal)
-        if hit.terms:
-            console.print(Text(f"   matched: {', '.join(hit.terms)}", style="dim"))
+        if hit.marks:
+            words = dict.fromkeys(hit.text[start:stop].lower() for start, stop in hit.marks)
+            console.print(Text(f"   matched: {', '.join(words)}", style="dim"))

@@ -6,12 +6,13 @@ up where it stopped. What the loop came to is one more record under the query's 
 
 from __future__ import annotations
 
+import threading
 import time
 from typing import NamedTuple
 
 import msgspec
 
-from ..core import Query
+from ..core import ModelError, Query
 from ..llm import Chat, Generation, GenerationStore, Message, Request, Sampling, open_call, read_reply
 from .passages import SearchTool, render_passages
 from .prompts import Prompt, fill
@@ -43,6 +44,10 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     # Passages a search returns.
     passage_tokens: int = 160
     condensed_tokens: int = 160
+
+
+REASONING = Limits(tokens=16_384, turn_tokens=4096, condensed_tokens=2048)
+"""For models that think at length before each search, and before they condense what it found."""
 
 
 class Outcome(NamedTuple):
@@ -91,6 +96,11 @@ class Loop:
     ) -> None:
         self.chat, self.prompt, self.tags, self.limits, self.sampling = chat, prompt, tags, limits, sampling
         self.tool, self.store, self.clean, self.keep_prompt = tool, store, clean, keep_prompt
+        self._stopped = threading.Event()
+
+    def stop(self) -> None:
+        """Make no further call, whichever thread wants to: those under way are kept."""
+        self._stopped.set()
 
     def run(self, query: Query) -> Outcome:
         """Reason and search until there is an answer or a limit is met."""
@@ -136,6 +146,8 @@ class Loop:
         return f"{self.tags.evidence[0]}\n{self._plain(found)}\n{self.tags.evidence[1]}"
 
     def _ask(self, request: Request, marking: str) -> Generation:
+        if self._stopped.is_set():
+            raise ModelError("stopped")
         return ask(self.chat, request, self.store, marking, clean=self.clean, keep_prompt=self.keep_prompt)
 
     def _plain(self, text: str) -> str:

@@ -15,6 +15,14 @@ from .prompts import Prompt, load_prompt, prompt_hashes
 from .protocol import Plan, Progress
 from .values import Expansion, Expansions
 
+REASONING_TOKENS = 10_240
+"""Room for a model that thinks before it answers, as R2MED's scripts gave it: a chain that is cut is no answer."""
+
+
+def reasons(chat: Chat) -> bool:
+    """Whether a model is known to think at length, in sight or out of it."""
+    return chat.marking not in ("none", "auto")
+
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """What a user may set for any method that asks an LLM; None: the method's own default."""
@@ -44,7 +52,6 @@ class Prepared(NamedTuple):
     template: str
     """Hash of what the prompts are made from."""
     requests: tuple[Request, ...]
-    settings: dict[str, object]
     notes: dict[str, object]
 
 
@@ -54,6 +61,7 @@ class Generated(ABC):
     method: str
     default_passages = 1
     default_tokens = 512
+    # Of an answer; a model that reasons gets `REASONING_TOKENS`.
     default_temperature: float | None = None
 
     def __init__(self, chat: Chat, settings: Settings | None = None) -> None:
@@ -71,7 +79,7 @@ class Generated(ABC):
         s = self.settings
         temperature = self.default_temperature if s.temperature is None else s.temperature
         wanted = Sampling(
-            max_tokens=s.max_tokens or self.default_tokens,
+            max_tokens=s.max_tokens or (REASONING_TOKENS if reasons(self.chat) else self.default_tokens),
             temperature=temperature,
             top_p=s.top_p,
             seed=s.seed,
@@ -116,17 +124,17 @@ class Generated(ABC):
             Request(prompt.messages(**values), self.sampling, query.id)
             for query, values in zip(queries, filled, strict=True)
         )
-        settings = {**self.own_settings(), "clean": self.settings.clean}  # the store keeps texts as they are used
-        return Prepared(prompt.hash, requests, settings, notes)
+        return Prepared(prompt.hash, requests, notes)
 
-    def open_store(self, prepared: Prepared, task: Task) -> GenerationStore:
-        """Where the answers for this task are kept."""
-        key = StoreKey.of(self.method, self.chat, prepared.template, self.sampling, task.fingerprint, prepared.settings)
-        return GenerationStore(key, self.settings.store)
+    def open_store(self, prepared: Prepared, task: Task, *, read_only: bool = False) -> GenerationStore:
+        """Where the answers for this task are kept; how they are cleaned is decided when they are read."""
+        settings = self.own_settings()
+        key = StoreKey.of(self.method, self.chat, prepared.template, self.sampling, task.fingerprint, settings)
+        return GenerationStore(key, self.settings.store, read_only=read_only)
 
     def plan(self, task: Task, *, limit: int | None = None) -> Plan:
         prepared = self.prepare(task, limit)
-        with self.open_store(prepared, task) as store:
+        with self.open_store(prepared, task, read_only=True) as store:
             return plan_requests(self.chat, prepared.requests, store)
 
     def expand(self, task: Task, *, limit: int | None = None, on_progress: Progress | None = None) -> Expansions:
@@ -176,7 +184,7 @@ def expansion_of(query: Query, generations: Sequence[Generation]) -> Expansion:
 
 def plan_requests(chat: Chat, requests: Sequence[Request], store: GenerationStore) -> Plan:
     """What the requests that are not in the store will take at most."""
-    missing = [request for request in requests if store.get(request) is None]
+    missing = [r.after(len(store.begun(r))) for r in requests if store.get(r) is None]
     estimates = [chat.estimate(request) for request in missing]
     costs = [e.cost for e in estimates]
     return Plan(

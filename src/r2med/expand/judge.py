@@ -8,6 +8,7 @@ from pathlib import Path
 from ..core import Task
 from ..llm import Chat, GenerationStore, Request, Sampling, StoreKey, generate
 from .diagnose import RIGHT, UNKNOWN, WRONG
+from .generated import REASONING_TOKENS, reasons
 from .passages import cut_to_tokens
 from .prompts import load_prompt
 from .values import Expansions
@@ -15,7 +16,6 @@ from .values import Expansions
 METHOD = "judge"
 PASSAGE_TOKENS = 1024
 ANSWER_TOKENS = 512
-"""Room for a judge that reasons first."""
 _VERDICT = re.compile(r"\b(yes|no)\b", re.IGNORECASE)
 
 
@@ -24,7 +24,7 @@ def judge(
 ) -> dict[str, str]:
     """Verdicts by query id; a judge that says neither yes nor no leaves a query `unknown`."""
     prompt = load_prompt(METHOD, task.family, prompts)
-    sampling = Sampling(max_tokens=ANSWER_TOKENS, temperature=0.0, seed=0)
+    sampling = Sampling(max_tokens=REASONING_TOKENS if reasons(chat) else ANSWER_TOKENS, temperature=0.0, seed=0)
     verdicts = {query.id: UNKNOWN for query in task.queries if expansions.of(query.id)}
     requests = []
     for query in task.queries:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from ..core import DataError, Task, UsageError, fingerprint
 from ..llm import Choice, Generation, Replay, parse
 from ..llm.catalogue import find_llm
-from ..llm.store import is_header, read_store
+from ..llm.store import is_header, read_header, read_store
 from .protocol import FREE, Plan, Progress
 from .values import MISSING, Expansion, Expansions
 
@@ -33,8 +33,6 @@ Texts = Mapping[str, Sequence[str]] | Callable[[Task], Mapping[str, Sequence[str
 
 class Replayed:
     """Recorded texts as an expander."""
-
-    warning = ""
 
     def __init__(
         self,
@@ -54,6 +52,7 @@ class Replayed:
         self.name = f"{method}:replay:{self.source}" if path else f"{method}:{self.source}"
         self.marking = marking_of(path.resolve().parent.name) if path and marking == "auto" else marking
         self.clean = clean
+        self.warning = _warning(path) if path else ""
         self._texts = texts
 
     def describe(self) -> dict[str, object]:
@@ -74,6 +73,11 @@ class Replayed:
     def expand(self, task: Task, *, limit: int | None = None, on_progress: Progress | None = None) -> Expansions:
         recorded = self._recorded(task)
         queries = task.queries[:limit]
+        if self.path and self.path.is_file() and _is_store(self.path) and not any(q.id in recorded for q in queries):
+            raise DataError(
+                f"was generated for another task than {task.full_name} (give the folder to replay several)",
+                path=self.path,
+            )
         nothing = Recorded((), (MISSING,))
         items = {}
         for query in queries:
@@ -105,6 +109,11 @@ class Replayed:
         for candidate in tried:
             if candidate.is_file():
                 return candidate
+        if stores := stores_of(self.path, self.method, task):
+            if len(stores) > 1:
+                names = ", ".join(store.name for store in stores)
+                raise UsageError(f"{self.path} holds several stores of {task.full_name}: name one ({names})")
+            return stores[0]
         raise DataError(f"holds no recorded texts of {task.full_name} (looked for {task.name}.jsonl)", path=self.path)
 
 
@@ -146,6 +155,29 @@ def _is_store(path: Path) -> bool:
             return is_header(stream.readline())
     except OSError as error:
         raise DataError(f"cannot be read ({error.strerror or error})", path=path) from None
+
+
+def stores_of(folder: Path, method: str, task: Task) -> list[Path]:
+    """Generation stores of a method on a task, anywhere below a folder."""
+    found = []
+    for file in sorted(folder.rglob("*.jsonl")):
+        if _is_store(file):
+            with file.open("rb") as stream:
+                key = read_header(file, stream.readline()).key
+            if (key.method, key.task) == (method, task.fingerprint):
+                found.append(file)
+    return found
+
+
+def _warning(path: Path) -> str:
+    """What must be said of the model that wrote a store, or one of a folder's; other files do not tell."""
+    for file in sorted(path.rglob("*.jsonl")) if path.is_dir() else [path]:
+        if _is_store(file):
+            with file.open("rb") as stream:
+                model = read_header(file, stream.readline()).key.model
+            if warning := model.get("warning"):
+                return str(warning)
+    return ""
 
 
 def _content(path: Path) -> str:

@@ -6,11 +6,11 @@ from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 
 import msgspec
 
-from ..core import Query, Task
+from ..core import Query, Task, UsageError
 from ..llm import Chat, GenerationStore, Request, Sampling, StoreKey, estimate_tokens, with_defaults
 from ..retrieve import Retriever, get_retriever
-from .agent import Limits, Loop, Outcome, Tags, opening_messages
-from .generated import Settings, as_text
+from .agent import REASONING, Limits, Loop, Outcome, Tags, opening_messages
+from .generated import Settings, as_text, reasons
 from .passages import SearchTool
 from .prompts import Prompt, load_prompt, prompt_hashes
 from .protocol import Plan, Progress
@@ -34,7 +34,9 @@ class Searching:
         self.chat = chat
         self.settings = settings or Settings()
         self.retriever = retriever or get_retriever("bm25")
-        limits = limits or Limits()
+        if (self.settings.passages or 1) != 1:
+            raise UsageError(f"{self.method} gives one answer a query, not {self.settings.passages}")
+        limits = limits or (REASONING if reasons(chat) else Limits())
         if self.settings.max_tokens:
             limits = msgspec.structs.replace(limits, turn_tokens=self.settings.max_tokens)
         self.limits = limits
@@ -67,17 +69,17 @@ class Searching:
         """The prompt for a task."""
         return load_prompt(self.method, task.family, self.settings.prompts)
 
-    def open_store(self, prompt: Prompt, task: Task) -> GenerationStore:
+    def open_store(self, prompt: Prompt, task: Task, *, read_only: bool = False) -> GenerationStore:
         """Where turns and outcomes are kept."""
         settings = {**self.own_settings(), "clean": self.settings.clean}
         key = StoreKey.of(self.method, self.chat, prompt.hash, self.sampling, task.fingerprint, settings)
-        return GenerationStore(key, self.settings.store)
+        return GenerationStore(key, self.settings.store, read_only=read_only)
 
     def plan(self, task: Task, *, limit: int | None = None) -> Plan:
         """The most that the limits allow; agents usually stop earlier."""
         prompt = self.prompt(task)
         openings = {q.id: opening_messages(prompt, q, self.limits) for q in task.queries[:limit]}
-        with self.open_store(prompt, task) as store:
+        with self.open_store(prompt, task, read_only=True) as store:
             requests = [Request(messages, self.sampling, query_id) for query_id, messages in openings.items()]
             missing = [request for request in requests if store.get(request) is None]
             place = str(store.path)
@@ -141,6 +143,7 @@ class Searching:
                         if on_progress:
                             on_progress(len(items), len(queries))
                 except BaseException:
+                    loop.stop()
                     pool.shutdown(wait=True, cancel_futures=True)  # calls under way are paid for: keep them
                     raise
             place = str(store.path)

@@ -33,6 +33,8 @@ def generate(
         if store is not None:
             store.append(generations)
             store.release(request)
+        if reply.more:
+            claims.rest.append(request.after(len(generations)))
         arrived.append(generations)
 
     def taken() -> Iterator[Generation]:
@@ -45,10 +47,11 @@ def generate(
             for _ in chat.complete(claims.unanswered(requests), keep):
                 yield from taken()
             yield from taken()
-            requests = claims.elsewhere
+            requests = [*claims.rest, *claims.elsewhere]
             if not requests:
                 return
-            time.sleep(POLL)
+            if not claims.rest:
+                time.sleep(POLL)
     finally:
         claims.release()
 
@@ -60,22 +63,28 @@ class _Claims:
         self._store, self._arrived = store, arrived
         self._mine: list[Request] = []
         self.elsewhere: list[Request] = []
+        self.rest: list[Request] = []
+        # Further answers to prompts whose first ones came in a call of their own.
 
     def unanswered(self, requests: Iterable[Request]) -> Iterator[Request]:
         """Requests that nobody has answered or is working on."""
-        self.elsewhere = []
+        self.elsewhere, self.rest = [], []
         for request in requests:
             if self._store is None:
                 yield request
                 continue
             self._store.refresh()
-            if (found := self._store.get(request)) is not None:
+            found = self._store.begun(request)
+            if found:
                 self._arrived.append(found)
-            elif self._store.claim(request):
-                self._mine.append(request)
-                yield request
+            if len(found) == request.sampling.n:
+                continue
+            wanted = request.after(len(found))
+            if self._store.claim(wanted):
+                self._mine.append(wanted)
+                yield wanted
             else:
-                self.elsewhere.append(request)
+                self.elsewhere.append(wanted)
 
     def release(self) -> None:
         """End all claims, also of requests that failed."""

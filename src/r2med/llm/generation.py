@@ -38,7 +38,7 @@ class Generation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     finish_reason: FinishReason = "stop"
     prompt_tokens: int = 0
     completion_tokens: int = 0
-    # Both on the first sample only: n answers to a prompt are one bill.
+    # Both on the first sample of a call only: its answers are one bill.
     seconds: float = 0.0
     cost: float | None = None
     model: str = ""
@@ -116,9 +116,9 @@ def read_reply(
     """The answers of a reply, parsed, one per sample."""
     prompt_hash = request.prompt_hash
     generations = []
-    for sample, choice in enumerate(reply.choices):
+    for sample, choice in enumerate(reply.choices, request.sample):
         parsed = Parsed("failed") if reply.error else parse(choice, marking, clean=clean)
-        first = sample == 0
+        first = sample == request.sample
         generations.append(
             Generation(
                 query_id=request.key,

@@ -33,6 +33,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     # Dollars.
     threads: int = 1
     # Of the embedded model.
+    dry_run: bool = False
+    # For plans only: without a key or a server.
 
     def __post_init__(self) -> None:
         """Nonsense is refused where it is typed, not in a thread later."""
@@ -77,6 +79,8 @@ def _endpoint(name: str, model: str, card: LlmCard, options: Options) -> Chat:
     from .openai import OpenAIChat
 
     base_url = options.base_url or os.environ.get(BASE_URL) or OPENAI
+    if options.dry_run:
+        return OpenAIChat(name, model, base_url, "", options, card)
     if card.open and base_url == OPENAI:
         raise UsageError(f"{name} is an open model: serve it (vllm serve {card.hub_id}) and set {BASE_URL} to its URL")
     key = read_key()

@@ -72,30 +72,26 @@ class LocalChat:
             self._server = None
 
     def _answer(self, request: Request, stop: threading.Event) -> Reply:
+        """One answer: the runtime draws them one by one."""
         server = self._loaded()
-        choices: list[Choice] = []
-        prompt_tokens = completion_tokens = 0
+        if stop.is_set():
+            raise ModelError("stopped")
+        self.usage.add(attempts=1)
         begun = time.monotonic()
-        for sample in range(request.sampling.n):
-            if stop.is_set():
-                raise ModelError("stopped")
-            self.usage.add(attempts=1)
-            answer = server.handle_chat_completions(_body(request, sample))
-            if problem := answer.get("error"):
-                return self._failed(request, problem)
-            choices.append(_choice(answer["choices"][0]))
-            prompt_tokens += answer["usage"]["prompt_tokens"]
-            completion_tokens += answer["usage"]["completion_tokens"]
-        seconds = time.monotonic() - begun
-        self.usage.add(calls=1, prompt_tokens=prompt_tokens, completion_tokens=completion_tokens, seconds=seconds)
+        answer = server.handle_chat_completions(_body(request))
+        if problem := answer.get("error"):
+            return self._failed(request, problem)
+        seconds, tokens = time.monotonic() - begun, answer["usage"]
+        counts = {name: tokens[name] for name in ("prompt_tokens", "completion_tokens")}
+        self.usage.add(calls=1, seconds=seconds, **counts)
         return Reply(
             key=request.key,
-            choices=tuple(choices),
-            prompt_tokens=prompt_tokens,
-            completion_tokens=completion_tokens,
+            choices=(_choice(answer["choices"][0]),),
+            more=request.sampling.n > 1,
             seconds=seconds,
             cost=0.0,
             model=f"{self.card.source} {self.card.variant}",
+            **counts,
         )
 
     def _failed(self, request: Request, problem: dict[str, Any]) -> Reply:
@@ -145,7 +141,7 @@ def _load(xllamacpp: Any, path: Path, threads: int, slots: int, context: int) ->
         raise ModelError(f"{path} cannot be loaded ({error}); r2med models fetch {CARD} --force") from None
 
 
-def _body(request: Request, sample: int) -> dict[str, object]:
+def _body(request: Request) -> dict[str, object]:
     sampling = request.sampling
     body: dict[str, object] = {
         "messages": [{"role": m.role, "content": m.content} for m in request.messages],
@@ -155,7 +151,7 @@ def _body(request: Request, sample: int) -> dict[str, object]:
     given = {
         "temperature": sampling.temperature,
         "top_p": sampling.top_p,
-        "seed": None if sampling.seed is None else sampling.seed + sample,
+        "seed": None if sampling.seed is None else sampling.seed + request.sample,
     }
     return body | {name: value for name, value in given.items() if value is not None}
 

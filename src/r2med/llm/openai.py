@@ -7,6 +7,8 @@ import threading
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from ..core import UsageError
 from .catalogue import LlmCard
 from .endpoint import Endpoint, Rejected
@@ -36,11 +38,11 @@ class OpenAIChat:
         if options.max_cost is not None and card.price is None:
             raise UsageError(f"the price of {name} is not known, so a limit on cost cannot be kept")
         self.name, self.model, self.card = name, model, card
-        self.marking = card.marking
         self.defaults = card.sampling
         self.usage = Usage()
         self.budget = Budget(options.max_cost)
         self._fixed = card.fixed_sampling or bool(FIXED_SAMPLING.match(model))
+        self.marking = "hidden" if self._fixed and card.marking == "auto" else card.marking
         self._workers = options.concurrency
         self._endpoint = Endpoint(
             base_url,
@@ -81,41 +83,40 @@ class OpenAIChat:
         )
 
     def _answer(self, request: Request, stop: threading.Event) -> Reply:
-        """All n answers to a request, in as many calls as the server needs."""
-        estimate = self.estimate(request)
-        total = Reply(key=request.key, choices=(), cost=self.card.cost(0, 0), model=self.model)
+        """What one call gives: all n answers, or as many as the server draws at a time."""
+        single = msgspec.structs.replace(request.sampling, n=1)
+        estimate = self.estimate(msgspec.structs.replace(request, sampling=single) if self._fixed else request)
         with self.budget.hold(estimate.cost or 0.0) as hold:
             try:
-                total = self._collect(request, estimate, total, stop)
+                reply = self._ask(request, estimate, stop)
             except Rejected as why:
                 self.usage.add(failures=1)
                 if why.filtered:
                     return _failed(request, self.model, "", "content_filter")
                 return _failed(request, self.model, str(why), "error")
-            hold.actual = total.cost
+            hold.actual = reply.cost
         self.usage.add(
             calls=1,
-            prompt_tokens=total.prompt_tokens,
-            completion_tokens=total.completion_tokens,
-            seconds=total.seconds,
-            cost=total.cost or 0.0,
+            prompt_tokens=reply.prompt_tokens,
+            completion_tokens=reply.completion_tokens,
+            seconds=reply.seconds,
+            cost=reply.cost or 0.0,
         )
-        return total
+        return reply
 
-    def _collect(self, request: Request, estimate: Estimate, total: Reply, stop: threading.Event) -> Reply:
-        empty = 0
-        while len(total.choices) < request.sampling.n:
-            body = self._body(request, len(total.choices))
+    def _ask(self, request: Request, estimate: Estimate, stop: threading.Event) -> Reply:
+        """Ask until there is a choice; answers without one are on the bill too."""
+        total = Reply(key=request.key, choices=(), cost=self.card.cost(0, 0), model=self.model)
+        body = self._body(request)
+        for _ in range(EMPTY_ANSWERS + 1):
             answer = self._endpoint.post(body, estimate.prompt_tokens + estimate.completion_tokens, stop)
-            part = self._read(request, answer.body, answer.seconds)
-            total = _added(total, part)
-            if not part.choices:
-                empty += 1
-                if empty > EMPTY_ANSWERS:
-                    raise Rejected(f"{self._endpoint.host} answered {empty} times without a choice")
-        return total
+            total = _added(total, self._read(request, answer.body, answer.seconds))
+            if total.choices:
+                missing = request.sampling.n - len(total.choices)
+                return msgspec.structs.replace(total, choices=total.choices[: request.sampling.n], more=missing > 0)
+        raise Rejected(f"{self._endpoint.host} answered {EMPTY_ANSWERS + 1} times without a choice")
 
-    def _body(self, request: Request, have: int) -> dict[str, object]:
+    def _body(self, request: Request) -> dict[str, object]:
         sampling = request.sampling
         body: dict[str, object] = {
             "model": self.model,
@@ -126,10 +127,10 @@ class OpenAIChat:
         else:
             body["max_tokens"] = sampling.max_tokens
             body |= _given(temperature=sampling.temperature, top_p=sampling.top_p)
-            if sampling.n - have > 1:
-                body["n"] = sampling.n - have
+            if sampling.n > 1:
+                body["n"] = sampling.n
         if sampling.seed is not None:
-            body["seed"] = sampling.seed + have
+            body["seed"] = sampling.seed + request.sample
         if sampling.stop:
             body["stop"] = list(sampling.stop)
         if sampling.top_logprobs:

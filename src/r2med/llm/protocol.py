@@ -53,6 +53,13 @@ class Request(msgspec.Struct, frozen=True):
     messages: tuple[Message, ...]
     sampling: Sampling = Sampling()
     key: str = ""
+    sample: int = 0
+    # Which of all answers to this prompt the first one is: those before it are there already.
+
+    def after(self, count: int) -> Request:
+        """The same prompt for the answers that follow the first `count`."""
+        sampling = msgspec.structs.replace(self.sampling, n=self.sampling.n - count)
+        return msgspec.structs.replace(self, sampling=sampling, sample=self.sample + count)
 
     @property
     def prompt_hash(self) -> str:
@@ -76,7 +83,9 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
 
     key: str
     choices: tuple[Choice, ...]
-    # As many as `sampling.n`; a single empty one when `error` says why there is none.
+    # What one call gave, `sampling.n` at most; a single empty one when `error` says why there is none.
+    more: bool = False
+    # The rest of the n answers takes another call: ask for `request.after(len(choices))`.
     prompt_tokens: int = 0
     completion_tokens: int = 0
     # Reasoning included, as billed.

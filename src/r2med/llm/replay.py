@@ -65,7 +65,7 @@ class Replay:
 
     def complete_one(self, request: Request) -> Reply:
         """The recorded answers, n of them or as many as there are."""
-        found = self.answers.get(request.key, ())[: request.sampling.n]
+        found = self.answers.get(request.key, ())[request.sample :][: request.sampling.n]
         if not found:
             self.usage.add(failures=1)
             error = f"{self.source} has no answer for query {request.key!r}"

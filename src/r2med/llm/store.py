@@ -12,7 +12,8 @@ import os
 import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,8 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
 class GenerationStore:
     """All answers of one key, in memory and on disk."""
 
-    def __init__(self, key: StoreKey, folder: Path | None = None) -> None:
+    def __init__(self, key: StoreKey, folder: Path | None = None, *, read_only: bool = False) -> None:
+        """Open the file; `read_only` makes none and writes nothing, for a look at what is there."""
         self.key = key
         self.path = (folder or home() / "generations") / key.file_name
         self.bad_lines = 0
@@ -53,14 +55,18 @@ class GenerationStore:
         self._sync_lock = threading.Lock()
         self._written = self._synced = 0
         self._claimed: set[tuple[str, str]] = set()
+        self._file = self._claims = -1
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
-            self._claims = os.open(self.path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT, 0o644)
+            if not read_only:
+                self._open()
+            elif self.path.exists():
+                self._file = os.open(self.path, os.O_RDONLY)
         except OSError as error:
-            raise ResultError(f"{self.path}: cannot be written ({error.strerror or error})") from None
-        self._write_header()
-        self.refresh()
+            verb = "read" if read_only else "written"
+            raise ResultError(f"{self.path}: cannot be {verb} ({error.strerror or error})") from None
+        if self._file >= 0:
+            self._check_header()
+            self.refresh()
 
     def __enter__(self) -> GenerationStore:
         return self
@@ -85,12 +91,17 @@ class GenerationStore:
         """Answers by status."""
         return Counter(generation.status for generation in self)
 
-    def get(self, request: Request) -> list[Generation] | None:
-        """The answers to a request if all of them are here."""
+    def begun(self, request: Request) -> list[Generation]:
+        """The first answers to a request, as many as are here without a gap."""
         with self._lock:
             samples = self._found.get((request.key, request.prompt_hash), {})
-            wanted = range(request.sampling.n)
-            return [samples[i] for i in wanted] if all(i in samples for i in wanted) else None
+            wanted = range(request.sample, request.sample + request.sampling.n)
+            return [samples[i] for i in takewhile(samples.__contains__, wanted)]
+
+    def get(self, request: Request) -> list[Generation] | None:
+        """The answers to a request if all of them are here."""
+        found = self.begun(request)
+        return found if len(found) == request.sampling.n else None
 
     def append(self, generations: Iterable[Generation]) -> None:
         """Put answers on disk; thread-safe. Failed ones are left out, so that they are tried again."""
@@ -110,6 +121,8 @@ class GenerationStore:
     def refresh(self) -> None:
         """Read what other processes have written since."""
         with self._lock:
+            if self._file < 0:
+                return
             size = os.fstat(self._file).st_size
             if size < self._read_to:
                 raise ResultError(f"{self.path}: became shorter while in use")
@@ -125,7 +138,7 @@ class GenerationStore:
                     self._add(generation)
 
     def claim(self, request: Request) -> bool:
-        """Whether this process may work on a request: False while another one does."""
+        """Whether this process may work on a request: False while another one does, or when one just has."""
         place = (request.key, request.prompt_hash)
         with self._lock:
             if place in self._claimed:
@@ -138,6 +151,10 @@ class GenerationStore:
                 except OSError:
                     pass  # a file system without locks: no sharing, but work goes on
             self._claimed.add(place)
+            self.refresh()
+            if self.begun(request):  # answered between the caller's look and this claim
+                self.release(request)
+                return False
             return True
 
     def release(self, request: Request) -> None:
@@ -162,12 +179,18 @@ class GenerationStore:
         place = (generation.query_id, generation.prompt_hash)
         self._found.setdefault(place, {}).setdefault(generation.sample, generation)
 
-    def _write_header(self) -> None:
+    def _open(self) -> None:
+        """Open or begin the file and its claims."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self._file = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
+        self._claims = os.open(self.path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT, 0o644)
         with self._exclusive():
             if os.fstat(self._file).st_size == 0:
                 self._write(msgspec.json.encode(Header(schema=SCHEMA, key=self.key)) + b"\n")
-                return
-            first = os.pread(self._file, 1 << 20, 0).split(b"\n", 1)[0]
+                sync_folder(self.path.parent)
+
+    def _check_header(self) -> None:
+        first = os.pread(self._file, 1 << 20, 0).split(b"\n", 1)[0]
         try:
             schema = msgspec.json.decode(first).get("schema")
         except (msgspec.MsgspecError, UnicodeDecodeError, AttributeError):
@@ -192,7 +215,10 @@ class GenerationStore:
         with self._sync_lock:
             if self._synced < mine:
                 upto = self._written
-                os.fsync(self._file)
+                try:
+                    os.fsync(self._file)
+                except OSError as error:
+                    raise ResultError(f"{self.path}: cannot be written ({error.strerror or error})") from None
                 self._synced = upto
 
     @contextmanager
@@ -209,6 +235,16 @@ class GenerationStore:
             yield
         finally:
             fcntl.flock(self._file, fcntl.LOCK_UN)
+
+
+def sync_folder(folder: Path) -> None:
+    """Put a new file's name on disk too; a system that cannot open folders does so by itself."""
+    with suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
 
 
 def read_store(path: Path) -> tuple[StoreKey, list[Generation], int]:

@@ -8,11 +8,15 @@ from typing import NamedTuple
 
 from .._version import __version__
 from ..core import ResultError, Task, fingerprint
+from ..rerank import safeguards, without
+from ..rerank.safeguard import RANK as SAFEGUARD_RANK
 from ..results import SCHEMA, ResultStore, SystemInfo, TaskInfo, TaskResult
+from ..results.progress import ProgressFile
 from ..results.provenance import environment
 from ..scoring import evaluate_run
+from ..scoring.before_after import before_after
 from ..tasks import TaskRef
-from .system import Stage, System
+from .system import Memo, Reranking, Stage, System
 
 Notify = Callable[[str, str, str], None]
 """Called with (system, task, what): "running", "done", "kept", or "stale: why"."""
@@ -36,29 +40,39 @@ def run_experiment(
 ) -> Outcome:
     """Run what is not done; a result made from other data, parameters or versions counts as not done."""
     results, kept = list[TaskResult](), 0
-    for ref in refs:
-        start = time.perf_counter()
-        task = ref.load()
-        loading = time.perf_counter() - start
-        memo: dict[str, Stage] = {}
-        for system in systems:
-            expected = result_fingerprint(system, task, depth)
-            stored = None if overwrite else store.read(store.path(system.name, task.collection, task.name))
-            if stored is not None and stored.fingerprint == expected:
-                notify(system.name, task.full_name, "kept")
-                results.append(stored)
-                kept += 1
-                continue
-            if stored is not None:
-                notify(system.name, task.full_name, f"stale: {why_stale(stored, system, task, depth)}")
-            notify(system.name, task.full_name, "running")
-            results.append(run_one(system, task, store, depth, memo, loading, expected))
-            notify(system.name, task.full_name, "done")
+    live = ProgressFile(store.root)
+    live.begin(len(refs) * len(systems))
+
+    def tell(system: System, task: Task, what: str) -> None:
+        notify(system.name, task.full_name, what)
+        live.step(system.name, task.full_name, finished=what in ("done", "kept"))
+
+    try:
+        for ref in refs:
+            start = time.perf_counter()
+            task = ref.load()
+            loading = time.perf_counter() - start
+            memo: Memo = {}
+            for system in systems:
+                expected = result_fingerprint(system, task, depth)
+                stored = None if overwrite else store.read(store.path(system.name, task.collection, task.name))
+                if stored is not None and stored.fingerprint == expected:
+                    tell(system, task, "kept")
+                    results.append(stored)
+                    kept += 1
+                    continue
+                if stored is not None:
+                    tell(system, task, f"stale: {why_stale(stored, system, task, depth)}")
+                tell(system, task, "running")
+                results.append(run_one(system, task, store, depth, memo, loading, expected))
+                tell(system, task, "done")
+    finally:
+        live.end()
     return Outcome(results, kept)
 
 
 def run_one(
-    system: System, task: Task, store: ResultStore, depth: int, memo: dict[str, Stage], loading: float, expected: str
+    system: System, task: Task, store: ResultStore, depth: int, memo: Memo, loading: float, expected: str
 ) -> TaskResult:
     """Run, score and store one system on one task."""
     stage = system.run(task, depth, memo)
@@ -66,6 +80,8 @@ def run_one(
     evaluation = evaluate_run(stage.run, task.qrels)
     scoring = time.perf_counter() - start
     notes = dict(stage.notes)
+    if stage.candidates is not None and system.reranking is not None:
+        notes["before_after"] = reranking_effect(stage, system.reranking, task)
     if dangling := dangling_judgments(task):
         notes["judgments_of_missing_documents"] = dangling
     result = TaskResult(
@@ -83,6 +99,21 @@ def run_one(
     )
     store.write(result, stage.run, evaluation)
     return result
+
+
+def reranking_effect(stage: Stage, reranking: Reranking, task: Task) -> dict[str, object]:
+    """The first stage's measures, the reranker's, the oracle's; a Nano safeguard's share apart."""
+    assert stage.candidates is not None
+    effect = before_after(stage.candidates, stage.run, task.qrels, reranking.depth, rest=reranking.rest)
+    found = effect.as_notes()
+    appended = safeguards(stage.candidates) if stage.candidates.depth == SAFEGUARD_RANK else None
+    if appended is not None and (appended >= 0).any():
+        plain = before_after(
+            without(stage.candidates, appended), without(stage.run, appended), task.qrels, reranking.depth,
+            rest=reranking.rest,
+        )  # fmt: skip
+        found["without_safeguard"] = plain.as_notes()
+    return found
 
 
 def result_fingerprint(system: System, task: Task, depth: int) -> str:

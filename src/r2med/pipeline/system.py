@@ -1,89 +1,149 @@
-"""A system: what turns a task into a run, as a value with a name."""
+"""A system: what turns a task into a run, as a value with a name.
+
+Names read from left to right as the flow goes: `hyde:gpt4+bm25+nv.rrf+maxsim@50` expands with HyDE, retrieves with two
+retrievers, fuses them and reranks the best fifty.
+"""
 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from ..core import Run, Task, UsageError
-from ..fuse import RRF_K, reciprocal_rank
-from ..retrieve import Retriever, get_retriever
+from ..expand import Expander, Expansions
+from ..rerank import Reranker, Rest
+from ..retrieve import Retriever
+from .expanding import expansion_notes, retrieve_expanded
+from .fusing import Fusion
 
-FUSIONS = ("rrf",)
+Memo = dict[str, "Stage"]
 
 
 class Stage(NamedTuple):
-    """A run and what each step towards it took."""
+    """A run, what each step towards it took, and the candidates a reranker got."""
 
     run: Run
     seconds: dict[str, float]
     notes: dict[str, object]
+    candidates: Run | None = None
+
+
+@dataclass(frozen=True)
+class Reranking:
+    """A reranker, how deep it goes, and what becomes of the documents below."""
+
+    reranker: Reranker
+    depth: int = 100
+    rest: Rest = "keep"
+
+    def describe(self) -> dict[str, object]:
+        """Everything that changes its rankings."""
+        return {"reranker": self.reranker.describe(), "depth": self.depth, "rest": self.rest}
 
 
 @dataclass(frozen=True)
 class System:
-    """One or several retrievers; several are fused."""
+    """One or several retrievers, with what stands before and behind them."""
 
     retrievers: tuple[Retriever, ...]
-    fusion: str = ""
-    fusion_k: int = RRF_K
+    fusion: Fusion | None = None
+    expander: Expander | None = None
+    policy: str | None = None
+    reranking: Reranking | None = None
 
     def __post_init__(self) -> None:
         if not self.retrievers:
             raise UsageError("a system needs a retriever")
-        if self.fusion and self.fusion not in FUSIONS:
-            raise UsageError(f"unknown fusion {self.fusion!r}; known: {', '.join(FUSIONS)}")
         if len(self.retrievers) > 1 and not self.fusion:
             raise UsageError("several retrievers in one system need a fusion")
         if len(self.retrievers) == 1 and self.fusion:
-            raise UsageError(f"fusion {self.fusion!r} needs at least two retrievers")
+            raise UsageError(f"fusion {self.fusion.method!r} needs at least two retrievers")
 
     @property
     def name(self) -> str:
-        """What results are filed under, e.g. `bm25+bge-small.rrf`."""
-        joined = "+".join(r.name for r in self.retrievers)
-        return f"{joined}.{self.fusion}" if self.fusion else joined
+        """What results are filed under."""
+        name = "+".join(r.name for r in self.retrievers)
+        if self.fusion:
+            name += f".{self.fusion.method}"
+        if self.expander:
+            name = f"{self.expander.name}+{name}" + (f",policy={self.policy}" if self.policy else "")
+        if self.reranking:
+            name += f"+{self.reranking.reranker.name}@{self.reranking.depth}"
+        return name
 
     @property
     def kind(self) -> str:
-        """The kind of its retriever, or `fused`."""
+        """The last step that shaped it, or the kind of its retriever."""
+        if self.reranking:
+            return "reranked"
+        if self.expander:
+            return "expanded"
         return "fused" if self.fusion else self.retrievers[0].kind
 
     def describe(self) -> dict[str, object]:
         """Everything that changes its rankings."""
         described: dict[str, object] = {"retrievers": [r.describe() for r in self.retrievers]}
         if self.fusion:
-            described["fusion"] = {"method": self.fusion, "k": self.fusion_k}
+            described["fusion"] = self.fusion.describe()
+        if self.expander:
+            described["expander"] = self.expander.describe()
+            described["policy"] = self.policy or "default"
+        if self.reranking:
+            described["reranking"] = self.reranking.describe()
         return described
 
-    def run(self, task: Task, depth: int, memo: dict[str, Stage]) -> Stage:
-        """Rank the documents of a task; `memo` holds the runs of retrievers that other systems share."""
-        stages = [self._retrieve(r, task, depth, memo) for r in self.retrievers]
+    def run(self, task: Task, depth: int, memo: Memo) -> Stage:
+        """Rank the documents of a task; `memo` holds the steps that other systems share."""
+        if self.reranking:
+            return self._reranked(self.reranking, task, depth, memo)
+        stages = [self._retrieved(r, task, depth, memo) for r in self.retrievers]
         if not self.fusion:
             return stages[0]
+        key = f"fused {self.name}"
+        if key not in memo:
+            memo[key] = self._fused(self.fusion, stages, task, depth)
+        return memo[key]
+
+    def _retrieved(self, retriever: Retriever, task: Task, depth: int, memo: Memo) -> Stage:
+        key = f"{self.expander.name if self.expander else ''}+{retriever.name},{self.policy}"
+        if key not in memo:
+            start = time.perf_counter()
+            notes: dict[str, object] = {}
+            seconds: dict[str, float] = {}
+            if self.expander is None:
+                run = retriever.retrieve(task, depth=depth)
+            else:
+                expansions = self._expanded(self.expander, task, memo, seconds)
+                start = time.perf_counter()
+                run, used = retrieve_expanded(retriever, task, expansions, self.policy, depth)
+                notes["expansion"] = expansion_notes(self.expander, expansions, used)
+            seconds["retrieve"] = time.perf_counter() - start
+            memo[key] = Stage(run, seconds, {**run.notes, **notes})
+        return memo[key]
+
+    def _expanded(self, expander: Expander, task: Task, memo: Memo, seconds: dict[str, float]) -> Expansions:
+        key = f"expanded {expander.name}"
+        if key not in memo:
+            start = time.perf_counter()
+            memo[key] = expander.expand(task)  # type: ignore[assignment]
+            seconds["expand"] = time.perf_counter() - start
+        return memo[key]  # type: ignore[return-value]
+
+    def _fused(self, fusion: Fusion, stages: list[Stage], task: Task, depth: int) -> Stage:
         seconds: dict[str, float] = {}
         notes: dict[str, object] = {}
         for retriever, stage in zip(self.retrievers, stages, strict=True):
             seconds |= {f"{retriever.name}.{key}": value for key, value in stage.seconds.items()}
             notes |= {retriever.name: stage.notes} if stage.notes else {}
         start = time.perf_counter()
-        fused = reciprocal_rank([s.run for s in stages], k=self.fusion_k, depth=depth, name=self.name)
-        return Stage(fused, seconds | {"fuse": time.perf_counter() - start}, notes)
+        run = fusion.fuse([s.run for s in stages], task, depth, self.name)
+        return Stage(run, seconds | {"fuse": time.perf_counter() - start}, notes | run.notes)
 
-    def _retrieve(self, retriever: Retriever, task: Task, depth: int, memo: dict[str, Stage]) -> Stage:
-        if retriever.name not in memo:
-            start = time.perf_counter()
-            run = retriever.retrieve(task, depth=depth)
-            memo[retriever.name] = Stage(run, {"retrieve": time.perf_counter() - start}, run.notes)
-        return memo[retriever.name]
-
-
-def systems_from(specs: list[str], fusion: str = "") -> list[System]:
-    """Each retriever as a system of its own and, where a fusion is asked for, all of them fused."""
-    retrievers = tuple(get_retriever(spec) for spec in specs)
-    names = [r.name for r in retrievers]
-    if repeated := next((n for n in names if names.count(n) > 1), None):
-        raise UsageError(f"retriever {repeated!r} is named twice")
-    systems = [System((r,)) for r in retrievers]
-    return [*systems, System(retrievers, fusion)] if fusion else systems
+    def _reranked(self, reranking: Reranking, task: Task, depth: int, memo: Memo) -> Stage:
+        first = replace(self, reranking=None).run(task, depth, memo)
+        start = time.perf_counter()
+        candidates = Run(first.run.query_ids, first.run.doc_ids, first.run.docs, first.run.scores, name=first.run.name)
+        run = reranking.reranker.rerank(task, candidates, reranking.depth, rest=reranking.rest).renamed(self.name)
+        seconds = first.seconds | {"rerank": time.perf_counter() - start}
+        return Stage(run, seconds, first.notes | run.notes, candidates)

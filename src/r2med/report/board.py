@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, get_args
 
 from ..core import ResultError, UnknownName, UsageError
 from ..results import ResultStore, TaskResult
 from ..results.ledger import Figure, ledger
+from ..results.ledger.figures import Kind
 from ..results.protocols import get_protocol
 from ..scoring import MAIN, Measure
 from .leaderboard import MAIN_PROTOCOL, Row, measured_rows, published_rows, ranked
 from .stored import task_names
 
 ALL = "all"
+LEDGER_KIND = {kind: kind for kind in get_args(Kind)} | {"expanded": "expansion", "reranked": "reranker"}
+"""What the ledger calls a kind of ours; every other kind of ours is one of retriever."""
 
 
 class Board(NamedTuple):
@@ -47,7 +50,7 @@ def board(
     rows = published_rows(figures, measure) + measured_rows(ResultStore(folder), here, measure)
     if kind:
         known = sorted({r.kind for r in rows})
-        rows = [r for r in rows if r.kind == kind]
+        rows = [r for r in rows if kind in (r.kind, LEDGER_KIND.get(r.kind, "retriever"))]
         if not rows:
             raise UnknownName("kind", kind, known, hint=f"(there are: {', '.join(known)})")
     if not rows:

@@ -20,7 +20,7 @@ from ..scoring.pool import PoolEntry, build_pool
 from ..scoring.score_set import ScoreSet
 from ..scoring.slices import Slice, Tokens, query_traits, slice_scores
 from ..tasks import read_qrels, read_run
-from .stored_scores import stored_scores, task_behind
+from .stored import stored_scores, task_behind
 
 SNIPPET = 90
 

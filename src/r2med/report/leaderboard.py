@@ -12,6 +12,7 @@ import msgspec
 
 from ..results import ResultStore, TaskResult
 from ..results.ledger import Figure
+from ..results.protocols import protocol_names
 from ..scoring import MAIN, Measure
 from ..scoring.tie_groups import tie_groups
 from .scores import SHORT
@@ -19,6 +20,7 @@ from .stored import by_system, score_set, task_names
 
 SCALE = 100
 HERE, PUBLISHED, REFERENCE = "measured here", "published", "our reference"
+CUSTOM = "custom"
 MAIN_PROTOCOL = {"mini": "default", "nano": "nano-profile", "r2med": "r2med-paper"}
 
 
@@ -115,14 +117,13 @@ def _measured_row(name: str, results: Sequence[TaskResult], measure: Measure) ->
     values = {t: scores[t].measures[measure.key] for t in whole if t in scores}
     counts = {t: scores[t].task.queries for t in values}
     weighted = sum(counts[t] * v for t, v in values.items()) / sum(counts.values()) if complete else None
-    marked = name.rpartition("@")
     return Row(
         system=name,
         label=name,
         kind=results[0].system.kind,
         source=HERE,
         date="",
-        protocol=marked[2] if marked[1] and marked[2] in MAIN_PROTOCOL.values() else "default",
+        protocol=_protocol_of(name),
         measured=True,
         origin=HERE,
         collection=collection,
@@ -132,6 +133,12 @@ def _measured_row(name: str, results: Sequence[TaskResult], measure: Measure) ->
         complete=complete,
         tasks_of=(len(values), len(whole)),
     )
+
+
+def _protocol_of(name: str) -> str:
+    """`nv@r2med-paper` was run under that protocol; a policy of one's own is no protocol's."""
+    marked = next((p for p in protocol_names() if f"@{p}" in name), "")
+    return marked or (CUSTOM if ",policy=" in name else "default")
 
 
 def _points(value: float) -> float:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
+from ..core import UsageError
 from ..results import TaskResult, macro_average, query_weighted
-from ..scoring import MAIN, Measure
+from ..scoring import CUTOFFS, MAIN, Measure
 
 SHORT = {
     "Biology": "Biology",
@@ -46,6 +47,9 @@ def score_table(results: Iterable[TaskResult], measure: Measure = MAIN) -> Score
     tasks = list(dict.fromkeys(r.task.full_name for of_system in grouped.values() for r in of_system))
     rows = []
     for name, of_system in grouped.items():
+        if any(measure.key not in r.measures for r in of_system):
+            cuts = ", ".join(map(str, CUTOFFS))
+            raise UsageError(f"{measure} is not among the stored measures (cut-offs {cuts}); r2med score computes any")
         complete = len(of_system) == len(tasks)
         scores = [{measure.key: r.measures[measure.key]} for r in of_system]
         counts = [r.task.queries for r in of_system]

@@ -53,6 +53,7 @@ class ResultStore:
     def write(self, result: TaskResult, run: Run, evaluation: Evaluation) -> Path:
         """Write a result with its run and per-query scores."""
         path = self.path(result.system.name, result.task.collection, result.task.name)
+        path.unlink(missing_ok=True)  # an old result must not stand beside a new run, were we stopped in between
         write_run(run, path.with_suffix(".run.gz"))
         with atomic_file(path.with_suffix(".queries.jsonl")) as stream:
             encode, columns = msgspec.json.Encoder().encode, evaluation.per_query

@@ -145,6 +145,8 @@ class BM25:
         if depth < 1:
             raise UsageError(f"depth must be 1 or more, not {depth}")
         index = index or self.index(task)
+        if index.parameters != self.parameters:
+            raise UsageError(f"the index was made with {index.parameters}, the retriever has {self.parameters}")
         ids = task.documents.ids
         if len(index) != len(ids):
             raise UsageError(f"the index holds {len(index)} documents, the task {len(ids)}")

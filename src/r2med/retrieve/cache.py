@@ -1,6 +1,6 @@
 """The embedding cache: vectors by the content of their text, in sets named by everything else that shapes them.
 
-    R2MED_HOME/embeddings/<fingerprint>/set.json        what the fingerprint stands for
+    R2MED_HOME/embeddings/<fingerprint>/set.json        what the fingerprint stands for, and a name for people
     R2MED_HOME/embeddings/<fingerprint>/<max length>/   shards
 
 The fingerprint covers model files or revision, side, instruction, pooling, normalisation, dimension and dtype; the
@@ -30,6 +30,8 @@ from .shards import SUFFIX, DamagedShard, Float32, Keys, Shard, open_shard, writ
 
 KEY_BYTES = 16
 UNLIMITED = "unlimited"
+LABEL = "label"
+"""In `set.json`: what people call the model."""
 
 
 def text_keys(texts: Sequence[str]) -> Keys:
@@ -172,14 +174,24 @@ class EmbeddingCache:
     def __init__(self, root: Path | None = None) -> None:
         self.root = root if root is not None else home() / "embeddings"
 
-    def open(self, identity: dict[str, object], max_length: int | None) -> ShardSet:
-        """The set of vectors of this identity at this length."""
-        folder = self.root / fingerprint("embeddings", identity)
-        about = folder / "set.json"
+    def open(self, identity: dict[str, object], max_length: int | None, *, label: str = "") -> ShardSet:
+        """The set of vectors of this identity at this length, as used now.
+
+        `label` is what people call the model. It is kept beside the facts and is none of them: the same weights under
+        another name have the same vectors.
+        """
+        shards = self.look(identity, max_length)
+        about = shards.folder.parent / "set.json"
         if not about.exists():
-            write_bytes(about, msgspec.json.format(msgspec.json.encode(identity, order="deterministic")) + b"\n")
+            facts = msgspec.json.encode({LABEL: label, **identity}, order="deterministic")
+            write_bytes(about, msgspec.json.format(facts) + b"\n")
         with suppress(OSError):
             about.touch()  # when it was last used, for pruning
+        return shards
+
+    def look(self, identity: dict[str, object], max_length: int | None) -> ShardSet:
+        """The same without a trace: for those who only count what is there."""
+        folder = self.root / fingerprint("embeddings", identity)
         return ShardSet(folder / (UNLIMITED if max_length is None else str(max_length)))
 
     def siblings(self, shards: ShardSet) -> list[tuple[int, ShardSet]]:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from .cache import EmbeddingCache
+from .cache import LABEL, EmbeddingCache
 from .shards import SUFFIX, DamagedShard, open_shard
 
 STALE_SECONDS = 24 * 3600.0
@@ -22,6 +22,8 @@ class SetInfo(NamedTuple):
     """One set of the cache: a model, a side, an instruction."""
 
     folder: Path
+    label: str
+    """What people call the model; empty if nobody said."""
     about: dict[str, Any]
     """What its fingerprint stands for."""
     bytes: int
@@ -53,7 +55,7 @@ def _sets(root: Path) -> Iterator[SetInfo]:
         except (OSError, msgspec.MsgspecError):
             facts, used = {}, 0.0
         sizes = [path.stat().st_size for path in folder.glob(f"*/*{SUFFIX}")]
-        yield SetInfo(folder, facts, sum(sizes), len(sizes), used)
+        yield SetInfo(folder, str(facts.pop(LABEL, "")), facts, sum(sizes), len(sizes), used)
 
 
 def prune(cache: EmbeddingCache, *, max_bytes: int | None = None, unused_days: float | None = None) -> Pruned:

@@ -11,6 +11,7 @@ from typing import Literal
 from ..core import Run, Task, UsageError
 from .cache import EmbeddingCache
 from .embed import Embedded, Progress, embed
+from .encoders.devices import resolve_devices
 from .encoders.load import as_encoder
 from .encoders.protocol import Encoder, Side
 from .encoders.spec import ModelCard
@@ -49,6 +50,8 @@ class DenseRetriever:
         on_progress: Progress | None = None,
         **options: object,
     ) -> None:
+        if device is not None:
+            resolve_devices(device)  # search runs there too, whatever the backend does
         self.encoder, self.card = as_encoder(
             model, folder=folder, document_folder=document_folder, device=device, **options
         )
@@ -83,6 +86,12 @@ class DenseRetriever:
             "variant": str(self.variant),
             "instructions": self.card.describe().get("instructions", {}) if self.card else {},
         }
+
+    def check(self) -> None:
+        """Raise what would stop it later, such as a missing key; `plan` works without."""
+        check = getattr(self.encoder, "check", None)
+        if check is not None:
+            check()
 
     def embed(self, texts: Sequence[str], side: Side, family: str = "") -> Embedded:
         """Vectors of texts, through the cache."""

@@ -55,7 +55,7 @@ def embed(
     keys = text_keys(texts)
     if cache is None:
         return _without_cache(encoder, texts, keys, side, instruction, on_progress)
-    shards = cache.open(identity(encoder, side, instruction), encoder.max_length(side))
+    shards = cache.open(identity(encoder, side, instruction), encoder.max_length(side), label=encoder.name)
     found = shards.find(keys)
     missing = _first_of_each(keys, np.flatnonzero(found.row < 0))
     distinct = _distinct(keys)

@@ -32,7 +32,7 @@ def plan_side(
     keys = text_keys(texts)
     _, first = np.unique(keys, axis=0, return_index=True)
     if cache is not None:
-        shards = cache.open(identity(encoder, side, instruction), encoder.max_length(side))
+        shards = cache.look(identity(encoder, side, instruction), encoder.max_length(side))
         first = first[shards.find(keys[first]).row < 0]
     tokens = (text_lengths(texts)[first] + len(instruction)) // BYTES_PER_TOKEN + 1
     limit = encoder.max_length(side)

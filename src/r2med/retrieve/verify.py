@@ -20,7 +20,7 @@ def verify_cache(
     encoder: Encoder, texts: Sequence[str], side: Side, instruction: str, cache: EmbeddingCache, count: int
 ) -> dict[str, object]:
     """Encode `count` cached texts again and compare; raises ModelError when the cache holds something else."""
-    shards = cache.open(identity(encoder, side, instruction), encoder.max_length(side))
+    shards = cache.open(identity(encoder, side, instruction), encoder.max_length(side), label=encoder.name)
     found = shards.find(text_keys(texts))
     known = np.flatnonzero(found.row >= 0)
     sample = np.sort(np.random.default_rng(len(known)).choice(known, min(count, len(known)), replace=False))

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..core import DataError, IdTable, Qrels, Run
+from ..core import DataError, IdTable, Qrels, Run, UsageError
 from ..core.columns import Int32
 from .measures import CUTOFFS, MAIN, STANDARD, Float64, Hits, Int64, Measure
 
@@ -28,8 +28,10 @@ class Evaluation(NamedTuple):
 
     def mean(self, measure: Measure | str = MAIN) -> float:
         """Mean of one measure."""
-        key = (Measure.parse(measure) if isinstance(measure, str) else measure).key
-        return float(self.per_query[key].mean())
+        asked = Measure.parse(measure) if isinstance(measure, str) else measure
+        if asked.key not in self.per_query:
+            raise UsageError(f"{asked} was not computed here; ask for it: evaluate(…, measures=[{str(asked)!r}])")
+        return float(self.per_query[asked.key].mean())
 
 
 class _Ideal(NamedTuple):

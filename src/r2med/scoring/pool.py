@@ -11,7 +11,7 @@ from ..core import DataError, Judgment, Qrels, Run, Task, UsageError
 from ..core.atomic import atomic_file
 from .holes import DEPTH, unjudged
 
-COLUMNS = ("task", "query_id", "doc_id", "grade", "best_rank", "systems", "query", "passage")
+COLUMNS = ("task", "query_id", "doc_id", "grade", "best_rank", "systems", "query", "passage", "judge")
 
 
 class PoolEntry(msgspec.Struct, kw_only=True):
@@ -25,6 +25,8 @@ class PoolEntry(msgspec.Struct, kw_only=True):
     systems: list[str] = []
     query: str = ""
     passage: str = ""
+    judge: str = ""
+    # Who gave the grade, where it was not a person.
 
 
 def build_pool(
@@ -59,8 +61,7 @@ def build_pool(
 def write_pool(pool: Iterable[PoolEntry], path: str | Path) -> int:
     """Write `.tsv` or `.jsonl`, by the name's ending; says how many lines."""
     path, number = Path(path), 0
-    if path.suffix not in (".tsv", ".jsonl"):
-        raise UsageError(f"{path}: a pool is a .tsv or a .jsonl file")
+    check_pool_name(path)
     with atomic_file(path) as stream:
         if path.suffix == ".tsv":
             stream.write("\t".join(COLUMNS).encode() + b"\n")
@@ -70,6 +71,12 @@ def write_pool(pool: Iterable[PoolEntry], path: str | Path) -> int:
     return number
 
 
+def check_pool_name(path: Path) -> None:
+    """A pool is written in one of two formats."""
+    if path.suffix not in (".tsv", ".jsonl"):
+        raise UsageError(f"{path}: a pool is a .tsv or a .jsonl file")
+
+
 def _tsv(entry: PoolEntry) -> bytes:
     for identifier in (entry.task, entry.query_id, entry.doc_id):
         if identifier.split("\t") != [identifier] or len(identifier.splitlines()) > 1:
@@ -77,21 +84,28 @@ def _tsv(entry: PoolEntry) -> bytes:
     cells = (
         entry.task, entry.query_id, entry.doc_id, "" if entry.grade is None else str(entry.grade),
         str(entry.best_rank), ", ".join(entry.systems), " ".join(entry.query.split()), " ".join(entry.passage.split()),
+        entry.judge,
     )  # fmt: skip
     return "\t".join(cells).encode()
 
 
 def read_labels(path: str | Path) -> list[tuple[str, Judgment]]:
     """The labels that were filled in, with their task; lines without a grade are still open and left out."""
+    return [
+        (entry.task, Judgment(entry.query_id, entry.doc_id, entry.grade))
+        for entry in read_pool(path)
+        if entry.grade is not None
+    ]
+
+
+def read_pool(path: str | Path) -> list[PoolEntry]:
+    """A pool with all its lines."""
     path = Path(path)
     try:
         lines = path.read_bytes().split(b"\n")
     except OSError as error:
         raise DataError(f"cannot be read ({error.strerror or error})", path=path) from None
-    rows = _jsonl_rows(lines, path) if path.suffix == ".jsonl" else _tsv_rows(lines, path)
-    return [
-        (entry.task, Judgment(entry.query_id, entry.doc_id, entry.grade)) for entry in rows if entry.grade is not None
-    ]
+    return list(_jsonl_rows(lines, path) if path.suffix == ".jsonl" else _tsv_rows(lines, path))
 
 
 def _jsonl_rows(lines: list[bytes], path: Path) -> Iterator[PoolEntry]:
@@ -119,4 +133,11 @@ def _tsv_rows(lines: list[bytes], path: Path) -> Iterator[PoolEntry]:
         grade = cells[3].strip()
         if grade and not grade.lstrip("-").isdecimal():
             raise DataError(f"grade {grade!r} is not a whole number", path=path, line=number)
-        yield PoolEntry(task=cells[0], query_id=cells[1], doc_id=cells[2], grade=int(grade) if grade else None)
+        more = dict(zip(COLUMNS[4:], cells[4:], strict=False))  # a table that went through hands may have lost some
+        rank = more.get("best_rank", "").strip()
+        yield PoolEntry(
+            task=cells[0], query_id=cells[1], doc_id=cells[2], grade=int(grade) if grade else None,
+            best_rank=int(rank) if rank.isdecimal() else 1,
+            systems=[name for name in more.get("systems", "").split(", ") if name],
+            query=more.get("query", ""), passage=more.get("passage", ""), judge=more.get("judge", ""),
+        )  # fmt: skip

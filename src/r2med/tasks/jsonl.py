@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from codecs import BOM_UTF8
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
@@ -122,6 +123,8 @@ def explain(line: bytes, error: Exception) -> str:
     message = str(error).removeprefix("JSON is malformed: ")
     if isinstance(error, UnicodeDecodeError):
         message = "is not valid UTF-8"
+    elif line.startswith(BOM_UTF8):
+        message = "begins with a byte-order mark: save the file as UTF-8 without it"
     elif b"\0" in line:
         message = "holds a NUL character"
     elif _has_lone_surrogate(line):

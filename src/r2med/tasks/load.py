@@ -161,7 +161,7 @@ def load(spec: str | Path) -> Task:
     refs = resolve(str(spec)) if isinstance(spec, str) else from_path(spec)
     if len(refs) != 1:
         names = ", ".join(r.full_name for r in refs)
-        raise UsageError(f"{str(spec)!r} stands for {len(refs)} tasks ({names}); name one, or use load_all")
+        raise UsageError(f"{str(spec)!r} stands for {len(refs)} tasks ({names}); name one of them")
     return refs[0].load()
 
 

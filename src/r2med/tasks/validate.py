@@ -71,30 +71,32 @@ class _Findings:
 class _TextChecks:
     """Checks that documents and queries share."""
 
-    def __init__(self, kind: str, findings: _Findings) -> None:
-        self.kind, self.findings = kind, findings
+    def __init__(self, kind: str, plural: str, findings: _Findings) -> None:
+        self.kind, self.plural, self.findings = kind, plural, findings
         self.ids: set[str] = set()
         self._digests: set[bytes] = set()
 
     def see(self, place: str, identifier: str, text: str) -> None:
-        add, kind, where = self.findings.add, self.kind, f"{place} ({identifier})"
+        add, kind, plural, where = self.findings.add, self.kind, self.plural, f"{place} ({identifier})"
         if identifier in self.ids:
             add("error", f"duplicate-{kind}-id", f"{kind} ids that stand more than once", where)
         self.ids.add(identifier)
         if not identifier.strip():
-            add("error", f"empty-{kind}-id", f"{kind}s without an id", place)
+            add("error", f"empty-{kind}-id", f"{plural} without an id", place)
+        elif identifier.split() != [identifier]:
+            add("error", f"space-in-{kind}-id", f"{kind} ids with white space, which TREC files cannot carry", where)
         elif len(identifier) > ABSURD_ID:
             add("warning", f"long-{kind}-id", f"{kind} ids of over {ABSURD_ID} characters", place)
         if not text.strip():
-            add("error", f"empty-{kind}", f"{kind}s without text", where)
+            add("error", f"empty-{kind}", f"{plural} without text", where)
             return
         if "\0" in text:
             add("error", "nul", "texts that hold a NUL character", where)
         if len(text) > ABSURD_TEXT:
-            add("warning", f"long-{kind}", f"{kind}s of over {ABSURD_TEXT:,} characters", where)
+            add("warning", f"long-{kind}", f"{plural} of over {ABSURD_TEXT:,} characters", where)
         digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
         if digest in self._digests:
-            add("warning", f"duplicate-{kind}-text", f"{kind}s whose text is an exact copy of an earlier one", where)
+            add("warning", f"duplicate-{kind}-text", f"{plural} whose text is an exact copy of an earlier one", where)
         self._digests.add(digest)
 
 
@@ -103,15 +105,15 @@ def validate(ref: TaskRef) -> Report:
     store = open_store(ref.present())
     layout, _ = detect(store)
     findings = _Findings()
-    documents, queries = _TextChecks("document", findings), _TextChecks("query", findings)
+    documents, queries = _TextChecks("document", "documents", findings), _TextChecks("query", "queries", findings)
     if layout.name in ("r2med", "beir"):
         judgments = _validate_lines(store, layout.name, findings, documents, queries)
     else:
         judgments = _validate_parts(layout.read(store, ref.split), ref, findings, documents, queries)
     if not documents.ids:
-        findings.add("error", "no-documents", "the corpus has no documents", store.path.name)
+        findings.add("error", "no-documents", "corpus without documents", store.path.name)
     if not queries.ids:
-        findings.add("error", "no-queries", "there are no queries", store.path.name)
+        findings.add("error", "no-queries", "set of queries that is empty", store.path.name)
     return Report(
         task=ref.full_name,
         path=str(ref.path),
@@ -136,7 +138,7 @@ def _validate_lines(
     _scan(store, query_file, (PlainQuery, BeirQuery), findings, queries.see)
     qrels = qrels_file(names) if layout == "beir" else find(store, *R2MED_QRELS, names=names)
     if qrels is None:
-        findings.add("error", "no-judgments", "there is no file of judgments", str(store.path))
+        findings.add("error", "no-judgments", "file of judgments that is missing", str(store.path))
         return 0
     return _check_qrels(store, qrels, findings, documents.ids, queries.ids, strict_queries=layout == "r2med")
 
@@ -167,6 +169,7 @@ def _scan(
 
 def _code(reason: str) -> str:
     for words, code in (
+        ("byte-order", "byte-order-mark"),
         ("UTF-8", "bad-utf8"),
         ("surrogate", "lone-surrogate"),
         ("NUL", "nul"),
@@ -229,7 +232,7 @@ def _validate_parts(
 
 def lines(report: Report) -> Iterator[str]:
     """The report for a terminal."""
-    verdict = "ok" if report.ok else f"{len(report.errors)} kinds of errors"
+    verdict = "ok" if report.ok else f"{len(report.errors)} kind{'s' * (len(report.errors) > 1)} of error"
     counts = f"{report.queries:,} queries, {report.documents:,} documents, {report.judgments:,} judgments"
     yield f"{report.task}: {verdict} ({counts}; layout {report.layout})"
     for finding in (*report.errors, *report.warnings):

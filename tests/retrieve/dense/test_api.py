@@ -14,7 +14,7 @@ from r2med.models import get_card
 from r2med.retrieve.cache import EmbeddingCache
 from r2med.retrieve.dense import DenseRetriever
 from r2med.retrieve.embed import embed
-from r2med.retrieve.encoders.api import ApiEncoder
+from r2med.retrieve.encoders.api import HOMES, ApiEncoder
 from r2med.retrieve.encoders.load import Options
 from tests.builders import small_task
 
@@ -145,8 +145,11 @@ def test_a_failure_in_the_middle_is_resumed(server: Server, tmp_path: Path) -> N
 
 
 def test_cards_find_key_and_address(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    keyless = DenseRetriever(get_card("openai"), cache=False)
     with pytest.raises(UsageError, match=r"export OPENAI_API_KEY="):
-        DenseRetriever(get_card("openai"))
+        keyless.check()
+    with pytest.raises(UsageError, match=r"export OPENAI_API_KEY="):
+        keyless.retrieve(small_task())
     monkeypatch.setenv("OPENAI_BASE_URL", server.url)
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     run = DenseRetriever(get_card("openai"), max_cost=1.0).retrieve(small_task())
@@ -181,3 +184,20 @@ def test_what_it_would_cost(server: Server, monkeypatch: pytest.MonkeyPatch) -> 
     assert plan["tokens"] > 0  # type: ignore[operator]
     assert plan["cost"] > 0  # type: ignore[operator]
     assert not server.bodies
+
+
+def test_a_look_at_the_bill_needs_no_key_and_leaves_no_trace(tmp_path: Path) -> None:
+    plan = DenseRetriever(get_card("openai"), cache=EmbeddingCache(tmp_path)).plan(small_task())
+    assert plan["cost"] > 0  # type: ignore[operator]
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_is_in_the_cache_needs_no_key(server: Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setitem(HOMES, "openai", server.url)
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    paid = DenseRetriever(get_card("openai"), cache=EmbeddingCache(tmp_path)).retrieve(small_task())
+    asked = len(server.bodies)
+    monkeypatch.delenv("OPENAI_API_KEY")
+    again = DenseRetriever(get_card("openai"), cache=EmbeddingCache(tmp_path)).retrieve(small_task())
+    assert np.array_equal(again.docs, paid.docs)
+    assert len(server.bodies) == asked

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -11,9 +13,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
+from r2med.cli.cache import command
 from r2med.core import ModelError, TextColumn
 from r2med.retrieve import embed as embedding
 from r2med.retrieve.cache import EmbeddingCache, text_keys
@@ -195,6 +199,25 @@ def test_sizes_and_pruning(tmp_path: Path) -> None:
     assert [info.about["revision"] for info in list_sets(cache)] == ["new"]
     assert prune(cache, unused_days=1).sets == 0
     assert prune(cache, max_bytes=0).sets == 1
+
+
+def test_a_set_has_a_name_for_people_that_is_no_part_of_its_key(tmp_path: Path) -> None:
+    cache, encoder = EmbeddingCache(tmp_path), HashEncoder()
+    embed(encoder, MANY, "document", cache=cache)
+    encoder.name = "renamed"
+    assert embed(encoder, MANY, "document", cache=cache).encoded == 0
+    (info,) = list_sets(cache)
+    assert info.label == "hash"
+    assert "label" not in info.about
+
+
+def test_the_command_shows_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("R2MED_HOME", str(tmp_path))
+    embed(HashEncoder(), MANY, "document", cache=EmbeddingCache())
+    shown = CliRunner().invoke(command).output
+    assert re.search(r"^hash +document +1 ", shown, re.MULTILINE), shown
+    (row,) = json.loads(CliRunner().invoke(command, ["--json"]).output)["sets"]
+    assert row["label"] == "hash"
 
 
 def test_compacting_keeps_every_vector(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -155,6 +155,11 @@ def test_variants_are_part_of_what_it_is(variant: str) -> None:
     assert used.retrieve(small_task()).depth == 3
 
 
+def test_an_unknown_device_is_refused_before_any_work() -> None:
+    with pytest.raises(UsageError, match="unknown device 'tpu'"):
+        DenseRetriever(Letters(), device="tpu")
+
+
 def test_a_model_that_is_not_here_says_how_to_get_it() -> None:
     with pytest.raises(ModelError, match="contriever is not on this machine: r2med models fetch contriever"):
         DenseRetriever(get_card("contriever"))
@@ -277,3 +282,6 @@ class TestTorch:
         for device, words in (("tpu", "unknown device"), ("cuda:99", "there is no device cuda:99")):
             with pytest.raises(UsageError, match=words):
                 load_encoder(tiny.card("bert", "cls"), Options(device=device), tmp_path)
+            # A model of another backend is searched on that device too.
+            with pytest.raises(UsageError, match=words):
+                DenseRetriever(Letters(), device=device)

@@ -9,7 +9,7 @@ from ...core import ResultError, UsageError
 from ...results import TaskResult
 from ...scoring import Measure
 from ...scoring.score_set import ScoreSet
-from ..stored import by_system, task_names
+from ..stored import by_system
 
 Side = Literal["document", "query"]
 Axis = Literal["seconds", "cost"]
@@ -47,8 +47,7 @@ class FamilyPoint(NamedTuple):
 def system_costs(results: Sequence[TaskResult], measure: Measure, axis: Axis) -> tuple[list[Cost], list[str]]:
     """Mean over tasks against seconds or dollars a query, and which systems are left out, lacking task or price."""
     grouped = by_system(results)
-    present = list(dict.fromkeys(r.task.name for r in results))
-    whole = set(task_names(results[0].task.collection, present)) & set(present)
+    whole = {r.task.full_name for r in results}
     costs, left_out = [], []
     for name, of_system in grouped.items():
         if set(of_system) != whole:

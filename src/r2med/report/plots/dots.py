@@ -58,7 +58,7 @@ def draw_scores(scores: Sequence[SystemScores], measure: Measure, where: str, *,
 def _rows(scores: Sequence[SystemScores]) -> list[tuple[str, list[Estimate | Average]]]:
     """One row a task, and the average where there is more than one; it says when tasks are missing."""
     rows: list[tuple[str, list[Estimate | Average]]] = [
-        (task, [s.tasks[task] for s in scores]) for task in scores[0].tasks
+        (task.rpartition("/")[2], [s.tasks[task] for s in scores]) for task in scores[0].tasks
     ]
     if len(rows) > 1:
         macro = scores[0].macro

@@ -17,21 +17,55 @@ class Expected(NamedTuple):
     similarity: str | None = None
     own_wording: bool = False
     # The model is instructed, in words that are ours.
+    policy: str | None = None
+    # How expansions meet it, where that is finer than the protocol's own table.
 
 
-def differences(system: SystemInfo, protocol: Protocol, expected: Mapping[str, Expected] | None = None) -> list[str]:
+class Part(NamedTuple):
+    """One retriever of a system."""
+
+    name: str
+    kind: str
+    described: Mapping[str, Any]
+
+
+def parts(system: SystemInfo) -> list[Part]:
+    """The retrievers of a system, under the names they have in its own: `hyde:gpt4+bm25+nv.rrf+maxsim@50` has two."""
+    listed = system.description.get("retrievers", [])
+    described = [d for d in listed if isinstance(d, dict)] if isinstance(listed, list) else []
+    before = 1 if isinstance(system.description.get("expander"), dict) else 0
+    names = system.name.split("+")[before : before + len(described)]
+    if len(names) < len(described):
+        names = [system.name] * len(described)
+    fusion = system.description.get("fusion")
+    method = fusion.get("method") if isinstance(fusion, dict) else ""
+    found = []
+    for name, of_retriever in zip(names, described, strict=True):
+        plain = name.partition(",policy=")[0].removesuffix(f".{method}" if method else "").partition("@")[0]
+        kind = "lexical" if of_retriever.get("retriever") == "bm25" else str(of_retriever.get("kind", "dense"))
+        found.append(Part(plain, kind, of_retriever))
+    return found
+
+
+def differences(
+    system: SystemInfo,
+    protocol: Protocol,
+    expected: Mapping[str, Expected] | None = None,
+    policies: Mapping[str, str] | None = None,
+) -> list[str]:
     """Where a system deviates from a protocol; empty where nothing that can be checked does.
 
-    `expected` holds, by name of the retriever, what the protocol means for it.
+    By name of the retriever, `expected` holds what the protocol means for it, `policies` how expansions met it.
     """
     found: list[str] = []
-    for number, described in enumerate(_retrievers(system)):
-        name = _name(system, number)
-        if described.get("retriever") == "bm25":
-            found += _lexical(name, described, protocol)
+    for part in parts(system):
+        wanted = (expected or {}).get(part.name, Expected())
+        if part.kind == "lexical":
+            found += _lexical(part.name, part.described, protocol)
         else:
-            found += _dense(described, protocol, (expected or {}).get(name, Expected()))
-    return list(dict.fromkeys([*found, *_expansion(system, protocol)]))
+            found += _dense(part.described, protocol, wanted)
+        found += _expansion(system, part, protocol, wanted, (policies or {}).get(part.name))
+    return list(dict.fromkeys(found))
 
 
 def unstated(protocol: Protocol, kind: str) -> list[str]:
@@ -44,18 +78,6 @@ def unstated(protocol: Protocol, kind: str) -> list[str]:
         "similarity": protocol.similarity,
     }
     return [name for name, choice in choices.items() if choice == UNSTATED]
-
-
-def _retrievers(system: SystemInfo) -> list[dict[str, Any]]:
-    listed = system.description.get("retrievers", [])
-    return [d for d in listed if isinstance(d, dict)] if isinstance(listed, list) else []
-
-
-def _name(system: SystemInfo, number: int) -> str:
-    """Name of a retriever inside a system: `a+b.rrf` holds `a` and `b`; `@protocol` marks one run under it."""
-    whole, dot, fusion = system.name.rpartition(".")
-    names = (whole if dot and fusion == "rrf" else system.name).split("+")
-    return (names[number] if number < len(names) else system.name).partition("@")[0]
 
 
 def _lexical(name: str, described: Mapping[str, Any], protocol: Protocol) -> Iterator[str]:
@@ -85,17 +107,16 @@ def _dense(described: Mapping[str, Any], protocol: Protocol, expected: Expected)
         yield f"instructions are r2med's, {protocol.name} has those of {protocol.instructions}"
 
 
-def _expansion(system: SystemInfo, protocol: Protocol) -> Iterator[str]:
-    """An expanded system says `expansion = {method, policy}`; the policy by name or as a table with a name."""
-    described = system.description.get("expansion")
-    if not isinstance(described, dict):
+def _expansion(
+    system: SystemInfo, part: Part, protocol: Protocol, expected: Expected, used: str | None
+) -> Iterator[str]:  # fmt: skip
+    expander = system.description.get("expander")
+    if not isinstance(expander, dict):
         return
-    method, policy = described.get("method"), described.get("policy")
-    used = policy.get("name") if isinstance(policy, dict) else policy
-    kind = "lexical" if all(d.get("retriever") == "bm25" for d in _retrievers(system)) else "dense"
-    wanted = protocol.expansion.get(kind, {}).get(str(method))
+    method = str(expander.get("method"))
+    wanted = expected.policy or protocol.expansion.get(part.kind, {}).get(method)
     if wanted and used != wanted:
-        yield f"{method} reaches the {kind} retriever as {_show(used)}, under {protocol.name} as {wanted}"
+        yield f"{method} reaches {part.name} as {_show(used)}, under {protocol.name} as {wanted}"
 
 
 def _show(value: object) -> str:

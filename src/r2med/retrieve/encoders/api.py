@@ -50,6 +50,7 @@ class ApiEncoder(BaseEncoder):
         limits: dict[Side, int] | None = None,
         normalize: bool = True,
         price: float | None = None,
+        key_variable: str = "",
     ) -> None:
         super().__init__()
         if options.max_cost is not None and price is None:
@@ -58,23 +59,20 @@ class ApiEncoder(BaseEncoder):
         self.limits = limits or {}
         self.normalize, self.price, self.options = normalize, price, options
         self._base_url, self._key = base_url, key
+        self._key_variable = key_variable or KEY_VARIABLES[dialect]
         self._service: Service | None = None
         self._lock = threading.Lock()
         self._tokens_spent = 0
 
     @classmethod
     def from_card(cls, card: ModelCard, options: Options) -> ApiEncoder:
-        """The encoder of a card; the key is looked up now, so that its absence is known before any work."""
+        """The encoder of a card. Without a key it can say what it would cost, and no more: see `check`."""
         variable = card.key or KEY_VARIABLES[card.backend]
         base_url = options.base_url or os.environ.get(URL_VARIABLES[card.backend]) or HOMES[card.backend]
-        key = os.environ.get(variable, "")
-        # A server of one's own (vLLM, TEI) often asks for no key; the two services always do.
-        if not key and base_url == HOMES[card.backend]:
-            raise UsageError(f"{card.name} needs a key: export {variable}=…")
         return cls(
             card.source,
             base_url,
-            key,
+            os.environ.get(variable, ""),
             options,
             name=card.name,
             dialect=card.backend,
@@ -82,7 +80,14 @@ class ApiEncoder(BaseEncoder):
             limits={"query": card.query_length, "document": card.document_length},
             normalize=card.normalize,
             price=card.price.per_million if card.price else None,
+            key_variable=variable,
         )
+
+    def check(self) -> None:
+        """Say what is missing before any work. A server of one's own often asks for no key; the services always do."""
+        if not self._key and self._base_url == HOMES.get(self.dialect):
+            raise UsageError(f"{self.name} needs a key: export {self._key_variable}=…")
+        self._endpoint()
 
     @property
     def cost(self) -> float:
@@ -146,6 +151,7 @@ class ApiEncoder(BaseEncoder):
 
     def stream(self, texts: Sequence[str], side: Side, instruction: str = "") -> Iterator[Batch]:
         """Several requests at a time; the first that fails for good stops the rest."""
+        self.check()
         pool = ThreadPoolExecutor(self.options.concurrency)
         running: set[Future[Batch]] = set()
         failure: BaseException | None = None
@@ -221,7 +227,7 @@ class ApiEncoder(BaseEncoder):
         return _vectors(answer, len(contents), self.name)
 
     def _ask_shorter(self, contents: list[str], side: Side, message: str) -> Float32:
-        """Find the text that is too long by halving the request, then halve the text's excess until it fits."""
+        """Find the text that is too long by halving the request, then shorten it by tenths until it fits."""
         if len(contents) > 1:
             middle = len(contents) // 2
             return np.concatenate((self._ask(contents[:middle], side), self._ask(contents[middle:], side)))

@@ -11,7 +11,7 @@ import pytest
 
 from r2med.core import ResultError, UnknownName, UsageError
 from r2med.pipeline import run_experiment, systems_from
-from r2med.report.stored_scores import stored_scores, task_behind
+from r2med.report.stored import score_set, select, stored_scores, task_behind
 from r2med.results import ResultStore
 from r2med.scoring import MAIN, Measure
 from r2med.tasks import convert, resolve
@@ -38,6 +38,20 @@ def test_scores_of_two_systems(store: ResultStore) -> None:
     for task in scores.tasks:
         for row, system in zip(task.scores, scores.systems, strict=True):
             assert row.mean() == pytest.approx(results[system][task.name].measures["ndcg_at_10"])
+
+
+def test_tasks_stand_in_the_order_of_the_paper(store: ResultStore) -> None:
+    run_experiment(resolve("mini/Bioinformatics"), systems_from(["bm25", "bm25-lucene"]), store)
+    scores = stored_scores(store, ["bm25", "bm25-lucene"], MAIN).scores
+    assert [t.name for t in scores.tasks] == ["mini/Biology", "mini/Bioinformatics", "mini/PMC-Clinical"]
+    assert [t.name for t in score_set(store, select(store)).tasks] == [t.name for t in scores.tasks]
+
+
+def test_a_system_without_the_collection_is_not_dropped_in_silence(store: ResultStore, tmp_path: Path) -> None:
+    convert(resolve("mini/Biology"), tmp_path / "mine", to="beir")
+    run_experiment(resolve(str(tmp_path / "mine")), systems_from(["bm25:k1=1.2,b=0.75"]), store)
+    with pytest.raises(UsageError, match=r"bm25,k1=1.2,b=0.75 has no results on mini"):
+        stored_scores(store, ["bm25", "bm25,k1=1.2,b=0.75"], MAIN, collection="mini")
 
 
 def test_tasks_that_only_one_system_has_are_named(store: ResultStore) -> None:
@@ -105,9 +119,9 @@ def test_names_nobody_knows(store: ResultStore, tmp_path: Path) -> None:
         stored_scores(store, ["bm25", "bm25"], MAIN)
     with pytest.raises(UsageError, match=r"no nDCG@7 is stored"):
         stored_scores(store, ["bm25", "bm25-lucene"], Measure("ndcg", 7))
-    with pytest.raises(ResultError, match="no such results folder"):
+    with pytest.raises(ResultError, match="no such folder of results"):
         stored_scores(ResultStore(tmp_path / "nowhere"), ["bm25"], MAIN)
-    with pytest.raises(UsageError, match="no task of collection 'nano' in common"):
+    with pytest.raises(UsageError, match="bm25 has no results on nano"):
         stored_scores(store, ["bm25", "bm25-lucene"], MAIN, collection="nano")
 
 

@@ -1,0 +1,132 @@
+"""`r2med compare`: whether one system is better than another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import click
+
+from .common import emit, json_option, note, print_table
+
+if TYPE_CHECKING:
+    from ..report.comparison import Compared
+    from ..report.comparison_tables import TextTable
+    from ..scoring.intervals import Method, Settings
+
+
+class _Wanted(NamedTuple):
+    """What is asked for beyond the comparison itself."""
+
+    slices: bool
+    flagged: Path | None
+    aware: bool
+    holes: bool
+    pool: Path | None
+    depth: int
+
+
+@click.command("compare")
+@click.argument("systems", nargs=-1, required=True, metavar="A B [C …]")
+@click.option("--results", default="results", show_default=True, type=click.Path(path_type=Path), help="Their folder.")
+@click.option("--qrels", type=click.Path(path_type=Path), help="Judgments: the arguments are then TREC run files.")
+@click.option("--collection", default="", help="Which collection, where the systems share several.")
+@click.option("--task", "tasks", multiple=True, metavar="NAME", help="Only this task, e.g. mini/Biology; repeatable.")
+@click.option("--measure", default="nDCG@10", show_default=True, help="What is compared.")
+@click.option("--level", default=0.95, show_default=True, help="Of the intervals; tests use its complement.")
+@click.option(
+    "--method", type=click.Choice(["percentile", "bca"]), default="percentile", show_default=True, help="Intervals."
+)
+@click.option("--resamples", default=10_000, show_default=True, help="Of the bootstrap and the randomisation test.")
+@click.option("--seed", default=0, show_default=True, help="Of the random numbers.")
+@click.option("--slices", is_flag=True, help="Also by family, body system, positives, length and difficulty.")
+@click.option(
+    "--flagged", type=click.Path(path_type=Path), help="Also with and without these queries: ids, one a line."
+)
+@click.option("--aware", is_flag=True, help="Also with copies credited once and ties averaged.")
+@click.option("--holes", is_flag=True, help="Also how unjudged documents could change the order.")
+@click.option(
+    "--pool", type=click.Path(path_type=Path), help="Write the unjudged documents for labelling: .tsv, .jsonl."
+)
+@click.option("--depth", default=10, show_default=True, help="How deep --holes and --pool look.")
+@json_option
+def command(
+    systems: tuple[str, ...], results: Path, qrels: Path | None, collection: str, tasks: tuple[str, ...], measure: str,
+    level: float, method: Method, resamples: int, seed: int, slices: bool, flagged: Path | None, aware: bool,
+    holes: bool, pool: Path | None, depth: int, as_json: bool,
+) -> None:  # fmt: skip
+    """Compare systems on the same queries, per task and overall.
+
+    Systems are named as in the results folder, or given as TREC run files with --qrels. Each difference comes with a
+    bootstrap interval, a paired randomisation test, a t-test, Holm's correction and the difference that these queries
+    could detect.
+    """
+    from ..report import comparison as what
+    from ..report import comparison_tables as tables
+    from ..results import ResultStore
+    from ..scoring import Measure
+    from ..scoring.compare import compare
+    from ..scoring.intervals import Settings
+
+    settings = Settings(level=level, method=method, resamples=resamples, seed=seed)
+    chosen = Measure.parse(measure)
+    if qrels is None:
+        compared = what.from_store(ResultStore(results), systems, chosen, collection=collection, tasks=tasks)
+    elif collection or tasks:
+        raise click.UsageError("--collection and --task choose among stored results; with --qrels there is one task")
+    else:
+        compared = what.from_runs([Path(s) for s in systems], qrels, chosen)
+    found = what.with_snippets(compare(compared.scores, settings), compared)
+    document, shown = _extras(compared, settings, _Wanted(slices, flagged, aware, holes, pool, depth))
+    for line in _notes(compared):
+        note(line)
+    if as_json:
+        emit(what.document(found, compared) | document)
+        return
+    main = [tables.systems_table(found)]
+    for pair in found.pairs:
+        main += [tables.pair_table(pair, found), *([tables.moved_table(pair)] if pair.moved else [])]
+    for table in (*main, *shown):
+        print_table(table.titles, table.rows, caption=table.caption, left=table.left)
+        click.echo()
+
+
+def _extras(compared: Compared, settings: Settings, wanted: _Wanted) -> tuple[dict[str, object], list[TextTable]]:
+    from ..report import comparison as what
+    from ..report import comparison_tables as tables
+    from ..scoring.pool import write_pool
+    from ..text import get_analyzer
+    from ..text.duplicates import find_copies
+
+    document: dict[str, object] = {}
+    shown: list[TextTable] = []
+    if wanted.slices or wanted.flagged is not None:
+        flags = None if wanted.flagged is None else what.read_flags(wanted.flagged, compared.scores)
+        document["slices"] = slices = what.slices_of(compared, get_analyzer("english"), settings, flags)
+        shown.append(tables.slices_table(slices, compared.scores.systems, settings))
+    if wanted.aware:
+        document["aware"] = both = what.aware_of(compared, lambda task: find_copies(task.documents).by_id())
+        shown.append(tables.aware_table(both))
+    if wanted.holes:
+        document["holes"] = reports = what.holes_of(compared, wanted.depth)
+        shown.append(tables.holes_table(reports, wanted.depth))
+    if wanted.pool is not None:
+        number = write_pool(what.pool_of(compared, wanted.depth), wanted.pool)
+        document["pool"] = {"path": str(wanted.pool), "entries": number}
+        note(f"{number} documents to judge: {wanted.pool}")
+    return document, shown
+
+
+def _notes(compared: Compared) -> Iterator[str]:
+    """What a reader of the numbers must know."""
+    scores = compared.scores
+    if not scores.complete:
+        lacking = f"; left out: {', '.join(compared.left_out)}" if compared.left_out else ""
+        yield f"averages cover only {len(scores.tasks)} of {scores.of_tasks} tasks{lacking}"
+    for system, number in compared.missing_queries.items():
+        if number:
+            yield f"{system}: {number} queries without results score 0"
+    for system, number in compared.unjudged_queries.items():
+        if number:
+            yield f"{system}: {number} queries have no judgments and do not count"

@@ -1,0 +1,141 @@
+"""`r2med nano`: small tasks with candidates."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from .common import emit, json_option, note, print_table, resolve_all
+from .progress import progress
+
+if TYPE_CHECKING:
+    from ..pipeline.nano_build import Built
+
+
+@click.group("nano")
+def command() -> None:
+    """Build small tasks with ranked candidates, profile them, and see how faithful they are."""
+
+
+@command.command("build")
+@click.argument("paths", nargs=-1, required=True, metavar="NAME|FOLDER...")
+@click.option("--out", required=True, type=click.Path(file_okay=False, path_type=Path), help="A new folder.")
+@click.option("--docs", default=10_000, show_default=True, type=click.IntRange(min=1), help="Documents in a pool.")
+@click.option(
+    "--fill",
+    default="source-order",
+    show_default=True,
+    type=click.Choice(["source-order", "hard"]),
+    help="What fills the pool behind the positives: the first documents, or what retrievers mistake for relevant.",
+)
+@click.option("--seed", default=0, show_default=True, type=click.IntRange(min=0), help="For the random part of hard.")
+@click.option("--bm25", "bm25_spec", default="bm25-lucene", show_default=True, help="Retriever of the BM25 profile.")
+@click.option(
+    "--dense", "dense_spec", default="auto", show_default=True,
+    help="Retriever of the dense profile, or none. auto: harrier where it is on this machine, else bge-small.",
+)  # fmt: skip
+@click.option("--name", default="", help="Name of the task (its split); by default that of its source.")
+@click.option("--description", default="", help="What the task asks, for its page.")
+@json_option
+def build(
+    paths: tuple[str, ...], out: Path, docs: int, fill: str, seed: int, bm25_spec: str, dense_spec: str, name: str,
+    description: str, as_json: bool,
+) -> None:  # fmt: skip
+    """Make Nano tasks from tasks in any format: every positive, a fixed number of documents, ranked candidates.
+
+    Two builds with one seed give the same bytes.
+    """
+    from ..pipeline.nano_build import build_nano
+    from ..pipeline.nano_dense import dense_retriever
+    from ..retrieve import get_retriever
+    from ..tasks.nano import PoolSettings
+
+    refs = resolve_all(paths)
+    settings = PoolSettings(docs=docs, fill="hard" if fill == "hard" else "source-order", seed=seed)
+    with progress(len(refs)) as bar:
+        dense = dense_retriever(dense_spec, on_progress=bar.within)
+        if dense is None and dense_spec == "auto":
+            note("No dense model is here, so there are no dense and hybrid candidates: r2med models fetch bge-small")
+
+        def notify(task: str, what: str) -> None:
+            bar.show(f"{task}: {what}", advance=what == "done")
+
+        built = build_nano(
+            refs, out, settings, bm25=get_retriever(bm25_spec), dense=dense, name=name, description=description,
+            notify=notify,
+        )  # fmt: skip
+    if as_json:
+        emit({"schema": 1, "folder": str(out), "tasks": {b.split: _summary(b) for b in built}})
+        return
+    for one in built:
+        m = one.manifest
+        parts = ", ".join(f"{count:,} {by}" for by, count in sorted(m.admitted.items(), key=lambda i: -i[1]))
+        click.echo(
+            f"{one.split}: {m.queries:,} queries, {m.documents:,} documents ({parts}), {m.positives:,} positives"
+        )
+        if m.documents < docs:
+            note(f"{one.split}: the source has no more than {m.documents:,} different documents")
+        if m.judgments_of_missing_documents:
+            note(f"{one.split}: {len(m.judgments_of_missing_documents)} positives are not in the source's corpus")
+    note(f"Candidates, manifest and card: {out}/; r2med nano profile {out} shows the table")
+
+
+def _summary(built: Built) -> dict[str, object]:
+    import msgspec
+
+    facts = msgspec.to_builtins(built.manifest)
+    del facts["pool"]
+    return {**facts, "profiles": msgspec.to_builtins(built.figures.profiles), "seconds": built.seconds}
+
+
+@command.command("profile")
+@click.argument("paths", nargs=-1, metavar="NAME|FOLDER...")
+@click.option("--published", is_flag=True, help="The figures NanoR2MED publishes, instead of a folder's.")
+@click.option("--markdown", is_flag=True, help="Print the table in Markdown.")
+@json_option
+def profile(paths: tuple[str, ...], published: bool, markdown: bool, as_json: bool) -> None:
+    """The table of a Nano group: counts, the nDCG@10 of its candidates, and the means over all queries."""
+    from ..pipeline.nano_published import published_profile
+    from ..pipeline.nano_read import profile as measure
+    from ..report.pages.group import group_table
+    from ..report.pages.words import table
+
+    if published == bool(paths):
+        raise click.UsageError("give a Nano folder, or --published")
+    found = published_profile() if published else measure(resolve_all(paths), source=", ".join(paths))
+    if as_json:
+        emit(found)
+        return
+    titles, rows = group_table(found)
+    if markdown:
+        click.echo("\n".join(table(titles, rows)))
+    else:
+        print_table(titles, rows, caption="nDCG@10 of the candidates; the last line weights tasks by their queries.")
+    if published:
+        note("Published by hakari-bench/NanoR2MED; not computed here.")
+
+
+@command.command("fidelity")
+@click.argument("full", metavar="FULL")
+@click.argument("small", metavar="NANO")
+@click.option("--retriever", "-r", "retrievers", multiple=True, metavar="NAME", help="A system to rank; repeatable.")
+@click.option("--measure", default="nDCG@10", show_default=True, help="The measure that ranks the systems.")
+@json_option
+def fidelity(full: str, small: str, retrievers: tuple[str, ...], measure: str, as_json: bool) -> None:
+    """Rank the same systems on a full task and on its Nano, and say how well the two orders agree."""
+    from ..pipeline.nano_fidelity import SYSTEMS, compare
+    from ..scoring import Measure
+    from ..tasks import load
+
+    found = compare(load(full), load(small), list(retrievers) or list(SYSTEMS), Measure.parse(measure))
+    if as_json:
+        emit(found)
+        return
+    rows = [[s.name, f"{s.full:.4f}", f"{s.nano:.4f}", f"{s.nano - s.full:+.4f}"] for s in found.systems]
+    print_table(["System", "Full", "Nano", "Inflation"], rows, caption=f"{measure} on {found.queries} queries.")
+    for title, value in (("Spearman", found.spearman), ("Kendall", found.kendall), ("Inflation", found.inflation)):
+        click.echo(f"{title}: {value.value:.3f} (95 % interval {value.low:.3f} to {value.high:.3f})")
+    if found.note:
+        note(found.note)

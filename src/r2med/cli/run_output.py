@@ -1,0 +1,89 @@
+"""What `r2med run` prints."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from .common import emit, note, print_table
+
+if TYPE_CHECKING:
+    from ..pipeline import Outcome, System
+    from ..results import TaskResult
+    from ..scoring import Measure
+    from ..tasks import TaskRef
+
+
+def print_outcome(outcome: Outcome, measure: Measure, *, markdown: bool) -> None:
+    """The table, what rerankers did, and what a reader must know."""
+    from ..report import caption, cells, headers, score_table
+    from ..report import markdown as in_markdown
+
+    table = score_table(outcome.results, measure)
+    if markdown:
+        click.echo(in_markdown(table))
+    else:
+        print_table(headers(table), cells(table), caption=caption(table))
+    effects = [(r, r.notes["before_after"]) for r in outcome.results if "before_after" in r.notes]
+    if effects and not markdown:
+        _print_effects(effects)
+    for result in outcome.results:
+        _warn(result)
+    if outcome.kept:
+        note(f"{outcome.kept} of {len(outcome.results)} results were there already (--overwrite runs them again)")
+
+
+def _print_effects(effects: list[tuple[TaskResult, Any]]) -> None:
+    def score(side: dict[str, float], key: str) -> str:
+        return f"{100 * side[key]:.2f}"
+
+    rows = [
+        [r.system.name, r.task.full_name, *(score(e[side], e["measure"]) for side in ("before", "after", "oracle")),
+         f"{e['helped']:.0%}", f"{e['hurt']:.0%}"]
+        for r, e in effects
+    ]  # fmt: skip
+    caption = "nDCG@10 × 100 of the first stage, of the reranker, and of the best order of the same candidates."
+    click.echo()
+    print_table(["Reranked", "Task", "Before", "After", "Oracle", "Helped", "Hurt"], rows, caption=caption, left=2)
+
+
+def _warn(result: TaskResult) -> None:
+    where = f"{result.system.name} on {result.task.full_name}"
+    if result.missing_queries:
+        note(f"{where}: {result.missing_queries} queries retrieved nothing and score 0")
+    if lost := result.notes.get("judgments_of_missing_documents"):
+        note(f"{where}: {lost} positive judgments name documents that are not in the corpus")
+    expansion = result.notes.get("expansion")
+    if isinstance(expansion, dict) and expansion.get("raw_query_used"):
+        note(f"{where}: {expansion['raw_query_used']} queries had no usable expansion; the raw query was used")
+
+
+def dry_run(refs: list[TaskRef], systems: list[System], *, as_json: bool) -> None:
+    """What would be encoded or asked, and what it would cost at most."""
+    plans: list[dict[str, Any]] = []
+    retrievers = {r.name: r for s in systems for r in s.retrievers}.values()
+    expanders = {s.expander.name: s.expander for s in systems if s.expander}.values()
+    for ref in refs:
+        task = ref.load()
+        for expander in expanders:
+            asked = expander.plan(task)
+            tokens = asked.prompt_tokens + asked.completion_tokens
+            counts = {"texts": asked.calls + asked.stored, "missing": asked.calls, "tokens": tokens, "cost": asked.cost}
+            plans.append({"task": task.full_name, "step": expander.name, **counts})
+        for retriever in retrievers:
+            plan = retriever.plan(task) if hasattr(retriever, "plan") else {"texts": 0, "missing": 0, "tokens": 0}
+            plans.append({"task": task.full_name, "step": retriever.name, "cost": None, **plan})
+    if as_json:
+        emit(plans)
+        return
+    rows = [
+        [p["task"], p["step"], f"{p['texts']:,}", f"{p['missing']:,}", f"{p['tokens']:,}", _dollars(p["cost"])]
+        for p in plans
+    ]
+    caption = "Tokens are estimated from the length of the texts. Nothing was encoded or sent."
+    print_table(["Task", "Step", "Texts", "To do", "Tokens", "Cost"], rows, caption=caption, left=2)
+
+
+def _dollars(cost: object) -> str:
+    return f"${cost:,.2f}" if isinstance(cost, float) else "–"

@@ -1,0 +1,78 @@
+"""`r2med view`: results in the browser."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from .common import emit, json_option, note
+
+if TYPE_CHECKING:
+    from ..view import Site
+
+FOLDER = click.Path(file_okay=False, path_type=Path)
+TASKS = click.option(
+    "--tasks", "-t", "folders", multiple=True, metavar="FOLDER", type=click.Path(exists=True, path_type=Path),
+    help="A folder of your own that results were made on, so that its texts can be shown; repeatable.",
+)  # fmt: skip
+
+
+@click.command("view")
+@click.argument("results", nargs=-1, type=FOLDER)
+@click.option("--port", type=click.IntRange(0, 65535), help="Default: 8642, or the next one that is free.")
+@click.option("--host", default="", help="Listen on this address instead of loopback: others can then look, too.")
+@click.option("--no-open", is_flag=True, help="Do not open a browser.")
+@TASKS
+@json_option
+def command(
+    results: tuple[Path, ...], port: int | None, host: str, no_open: bool, folders: tuple[Path, ...], as_json: bool
+) -> None:
+    """Look at results in the browser: leaderboard, trade-offs, tasks, queries, comparisons, a run that is going.
+
+    Without folders, `results`. The app reads these folders and the texts of tasks, and sends nothing anywhere.
+    """
+    from ..view.server import serve
+
+    site = open_site(results, folders)
+
+    def announce(where: str) -> None:
+        if as_json:
+            emit({"url": where, "results": [str(root) for root in site.shelf.roots]})
+        else:
+            click.echo(where)
+            note("Ctrl-C stops it.")
+
+    serve(site, host=host, port=port, browser=not no_open, announce=announce)
+
+
+def open_site(results: tuple[Path, ...], folders: tuple[Path, ...]) -> Site:
+    """The results to look at; a folder that was named must be there."""
+    from ..core import ResultError
+    from ..view import Site
+
+    for root in results:
+        if not root.is_dir():
+            raise ResultError(f"{root}: no such folder of results (r2med run makes one)")
+    return Site(results or (Path("results"),), task_folders=folders, parameters=weights)
+
+
+def weights(system: str) -> int | None:
+    """Weights of all models in a system's name, as `r2med models` knows them; BM25 has none."""
+    from ..core import R2MedError
+    from ..models import get_card
+
+    total = 0
+    for part in system.removesuffix(".rrf").replace("@", "+").replace(" ", "+").split("+"):
+        name = part.partition(":")[0]
+        if name.startswith("bm25") or name.isdigit() or not name:
+            continue
+        try:
+            count = get_card(name).parameters
+        except R2MedError:
+            return None
+        if count is None:
+            return None
+        total += count
+    return total

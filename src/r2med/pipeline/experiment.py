@@ -1,0 +1,135 @@
+"""An experiment as data: which systems on which tasks, from a TOML file or from flags.
+
+tasks = ["mini", "../data/my-task"]
+depth = 1000
+
+[[system]]
+retrievers = ["bm25"]
+
+[[system]]
+retrievers = ["bm25", "bge-small"]
+fuse = "rrf"
+rerank = "maxsim@50"
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from ..core import DataError, UsageError
+from ..core.toml import loads
+from ..expand import Expander, get_expander
+from ..rerank import Reranker, Rest, get_reranker, split_depth
+from ..retrieve import Retriever, get_retriever
+from .candidates import Candidates
+from .fusing import Fusion
+from .system import Reranking, System
+
+RUN = "run:"
+RERANKER_OPTIONS = ("device", "trust_remote_code", "on_progress")
+
+
+class SystemSpec(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """One system, as written."""
+
+    retrievers: list[str]
+    # Names of retrievers; `run:FILE` is a stored run.
+    fuse: str = ""
+    k: int = 60
+    weights: list[float] = []
+    expand: str = ""
+    # `hyde:gpt4`, `concepts`, `query2doc:replay:FILE` …
+    policy: str | None = None
+    rerank: str = ""
+    # `maxsim@50`, `msmarco-minilm@100`, `rankgpt:gpt4@20` …
+    rest: Rest = "keep"
+
+
+class Experiment(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """Systems × tasks."""
+
+    system: list[SystemSpec]
+    tasks: list[str] = msgspec.field(default_factory=lambda: ["mini"])
+    depth: int = 1000
+
+
+def read_experiment(path: Path) -> Experiment:
+    """Read a TOML file."""
+    try:
+        return msgspec.convert(loads(path.read_text("utf-8")), Experiment)
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"cannot be read ({error})", path=path) from None
+    except ValueError as error:  # TOML and msgspec
+        raise DataError(f"is no experiment ({error})", path=path) from None
+
+
+class Builder:
+    """Makes systems; a retriever, expander or reranker that several of them name is made once."""
+
+    def __init__(self, published: Callable[..., Any] | None = None, **options: Any) -> None:
+        self.options = options
+        self.published = published
+        self.retriever = cache(self._retriever)
+        self.expander = cache(self._expander)
+        self.reranker = cache(self._reranker)
+
+    def build(self, spec: SystemSpec) -> System:
+        """One system."""
+        if spec.fuse and len(spec.retrievers) < 2:
+            raise UsageError(f"fusion {spec.fuse!r} needs at least two retrievers")
+        reranking = None
+        if spec.rerank:
+            name, depth = split_depth(spec.rerank)
+            reranking = Reranking(self.reranker(name), depth, spec.rest)
+        fusion = Fusion(spec.fuse, k=spec.k, weights=tuple(spec.weights)) if spec.fuse else None
+        return System(
+            tuple(self.retriever(name) for name in spec.retrievers),
+            fusion,
+            self.expander(spec.expand) if spec.expand else None,
+            spec.policy,
+            reranking,
+        )
+
+    def _retriever(self, spec: str) -> Retriever:
+        if spec.startswith(RUN):
+            return Candidates(spec.removeprefix(RUN))
+        return get_retriever(spec, **self.options)
+
+    def _expander(self, spec: str) -> Expander:
+        from ..llm import Options
+
+        budget = Options(max_cost=self.options.get("max_cost"))
+        return get_expander(spec, options=budget, published=self.published)
+
+    def _reranker(self, spec: str) -> Reranker:
+        return get_reranker(spec, **{k: v for k, v in self.options.items() if k in RERANKER_OPTIONS})
+
+
+def ladder(retrievers: list[str], *, expand: str = "", rerank: str = "", **shared: Any) -> list[SystemSpec]:
+    """The systems of one command line: each retriever alone, all of them fused, and each step more on top.
+
+    The plain system stands beside the extended one, so that the effect of a step can be seen.
+    """
+    fuse, weights, k = shared.pop("fuse", ""), shared.pop("weights", []), shared.pop("k", 60)
+    policy, rest = shared.pop("policy", None), shared.pop("rest", "keep")
+    rungs = [SystemSpec(retrievers=[r]) for r in retrievers]
+    if fuse:
+        rungs.append(SystemSpec(retrievers=retrievers, fuse=fuse, weights=weights, k=k))
+    last = rungs[-1:] if fuse else rungs
+    if expand:
+        expanded = [msgspec.structs.replace(s, expand=expand, policy=policy) for s in rungs]
+        rungs, last = [*rungs, *expanded], expanded[-1:] if fuse else expanded
+    if rerank:
+        rungs = [*rungs, *(msgspec.structs.replace(s, rerank=rerank, rest=rest) for s in last)]
+    return rungs
+
+
+def systems_from(retrievers: list[str], fuse: str = "", **options: Any) -> list[System]:
+    """Each retriever as a system of its own and, where a fusion is asked for, all of them fused."""
+    builder = Builder(**options)
+    return [builder.build(spec) for spec in ladder(retrievers, fuse=fuse)]

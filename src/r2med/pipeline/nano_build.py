@@ -1,0 +1,150 @@
+"""Building Nano tasks: pool, profiles, files; the same bytes every time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from ..core import IdTable, Run, Task, UsageError
+from ..core.atomic import atomic_folder, write_bytes
+from ..retrieve import Retriever
+from ..tasks import TaskRef, stats, write_task
+from ..tasks.formats import write_candidates
+from ..tasks.nano.card import CardEntry, dataset_card
+from ..tasks.nano.figures import TaskFigures
+from ..tasks.nano.harmony import harmonise
+from ..tasks.nano.manifest import TaskManifest, task_manifest, write_manifest
+from ..tasks.nano.metadata import Metadata
+from ..tasks.nano.names import split_name
+from ..tasks.nano.pool import Pool, PoolSettings, build_pool
+from .nano_figures import measure
+from .nano_profiles import Profiles, make_profiles
+
+HARD_DEPTH = 500
+
+Notify = Callable[[str, str], None]
+"""Called with (task, what is being done)."""
+
+
+class Built(NamedTuple):
+    """One finished task."""
+
+    split: str
+    figures: TaskFigures
+    manifest: TaskManifest
+    seconds: dict[str, float]
+
+
+def build_nano(
+    refs: Sequence[TaskRef],
+    out: Path,
+    settings: PoolSettings,
+    *,
+    bm25: Retriever,
+    dense: Retriever | None,
+    name: str = "",
+    description: str = "",
+    notify: Notify = lambda task, what: None,
+) -> list[Built]:
+    """Build one folder with every task as a split. It appears whole or not at all."""
+    if not refs:
+        raise UsageError("there is nothing to build from")
+    if len(refs) > 1 and (name or description):
+        raise UsageError("a name or a description can be given to one task only")
+    splits = [split_name(ref, name) for ref in refs]
+    if repeated := IdTable(splits).duplicates():
+        raise UsageError(f"two of the tasks would both be called {repeated[0]!r}")
+    built, cards = [], []
+    with atomic_folder(out) as folder:
+        for ref, split in zip(refs, splits, strict=True):
+            clock = _Clock()
+            notify(ref.full_name, "reading")
+            source = ref.load()
+            clock.lap("read")
+            pool, candidates = _pool(source, settings, split, bm25, dense, ref, notify)
+            clock.lap("pool")
+            notify(ref.full_name, "retrieving candidates")
+            profiles = make_profiles(pool.task, bm25, dense)
+            clock.lap("profiles")
+            notify(ref.full_name, "writing")
+            # Without intervals: what is built must not change with the way they are computed.
+            measured = measure(pool.task, profiles.runs, set(profiles.safeguarded), split=split, intervals=False)
+            figures = measured.figures
+            manifest = task_manifest(source, pool, settings, candidates, source_name=_source(ref))
+            metadata = _metadata(ref, pool, split, profiles, figures, manifest, description)
+            _write(pool.task, folder, split, profiles, metadata)
+            cards.append(CardEntry(split, list(profiles.runs), manifest, figures, _licence(ref)))
+            clock.lap("write")
+            notify(ref.full_name, "done")
+            built.append(Built(split, figures, manifest, clock.laps))
+        harmonise(folder)
+        write_bytes(folder / "README.md", dataset_card(cards).encode())
+        write_manifest(folder, {b.split: b.manifest for b in built})
+    return built
+
+
+def _pool(
+    source: Task, settings: PoolSettings, split: str, bm25: Retriever, dense: Retriever | None, ref: TaskRef,
+    notify: Notify,
+) -> tuple[Pool, list[dict[str, Any]]]:  # fmt: skip
+    runs: list[Run] = []
+    described: list[dict[str, Any]] = []
+    if settings.fill == "hard":
+        for retriever in (bm25, *([dense] if dense else [])):
+            notify(ref.full_name, f"hard negatives of {retriever.name}")
+            runs.append(retriever.retrieve(source, depth=HARD_DEPTH).renamed(retriever.name))
+            described.append({"name": retriever.name, "depth": HARD_DEPTH, **retriever.describe()})
+    return build_pool(source, settings, runs, name=split), described
+
+
+def _metadata(
+    ref: TaskRef, pool: Pool, split: str, profiles: Profiles, figures: TaskFigures, manifest: TaskManifest,
+    description: str,
+) -> Metadata:  # fmt: skip
+    return Metadata(
+        task=ref.full_name,
+        split=split,
+        source=manifest.source,
+        revision=manifest.revision,
+        description=description or (ref.entry.description if ref.entry else ""),
+        family=ref.entry.family if ref.entry else "",
+        licence=_licence(ref),
+        fingerprint=manifest.fingerprint,
+        stats=stats(pool.task),
+        figures=figures,
+        retrievers=profiles.retrievers,
+        safeguarded_queries=profiles.safeguarded,
+    )
+
+
+def _write(task: Task, folder: Path, split: str, profiles: Profiles, metadata: Metadata) -> None:
+    write_task(task, folder, to="nano", split=split)
+    for config, run in profiles.runs.items():
+        write_candidates(run, folder, config, split)
+    encoded = msgspec.json.encode(metadata, order="deterministic")
+    write_bytes(folder / "metadata" / f"{split}.json", msgspec.json.format(encoded, indent=2) + b"\n")
+
+
+def _source(ref: TaskRef) -> str:
+    """Where a task comes from, without the folders of whoever built it."""
+    return ref.source if ref.entry or ref.path is None else ref.path.resolve().name
+
+
+def _licence(ref: TaskRef) -> str:
+    return ref.entry.licence if ref.entry else ""
+
+
+class _Clock:
+    """Seconds since the last lap."""
+
+    def __init__(self) -> None:
+        self.laps: dict[str, float] = {}
+        self._last = time.perf_counter()
+
+    def lap(self, name: str) -> None:
+        now = time.perf_counter()
+        self.laps[name], self._last = now - self._last, now

@@ -1,0 +1,125 @@
+"""One passage at a time: does it help, yes or no? Scored by how sure the model is, where the server tells."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from ...core import Hasher
+from ...llm import Chat, Generation, GenerationStore, Request, StoreKey, generate
+from ..pairs import Pairs, Scored
+from .asking import PASSAGE_WORDS, sampling_for, shortened
+from .parsing import read_verdict, verdict_odds
+from .prompts import load_prompt
+
+SURE = 10.0
+"""Log-odds of an answer in words alone: as good as certain. Answers of one kind tie and keep their order."""
+ANSWERS = 64
+"""Answers handed on together."""
+
+
+class YesNoScorer:
+    """A pair's score is the log-odds of yes against no; an answer that is neither has no score."""
+
+    kind = "pointwise"
+    keeps_scores = False  # the generation store keeps the answers, which say more
+
+    def __init__(
+        self,
+        chat: Chat,
+        *,
+        name: str = "",
+        logits: bool = True,
+        passage_words: int = PASSAGE_WORDS,
+        max_tokens: int | None = None,
+        prompt: Path | None = None,
+        store: Path | None = None,
+    ) -> None:
+        self.chat = chat
+        self.name = name or f"yesno:{chat.name}"
+        self.passage_words = passage_words
+        self.prompt = load_prompt("yesno", prompt)
+        self.sampling = sampling_for(chat, self.prompt, max_tokens, top_logprobs=20 if logits else 0)
+        self.store = store
+        self.notes: Counter[str] = Counter()
+
+    def describe(self) -> dict[str, object]:
+        """Everything besides the two texts that changes a score."""
+        return {
+            "method": "yesno",
+            "llm": self.chat.describe(),
+            "prompt": self.prompt.hash,
+            "passage_words": self.passage_words,
+            "sampling": msgspec.to_builtins(self.sampling),
+        }
+
+    def max_length(self) -> int | None:
+        """The limit is in words, and counted in the notes."""
+        return None
+
+    def stream(self, pairs: Pairs, family: str = "") -> Iterator[Scored]:
+        """Ask about all pairs, many at a time."""
+        del family
+        places: dict[str, int] = {}
+
+        def requests() -> Iterator[Request]:
+            for row in np.lexsort((pairs.document, pairs.query)).tolist():
+                query, document = pairs.texts(np.array([row]))[0]
+                passage, cut = shortened(document, self.passage_words)
+                self.notes["passages_cut"] += cut
+                key = _key(query, document)
+                places[key] = row
+                yield Request(self.prompt.messages(query, [passage]), self.sampling, key)
+
+        # Requests are told apart by their content, so one store serves all tasks.
+        key = StoreKey.of("rerank-yesno", self.chat, self.prompt.hash, self.sampling, "pairs")
+        with GenerationStore(key, self.store) as store:
+            stored = len(store)
+            group: list[tuple[int, float]] = []
+            for answer in generate(self.chat, requests(), store, clean=False):
+                group.append((places[answer.query_id], self._score(answer)))
+                if len(group) == ANSWERS:
+                    yield _scored(group)
+                    group = []
+            if group:
+                yield _scored(group)
+            self.notes["cache_hits"] += max(len(pairs) - (len(store) - stored) - self.notes["failed"], 0)
+
+    def _score(self, answer: Generation) -> float:
+        if answer.status == "failed":
+            self.notes["failed"] += 1
+            return np.nan
+        odds = _odds(answer)
+        if odds is not None:
+            self.notes["with_logits"] += 1
+            return odds
+        verdict = read_verdict(answer.final)
+        if verdict is None:
+            self.notes["unparsed"] += 1
+            return np.nan
+        self.notes["in_words"] += 1
+        return SURE if verdict else -SURE
+
+
+def _odds(answer: Generation) -> float | None:
+    """From the first token, unless the model reasoned first: then that token says nothing about the answer."""
+    given = answer.extra.get("first_token")
+    if not given or answer.reasoning:
+        return None
+    return verdict_odds(msgspec.convert(given, list[tuple[str, float]]))
+
+
+def _key(query: str, document: str) -> str:
+    hasher = Hasher("pair")
+    hasher.texts((query, document))
+    return hasher.digest()
+
+
+def _scored(group: list[tuple[int, float]]) -> Scored:
+    rows, scores = zip(*group, strict=True)
+    cut = np.zeros((len(rows), 2), dtype=np.int32)
+    return Scored(np.array(rows, dtype=np.int64), np.array(scores, dtype=np.float32), cut - 1)

@@ -1,0 +1,92 @@
+"""Cross-encoders in ONNX Runtime: no torch, one pair at a time on every core where the file is 8-bit.
+
+As with encoders, a dynamically quantized model scales a whole batch together, so that a pair's score would depend on
+its neighbours; such a model gets batches of one, which is also the fastest way on a CPU: nothing is padding.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..core import ModelError
+from ..retrieve.encoders.batching import pad
+from ..retrieve.encoders.identity import file_hash
+from ..retrieve.encoders.load import Options
+from ..retrieve.encoders.onnx import OnnxModel, find_onnx
+from .cross_encoder import CrossEncoder
+from .pairs import Float32
+from .tokens import PairIds, PairTokenizer
+
+
+class OnnxCrossEncoder(CrossEncoder):
+    """A sequence classifier as an ONNX file beside its `tokenizer.json`."""
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        name: str = "",
+        limit: int = 512,
+        logit: int = 0,
+        query_prefix: str = "",
+        document_prefix: str = "",
+        options: Options | None = None,
+    ) -> None:
+        super().__init__(name or folder.name, query_prefix=query_prefix, document_prefix=document_prefix)
+        self.folder, self.limit, self.logit = folder, limit, logit
+        self.options = options or Options()
+
+    @cached_property
+    def model(self) -> OnnxModel:
+        """Loaded on first use: what is all in the cache needs no model."""
+        return OnnxModel(self.folder, threads=self.options.threads)
+
+    @cached_property
+    def tokenizer(self) -> PairTokenizer:
+        """Loaded on first use."""
+        return PairTokenizer(self.model.tokenizer._tokenizer, self.limit, self.name)
+
+    def describe(self) -> dict[str, object]:
+        """Everything besides the texts and the maximum length that changes a score."""
+        return {
+            "backend": "onnx",
+            "file": file_hash(find_onnx(self.folder)),
+            "tokenizer": file_hash(self.folder / "tokenizer.json"),
+            "logit": self.logit,
+            "template": [self.query_prefix, self.document_prefix],
+        }
+
+    def max_length(self) -> int:
+        """Where pairs are cut."""
+        return self.limit
+
+    def batching(self) -> tuple[int, int, int]:
+        """One pair at a time for 8-bit files."""
+        return self.options.batch_tokens or 4096, 1 if self.model.per_text else 64, self.model.workers
+
+    def forward(self, batch: list[PairIds], worker: int) -> Float32:
+        """One score per pair."""
+        del worker
+        model = self.model
+        ids, mask = pad([item.ids for item in batch], model.tokenizer.pad_id)
+        types, _ = pad([item.types for item in batch], 0)
+        feed: dict[str, Any] = {"input_ids": ids, "attention_mask": mask, "token_type_ids": types}
+        (output,) = model.session.run(model.outputs[:1], {k: v for k, v in feed.items() if k in model.inputs})
+        return pick_logit(np.asarray(output, dtype=np.float32), self.logit, self.name)
+
+    def is_out_of_memory(self, error: BaseException) -> bool:
+        """Whether a smaller batch may succeed."""
+        return isinstance(error, MemoryError) or "allocate memory" in str(error)
+
+
+def pick_logit(output: Float32, logit: int, name: str) -> Float32:
+    """The output that is the score: the only one, or the one the card names."""
+    if output.ndim == 1:
+        output = output[:, None]
+    if output.ndim != 2 or not 0 <= logit < output.shape[1]:
+        raise ModelError(f"{name} gives outputs of shape {output.shape}, which have no score number {logit}")
+    return np.ascontiguousarray(output[:, logit])

@@ -1,0 +1,78 @@
+"""Pairs of a query and a document, and what scores them one by one."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from ..core.columns import Int32, Int64
+
+Float32 = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Pairs as positions in two lists of texts."""
+
+    queries: Sequence[str]
+    documents: Sequence[str]
+    query: Int32
+    document: Int32
+
+    def __len__(self) -> int:
+        return len(self.query)
+
+    def take(self, rows: Int64) -> Pairs:
+        """Some of the pairs."""
+        return replace(self, query=self.query[rows], document=self.document[rows])
+
+    def texts(self, rows: Int64) -> list[tuple[str, str]]:
+        """Both texts of some pairs."""
+        return [
+            (self.queries[q], self.documents[d])
+            for q, d in zip(self.query[rows].tolist(), self.document[rows].tolist(), strict=True)
+        ]
+
+
+class Scored(NamedTuple):
+    """Scores of some pairs, in whatever order the scorer found fastest."""
+
+    rows: Int64
+    """Positions among the pairs."""
+    scores: Float32
+    """NaN where the scorer could not tell."""
+    cut: Int32
+    """How many tokens of the document and of the query were cut off, pairs × 2; -1 where the scorer cannot say."""
+
+
+class PairScorer(Protocol):
+    """A model that scores pairs."""
+
+    name: str
+    kind: str
+    notes: Counter[str]
+    """What went wrong and was repaired on the way, counted."""
+    keeps_scores: bool
+    """Whether scores go into the cache: not where they are cheaper to make than to find."""
+
+    def describe(self) -> dict[str, object]:
+        """Everything besides the two texts that changes a score, as plain data: the cache key."""
+        ...
+
+    def max_length(self) -> int | None:
+        """Where pairs are cut, in tokens; None if the backend cannot say."""
+        ...
+
+    def stream(self, pairs: Pairs, family: str = "") -> Iterator[Scored]:
+        """Score all pairs, some at a time, so that finished ones can be kept when a later one fails."""
+        ...
+
+
+def not_cut(count: int) -> Int32:
+    """For scorers that cannot say what they cut."""
+    return np.full((count, 2), -1, dtype=np.int32)

@@ -1,0 +1,123 @@
+"""Reranking by scores of single pairs: cross-encoders, late interaction, vectors, a yes or no."""
+
+from __future__ import annotations
+
+import time
+from typing import Literal
+
+import numpy as np
+
+from ..core import ModelError, Run, Task
+from ..core.columns import Int32, Int64
+from .candidates import on_task
+from .ordering import Float32, check_depth, reordered, top_pairs
+from .pairs import Pairs, PairScorer
+from .protocol import Progress, Rest
+from .score_cache import ScoreCache, keeping, lookup, pair_keys
+
+
+class PointwiseReranker:
+    """Orders candidates by a scorer's scores, which are kept in the score cache.
+
+    Equal pairs are scored once, whatever ids their texts have.
+    """
+
+    def __init__(
+        self,
+        scorer: PairScorer,
+        *,
+        name: str = "",
+        cache: ScoreCache | Literal[False] | None = None,
+        on_progress: Progress | None = None,
+    ) -> None:
+        self.scorer = scorer
+        self.name = name or scorer.name
+        self.kind = scorer.kind
+        self.on_progress = on_progress
+        self._cache = cache
+
+    def describe(self) -> dict[str, object]:
+        """Everything that changes its rankings."""
+        return {"kind": self.kind, **self.scorer.describe(), "max_length": self.scorer.max_length()}
+
+    def rerank(self, task: Task, candidates: Run, depth: int = 100, *, rest: Rest = "keep") -> Run:
+        """Reorder the first `depth` candidates of each query."""
+        check_depth(depth, rest)
+        begin = time.perf_counter()
+        candidates = on_task(candidates, task)
+        rows, docs, width = top_pairs(candidates, depth)
+        pairs = Pairs(task.query_texts, task.documents.contents, rows, docs)
+        self.scorer.notes.clear()
+        scores, cut, account = self._scores(pairs, task.family)
+        table = np.full((len(candidates), width), np.nan, dtype=np.float32)
+        table[candidates.docs[:, :width] >= 0] = scores
+        run = reordered(candidates, table, rest, f"{candidates.name}.{self.name}@{depth}")
+        run.notes = {
+            **candidates.notes,
+            "rerank": {
+                "reranker": self.name,
+                "depth": depth,
+                "rest": rest,
+                "pairs": len(pairs),
+                "queries_below_depth": int((candidates.lengths() < depth).sum()),
+                "empty_documents": _empty(pairs),
+                **account,
+                "truncation": cut_note(pairs, cut, self.scorer.max_length()),
+                "no_opinion": int(np.isnan(scores).sum()),
+                **({"scorer": dict(self.scorer.notes)} if self.scorer.notes else {}),
+                "seconds": round(time.perf_counter() - begin, 4),
+            },
+        }
+        return run
+
+    def _scores(self, pairs: Pairs, family: str) -> tuple[Float32, Int32, dict[str, object]]:
+        """Scores and cut tokens of all pairs, through the cache."""
+        keys = pair_keys(pairs)
+        _, first, inverse = np.unique(keys, axis=0, return_index=True, return_inverse=True)
+        distinct, inverse = pairs.take(first), inverse.reshape(-1)
+        scores = np.full(len(first), np.nan, dtype=np.float32)
+        cut = np.full((len(first), 2), -1, dtype=np.int32)
+        missing: Int64 = np.arange(len(first))
+        damaged = 0
+        shards = None
+        if self.scorer.keeps_scores and self._cache is not False:
+            shards = (self._cache or ScoreCache()).open(self.scorer, family)
+            scores, cut, missing = lookup(shards, keys[first])
+            damaged = shards.damaged
+        if len(missing):
+            stream = self.scorer.stream(distinct.take(missing), family)
+            if shards is not None:
+                stream = keeping(shards, keys[first][missing], stream)
+            done = 0
+            for scored in stream:
+                if np.isinf(scored.scores).any():
+                    raise ModelError(f"{self.name} returned an infinite score")
+                scores[missing[scored.rows]], cut[missing[scored.rows]] = scored.scores, scored.cut
+                done += len(scored.rows)
+                if self.on_progress is not None:
+                    self.on_progress(done, len(missing))
+        account: dict[str, object] = {
+            "distinct_pairs": len(first),
+            "cache_hits": len(first) - len(missing),
+            "scored": len(missing),
+            "damaged_shards": damaged,
+        }
+        return scores[inverse], cut[inverse], account
+
+
+def cut_note(pairs: Pairs, cut: Int32, limit: int | None) -> dict[str, object]:
+    """What the scorer never saw: pairs whose document, and queries that themselves, lost their end."""
+    if len(cut) and (cut < 0).all():
+        return {"limit": limit, "unknown": len(cut)}
+    document, query = np.maximum(cut[:, 0], 0), np.maximum(cut[:, 1], 0)
+    return {
+        "limit": limit,
+        "documents_cut": int((document > 0).sum()),
+        "document_tokens_cut": int(document.sum()),
+        "queries_cut": len(np.unique(pairs.query[query > 0])),
+        "query_tokens_cut": int(query.sum()),
+    }
+
+
+def _empty(pairs: Pairs) -> int:
+    return sum(not pairs.documents[i].strip() for i in np.unique(pairs.document).tolist())

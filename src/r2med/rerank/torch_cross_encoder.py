@@ -1,0 +1,143 @@
+"""Cross-encoders in transformers: any sequence classifier, and adapters such as RankLLaMA's merged into their base."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..core import ModelError
+from ..models import Card
+from ..retrieve.cores import available_cores
+from ..retrieve.encoders.batching import pad
+from ..retrieve.encoders.devices import import_torch, is_out_of_memory, resolve_devices, resolve_dtype, token_budget
+from ..retrieve.encoders.hub_folder import check_folder, load_tokenizer
+from ..retrieve.encoders.identity import folder_hashes
+from ..retrieve.encoders.load import Options
+from .cross_encoder import CrossEncoder
+from .load_classifier import load_adapted, load_classifier
+from .onnx_cross_encoder import pick_logit
+from .pairs import Float32, Pairs, Scored
+from .tokens import PairIds, PairTokenizer
+
+CPU_BATCH_TOKENS = 2048
+"""Small batches stay in a core's cache."""
+
+
+class TorchCrossEncoder(CrossEncoder):
+    """One classifier on as many devices as there are; on a CPU every core works on batches of its own."""
+
+    def __init__(self, card: Card, folder: Path, options: Options, *, base: Path | None = None) -> None:
+        super().__init__(card.name, query_prefix=card.prefix("query", ""), document_prefix=card.prefix("document", ""))
+        self.card, self.folder, self.base, self.options = card, folder, base, options
+        check_folder(base or folder, card, options)
+        self.limit = card.document_length
+        self.devices = resolve_devices(options.device)
+        self.dtype = resolve_dtype(options.dtype, self.devices)
+        self.on_gpu = self.devices[0].startswith("cuda")
+        self._models: dict[str, Any] = {}
+        self._lock = threading.Lock()
+
+    def describe(self) -> dict[str, object]:
+        """Everything besides the texts and the maximum length that changes a score."""
+        return {
+            "backend": "transformers",
+            "files": folder_hashes(self.folder),
+            **({"base": folder_hashes(self.base)} if self.base else {}),
+            "logit": self.card.logit,
+            "template": [self.query_prefix, self.document_prefix],
+            "dtype": self.dtype,
+        }
+
+    def max_length(self) -> int:
+        """Where pairs are cut."""
+        return self.limit
+
+    @cached_property
+    def _hub_tokenizer(self) -> Any:
+        own = (self.folder / "tokenizer_config.json").is_file() or (self.folder / "tokenizer.json").is_file()
+        return load_tokenizer(self.folder if own or self.base is None else self.base, self.options)
+
+    @cached_property
+    def tokenizer(self) -> PairTokenizer:
+        """Loaded on first use."""
+        backend = getattr(self._hub_tokenizer, "backend_tokenizer", None)
+        if backend is None:
+            raise ModelError(f"{self.name} has no fast tokenizer (tokenizer.json), which pairs are made with")
+        return PairTokenizer(backend, self.limit, self.name)
+
+    @property
+    def pad_id(self) -> int:
+        """What batches are filled up with; the mask hides it."""
+        found = self._hub_tokenizer.pad_token_id
+        return int(found if found is not None else self._hub_tokenizer.eos_token_id or 0)
+
+    def model(self, device: str) -> Any:
+        """The classifier on a device, loaded on first use, one after the other."""
+        with self._lock:
+            if device not in self._models:
+                if self.base is not None:
+                    made = load_adapted(self.folder, self.base, self.options, device, self.dtype)
+                else:
+                    made = load_classifier(self.folder, self.options, device, self.dtype)
+                self._models[device] = made
+            return self._models[device]
+
+    def batching(self) -> tuple[int, int, int]:
+        """On a GPU two threads take turns, so that one prepares while the other computes."""
+        if not self.on_gpu:
+            cores = self.options.threads or available_cores()
+            return self.options.batch_tokens or CPU_BATCH_TOKENS, 64, cores
+        hidden = int(getattr(self.model(self.devices[0]).config, "hidden_size", 1024))
+        return self.options.batch_tokens or token_budget(self.devices[0], hidden), 2048, 2 * len(self.devices)
+
+    def stream(self, pairs: Pairs, family: str = "") -> Iterator[Scored]:
+        """Score all pairs, a batch at a time."""
+        if self.on_gpu:
+            yield from super().stream(pairs, family)
+            return
+        torch: Any = import_torch()
+        threads = torch.get_num_threads()
+        try:
+            yield from super().stream(pairs, family)
+        finally:
+            torch.set_num_threads(threads)  # what workers set is also the default of threads to come
+
+    def forward(self, batch: list[PairIds], worker: int) -> Float32:
+        """One score per pair."""
+        torch: Any = import_torch()
+        if not self.on_gpu and torch.get_num_threads() != 1:
+            torch.set_num_threads(1)  # a setting of the calling thread: the cores are busy with one batch each
+        device = self.devices[worker % len(self.devices)]
+        model = self.model(device)
+        multiple = 8 if self.on_gpu else 1
+        ids, mask = pad([item.ids for item in batch], self.pad_id, multiple=multiple)
+        arrays = {"input_ids": ids, "attention_mask": mask}
+        if (getattr(model.config, "type_vocab_size", 0) or 0) > 1:
+            arrays["token_type_ids"] = pad([item.types for item in batch], 0, multiple=multiple)[0]
+        with torch.inference_mode():
+            logits = _logits(model, {k: torch.from_numpy(a).to(device) for k, a in arrays.items()}, torch)
+            output: Float32 = np.asarray(logits.float().cpu().numpy(), dtype=np.float32)
+        return pick_logit(output, self.card.logit, self.name)
+
+    def is_out_of_memory(self, error: BaseException) -> bool:
+        """Whether a smaller batch may succeed."""
+        return is_out_of_memory(error)
+
+
+def _logits(model: Any, inputs: dict[str, Any], torch: Any) -> Any:
+    """Outputs of the classification head.
+
+    A decoder's head reads the last token. transformers finds that token by looking for padding ids, which a text that
+    ends in the same id would mislead, and applies the head to every token first; the mask says it exactly.
+    """
+    head, body = getattr(model, "score", None), getattr(model, model.base_model_prefix, None)
+    if head is None or body is None or not isinstance(head, torch.nn.Linear):
+        return model(**inputs).logits
+    hidden = body(**inputs).last_hidden_state
+    last = inputs["attention_mask"].sum(dim=1) - 1
+    return head(hidden[torch.arange(len(last), device=hidden.device), last])

@@ -1,0 +1,210 @@
+"""`r2med compare` on two real systems on Mini and on published runs."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+
+from r2med.cli.compare import command
+from r2med.core import R2MedError
+from r2med.pipeline import run_experiment, systems_from
+from r2med.results import ResultStore
+from r2med.tasks import read_run, resolve, write_run
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("compared") / "results"
+    run_experiment(resolve("mini"), systems_from(["bm25", "bm25-lucene"], "rrf"), ResultStore(root))
+    return root
+
+
+def call(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(command, [str(a) for a in arguments])
+
+
+def document(*arguments: str | Path) -> Any:
+    result = call(*arguments, "--json")
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+def refusal(*arguments: str | Path) -> str:
+    """The one line that the command prints for a mistake."""
+    with pytest.raises((R2MedError, click.ClickException)) as caught:
+        command.main([str(a) for a in arguments], standalone_mode=False)
+    shown = caught.value.format_message() if isinstance(caught.value, click.ClickException) else str(caught.value)
+    assert "\n" not in shown
+    return shown
+
+
+def test_two_systems_on_mini(results: Path) -> None:
+    found = document("bm25", "bm25-lucene", "--results", results)
+    assert {"schema", "measure", "settings", "systems", "tie_groups", "pairs", "left_out"} <= found.keys()
+    assert (found["schema"], found["measure"]) == (1, "ndcg_at_10")
+    assert found["settings"] == {
+        "level": 0.95, "method": "percentile", "resamples": 10000, "seed": 0, "expanded": True,
+    }  # fmt: skip
+    (pair,) = found["pairs"]
+    assert (pair["first"], pair["second"], len(pair["tasks"])) == ("bm25", "bm25-lucene", 8)
+    stored = {s["name"]: s for s in found["systems"]}
+    for name, line in pair["tasks"].items():
+        means = [
+            json.loads((results / s / f"{name}.json").read_text())["measures"]["ndcg_at_10"]
+            for s in ("bm25", "bm25-lucene")
+        ]
+        assert line["difference"] == pytest.approx(means[1] - means[0])
+        assert stored["bm25"]["tasks"][name]["value"] == pytest.approx(means[0])
+        assert line["low"] <= line["difference"] <= line["high"]
+        assert line["p"] <= line["p_holm"] <= 1
+        assert line["wins"] + line["ties"] + line["losses"] == line["n"]
+    assert pair["macro"]["complete"] is True
+    assert (pair["macro"]["tasks"], pair["macro"]["of_tasks"], pair["macro"]["n"]) == (8, 8, 102)
+    assert len(pair["moved"]) == 10
+    assert all(m["snippet"] for m in pair["moved"])
+    sizes = [abs(m["difference"]) for m in pair["moved"]]
+    assert sizes == sorted(sizes, reverse=True)
+    assert found == document("bm25", "bm25-lucene", "--results", results)  # seeded
+    bca = document("bm25", "bm25-lucene", "--results", results, "--method", "bca")
+    assert bca["settings"]["method"] == "bca"
+    assert bca["pairs"][0]["macro"]["low"] != pair["macro"]["low"]
+
+
+def test_three_systems_make_three_pairs(results: Path) -> None:
+    found = document("bm25", "bm25-lucene", "bm25+bm25-lucene.rrf", "--results", results, "--measure", "R@10")
+    assert len(found["pairs"]) == 3
+    assert found["measure"] == "recall_at_10"
+    assert set(found["tie_groups"].values()) >= {1}
+
+
+def test_the_tables(results: Path) -> None:
+    shown = call("bm25", "bm25-lucene", "--results", results).stdout
+    for words in ("Macro", "By query", "p Holm", "Detectable", "W/T/L", "mini/MedQA-Diag", "bm25-lucene minus bm25"):
+        assert words in shown
+    assert "only" not in shown
+
+
+def test_an_incomplete_set_is_labelled_everywhere(results: Path) -> None:
+    arguments = ("bm25", "bm25-lucene", "--results", results, "--task", "mini/Biology", "--task", "mini/MedQA-Diag")
+    shown = call(*arguments)
+    assert "Mean of only 2 of 8 tasks" in shown.stdout
+    assert "Macro (only 2 of 8 tasks)" in shown.stdout
+    assert "only 2 of 8 tasks" in shown.stderr
+    assert document(*arguments)["pairs"][0]["macro"]["complete"] is False
+
+
+def test_slices_flags_ties_holes_and_pool(results: Path, tmp_path: Path) -> None:
+    flags = tmp_path / "flags.txt"
+    flags.write_text("Biology-q01\nmini/MedQA-Diag\tMedQA-Diag-q02\n\n")
+    pool = tmp_path / "pool.jsonl"
+    arguments = ("bm25", "bm25-lucene", "--results", results, "--slices", "--flagged", flags)
+    found = document(*arguments, "--aware", "--holes", "--pool", pool)
+    by = {s["by"] for s in found["slices"]}
+    assert by == {"family", "body system", "positives", "query length", "difficulty", "audit"}
+    flagged = next(s for s in found["slices"] if s["value"] == "flagged")
+    assert (flagged["n"], flagged["tiny"]) == (2, True)
+    assert sum(s["n"] for s in found["slices"] if s["by"] == "family") == 102
+    assert len(found["aware"]) == 16
+    assert all(a["copies_known"] for a in found["aware"])
+    assert len(found["holes"]) == 8
+    for reports in found["holes"].values():
+        assert all(r["low"] <= r["judged"] <= r["high"] for r in reports)
+    assert found["pool"]["entries"] == len(pool.read_text().splitlines()) > 100
+    shown = call(*arguments, "--aware", "--holes").stdout
+    assert "tiny" in shown
+    assert "Strict" in shown
+    assert "hole@10" in shown
+
+
+def test_run_files(shared_runs: Path, tmp_path: Path) -> None:
+    run, qrels = shared_runs / "e5-mistral.IIYi-Clinical.run.gz", shared_runs / "IIYi-Clinical.qrels"
+    worse = tmp_path / "worse.run"
+    full = read_run(run)
+    lost = list(full.query_ids)[:3]
+    write_run(full.top(5).for_queries(type(full.query_ids)(q for q in full.query_ids if q not in lost)), worse)
+    found = document(run, worse, "--qrels", qrels, "--aware", "--holes")
+    (pair,) = found["pairs"]
+    assert found["missing_queries"] == {run.name: 0, "worse.run": 3}
+    assert {s["name"]: s for s in found["systems"]}[run.name]["macro"]["value"] == pytest.approx(0.2137, abs=5e-5)
+    assert pair["macro"]["difference"] < 0
+    assert pair["macro"]["wins"] == 0
+    assert pair["macro"]["n"] == 129
+    assert not any(a["copies_known"] for a in found["aware"])
+    assert "queries without results score 0" in call(run, worse, "--qrels", qrels).stderr
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("", "holds no rankings"),
+        ("q1 Q0 d1 1 nan tag\n", "not a number"),
+        ("q1 Q0 d1 1 0.5 tag\nq1 Q0 d1 2 0.4 tag\n", "twice"),
+        ("q1 Q0 d1 1 0.5\n", "expected 6 columns"),
+        ("other Q0 d1 1 0.5 tag\n", "answers none of the 2 judged queries"),
+    ],
+)
+def test_bad_runs_are_refused(content: str, words: str, tmp_path: Path) -> None:
+    good, bad, qrels = tmp_path / "good.run", tmp_path / "bad.run", tmp_path / "q.qrels"
+    good.write_text("q1 Q0 d1 1 0.5 tag\nq2 Q0 d2 1 0.5 tag\n")
+    bad.write_text(content)
+    qrels.write_text("q1 0 d1 1\nq2 0 d2 1\n")
+    shown = refusal(good, bad, "--qrels", qrels)
+    assert words in shown
+    assert "bad.run" in shown
+
+
+def test_unknown_ids_and_unsorted_ranks_count_as_trec_eval_counts_them(tmp_path: Path) -> None:
+    first, second, qrels = tmp_path / "a.run", tmp_path / "b.run", tmp_path / "q.qrels"
+    first.write_text("q1 Q0 d1 1 0.5 t\nq2 Q0 d9 1 0.5 t\nextra Q0 d1 1 1 t\n")
+    second.write_text("q1 Q0 x 1 0.1 t\nq1 Q0 d1 2 0.9 t\nq2 Q0 d2 1 0.5 t\n")
+    qrels.write_text("q1 0 d1 1\nq2 0 d2 1\n")
+    found = document(first, second, "--qrels", qrels)
+    scores = {s["name"]: s["macro"]["value"] for s in found["systems"]}
+    assert scores == {"a.run": 0.5, "b.run": 1.0}
+    assert found["unjudged_queries"] == {"a.run": 1, "b.run": 0}
+
+
+def test_qrels_of_zeros_are_refused(tmp_path: Path) -> None:
+    run, qrels = tmp_path / "a.run", tmp_path / "q.qrels"
+    run.write_text("q1 Q0 d1 1 0.5 t\n")
+    shutil.copy(run, tmp_path / "b.run")
+    qrels.write_text("q1 0 d1 0\n")
+    assert "no positive judgment" in refusal(run, tmp_path / "b.run", "--qrels", qrels)
+    (tmp_path / "cut.run.gz").write_bytes(gzip.compress(b"q1 Q0 d1 1 0.5 t\n" * 500)[:30])
+    qrels.write_text("q1 0 d1 1\n")
+    assert "cut.run.gz" in refusal(run, tmp_path / "cut.run.gz", "--qrels", qrels)
+
+
+def test_other_mistakes(results: Path, tmp_path: Path) -> None:
+    two = ("bm25", "bm25-lucene", "--results", results)
+    assert "at least two systems" in refusal("bm25", "--results", results)
+    assert "did you mean bm25-lucene" in refusal("bm25", "bm25-lucen", "--results", results)
+    assert "level" in refusal(*two, "--level", "1.5")
+    assert "too few" in refusal(*two, "--resamples", "5")
+    assert "seed" in refusal(*two, "--seed", "-1")
+    assert "magic" in refusal(*two, "--method", "magic")
+    assert "nDCG@10" in refusal(*two, "--measure", "nDGC@10")
+    assert "depth" in refusal(*two, "--holes", "--depth", "0")
+    assert ".tsv or a .jsonl" in refusal(*two, "--pool", tmp_path / "pool.csv")
+    assert "there is one task" in refusal("a.run", "b.run", "--qrels", "q", "--task", "mini/Biology")
+    assert "no such folder of results" in refusal("bm25", "bm25-lucene", "--results", tmp_path / "none")
+    flags = tmp_path / "flags"
+    flags.write_text("Biology-q01\nnobody\n")
+    assert "flags:2: no compared task has a query 'nobody'" in refusal(*two, "--flagged", flags)
+
+
+def test_different_data_are_refused_by_name(results: Path, tmp_path: Path) -> None:
+    copy = shutil.copytree(results, tmp_path / "results")
+    path = copy / "bm25" / "mini" / "Biology.json"
+    changed = json.loads(path.read_text())
+    changed["task"]["fingerprint"] = "0" * 32
+    path.write_text(json.dumps(changed))
+    shown = refusal("bm25", "bm25-lucene", "--results", copy)
+    assert "'bm25' and 'bm25-lucene' were scored on different data of mini/Biology" in shown

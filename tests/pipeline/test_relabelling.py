@@ -1,0 +1,119 @@
+"""An LLM as judge: answers over a real connection, and the embedded model on real pairs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+
+import pytest
+
+from r2med.llm import Options, get_llm
+from r2med.pipeline.relabelling import LlmJudge, Plan, label_pool, relabel_task
+from r2med.scoring.pool import PoolEntry, read_labels, read_pool, write_pool
+from r2med.tasks import load
+
+TASK = "mini/MedQA-Diag"
+
+
+class Reader(BaseHTTPRequestHandler):
+    """Knows which passages are positive, shrugs at one word, and counts the calls."""
+
+    relevant: frozenset[str] = frozenset()
+    shrug = "\0"
+    calls = 0
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        type(self).calls += 1
+        asked = body["messages"][-1]["content"]
+        said = "Hard to say." if self.shrug in asked else "Yes." if any(p in asked for p in self.relevant) else "No."
+        reply = {
+            "choices": [{"message": {"role": "assistant", "content": said}, "finish_reason": "stop"}],
+            "usage": {"prompt_tokens": 10, "completion_tokens": 2},
+            "model": "reader",
+        }
+        data = json.dumps(reply).encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, *args: object) -> None:
+        """Silent."""
+
+
+@pytest.fixture
+def reader() -> Iterator[type[Reader]]:
+    class Mine(Reader):
+        pass
+
+    Mine.url = ""  # type: ignore[attr-defined]
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Mine)
+    thread = Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    Mine.url = f"http://127.0.0.1:{server.server_port}/v1"  # type: ignore[attr-defined]
+    yield Mine
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+def judge(reader: type[Reader], store: Path) -> LlmJudge:
+    chat = get_llm("reader", Options(base_url=reader.url, concurrency=4))  # type: ignore[attr-defined]
+    return LlmJudge(chat, store=store)
+
+
+def passages(query_id: str, *, positive: bool) -> list[str]:
+    task = load(TASK)
+    judged = task.qrels.of(query_id)
+    found = (task.documents.get(d) for d, grade in judged.items() if (grade > 0) == positive)
+    return [" ".join(d.text.split()[:25]) for d in found if d is not None]
+
+
+def test_agreement_with_a_judge_that_knows(reader: type[Reader], tmp_path: Path) -> None:
+    task = load(TASK)
+    first, second = task.qrels.query_ids[:2]
+    reader.relevant = frozenset(p for q in (first, second) for p in passages(q, positive=True))
+    perfect = relabel_task(judge(reader, tmp_path), task, Plan(negatives=1, limit=2)).agreement
+    assert (perfect.kappa, perfect.agree, perfect.without_answer) == (1.0, 1.0, 0)
+    assert perfect.pairs == sum(len(task.qrels.of(q)) for q in (first, second)) + perfect.assumed_negatives
+    calls = reader.calls
+    assert calls == perfect.pairs
+    again = relabel_task(judge(reader, tmp_path), task, Plan(negatives=1, limit=2)).agreement
+    assert again == perfect
+    assert reader.calls == calls  # nothing is paid twice
+
+
+def test_an_answer_that_is_neither_is_no_label(reader: type[Reader], tmp_path: Path) -> None:
+    reader.relevant = frozenset(passages(load(TASK).qrels.query_ids[0], positive=True)[:1])
+    reader.shrug = passages(load(TASK).qrels.query_ids[0], positive=False)[0]
+    mine = judge(reader, tmp_path)
+    found = relabel_task(mine, load(TASK), Plan(negatives=0, limit=1)).agreement
+    assert found.without_answer == 1
+    assert mine.notes["unparsed"] == 1
+    assert found.table["both"] == 1
+    assert found.table["only_known"] == 2
+    assert found.kappa is not None
+    assert 0 < found.kappa < 1
+
+
+@pytest.mark.parametrize("suffix", ["jsonl", "tsv"])
+def test_a_pool_is_labelled_and_says_by_whom(reader: type[Reader], tmp_path: Path, suffix: str) -> None:
+    reader.relevant, reader.shrug = frozenset({"copper"}), "nobody knows"
+    pool = [
+        PoolEntry(task=TASK, query_id="q", doc_id=str(i), query="Why?", passage=text, grade=grade, systems=["a", "b"])
+        for i, (text, grade) in enumerate([("copper", None), ("iron", None), ("nobody knows", None), ("copper", 0)])
+    ]
+    write_pool(pool, tmp_path / f"open.{suffix}")
+    filled = label_pool(judge(reader, tmp_path), read_pool(tmp_path / f"open.{suffix}"))
+    write_pool(filled, tmp_path / f"done.{suffix}")
+    back = read_pool(tmp_path / f"done.{suffix}")
+    assert back == filled
+    assert [(e.grade, e.judge) for e in back] == [(1, "reader"), (0, "reader"), (None, ""), (0, "")]
+    assert back[0].systems == ["a", "b"]
+    assert len(read_labels(tmp_path / f"done.{suffix}")) == 3
+    assert reader.calls == 3  # what a person graded is not asked

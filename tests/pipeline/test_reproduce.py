@@ -1,0 +1,228 @@
+"""Real runs on Mini against the ledger's own reference, and against figures that they must not match."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from r2med.cli.common import published_in
+from r2med.core import UsageError
+from r2med.expand import get_expander
+from r2med.models import get_card
+from r2med.pipeline import System, run_experiment
+from r2med.pipeline.reproduce import _reasons, card_under, reproduce, retriever_under
+from r2med.results import ResultStore, SystemInfo
+from r2med.results.ledger import Ledger, ledger, read_ledger
+from r2med.results.protocols import Expected, differences, get_protocol
+from r2med.retrieve import get_retriever
+from r2med.scoring import Measure, evaluate_run
+from r2med.tasks import TaskRef, convert, resolve
+
+TASKS = ("mini/Biology", "mini/MedQA-Diag")
+OTHERS = """
+[[source]]
+id = "others"
+title = "others"
+url = "https://example.org"
+date = "2026-01"
+protocol = "{protocol}"
+collection = "mini"
+measured = false
+scale = 100
+tolerance = 0.5
+tasks = ["Biology", "MedQA-Diag"]
+{more}
+[source.systems."bm25"]
+kind = "retriever"
+ndcg_at_10 = [18.9, 40.0]
+[source.systems."hyde:gpt4+bm25"]
+kind = "expansion"
+ndcg_at_10 = [18.9, 40.0]
+"""
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> ResultStore:
+    return ResultStore(tmp_path / "results")
+
+
+def others(tmp_path: Path, protocol: str = "default", more: str = "") -> Ledger:
+    path = tmp_path / "others.toml"
+    path.write_text(OTHERS.format(protocol=protocol, more=more))
+    return read_ledger(path)
+
+
+@pytest.mark.parametrize("system", ["bm25", "bm25-lucene"])
+def test_mini_comes_out_as_recorded(store: ResultStore, system: str) -> None:
+    outcome = reproduce(system, resolve("mini"), store, ledger(), collection="mini")
+    assert outcome.ok
+    assert len(outcome.tasks) == 8
+    assert {t.verdict for t in outcome.tasks} == {"matches"}
+    assert outcome.protocol == "default"
+    assert all(abs(t.difference) < 1e-6 for t in outcome.tasks)
+
+
+def test_matches_and_drifts(store: ResultStore, tmp_path: Path) -> None:
+    refs = [ref for task in TASKS for ref in resolve(task)]
+    book = others(tmp_path)
+    outcome = reproduce("bm25", refs, store, book, collection="mini")
+    assert [t.verdict for t in outcome.tasks] == ["matches", "drifts"]
+    assert not outcome.ok
+    assert reproduce("bm25", refs, store, book, collection="mini", tolerance=20).ok
+    assert outcome.tasks[0].difference == pytest.approx(outcome.tasks[0].measured - 0.189)
+
+
+def test_protocol_differs(store: ResultStore, tmp_path: Path) -> None:
+    refs = resolve("mini/Biology")
+    outcome = reproduce("bm25", refs, store, others(tmp_path, "mteb"), collection="mini", protocol="mteb")
+    (task,) = outcome.tasks
+    assert task.verdict == "protocol differs"
+    assert any("analyzer" in reason for reason in task.reasons)
+    assert not outcome.ok
+
+
+def test_other_data_are_another_protocol(store: ResultStore, tmp_path: Path) -> None:
+    book = others(tmp_path, more='fingerprints = ["0", "1"]')
+    (task,) = reproduce("bm25", resolve("mini/Biology"), store, book, collection="mini").tasks
+    assert task.verdict == "protocol differs"
+    assert task.reasons == ["the task's data are not those of the published figure"]
+
+
+def test_reading_only(store: ResultStore, tmp_path: Path) -> None:
+    book, refs = others(tmp_path), [ref for task in TASKS for ref in resolve(task)]
+    with pytest.raises(UsageError, match="holds no results of bm25"):
+        reproduce("bm25", refs, store, book, collection="mini", run=False)
+    reproduce("bm25", refs[:1], store, book, collection="mini")
+    outcome = reproduce("bm25", refs, store, book, collection="mini", run=False)
+    assert [t.task for t in outcome.tasks] == ["mini/Biology"]
+    assert outcome.missing == ["mini/MedQA-Diag"]
+    assert not outcome.ok
+    with pytest.raises(UsageError, match="more than a retriever"):
+        reproduce("hyde:gpt4+bm25", refs, store, book, collection="mini")
+
+
+def test_what_cannot_be_compared_is_said(store: ResultStore) -> None:
+    with pytest.raises(UsageError, match="of each task"):
+        reproduce("hyde:o3-mini+nv", resolve("mini"), store, ledger(), collection="r2med")
+    with pytest.raises(UsageError, match="no P@5 of each task"):
+        reproduce("bm25", resolve("mini"), store, ledger(), collection="mini", measure=Measure.parse("P@5"))
+
+
+def test_a_dense_model_under_the_papers_protocol() -> None:
+    """Contriever was searched by cosine there; its authors trained it for the inner product."""
+    card = get_card("contriever")
+    changed, expected = card_under(card, get_protocol("r2med-paper"))
+    assert (card.similarity, changed.similarity) == ("dot", "cosine")
+    assert (expected.query_length, expected.similarity, expected.own_wording) == (512, "cosine", False)
+    same, expected = card_under(card, get_protocol("default"))
+    assert same == card
+    assert expected.similarity == "dot"
+    _, instructed = card_under(get_card("e5"), get_protocol("r2med-paper"))
+    assert instructed.own_wording
+    assert instructed.document_length == 2048
+
+
+def test_a_changed_retriever_goes_by_another_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    assert retriever_under("bm25", get_protocol("r2med-paper")).name == "bm25"
+    assert retriever_under("openai", get_protocol("default")).name == "openai"
+    changed = retriever_under("openai", get_protocol("r2med-paper"))
+    assert changed.name == "openai@r2med-paper"
+    system = SystemInfo(name=changed.name, kind=changed.kind, description={"retrievers": [changed.describe()]})
+    assert differences(system, get_protocol("r2med-paper"), {"openai": Expected(6000, 6000, "cosine")}) == []
+    assert len(differences(system, get_protocol("default"), {"openai": Expected(8191, 8191, "cosine")})) == 2
+
+
+EXPANDED = """
+[[source]]
+id = "others"
+title = "others"
+url = "https://example.org"
+date = "2026-01"
+protocol = "r2med-paper"
+collection = "r2med"
+measured = false
+scale = 100
+tasks = ["Biology"]
+[source.systems."query2doc:gpt4+bm25"]
+kind = "expansion"
+ndcg_at_10 = [50.0]
+[source.systems."bm25+msmarco-minilm@2"]
+kind = "reranker"
+ndcg_at_10 = [50.0]
+"""
+
+
+@pytest.fixture
+def expanded(tmp_path: Path) -> tuple[list[TaskRef], Ledger]:
+    """Biology as a folder that comes with texts of query2doc, as R2MED's tasks do."""
+    convert(resolve("mini/Biology"), tmp_path / "Biology", to="beir")
+    (ref,) = resolve(str(tmp_path / "Biology"))
+    texts = tmp_path / "Biology" / "query2doc" / "gpt4" / "query_with_hydoc.jsonl"
+    texts.parent.mkdir(parents=True)
+    queries = ref.load().queries
+    texts.write_text("".join(json.dumps({"id": q.id, "hy_doc": q.text.split(".")[0]}) + "\n" for q in queries))
+    (tmp_path / "book.toml").write_text(EXPANDED)
+    return resolve(str(tmp_path / "Biology")), read_ledger(tmp_path / "book.toml")
+
+
+def test_an_expansion_is_run_from_the_texts_that_come_with_the_task(
+    store: ResultStore, expanded: tuple[list[TaskRef], Ledger]
+) -> None:
+    refs, book = expanded
+    name, texts = "query2doc:gpt4+bm25", published_in(refs)
+    with pytest.raises(UsageError, match="more than a retriever"):
+        reproduce(name, refs, store, book, collection="r2med", run=False, published_texts=texts)
+    outcome = reproduce(name, refs, store, book, collection="r2med", published_texts=texts)
+    (task,) = outcome.tasks
+    assert (task.verdict, task.reasons) == ("drifts", [])  # run as the paper did, on other data
+    assert [r.system.name for r in store] == ["query2doc:published:gpt4+bm25,policy=r2med"]
+    assert reproduce(name, refs, store, book, collection="r2med", run=False).tasks == outcome.tasks
+
+
+def test_an_expansion_under_another_policy_is_not_the_papers(
+    store: ResultStore, expanded: tuple[list[TaskRef], Ledger]
+) -> None:
+    """Stored by `r2med run --expand` with the default policy: five copies of the query where the paper has two."""
+    refs, book = expanded
+    expander = get_expander("query2doc:published:gpt4", published=published_in(refs))
+    run_experiment(refs, [System((get_retriever("bm25"),), expander=expander)], store)
+    (task,) = reproduce("query2doc:gpt4+bm25", refs, store, book, collection="r2med").tasks
+    assert task.verdict == "protocol differs"
+    assert task.reasons == ["query2doc reaches bm25 as query*5+passages, under r2med-paper as query*2+passages"]
+
+
+def test_a_reranker_is_found_under_its_name(store: ResultStore, expanded: tuple[list[TaskRef], Ledger]) -> None:
+    refs, book = expanded
+    (result,) = run_experiment(refs, [System((get_retriever("bm25"),))], store).results
+    evaluation = evaluate_run(store.run(result), refs[0].load().qrels)
+    info = SystemInfo(name="bm25+msmarco-minilm@2", kind="reranked", description=result.system.description)
+    store.write(msgspec.structs.replace(result, system=info), store.run(result), evaluation)
+    (task,) = reproduce("bm25+msmarco-minilm@2", refs, store, book, collection="r2med", run=False).tasks
+    assert (task.verdict, task.reasons) == ("drifts", [])
+
+
+@pytest.mark.parametrize(
+    ("retriever", "marking", "used", "differs"),
+    [
+        ("nv", "none", "mean.query-side", False),
+        ("nv", "none", "mean.r2med", True),
+        ("bge", "none", "mean.r2med", False),
+    ],
+)
+def test_how_the_papers_scripts_encode_a_passage_depends_on_the_model(
+    store: ResultStore, expanded: tuple[list[TaskRef], Ledger], retriever: str, marking: str, used: str, differs: bool
+) -> None:
+    (result,) = run_experiment(expanded[0], [System((get_retriever("bm25"),))], store).results
+    description = {"retrievers": [{"kind": "dense"}], "expander": {"method": "hyde", "marking": marking}}
+    made = msgspec.structs.replace(
+        result,
+        system=SystemInfo(name=f"hyde:gpt4+{retriever},policy=r2med", kind="expanded", description=description),
+        notes={"expansion": {"policy": used}},
+    )
+    store.write(made, store.run(result), evaluate_run(store.run(result), expanded[0][0].load().qrels))
+    reasons = _reasons(made, get_protocol("r2med-paper"), store)
+    assert any("reaches" in reason for reason in reasons) == differs

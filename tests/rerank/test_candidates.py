@@ -1,0 +1,129 @@
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from r2med.core import DataError, Run
+from r2med.core.trec import write_run
+from r2med.rerank import load_candidates, on_task, safeguards, without
+from r2med.rerank.candidates import read_topk
+from tests.builders import small_task
+
+TASK = small_task()
+
+
+def topk(path: Path, *records: object) -> Path:
+    path.write_text("".join(json.dumps(r) + "\n" for r in records))
+    return path
+
+
+def test_upstreams_lines(tmp_path: Path) -> None:
+    path = topk(
+        tmp_path / "small.jsonl",
+        {"id": "q2", "topk_pid": [["d1", 0.5], ["d3", 0.75]]},
+        {"id": "q1", "topk_pid": [["d2", 3]], "query": "ignored"},
+    )
+    run = load_candidates(path, TASK)
+    assert run.name == "small"
+    assert run.query_ids == TASK.query_ids
+    assert [h.doc_id for h in run.of("q2")] == ["d3", "d1"]
+    assert run.notes["candidates"] == {
+        "name": "small",
+        "queries_without": 0,
+        "shortest": 1,
+        "longest": 2,
+        "unknown_documents": 0,
+        "unknown_queries": 0,
+    }
+
+
+def test_lines_without_scores_keep_their_order(tmp_path: Path) -> None:
+    run = load_candidates(topk(tmp_path / "a.jsonl", {"id": "q1", "topk_pid": ["d3", "d1", "d2"]}), TASK)
+    assert [h.doc_id for h in run.of("q1")] == ["d3", "d1", "d2"]
+    assert run.of("q2") == []
+
+
+def test_trec_and_compressed(tmp_path: Path) -> None:
+    run = Run.from_rankings({"q1": [("d1", 2.0), ("d2", 1.0)]}, name="mine")
+    write_run(run, tmp_path / "r.run.gz")
+    assert [h.doc_id for h in load_candidates(tmp_path / "r.run.gz", TASK).of("q1")] == ["d1", "d2"]
+    packed = tmp_path / "t.jsonl.gz"
+    packed.write_bytes(gzip.compress(b'{"id": "q1", "topk_pid": [["d1", 1]]}\n'))
+    assert load_candidates(packed, TASK).lengths().tolist() == [1, 0]
+
+
+def test_unknown_ids_are_refused_by_name_or_dropped_and_counted(tmp_path: Path) -> None:
+    path = topk(
+        tmp_path / "x.jsonl",
+        {"id": "q1", "topk_pid": [["d9", 5], ["d1", 4], ["d8", 3], ["d2", 2]]},
+        {"id": "q7", "topk_pid": [["d1", 1]]},
+    )
+    with pytest.raises(DataError, match=r"x\.jsonl.*'q7'"):
+        load_candidates(path, TASK)
+    run = load_candidates(path, TASK, unknown="drop")
+    assert [h.doc_id for h in run.of("q1")] == ["d1", "d2"]
+    account = run.notes["candidates"]
+    assert isinstance(account, dict)
+    assert (account["unknown_documents"], account["unknown_queries"], account["queries_without"]) == (2, 1, 1)
+    only_document = topk(tmp_path / "y.jsonl", {"id": "q1", "topk_pid": [["d9", 5]]})
+    with pytest.raises(DataError, match="'d9'"):
+        load_candidates(only_document, TASK)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "is empty"),
+        (b'{"id": "q1"}\n', "topk_pid"),
+        (b'{"id": "q1", "topk_pid": [["d1", "high"]]}\n', "topk_pid"),
+        (b'{"id": "q1", "topk_pid": [["d1"', "x.jsonl:1"),
+        (b'{"id": "q1", "topk_pid": []}\n{"id": "q1", "topk_pid": []}\n', "stands twice"),
+        (b'{"id": "q1", "topk_pid": [["d1", 1], ["d1", 2]]}\n', "twice"),
+        (b"q1 Q0 d1 1\n", "expected 6 columns"),
+        (b'\xff{"id"', "columns"),
+    ],
+)
+def test_broken_files(tmp_path: Path, content: bytes, message: str) -> None:
+    path = tmp_path / "x.jsonl"
+    path.write_bytes(content)
+    with pytest.raises(DataError, match=message):
+        load_candidates(path, TASK)
+
+
+def test_no_such_file(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="no such file"):
+        load_candidates(tmp_path / "nothing", TASK)
+
+
+def test_numbers_as_ids(tmp_path: Path) -> None:
+    assert list(read_topk(topk(tmp_path / "n.jsonl", {"id": 7, "topk_pid": [[12, 1.5]]})).doc_ids) == ["12"]
+
+
+def test_published_runs_are_candidates(shared_runs: Path) -> None:
+    from r2med.core.trec import read_run
+
+    run = read_run(shared_runs / "e5-mistral.Biology.run.gz")
+    assert run.lengths().max() == 100
+
+
+def test_the_safeguard_is_found_and_taken_out() -> None:
+    long = {f"d{i:03d}": float(200 - i) for i in range(101)}
+    run = Run.from_rankings({"a": list(long.items()), "b": list(long.items())[:50]})
+    found = safeguards(run)
+    assert run.doc_ids[int(found[0])] == "d100"
+    assert found[1] == -1
+    reranked = Run.from_rankings({"a": [("d100", 3.0), ("d001", 2.0)], "b": [("d002", 1.0)]}, doc_ids=run.doc_ids)
+    cleared = without(reranked, found)
+    assert [h.doc_id for h in cleared.of("a")] == ["d001"]
+    assert cleared.of("b") == reranked.of("b")
+    assert (safeguards(run, {"b"}) == [-1, run.doc_ids.position("d049")]).all()
+    assert (without(run, found).docs[1] == run.docs[1]).all()
+
+
+def test_a_run_of_the_task_stays_itself() -> None:
+    run = Run(TASK.query_ids, TASK.documents.ids, np.array([[0, 1], [2, -1]], np.int32), np.array([[2, 1], [1, -np.inf]], np.float32))  # fmt: skip  # noqa: E501
+    assert on_task(run, TASK).docs is run.docs

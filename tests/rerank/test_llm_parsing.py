@@ -1,0 +1,152 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from r2med.core import DataError, UsageError
+from r2med.rerank.llm.parsing import read_choice, read_order, read_verdict, verdict_odds
+from r2med.rerank.llm.prompts import Prompt, fill, load_prompt
+
+ORDERS = [
+    # what a model wrote about three passages, the order, how many numbers were repeated, unknown, missing
+    ("[3] > [1] > [2]", [2, 0, 1], (0, 0, 0)),
+    ("[3]>[1]>[2]", [2, 0, 1], (0, 0, 0)),
+    ("3 > 1 > 2", [2, 0, 1], (0, 0, 0)),
+    ("**Ranking:** [ 3 ] >\n[1] >\n[2].", [2, 0, 1], (0, 0, 0)),
+    ("[3] → [1] → [2]", [2, 0, 1], (0, 0, 0)),
+    ("[3] &gt; [1] &gt; [2]", [2, 0, 1], (0, 0, 0)),
+    ("[3, 1, 2]", [2, 0, 1], (0, 0, 0)),
+    ('{"order": [3, 1, 2]}', [2, 0, 1], (0, 0, 0)),
+    ("[3], [1], [2]", [2, 0, 1], (0, 0, 0)),
+    ("[3] [1] [2]", [2, 0, 1], (0, 0, 0)),
+    ("1. [3]\n2. [1]\n3. [2]", [2, 0, 1], (0, 0, 0)),
+    ("1) Passage 3\n2) Passage 1\n3) Passage 2", [2, 0, 1], (0, 0, 0)),
+    ("- [3] names the disease\n- [1] its cause\n- [2]", [2, 0, 1], (0, 0, 0)),
+    ("3 1 2", [2, 0, 1], (0, 0, 0)),
+    ("3, 1, 2", [2, 0, 1], (0, 0, 0)),
+    ("[2] > [2] > [1] > [3]", [1, 0, 2], (1, 0, 0)),
+    ("[2] > [7] > [1] > [3] > [0]", [1, 0, 2], (0, 2, 0)),
+    ("[3] > [2]", [2, 1, 0], (0, 0, 1)),
+    ("Passage [1] is about the liver, [2] about the lung. So: [2] > [3] > [1]", [1, 2, 0], (0, 0, 0)),
+    ("First guess [1] > [2]. On reflection the order is [3] > [2] > [1]", [2, 1, 0], (0, 0, 0)),
+    ("I think passage 2 helps most, then document 3.", [1, 2, 0], (0, 0, 1)),
+    ("The best is [2], because it names the enzyme.", [1, 0, 2], (0, 0, 2)),
+]
+
+
+@pytest.mark.parametrize(("text", "places", "counts"), ORDERS, ids=[o[0][:30] for o in ORDERS])
+def test_orders(text: str, places: list[int], counts: tuple[int, int, int]) -> None:
+    order = read_order(text, 3)
+    assert order.read
+    assert order.places == places
+    assert (order.repeated, order.unknown, order.missing) == counts
+    assert order.mended == any(counts)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "None of these passages is relevant.",
+        "The patient is 45 years old with 3 days of fever.",
+        "[9] > [8]",
+        "I am sorry, I cannot rank medical passages.",
+        ">>>",
+    ],
+)
+def test_what_names_no_order_changes_nothing(text: str) -> None:
+    order = read_order(text, 3)
+    assert not order.read
+    assert order.places == [0, 1, 2]
+
+
+@given(st.text(alphabet="[]>,.0123456789 \npasge→", max_size=80), st.integers(1, 25))
+def test_every_answer_gives_a_permutation(text: str, count: int) -> None:
+    assert sorted(read_order(text, count).places) == list(range(count))
+    choice = read_choice(text, count)
+    assert choice is None or 0 <= choice < count
+
+
+@given(st.permutations(range(12)))
+def test_whole_orders_are_read_as_they_are(places: list[int]) -> None:
+    text = " > ".join(f"[{place + 1}]" for place in places)
+    order = read_order(f"Thank you. {text}\n\nThis order puts the diagnosis first.", 12)
+    assert order.places == places
+    assert not order.mended
+
+
+@pytest.mark.parametrize(
+    ("text", "choice"),
+    [
+        ("[2]", 1),
+        ("2", 1),
+        ("Passage 2", 1),
+        ("The most helpful passage is [3], not [1].", 2),
+        ("Unlike [1], passage [2] names the drug. Answer: [2]", 1),
+        ("[3] > [1] > [2]", 2),
+        ("[9]", None),
+        ("none of them", None),
+        ("", None),
+    ],
+)
+def test_choices(text: str, choice: int | None) -> None:
+    assert read_choice(text, 3) == choice
+
+
+@pytest.mark.parametrize(
+    ("text", "verdict"),
+    [
+        ("yes", True),
+        ("**No.**", False),
+        ("Yes, it does; no other passage would.", True),
+        ("It is relevant: yes", True),
+        ("I would say yes and no", None),
+        ("Nothing points to it", None),
+        ("Not at all", None),
+        ("", None),
+    ],
+)
+def test_verdicts(text: str, verdict: bool | None) -> None:
+    assert read_verdict(text) is verdict
+
+
+def test_odds() -> None:
+    even = [("Yes", math.log(0.3)), (" yes", math.log(0.2)), ("no", math.log(0.4)), ("NO", math.log(0.1))]
+    assert verdict_odds(even) == pytest.approx(0.0, abs=1e-9)
+    assert verdict_odds([("yes", math.log(0.9)), ("maybe", math.log(0.01))]) == pytest.approx(math.log(90))
+    no_only = verdict_odds([("no", math.log(0.9)), ("maybe", math.log(0.01))])
+    assert no_only is not None
+    assert no_only < 0
+    assert verdict_odds([("maybe", -0.1)]) is None
+    assert verdict_odds([]) is None
+    assert verdict_odds([("yes", float("nan"))]) is None
+
+
+@pytest.mark.parametrize("method", ["listwise", "reasoning", "setwise", "yesno"])
+def test_our_prompts(method: str) -> None:
+    prompt = load_prompt(method)
+    *_, user = prompt.messages("why {{passages}}?", ["first {{query}}", "second"], None)
+    assert "why {{passages}}?" in user.content  # what comes in is never read as a template
+    assert "first {{query}}" in user.content
+    hinted = prompt.messages("why", ["first"], [87])[-1].content
+    assert "87 of 100" in hinted
+    assert prompt.hash == load_prompt(method).hash
+
+
+def test_prompts_that_are_none(tmp_path: object) -> None:
+    from pathlib import Path
+
+    assert isinstance(tmp_path, Path)
+    path = tmp_path / "mine.toml"
+    with pytest.raises(DataError, match="cannot be read"):
+        load_prompt("listwise", path)
+    for content in ("user = 3", 'user = "{{query}}"', "not toml", 'user = "{{query}} {{passages}}"\nspeed = 3'):
+        path.write_text(content)
+        with pytest.raises(DataError, match="no prompt"):
+            load_prompt("listwise", path)
+    with pytest.raises(UsageError, match="gap"):
+        fill("{{nobody}}", query="q")
+    assert Prompt(user="{{query}} {{passages}}").system == ""

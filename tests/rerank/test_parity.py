@@ -1,0 +1,169 @@
+"""Every architecture of the catalogue against plain transformers code, to 1e-5."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from r2med.core import ModelError, Run, Task, UsageError
+from r2med.rerank.pairs import Pairs
+from r2med.rerank.specs import cross_encoder, from_card
+from r2med.retrieve.encoders.load import Options
+
+from . import tiny
+
+torch = pytest.importorskip("torch", reason="the torch extra is not installed")
+pytest.importorskip("transformers", reason="the torch extra is not installed")
+torch.set_num_threads(1)  # tiny models: more threads only wait for each other
+BATCHES = [1, 32 * 64]
+
+
+def plain(model: Any, tokenizer: Any, query: str, document: str, logit: int = 0, limit: int = 64) -> float:
+    """One pair at a time, nothing padded, as a model card shows it."""
+    inputs = tokenizer(query, document, truncation="only_second", max_length=limit, return_tensors="pt")
+    with torch.no_grad():
+        return float(model(**inputs).logits[0, logit])
+
+
+def pairs_of(task: Task, run: Run) -> Pairs:
+    row, column = np.nonzero(run.docs >= 0)
+    return Pairs(task.query_texts, task.documents.contents, row.astype(np.int32), run.docs[row, column])
+
+
+def scores(scorer: Any, pairs: Pairs) -> np.ndarray[Any, Any]:
+    made = np.full(len(pairs), np.nan, dtype=np.float32)
+    for scored in scorer.stream(pairs):
+        made[scored.rows] = scored.scores
+    return made
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, Any, Any]]:
+    made = {}
+    for style, labels in (("bert", 1), ("bert-2", 2), ("xlm-roberta", 1)):
+        folder = tmp_path_factory.mktemp(style)
+        kind = style.removesuffix("-2")
+        made[style] = folder, tiny.save_classifier(folder, kind, labels=labels), tiny.save_tokenizer(folder, kind)
+    return made
+
+
+@pytest.mark.parametrize("batch", BATCHES)
+@pytest.mark.parametrize(("style", "logit"), [("bert", 0), ("bert-2", 1), ("xlm-roberta", 0)])
+def test_encoders(folders: dict[str, tuple[Path, Any, Any]], style: str, logit: int, batch: int) -> None:
+    folder, model, tokenizer = folders[style]
+    task = tiny.a_task(longest=90)  # some are cut
+    pairs = pairs_of(task, tiny.first_stage(task))
+    card = tiny.card(style.removesuffix("-2"), logit=logit)
+    scorer = cross_encoder(card, Options(device="cpu", batch_tokens=batch), folder)
+    expected = [plain(model, tokenizer, q, d, logit) for q, d in pairs.texts(np.arange(len(pairs)))]
+    np.testing.assert_allclose(scores(scorer, pairs), expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("batch", BATCHES)
+def test_llama_with_a_merged_adapter(tmp_path: Path, batch: int) -> None:
+    pytest.importorskip("peft", reason="the torch extra is not installed")
+    base, adapter = tmp_path / "base", tmp_path / "adapter"
+    tiny.save_classifier(base, "llama")
+    tokenizer = tiny.save_tokenizer(base, "llama")
+    adapted = tiny.save_adapter(base, adapter)
+    task = tiny.a_task(longest=90)
+    pairs = pairs_of(task, tiny.first_stage(task, depth=8))
+    card = tiny.card(
+        "llama", query_template="query: {text}", document_template="document: {text}", base_source="tests/base"
+    )
+    scorer = cross_encoder(card, Options(device="cpu", batch_tokens=batch), adapter, base)
+    expected = [
+        plain(adapted, tokenizer, f"query: {q}", f"document: {d}") for q, d in pairs.texts(np.arange(len(pairs)))
+    ]
+    assert np.ptp(expected) > 0.1
+    np.testing.assert_allclose(scores(scorer, pairs), expected, atol=1e-5)
+    assert "base" in scorer.describe()
+
+
+def test_an_adapter_that_is_none(tmp_path: Path) -> None:
+    pytest.importorskip("peft", reason="the torch extra is not installed")
+    base = tmp_path / "base"
+    tiny.save_classifier(base, "llama")
+    tiny.save_tokenizer(base, "llama")
+    card = tiny.card("llama", base_source="tests/base")
+    task = tiny.a_task()
+    pairs = pairs_of(task, tiny.first_stage(task))
+    for files, message in (((), "adapter_config"), (("adapter_config.json",), "no weights"),
+                           (("adapter_config.json", "adapter_model.bin"), "pickled")):  # fmt: skip
+        folder = tmp_path / f"adapter{len(files)}"
+        folder.mkdir()
+        for name in files:
+            (folder / name).write_text("{}")
+        with pytest.raises(ModelError, match=message):
+            scores(cross_encoder(card, Options(device="cpu"), folder, base), pairs)
+
+
+def test_sentence_transformers_object_gives_the_same_order(folders: dict[str, tuple[Path, Any, Any]]) -> None:
+    library = pytest.importorskip("sentence_transformers", reason="the torch extra is not installed")
+    from r2med.rerank import as_reranker
+
+    folder = folders["bert"][0]
+    task = tiny.a_task()
+    first = tiny.first_stage(task)
+    theirs = as_reranker(library.CrossEncoder(str(folder), device="cpu")).rerank(task, first, 10)
+    ours = from_card(tiny.card("bert"), folder=folder, device="cpu").rerank(task, first, 10)
+    assert (theirs.docs == ours.docs).all()
+
+
+def test_truncation_is_counted_and_the_query_kept(folders: dict[str, tuple[Path, Any, Any]]) -> None:
+    from dataclasses import replace
+
+    from r2med.core import Query
+
+    folder = folders["bert"][0]
+    task = tiny.a_task(queries=2, longest=90)
+    task = replace(task, queries=(Query("q0", "fever " * 200), task.queries[1]))
+    run = from_card(tiny.card("bert"), folder=folder, device="cpu").rerank(task, tiny.first_stage(task, 20), 20)
+    note = run.notes["rerank"]["truncation"]  # type: ignore[index]
+    assert note["queries_cut"] == 1
+    assert note["query_tokens_cut"] >= 20 * (200 - 61 + 1)
+    assert note["documents_cut"] > 0
+    assert note["limit"] == 64
+
+
+def test_a_folder_says_how_many_classes_it_has(folders: dict[str, tuple[Path, Any, Any]], tmp_path: Path) -> None:
+    from r2med.models import folder_card
+    from r2med.rerank import get_reranker
+
+    for style, logit in (("bert", 0), ("bert-2", 1)):
+        folder, model, tokenizer = folders[style]
+        task = tiny.a_task()
+        run = get_reranker(str(folder), device="cpu", max_length=64).rerank(task, tiny.first_stage(task), 3)
+        hit = run.row(0)[0]
+        document = task.documents.get(hit.doc_id)
+        assert document is not None
+        assert hit.score == pytest.approx(plain(model, tokenizer, task.queries[0].text, document.text, logit), abs=1e-5)
+    tiny.save_classifier(tmp_path, "bert", labels=3)
+    tiny.save_tokenizer(tmp_path, "bert")
+    with pytest.raises(UsageError, match="3 classes"):
+        from_card(folder_card(tmp_path), device="cpu")
+    assert from_card(folder_card(tmp_path), device="cpu", logit=2).describe()["logit"] == 2
+
+
+def test_folders_that_are_no_classifier(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text("{}")
+    with pytest.raises(ModelError, match="no weights"):
+        cross_encoder(tiny.card("bert"), Options(device="cpu"), tmp_path)
+    (tmp_path / "model.bin").write_bytes(b"")
+    with pytest.raises(ModelError, match="pickled"):
+        cross_encoder(tiny.card("bert"), Options(device="cpu"), tmp_path)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32"])
+def test_on_a_gpu(folders: dict[str, tuple[Path, Any, Any]], dtype: str) -> None:
+    folder, model, tokenizer = folders["xlm-roberta"]
+    task = tiny.a_task(longest=90)
+    pairs = pairs_of(task, tiny.first_stage(task))
+    scorer = cross_encoder(tiny.card("xlm-roberta"), Options(device="cuda", dtype=dtype), folder)
+    expected = np.array([plain(model, tokenizer, q, d) for q, d in pairs.texts(np.arange(len(pairs)))])
+    tolerance = 1e-4 if dtype == "float32" else 0.05 * np.abs(expected).max()
+    np.testing.assert_allclose(scores(scorer, pairs), expected, atol=tolerance)
