@@ -38,7 +38,10 @@ def test_generate_report_and_resume(server: ChatServer) -> None:
     assert row["cost"] > 0
     assert Path(row["store"]).is_file()
     assert KEY not in first.output + Path(row["store"]).read_text()
-    assert document(run(*arguments))["tasks"] == shown["tasks"]
+    again = document(run(*arguments))
+    assert again["tasks"] == shown["tasks"]
+    assert (shown["usage"]["calls"], again["usage"]["calls"], again["usage"]["cost"]) == (2, 0, 0)
+    assert "This time: 0 calls, $0.0000" in run(*arguments[:-1]).stderr
     assert len(server.asked) == 2
 
 

@@ -206,7 +206,7 @@ def test_tools_leave_nothing_behind(text: str) -> None:
 )
 def test_ten_megabytes_are_read_in_linear_time(unit: str) -> None:
     text = unit * (10_000_000 // len(unit))
-    begun = time.monotonic()
+    begun = time.process_time()  # a busy machine is not the parser's fault
     parse(Choice(text), "think")
     parse(Choice(text), "none")
-    assert time.monotonic() - begun < 8
+    assert time.process_time() - begun < 8

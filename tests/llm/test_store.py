@@ -64,6 +64,8 @@ def test_everything_that_changes_an_answer_is_another_file() -> None:
     ]
     names = {key(**change).file_name for change in changes} | {key().file_name}
     assert len(names) == len(changes) + 1
+    reworded = msgspec.structs.replace(key(), llm="another name", model=key().model | {"warning": "other words"})
+    assert reworded.digest == key().digest
     assert "/" not in key(method="../../etc").file_name.split("/")[0]
     assert key(method="../../etc").file_name.startswith("etc/")
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from r2med.core import Document, Documents, Qrels, Query, Run, Task
+from r2med.core import Document, Documents, Qrels, Query, Run, Task, UsageError
 from r2med.pipeline.nano_fidelity import compare, kendall, spearman
 from r2med.pipeline.nano_figures import contrasts, measure
 from r2med.pipeline.nano_profiles import with_safeguard, without_safeguard
@@ -107,6 +107,13 @@ def test_a_profile_that_some_tasks_lack_is_not_complete() -> None:
     assert dense is not None
     assert (dense.tasks, dense.of_tasks, dense.complete) == (1, 2, False)
     assert whole.group["hybrid"] is None
+
+
+def test_a_task_counts_once_in_a_group() -> None:
+    task, run = ranked(10, {"a": [0]}, {"a": [0]})
+    figures = measure(task, {"bm25": run}, set()).figures
+    with pytest.raises(UsageError, match="two of the tasks are called 't'"):
+        group([figures, figures], source="")
 
 
 def test_contrasts_tell_a_difference_from_none() -> None:

@@ -86,6 +86,24 @@ def test_any_overlap_is_refused_or_left_out(tmp_path: Path, side: str) -> None:
             export_training(task, tmp_path / "out", [BM25()], guarded, SETTINGS, drop_overlap=True)
 
 
+def test_a_piece_of_a_positive_passage_is_overlap_too(tmp_path: Path) -> None:
+    mini = load("mini/MedQA-Diag")
+    gold = next(d for d, g in mini.qrels.of(mini.queries[0].id).items() if g > 0)
+    words = mini.documents[mini.documents.ids.position(gold)].text.split()
+    piece = " ".join(words[2:14])
+    task = replace(own(), documents=Documents.of([Document("kd_0", piece), *list(own().documents)[1:]]))
+    with pytest.raises(DataError, match=rf"first the positive of 'q1'.*this text stand in positive '{gold}'"):
+        export_training(task, tmp_path / "out", [BM25()], protect(resolve("mini/MedQA-Diag")), SETTINGS)
+
+
+def test_what_was_not_compared_is_named(tmp_path: Path) -> None:
+    guarded = protect(resolve("mini/MedQA-Diag"))
+    report = export_training(own(), tmp_path / "out", [BM25()], guarded, SETTINGS)
+    assert "mini/MedQA-Diag" not in report.not_compared
+    assert {"mini/Biology", "r2med/Biology", "nano/MedQA-Diag"} <= set(report.not_compared)
+    assert json.loads((tmp_path / "out" / "report.json").read_text())["not_compared"] == report.not_compared
+
+
 def test_every_catalogue_task_here_is_protected() -> None:
     assert {ref.full_name for ref in evaluation_refs()} >= {"mini/Biology", "mini/PMC-Treatment"}
 

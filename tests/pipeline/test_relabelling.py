@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -117,3 +120,51 @@ def test_a_pool_is_labelled_and_says_by_whom(reader: type[Reader], tmp_path: Pat
     assert back[0].systems == ["a", "b"]
     assert len(read_labels(tmp_path / f"done.{suffix}")) == 3
     assert reader.calls == 3  # what a person graded is not asked
+
+
+def relabel(*arguments: str, url: str = "", home: Path) -> subprocess.CompletedProcess[str]:
+    variables = os.environ | {"R2MED_HOME": str(home), "OPENAI_BASE_URL": url, "OPENAI_API_KEY": ""}
+    command = [sys.executable, "-m", "r2med", "relabel", *arguments]
+    return subprocess.run(command, env=variables, capture_output=True, text=True, check=False, cwd=home)
+
+
+def test_the_command(reader: type[Reader], tmp_path: Path) -> None:
+    reader.relevant = frozenset({*passages(load(TASK).qrels.query_ids[0], positive=True), "copper"})
+    write_pool([PoolEntry(task=TASK, query_id="q", doc_id="d", query="?", passage="copper")], tmp_path / "open.tsv")
+    url, asked = reader.url, ("--llm", "reader", "--limit", "1")  # type: ignore[attr-defined]
+    done = relabel(*asked, "--pool", "open.tsv", "--out", "done.tsv", "--json", url=url, home=tmp_path)
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    assert document["tasks"][TASK] == document["overall"]
+    assert document["overall"]["kappa"] == 1.0
+    assert document["pool"] == {"path": "done.tsv", "entries": 1, "without_answer": 0}
+    assert [label.grade for _, label in read_labels(tmp_path / "done.tsv")] == [1]
+    table = relabel(*asked, "-t", TASK, url=url, home=tmp_path)
+    assert "1.000" in table.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--llm", "nope"), "unknown LLM 'nope'"),
+        (("--llm", "local", "--pool", "p.tsv"), "give both or neither"),
+        (("--llm", "local", "--pool", "p.tsv", "--out", "o.tsv"), "p.tsv: cannot be read"),
+        (("--llm", "local", "--pool", "bare.tsv", "--out", "o.tsv"), "entries without texts"),
+        (("--llm", "local", "--pool", "texts.tsv", "--out", "o.csv"), "a .tsv or a .jsonl"),
+    ],
+)
+def test_mistakes_are_one_line(arguments: tuple[str, ...], words: str, tmp_path: Path) -> None:
+    write_pool([PoolEntry(task=TASK, query_id="q", doc_id="d")], tmp_path / "bare.tsv")
+    write_pool([PoolEntry(task=TASK, query_id="q", doc_id="d", query="?", passage="p")], tmp_path / "texts.tsv")
+    done = relabel(*arguments, home=tmp_path)
+    assert done.returncode != 0
+    assert words in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_labels_without_agreement_are_called_worthless(reader: type[Reader], tmp_path: Path) -> None:
+    write_pool([PoolEntry(task=TASK, query_id="q", doc_id="d", query="?", passage="iron")], tmp_path / "open.tsv")
+    url = reader.url  # type: ignore[attr-defined]
+    asked = ("--llm", "reader", "--limit", "1", "--pool", "open.tsv", "--out", "done.tsv")
+    done = relabel(*asked, url=url, home=tmp_path)
+    assert "do not use these labels" in done.stderr

@@ -217,7 +217,10 @@ def test_how_the_papers_scripts_encode_a_passage_depends_on_the_model(
     store: ResultStore, expanded: tuple[list[TaskRef], Ledger], retriever: str, marking: str, used: str, differs: bool
 ) -> None:
     (result,) = run_experiment(expanded[0], [System((get_retriever("bm25"),))], store).results
-    description = {"retrievers": [{"kind": "dense"}], "expander": {"method": "hyde", "marking": marking}}
+    description: dict[str, object] = {
+        "retrievers": [{"kind": "dense"}],
+        "expander": {"method": "hyde", "marking": marking},
+    }
     made = msgspec.structs.replace(
         result,
         system=SystemInfo(name=f"hyde:gpt4+{retriever},policy=r2med", kind="expanded", description=description),

@@ -161,3 +161,30 @@ def test_one_retriever_serves_all_systems_that_name_it() -> None:
     builder = Builder()
     one, two = (builder.build(s) for s in ladder(["bm25", "bm25-lucene"], fuse="rrf")[::2])
     assert one.retrievers[0] is two.retrievers[0]
+
+
+def test_expansions_that_fit_no_query_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "hydoc.jsonl").write_text('{"id": "elsewhere", "text": "x", "hy_doc": "y"}\n')
+    spec = SystemSpec(retrievers=["bm25"], expand=f"hyde:replay:{tmp_path / 'hydoc.jsonl'}")
+    with pytest.raises(UsageError, match="no usable text"):
+        results_of([spec], "mini/MedQA-Diag", tmp_path / "r")
+
+
+def test_a_dry_run_needs_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    with Builder(dry_run=True) as builder:
+        system = builder.build(SystemSpec(retrievers=["bm25"], expand="hyde:gpt4"))
+        assert system.expander is not None
+        plan = system.expander.plan(r2med.load("mini/Biology"))
+    assert plan.calls == 13
+    assert plan.cost
+
+
+def test_only_judged_queries_count_as_missing(tmp_path: Path) -> None:
+    from r2med.tasks import convert
+
+    convert(resolve("mini/Biology"), tmp_path / "mine", to="r2med")
+    query = tmp_path / "mine" / "query.jsonl"
+    query.write_text(query.read_text() + '{"id": "unjudged", "text": "the"}\n')
+    (result,) = results_of([SystemSpec(retrievers=["bm25"])], str(tmp_path / "mine"), tmp_path / "r").values()
+    assert result.missing_queries == 0

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from r2med.core import ResultError, UnknownName, UsageError
@@ -9,7 +10,7 @@ from r2med.pipeline import run_experiment, systems_from
 from r2med.report.board import board
 from r2med.report.leaderboard import HERE, as_json, board_caption, board_cells, board_headers
 from r2med.results import ResultStore
-from r2med.scoring import MAIN, Measure
+from r2med.scoring import MAIN, Measure, evaluate_run
 from r2med.tasks import load, resolve, write_task
 
 NOWHERE = "no-such-folder"
@@ -124,3 +125,25 @@ def test_mistakes() -> None:
         board(NOWHERE, published=True, protocol="none")
     with pytest.raises(UnknownName, match="there are: expansion"):
         board(NOWHERE, published=True, kind="magic")
+
+
+def test_kinds_of_ours_answer_to_the_names_of_the_ledger(tmp_path: Path) -> None:
+    store = ResultStore(tmp_path / "results")
+    run_experiment(resolve("mini/Biology"), systems_from(["bm25", "bm25-lucene"], fuse="rrf"), store)
+    made = next(r for r in store if r.system.name == "bm25")
+    kinds = {"bm25+maxsim@50": "reranked", "hyde:gpt4+bm25,policy=r2med": "expanded", "bm25@mteb": "lexical"}
+    for name, kind in kinds.items():
+        info = msgspec.structs.replace(made.system, name=name, kind=kind)
+        scored = evaluate_run(store.run(made), load("mini/Biology").qrels)
+        store.write(msgspec.structs.replace(made, system=info), store.run(made), scored)
+    shown = {k: {r.system for r in board(store.root, measured=True, kind=k).rows} for k in ("reranker", "expansion")}
+    assert shown == {"reranker": {"bm25+maxsim@50"}, "expansion": {"hyde:gpt4+bm25,policy=r2med"}}
+    rows = board(store.root, measured=True, kind="retriever").rows
+    assert {r.system: r.protocol for r in rows} == {"bm25": "default", "bm25-lucene": "default", "bm25@mteb": "mteb"}
+    assert board(store.root, measured=True, kind="expansion").rows[0].protocol == "custom"
+    assert len(board(store.root, measured=True, kind="fused").rows) == 1
+
+
+def test_a_measure_nobody_stored_is_refused(mini_results: Path) -> None:
+    with pytest.raises(ResultError, match="nothing has R@7 on mini"):
+        board(mini_results, measured=True, measure=Measure.parse("R@7"))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .common import emit, json_option, note, print_table, published_in, resolve_all, tasks_option
-from .progress import progress
+from .progress import progress, spending
 
 if TYPE_CHECKING:
     from ..core import Task
@@ -145,20 +144,12 @@ def judge_for(llm: str | None, expander: Expander, choices: dict[str, Any]) -> I
 def expand_all(expander: Expander, refs: Sequence[TaskRef], limit: int | None) -> Iterator[tuple[TaskRef, Expansions]]:
     """Each task in turn, with rate and cost so far."""
     usage = getattr(getattr(expander, "chat", None), "usage", None)
-    begin = time.perf_counter()
     with progress(len(refs)) as bar:
+        tell = spending(bar)
         for ref in refs:
             task = ref.load()
             bar.show(task.full_name)
-
-            def tell(done: int, total: int, name: str = task.full_name) -> None:
-                calls = usage.calls if usage is not None else done
-                rate = calls / max(time.perf_counter() - begin, 1e-9)
-                spent = f" · ${usage.cost:.4f}" if usage is not None else ""
-                bar.show(f"{name} · {rate:.1f} calls/s{spent}")
-                bar.within(done, total)
-
-            expansions = expander.expand(task, limit=limit, on_progress=tell)
+            expansions = expander.expand(task, limit=limit, on_progress=lambda done, total: tell(done, total, usage))
             bar.show(task.full_name, advance=True)
             yield ref, expansions
 
@@ -224,6 +215,7 @@ def diagnosis_of(expansions: Expansions, task: Task, spec: str, judge: Chat | No
 
 def finish(expander: Expander, done: list[dict[str, Any]], stopped: Any, *, as_json: bool) -> None:
     """Print what there is, also when a budget or a server ended the work early."""
+    usage = getattr(getattr(expander, "chat", None), "usage", None)
     failed = bool(done) and all(set(row["generations"]) <= {"failed", "missing"} for row in done)
     if as_json:
         emit(
@@ -234,6 +226,7 @@ def finish(expander: Expander, done: list[dict[str, Any]], stopped: Any, *, as_j
                 "description": expander.describe(),
                 "warning": expander.warning,
                 "tasks": done,
+                "usage": usage.snapshot() if usage else None,
                 "stopped": str(stopped) if stopped else None,
             }
         )
@@ -253,6 +246,8 @@ def finish(expander: Expander, done: list[dict[str, Any]], stopped: Any, *, as_j
                 note(f"{row['task']}: {row['store']}")
             if "diagnosis" in row:
                 _tell(row["task"], row["diagnosis"])
+    if usage and not as_json:
+        note(f"This time: {usage.calls:,} calls, ${usage.cost:.4f}; what was stored before is in the table too")
     if stopped:
         click.echo(f"r2med: {stopped}", err=True)
         sys.exit(stopped.exit_code)

@@ -67,3 +67,8 @@ def training(
     if report.overlap_dropped:
         note(f"left out as overlapping: {', '.join(f'{n} {kind}' for kind, n in report.overlap_dropped.items())}")
     note(f"audited against {len(report.protected)} evaluation tasks: no overlap")
+    if report.not_compared:
+        absent = ", ".join(dict.fromkeys(name.partition("/")[0] for name in report.not_compared))
+        note(
+            f"not compared with {len(report.not_compared)} tasks of {absent}: not on this machine (r2med data download)"
+        )

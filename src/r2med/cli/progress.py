@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -20,8 +21,8 @@ class Bar:
     def show(self, text: str, *, advance: bool = False) -> None:
         """What is being done; `advance` when a step is finished."""
 
-    def within(self, done: int, count: int) -> None:
-        """How far the current step is."""
+    def within(self, done: int, count: int, more: str = "") -> None:
+        """How far the current step is, and what else there is to say."""
 
 
 class TerminalBar(Bar):
@@ -37,8 +38,20 @@ class TerminalBar(Bar):
         self._text = text
         self._drawn.update(self._handle, description=text, advance=int(advance))
 
-    def within(self, done: int, count: int) -> None:
-        self._drawn.update(self._handle, description=f"{self._text} · {done:,} of {count:,}")
+    def within(self, done: int, count: int, more: str = "") -> None:
+        self._drawn.update(self._handle, description=f"{self._text} · {done:,} of {count:,}{more}")
+
+
+def spending(bar: Bar) -> Callable[[int, int, Any], None]:
+    """Shows how far generation is, its rate and what it has cost."""
+    begin = time.perf_counter()
+
+    def tell(done: int, total: int, usage: Any) -> None:
+        calls = usage.calls if usage is not None else done
+        spent = f" · ${usage.cost:.4f}" if usage is not None else ""
+        bar.within(done, total, f" · {calls / max(time.perf_counter() - begin, 1e-9):.1f} calls/s{spent}")
+
+    return tell
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from .common import emit, json_option, note, print_table, resolve_all, tasks_opt
 from .progress import progress
 
 if TYPE_CHECKING:
+    from ..scoring.pool import PoolEntry
     from ..scoring.relabel import Agreement
 
 _PATH = click.Path(dir_okay=False, path_type=Path)
@@ -43,19 +44,12 @@ def command(
     With --pool it then labels what nobody judged; the agreement says what those labels are worth. Answers are kept:
     the same command goes on where it stopped. Default tasks: those of the pool, else mini.
     """
-    from ..core import UsageError
     from ..llm import Options, get_llm
     from ..pipeline.relabelling import LlmJudge, Plan, label_pool, relabel_task
-    from ..scoring.pool import check_pool_name, read_pool, write_pool
+    from ..scoring.pool import write_pool
     from ..scoring.relabel import agreement
 
-    if (pool is None) != (out is None):
-        raise UsageError("--pool names the pool to label and --out where it goes: give both or neither")
-    entries = read_pool(pool) if pool else []
-    if pool and not all(entry.query and entry.passage for entry in entries):
-        raise UsageError(f"{pool}: has entries without texts; make it from stored results, not from run files")
-    if out:
-        check_pool_name(out)
+    entries = _open_pool(pool, out)
     refs = resolve_all(specs or dict.fromkeys(e.task for e in entries) or ("mini",))
     for ref in refs:
         ref.present()
@@ -79,6 +73,8 @@ def command(
         overall, usage = agreement(labels), chat.usage.snapshot()
     finally:
         chat.close()
+    if out and (overall.kappa is None or overall.kappa <= 0):
+        note(f"{llm} does not agree with the judgments beyond chance: do not use these labels")
     open_ = sum(e.grade is None for e in entries)
     if as_json:
         emit({
@@ -96,6 +92,24 @@ def command(
     )  # fmt: skip
     if out:
         note(f"{len(entries) - open_} of {len(entries)} entries have a grade: {out}")
+
+
+def _open_pool(pool: Path | None, out: Path | None) -> list[PoolEntry]:
+    """The pool to label; what is wrong with it is said before anything is paid."""
+    from ..core import UsageError
+    from ..scoring.pool import check_pool_name, read_pool
+
+    if pool is None and out is None:
+        return []
+    if pool is None or out is None:
+        raise UsageError("--pool names the pool to label and --out where it goes: give both or neither")
+    check_pool_name(out)
+    entries = read_pool(pool)
+    if not entries:
+        raise UsageError(f"{pool}: has no entries")
+    if not all(entry.query and entry.passage for entry in entries):
+        raise UsageError(f"{pool}: has entries without texts; make it from stored results, not from run files")
+    return entries
 
 
 def _row(name: str, found: Agreement) -> list[str]:

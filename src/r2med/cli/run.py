@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from .common import emit, json_option, note, published_in, resolve_all, tasks_option
-from .progress import progress
+from .progress import Bar, progress, spending
 from .run_output import dry_run, print_outcome
 
 if TYPE_CHECKING:
@@ -24,6 +24,8 @@ OPTIONS = (
     click.option("--expand", "-e", metavar="METHOD:LLM",
                  help="Expand the queries first: hyde:LLM, query2doc:LLM, lamer:LLM, search-o1:LLM, search-r1:LLM, "
                       "concepts, oracle; LLM may be replay:FILE or published:NAME."),
+    click.option("--passages", "-n", type=click.IntRange(min=1), help="Generations a query, for --expand."),
+    click.option("--max-tokens", type=click.IntRange(min=1), help="Most tokens of one answer, for --expand."),
     click.option("--policy", help="How expansions meet retrievers, instead of the method's own policy."),
     click.option("--fuse", metavar="METHOD", help="Fuse the retrievers: rrf, weighted, combsum, combmnz, tuned."),
     click.option("--weights", metavar="W,W", help="For --fuse weighted."),
@@ -65,20 +67,25 @@ def command(specs: tuple[str, ...], results: Path, measure: str, as_json: bool, 
 
     Without options: the built-in Mini benchmark with the default systems. What is done is not done again.
     """
+    from ..core import UsageError
     from ..pipeline import Builder, Experiment, check_writable, read_experiment, run_experiment
     from ..report import as_json as document
     from ..results import ResultStore
-    from ..scoring import Measure
+    from ..scoring import CUTOFFS, STANDARD, Measure
 
     shown = Measure.parse(measure)
+    if shown not in STANDARD:
+        raise UsageError(
+            f"{shown} is not among the stored measures; its cut-off is one of {', '.join(map(str, CUTOFFS))}"
+        )
     file = given["experiment"]
     written = read_experiment(file) if file else None
     refs, store = resolve_all(specs or (written.tasks if written else ("mini",))), ResultStore(results)
     for ref in refs:
         ref.present()  # before anything is said or loaded
     asked = written or Experiment(system=_specs(given))
-    with progress() as bar:
-        builder = Builder(published_in(refs), **_options(given, bar.within))
+    with progress() as bar, ExitStack() as stack:
+        builder = stack.enter_context(Builder(published_in(refs), **_options(given, bar)))
         systems = [builder.build(spec) for spec in asked.system]
         for warning in dict.fromkeys(s.expander.warning for s in systems if s.expander and s.expander.warning):
             note(f"Note: {warning}")
@@ -86,6 +93,9 @@ def command(specs: tuple[str, ...], results: Path, measure: str, as_json: bool, 
             dry_run(refs, systems, as_json=as_json)
             return
         check_writable(store)
+        for retriever in {r.name: r for s in systems for r in s.retrievers}.values():
+            if hasattr(retriever, "check"):
+                retriever.check()  # a key that is missing is missed now, not after an hour
         bar.total(len(refs) * len(systems))
 
         def notify(system: str, task: str, what: str) -> None:
@@ -103,10 +113,13 @@ def command(specs: tuple[str, ...], results: Path, measure: str, as_json: bool, 
     note(f"Results, runs and per-query scores: {results}/")
 
 
-def _options(given: dict[str, Any], on_progress: Callable[[int, int], None]) -> dict[str, Any]:
+def _options(given: dict[str, Any], bar: Bar) -> dict[str, Any]:
+    from ..expand import Settings
+
+    settings = Settings(passages=given["passages"], max_tokens=given["max_tokens"])
     options = {key: given[key] for key in ("device", "max_cost") if given[key] is not None}
-    options |= {"prompts": given["prompts"], "trust_remote_code": given["trust_remote_code"]}
-    return options | {"verify": given["verify"], "on_progress": on_progress}
+    options |= {key: given[key] for key in ("prompts", "trust_remote_code", "verify", "dry_run")}
+    return options | {"settings": settings, "on_progress": bar.within, "on_expand": spending(bar)}
 
 
 def _specs(given: dict[str, Any]) -> list[SystemSpec]:

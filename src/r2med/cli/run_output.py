@@ -52,8 +52,12 @@ def _warn(result: TaskResult) -> None:
     where = f"{result.system.name} on {result.task.full_name}"
     if result.missing_queries:
         note(f"{where}: {result.missing_queries} queries retrieved nothing and score 0")
+    if result.queries_without_positives:
+        note(f"{where}: {result.queries_without_positives} queries have no positive judgment and score 0")
     if lost := result.notes.get("judgments_of_missing_documents"):
         note(f"{where}: {lost} positive judgments name documents that are not in the corpus")
+    if verified := result.notes.get("verified"):
+        note(f"{where}: cache verified, {verified}")
     expansion = result.notes.get("expansion")
     if isinstance(expansion, dict) and expansion.get("raw_query_used"):
         note(f"{where}: {expansion['raw_query_used']} queries had no usable expansion; the raw query was used")
@@ -86,4 +90,6 @@ def dry_run(refs: list[TaskRef], systems: list[System], *, as_json: bool) -> Non
 
 
 def _dollars(cost: object) -> str:
-    return f"${cost:,.2f}" if isinstance(cost, float) else "–"
+    if not isinstance(cost, float):
+        return "–"
+    return f"${cost:,.2f}" if cost >= 1 or cost == 0 else f"${cost:.4f}"

@@ -49,7 +49,7 @@ class Replayed:
         self.method = method
         self.path = path
         self.source = source or (str(path) if path else "recorded")
-        self.name = f"{method}:replay:{self.source}" if path else f"{method}:{self.source}"
+        self.name = f"{method}:replay:{Path(self.source).name}" if path else f"{method}:{self.source}"
         self.marking = marking_of(path.resolve().parent.name) if path and marking == "auto" else marking
         self.clean = clean
         self.warning = _warning(path) if path else ""

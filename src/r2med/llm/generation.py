@@ -99,9 +99,10 @@ class StoreKey(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def digest(self) -> str:
-        """Fingerprint of all of it but the name for people."""
+        """Fingerprint of all of it but what is said to people: other words do not orphan answers."""
         facts = msgspec.to_builtins(self)
         del facts["llm"]
+        facts["model"].pop("warning", None)
         return fingerprint("generations", facts)
 
     @property

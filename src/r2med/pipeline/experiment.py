@@ -23,7 +23,8 @@ import msgspec
 
 from ..core import DataError, UsageError
 from ..core.toml import loads
-from ..expand import Expander, get_expander
+from ..expand import Expander, Settings, get_expander
+from ..llm import Options as LlmOptions
 from ..rerank import Reranker, Rest, get_reranker, split_depth
 from ..retrieve import Retriever, get_retriever
 from .candidates import Candidates
@@ -31,6 +32,9 @@ from .fusing import Fusion
 from .system import Reranking, System
 
 RUN = "run:"
+Progress = Callable[[int, int], None]
+Spending = Callable[[int, int, Any], None]
+"""Called with (done, total, usage): usage counts calls and dollars, or is None where nobody is asked."""
 RERANKER_OPTIONS = ("device", "trust_remote_code", "on_progress")
 
 
@@ -71,9 +75,22 @@ def read_experiment(path: Path) -> Experiment:
 class Builder:
     """Makes systems; a retriever, expander or reranker that several of them name is made once."""
 
-    def __init__(self, published: Callable[..., Any] | None = None, **options: Any) -> None:
-        self.options = options
+    def __init__(
+        self,
+        published: Callable[..., Any] | None = None,
+        *,
+        max_cost: float | None = None,
+        dry_run: bool = False,
+        settings: Settings | None = None,
+        on_expand: Spending | None = None,
+        **options: Any,
+    ) -> None:
+        self.options = options | ({} if max_cost is None else {"max_cost": max_cost})
         self.published = published
+        self.settings = settings
+        self.on_expand = on_expand
+        self.llm_options = LlmOptions(max_cost=max_cost, dry_run=dry_run)
+        self._open: list[Any] = []
         self.retriever = cache(self._retriever)
         self.expander = cache(self._expander)
         self.reranker = cache(self._reranker)
@@ -87,12 +104,14 @@ class Builder:
             name, depth = split_depth(spec.rerank)
             reranking = Reranking(self.reranker(name), depth, spec.rest)
         fusion = Fusion(spec.fuse, k=spec.k, weights=tuple(spec.weights)) if spec.fuse else None
+        expander = self.expander(spec.expand) if spec.expand else None
         return System(
             tuple(self.retriever(name) for name in spec.retrievers),
             fusion,
-            self.expander(spec.expand) if spec.expand else None,
+            expander,
             spec.policy,
             reranking,
+            self._watch(expander) if expander else None,
         )
 
     def _retriever(self, spec: str) -> Retriever:
@@ -101,13 +120,30 @@ class Builder:
         return get_retriever(spec, **self.options)
 
     def _expander(self, spec: str) -> Expander:
-        from ..llm import Options
-
-        budget = Options(max_cost=self.options.get("max_cost"))
-        return get_expander(spec, options=budget, published=self.published)
+        made = get_expander(spec, settings=self.settings, options=self.llm_options, published=self.published)
+        self._open.append(getattr(made, "chat", None))
+        return made
 
     def _reranker(self, spec: str) -> Reranker:
-        return get_reranker(spec, **{k: v for k, v in self.options.items() if k in RERANKER_OPTIONS})
+        own = {k: v for k, v in self.options.items() if k in RERANKER_OPTIONS}
+        made = get_reranker(spec, llm_options=self.llm_options, **own)
+        self._open.append(getattr(made, "chat", None))
+        return made
+
+    def _watch(self, expander: Expander) -> Progress | None:
+        """Progress of an expander, with what its calls have cost so far."""
+        if self.on_expand is None:
+            return None
+        tell, usage = self.on_expand, getattr(getattr(expander, "chat", None), "usage", None)
+        return lambda done, total: tell(done, total, usage)
+
+    def __enter__(self) -> Builder:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close the connections to language models."""
+        for chat in filter(None, self._open):
+            chat.close()
 
 
 def ladder(retrievers: list[str], *, expand: str = "", rerank: str = "", **shared: Any) -> list[SystemSpec]:

@@ -6,8 +6,10 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
+import numpy as np
+
 from .._version import __version__
-from ..core import ResultError, Task, fingerprint
+from ..core import ResultError, Run, Task, fingerprint
 from ..rerank import safeguards, without
 from ..rerank.safeguard import RANK as SAFEGUARD_RANK
 from ..results import SCHEMA, ResultStore, SystemInfo, TaskInfo, TaskResult
@@ -91,7 +93,7 @@ def run_one(
         task=task_info(task),
         measures=evaluation.means | evaluation.micro_recall,
         depth=depth,
-        missing_queries=int((stage.run.lengths() == 0).sum()) + len(evaluation.missing_queries),
+        missing_queries=judged_without_results(stage.run, task),
         queries_without_positives=evaluation.without_positives,
         seconds={"load": loading, **stage.seconds, "score": scoring},
         notes=notes,
@@ -114,6 +116,13 @@ def reranking_effect(stage: Stage, reranking: Reranking, task: Task) -> dict[str
         )  # fmt: skip
         found["without_safeguard"] = plain.as_notes()
     return found
+
+
+def judged_without_results(run: Run, task: Task) -> int:
+    """Judged queries for which nothing was retrieved: they score 0."""
+    rows = run.query_ids.positions(task.qrels.query_ids)
+    lengths = np.append(run.lengths(), 0)  # the last place stands for a query the run lacks (-1)
+    return int((lengths[rows] == 0).sum())
 
 
 def result_fingerprint(system: System, task: Task, depth: int) -> str:

@@ -7,7 +7,8 @@ retrievers, fuses them and reranks the best fifty.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from ..core import Run, Task, UsageError
@@ -51,6 +52,7 @@ class System:
     expander: Expander | None = None
     policy: str | None = None
     reranking: Reranking | None = None
+    on_expand: Callable[[int, int], None] | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if not self.retrievers:
@@ -126,7 +128,10 @@ class System:
         key = f"expanded {expander.name}"
         if key not in memo:
             start = time.perf_counter()
-            memo[key] = expander.expand(task)  # type: ignore[assignment]
+            made = expander.expand(task, on_progress=self.on_expand)
+            if task.queries and not any(item.usable for item in made):
+                raise UsageError(f"{expander.name} has no usable text for any query of {task.full_name}")
+            memo[key] = made  # type: ignore[assignment]
             seconds["expand"] = time.perf_counter() - start
         return memo[key]  # type: ignore[return-value]
 

@@ -48,6 +48,7 @@ class TrainingReport(msgspec.Struct):
     left_out: dict[str, int]
     overlap_dropped: dict[str, int]
     protected: dict[str, str]
+    not_compared: list[str]
     audit: dict[str, int]
 
 
@@ -101,6 +102,7 @@ def export_training(
         left_out=left_out,
         overlap_dropped=dropped,
         protected={p.name: p.fingerprint for p in protected},
+        not_compared=_not_compared({p.name for p in protected}),
         audit={},
     )
     with atomic_folder(out) as folder:
@@ -108,6 +110,11 @@ def export_training(
         report.audit = _audit_written(files, protected)
         write_bytes(folder / "report.json", msgspec.json.format(msgspec.json.encode(report), indent=2) + b"\n")
     return report
+
+
+def _not_compared(names: set[str]) -> list[str]:
+    """Catalogue tasks that the training data may still overlap, for nobody looked."""
+    return [e.full_name for e in entries() if e.full_name not in names]
 
 
 def _without_overlap(

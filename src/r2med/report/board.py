@@ -53,7 +53,7 @@ def board(
         rows = [r for r in rows if kind in (r.kind, LEDGER_KIND.get(r.kind, "retriever"))]
         if not rows:
             raise UnknownName("kind", kind, known, hint=f"(there are: {', '.join(known)})")
-    if not rows:
+    if not any(row.tasks or row.macro is not None for row in rows):
         raise ResultError(f"nothing has {measure} on {where or 'folders of your own'} with these choices")
     present = list(dict.fromkeys(name.rpartition("/")[2] for row in rows for name in row.tasks))
     prefix = f"{where}/" if where else ""

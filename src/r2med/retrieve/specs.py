@@ -25,8 +25,18 @@ LEXICAL: dict[str, Callable[..., Retriever]] = {
     "bm25": lambda **p: BM25(**p, query="bm25"),
     "bm25-lucene": lambda **p: BM25(**p, query="count"),
 }
-BM25_PARAMETERS = {"k1": float, "b": float, "analyzer": str}
-MODEL_PARAMETERS = {
+Reading = Callable[[str], object]
+
+
+def yes_or_no(text: str) -> bool:
+    """For parameters that are either."""
+    if text not in ("yes", "no"):
+        raise ValueError(text)
+    return text == "yes"
+
+
+BM25_PARAMETERS: dict[str, Reading] = {"k1": float, "b": float, "analyzer": str}
+MODEL_PARAMETERS: dict[str, Reading] = {
     "max_length": int,
     "batch_tokens": int,
     "threads": int,
@@ -34,6 +44,7 @@ MODEL_PARAMETERS = {
     "device": str,
     "variant": str,
     "similarity": str,
+    "allow_pickle": yes_or_no,
 }
 
 
@@ -70,7 +81,7 @@ def get_retriever(spec: str, *, prompts: Path | None = None, **options: object) 
     return _model(card, shown, arguments)
 
 
-def _typed(parameters: dict[str, str], known: dict[str, type], name: str, spec: str) -> dict[str, Any]:
+def _typed(parameters: dict[str, str], known: dict[str, Reading], name: str, spec: str) -> dict[str, Any]:
     typed: dict[str, Any] = {}
     for key, value in parameters.items():
         if key not in known:
@@ -78,7 +89,8 @@ def _typed(parameters: dict[str, str], known: dict[str, type], name: str, spec: 
         try:
             typed[key] = known[key](value)
         except ValueError:
-            raise UsageError(f"{key} in {spec!r} must be a number, not {value!r}") from None
+            kind = "yes or no" if known[key] is yes_or_no else "a number"
+            raise UsageError(f"{key} in {spec!r} must be {kind}, not {value!r}") from None
     return typed
 
 

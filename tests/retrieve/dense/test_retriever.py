@@ -17,6 +17,7 @@ from r2med.retrieve.cache import EmbeddingCache
 from r2med.retrieve.dense import DenseRetriever
 from r2med.retrieve.encoders.load import Options, load_encoder
 from r2med.retrieve.protocol import Retriever
+from r2med.retrieve.specs import get_retriever
 from tests.builders import small_task
 
 from . import tiny
@@ -268,6 +269,24 @@ class TestTorch:
             load_encoder(card, Options(device="cpu", threads=1), tmp_path)
         used = load_encoder(card, Options(device="cpu", threads=1, trust_remote_code=True), tmp_path)
         assert used.encode(["abc", "de"], "document", "xyz1").tolist() == [[4, 3, 9], [4, 2, 9]]
+
+    def test_pickled_weights_are_taken_when_the_user_says_so(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        import torch
+
+        monkeypatch.setenv("R2MED_HOME", str(tmp_path))
+        folder = tmp_path / "models" / "contriever"
+        made = tiny.save_model(folder, "bert")
+        tiny.save_tokenizer(folder, "bert")
+        (folder / "model.safetensors").unlink()
+        torch.save(made.state_dict(), folder / "pytorch_model.bin")
+        with pytest.raises(ModelError, match="allow them with contriever:allow_pickle=yes"):
+            get_retriever("contriever:max_length=16")
+        run = get_retriever("contriever:max_length=16,allow_pickle=yes", device="cpu").retrieve(small_task())
+        assert run.depth == 3
+        with pytest.raises(UsageError, match="must be yes or no, not 'maybe'"):
+            get_retriever("contriever:allow_pickle=maybe")
 
     def test_a_whole_run_through_a_card(self, tmp_path: Path) -> None:
         tiny.save_model(tmp_path, "bert")

@@ -66,7 +66,8 @@ class Ledger:
         if elsewhere:
             has = ", ".join(elsewhere)
             raise UsageError(f"no figures of {system} on {collection} under {protocol}; the ledger has it on {has}")
-        hint = f"on {collection} under {protocol} (r2med leaderboard --published lists what the ledger has)"
+        listed = f"r2med leaderboard --published --collection {collection}"
+        hint = f"on {collection} under {protocol} ({listed} lists what the ledger has)"
         raise UnknownName("published system", system, [f.system for f in here], hint=hint)
 
 

@@ -124,14 +124,18 @@ def query_matches(material: Material, outside: OutsideTexts) -> Iterator[Match]:
 
 
 def positive_matches(material: Material, outside: OutsideTexts) -> Iterator[Match]:
-    """Queries one of whose positive passages stands in an outside text."""
+    """Queries one of whose positive passages stands in an outside text, or holds one: smaller pieces leak too."""
     positives = material.positives()
     rows = np.array(sorted(positives), dtype=np.int64)
     found = overlaps(material.documents.take(rows), outside.shingles(material.documents.width))
-    left, _ = inside(found, material.documents.width)
-    for i in np.flatnonzero(left | (found.similarity >= THRESHOLD)).tolist():
-        share, row = float(found.left_inside[i]), int(rows[found.left[i]])
-        said = f"{share:.0%} of the word runs of positive {material.task.documents.ids[row]!r} stand there"
+    left, right = inside(found, material.documents.width)
+    for i in np.flatnonzero(left | right | (found.similarity >= THRESHOLD)).tolist():
+        share, row = float(max(found.left_inside[i], found.right_inside[i])), int(rows[found.left[i]])
+        positive = repr(material.task.documents.ids[row])
+        whole = found.left_inside[i] >= found.right_inside[i]
+        said = f"{share:.0%} of the word runs of " + (
+            f"positive {positive} stand there" if whole else f"this text stand in positive {positive}"
+        )
         yield from (Match(int(found.right[i]), query_id, share, said) for query_id in positives[row])
 
 

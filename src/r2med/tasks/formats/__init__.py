@@ -11,6 +11,8 @@ FORMATS: dict[str, Format] = {
     f.name: f for f in (R2MedFormat(), BeirFormat(), ParquetFormat(HUB), ParquetFormat(MTEB), ParquetFormat(NANO))
 }
 
+SHOWN = 5  # files named in a message
+
 
 def get_format(name: str) -> Format:
     """The format called `name`."""
@@ -26,7 +28,9 @@ def detect(store: Store) -> tuple[Format, list[str]]:
         if splits := candidate.splits(names):
             return candidate, splits
     expected = "; ".join(f"{f.name}: {f.summary}" for f in FORMATS.values())
-    raise DataError(f"is in no layout r2med knows ({expected})", path=store.path)
+    few = sorted(names)[:SHOWN]
+    held = ", ".join(few) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "") if few else "no files"
+    raise DataError(f"is in no layout r2med knows ({expected}); it holds {held}", path=store.path)
 
 
 __all__ = ["FORMATS", "candidate_configs", "detect", "get_format", "read_candidates", "write_candidates"]

@@ -7,6 +7,8 @@ from typing import NamedTuple
 
 import msgspec
 
+from ...core import IdTable, UsageError
+
 ROLES = ("bm25", "dense", "hybrid")
 
 
@@ -93,7 +95,9 @@ class NanoProfile(msgspec.Struct, kw_only=True):
 
 
 def group(tasks: Sequence[TaskFigures], *, source: str) -> NanoProfile:
-    """Put tasks together."""
+    """Put tasks together; two of one name would count twice and show once."""
+    if repeated := IdTable(t.task for t in tasks).duplicates():
+        raise UsageError(f"two of the tasks are called {repeated[0]!r}; a group holds each task once")
     return NanoProfile(
         source=source,
         queries=sum(t.queries for t in tasks),
