@@ -61,6 +61,9 @@ def test_expansion_changes_the_search_and_is_accounted_for(tmp_path: Path) -> No
     assert notes["policy"] == "query+passages"
     assert "ceiling" in str(notes["warning"])
     assert expanded.seconds["expand"] >= 0
+    kept = ResultStore(tmp_path).path("oracle+bm25", "mini", "MedQA-Diag").with_suffix(".expansions.jsonl")
+    first = json.loads(kept.read_text().splitlines()[0])
+    assert first["texts"] == [r2med.load("mini/MedQA-Diag").queries[0].answer]
 
 
 def test_replayed_expansions(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -61,11 +62,13 @@ def open_site(results: tuple[Path, ...], folders: tuple[Path, ...]) -> Site:
 def weights(system: str) -> int | None:
     """Weights of all models in a system's name, as `r2med models` knows them; BM25 has none."""
     from ..core import R2MedError
-    from ..models import get_card
+    from ..models import card_names, get_card
 
     total = 0
-    for part in system.removesuffix(".rrf").replace("@", "+").replace(" ", "+").split("+"):
-        name = part.partition(":")[0]
+    for part in re.split(r"[+@ ]", system):
+        name = part.partition(":")[0].partition(",")[0]
+        if name not in card_names():
+            name = name.rpartition(".")[0] or name  # how it was fused
         if name.startswith("bm25") or name.isdigit() or not name:
             continue
         try:

@@ -99,7 +99,7 @@ def run_one(
         notes=notes,
         environment=environment(),
     )
-    store.write(result, stage.run, evaluation)
+    store.write(result, stage.run, evaluation, expansions=stage.expansions)
     return result
 
 

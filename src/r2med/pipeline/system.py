@@ -28,6 +28,7 @@ class Stage(NamedTuple):
     seconds: dict[str, float]
     notes: dict[str, object]
     candidates: Run | None = None
+    expansions: Expansions | None = None
 
 
 @dataclass(frozen=True)
@@ -113,6 +114,7 @@ class System:
             start = time.perf_counter()
             notes: dict[str, object] = {}
             seconds: dict[str, float] = {}
+            expansions = None
             if self.expander is None:
                 run = retriever.retrieve(task, depth=depth)
             else:
@@ -121,7 +123,7 @@ class System:
                 run, used = retrieve_expanded(retriever, task, expansions, self.policy, depth)
                 notes["expansion"] = expansion_notes(self.expander, expansions, used)
             seconds["retrieve"] = time.perf_counter() - start
-            memo[key] = Stage(run, seconds, {**run.notes, **notes})
+            memo[key] = Stage(run, seconds, {**run.notes, **notes}, expansions=expansions)
         return memo[key]
 
     def _expanded(self, expander: Expander, task: Task, memo: Memo, seconds: dict[str, float]) -> Expansions:
@@ -143,7 +145,8 @@ class System:
             notes |= {retriever.name: stage.notes} if stage.notes else {}
         start = time.perf_counter()
         run = fusion.fuse([s.run for s in stages], task, depth, self.name)
-        return Stage(run, seconds | {"fuse": time.perf_counter() - start}, notes | run.notes)
+        seconds["fuse"] = time.perf_counter() - start
+        return Stage(run, seconds, notes | run.notes, expansions=stages[0].expansions)
 
     def _reranked(self, reranking: Reranking, task: Task, depth: int, memo: Memo) -> Stage:
         first = replace(self, reranking=None).run(task, depth, memo)
@@ -151,4 +154,4 @@ class System:
         candidates = Run(first.run.query_ids, first.run.doc_ids, first.run.docs, first.run.scores, name=first.run.name)
         run = reranking.reranker.rerank(task, candidates, reranking.depth, rest=reranking.rest).renamed(self.name)
         seconds = first.seconds | {"rerank": time.perf_counter() - start}
-        return Stage(run, seconds, first.notes | run.notes, candidates)
+        return Stage(run, seconds, first.notes | run.notes, candidates, first.expansions)

@@ -6,7 +6,7 @@ The JSON is written last and read first: where it stands, the other two are whol
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -50,8 +50,10 @@ class ResultStore:
         except msgspec.DecodeError as error:
             raise ResultError(f"{path}: not a result file ({error}); remove it or use --overwrite") from None
 
-    def write(self, result: TaskResult, run: Run, evaluation: Evaluation) -> Path:
-        """Write a result with its run and per-query scores."""
+    def write(
+        self, result: TaskResult, run: Run, evaluation: Evaluation, *, expansions: Iterable[object] | None = None
+    ) -> Path:
+        """Write a result with its run, its per-query scores and the texts its queries were expanded to."""
         path = self.path(result.system.name, result.task.collection, result.task.name)
         path.unlink(missing_ok=True)  # an old result must not stand beside a new run, were we stopped in between
         write_run(run, path.with_suffix(".run.gz"))
@@ -60,6 +62,9 @@ class ResultStore:
             for i, query_id in enumerate(evaluation.query_ids):
                 scores = {key: float(values[i]) for key, values in columns.items()}
                 stream.write(encode(QueryScores(query_id=query_id, measures=scores)) + b"\n")
+        if expansions is not None:
+            with atomic_file(path.with_suffix(".expansions.jsonl")) as stream:
+                stream.writelines(msgspec.json.encode(item) + b"\n" for item in expansions)
         with atomic_file(path) as stream:
             stream.write(msgspec.json.format(msgspec.json.encode(result), indent=2) + b"\n")
         return path

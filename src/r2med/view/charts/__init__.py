@@ -1,0 +1,1 @@
+"""Pictures as SVG, made on the server; their colours come from the style sheet, light or dark."""

@@ -1,0 +1,1 @@
+"""What the pages are made from: results on disk, read once and kept in arrays."""
