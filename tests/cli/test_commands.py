@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+ROOT = Path(__file__).parents[2]
+
 
 class Answer:
     def __init__(self, done: subprocess.CompletedProcess[str]) -> None:
@@ -187,3 +189,17 @@ def test_help_is_light() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     loaded = set(done.stdout.splitlines()[-1].split())
     assert not loaded & {"numpy", "rich", "msgspec", "torch", "pyarrow"}
+
+
+def test_json_holds_before_and_after_and_warnings(r2med: Any) -> None:
+    arguments = ["run", "-t", "mini/Biology", "-r", "bm25", "--expand", "oracle", "--rerank"]
+    systems = r2med(*arguments, "tests.pipeline.test_systems:by_length@10", "--json", PYTHONPATH=str(ROOT)).json[
+        "systems"
+    ]
+    plain, expanded, reranked = systems
+    assert "before_after" not in plain
+    assert "warnings" not in plain
+    assert "ceiling" in expanded["warnings"][0]
+    effect = reranked["before_after"]["mini/Biology"]
+    assert effect["before"]["ndcg_at_10"] == pytest.approx(expanded["tasks"]["mini/Biology"]["ndcg_at_10"])
+    assert effect["after"]["ndcg_at_10"] == pytest.approx(reranked["tasks"]["mini/Biology"]["ndcg_at_10"])

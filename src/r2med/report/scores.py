@@ -120,10 +120,19 @@ def as_json(results: Sequence[TaskResult]) -> dict[str, Any]:
                 "macro": macro_average([r.measures for r in of_system]),
                 "query_weighted": query_weighted([(r.task.queries, r.measures) for r in of_system]),
                 "seconds": _total_seconds(of_system),
+                **_extras(of_system),
             }
             for name, of_system in grouped.items()
         ],
     }
+
+
+def _extras(results: list[TaskResult]) -> dict[str, Any]:
+    """What a reranker did to each task, and what must be said about the system's numbers."""
+    effects = {r.task.full_name: r.notes["before_after"] for r in results if "before_after" in r.notes}
+    expansions = [e for r in results if isinstance(e := r.notes.get("expansion"), dict)]
+    warnings = list(dict.fromkeys(str(e["warning"]) for e in expansions if e.get("warning")))
+    return {**({"before_after": effects} if effects else {}), **({"warnings": warnings} if warnings else {})}
 
 
 def _total_seconds(results: list[TaskResult]) -> dict[str, float]:
