@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ..core import MissingExtra, ModelError
-from ..retrieve.encoders.devices import torch_dtype
-from ..retrieve.encoders.hub_folder import import_transformers
+from ..retrieve.encoders.hub_folder import import_transformers, load_with
 from ..retrieve.encoders.load import Options
 from ..retrieve.encoders.onnx import first_line
 
@@ -16,20 +15,7 @@ from ..retrieve.encoders.onnx import first_line
 def load_classifier(folder: Path, options: Options, device: str, dtype: str, **changes: Any) -> Any:
     """A sequence classifier on a device, ready to score."""
     loader = import_transformers().AutoModelForSequenceClassification
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            model = loader.from_pretrained(
-                folder,
-                dtype=torch_dtype(dtype),
-                trust_remote_code=options.trust_remote_code,
-                use_safetensors=None if options.allow_pickle else True,
-                local_files_only=True,
-                **changes,
-            )
-    except Exception as error:
-        raise ModelError(f"the model in {folder} cannot be loaded: {first_line(error)}") from None
-    return first_token_only(model.eval().to(device))
+    return first_token_only(load_with(loader, folder, options, device, dtype, **changes))
 
 
 def first_token_only(model: Any) -> Any:

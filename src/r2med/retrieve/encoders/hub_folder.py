@@ -57,15 +57,16 @@ def load_model(card: ModelCard, folder: Path, options: Options, device: str, dty
     """The model of a folder on a device, ready to encode."""
     transformers = import_transformers()
     loader = transformers.T5EncoderModel if card.architecture == "t5-encoder" else transformers.AutoModel
-    return _load(loader, folder, options, device, dtype)
+    return load_with(loader, folder, options, device, dtype)
 
 
 def load_masked_lm(folder: Path, options: Options, device: str, dtype: str) -> Any:
     """The model of a folder with its masked-language head."""
-    return _load(import_transformers().AutoModelForMaskedLM, folder, options, device, dtype)
+    return load_with(import_transformers().AutoModelForMaskedLM, folder, options, device, dtype)
 
 
-def _load(loader: Any, folder: Path, options: Options, device: str, dtype: str) -> Any:
+def load_with(loader: Any, folder: Path, options: Options, device: str, dtype: str, **changes: Any) -> Any:
+    """What a class of transformers makes of a folder, on a device, ready to run; pickles only if asked for."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -75,6 +76,7 @@ def _load(loader: Any, folder: Path, options: Options, device: str, dtype: str) 
                 trust_remote_code=options.trust_remote_code,
                 use_safetensors=None if options.allow_pickle else True,
                 local_files_only=True,
+                **changes,
             )
     except Exception as error:
         raise ModelError(f"the model in {folder} cannot be loaded: {first_line(error)}") from None
