@@ -5,9 +5,9 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 NATIVE := $(wildcard src/r2med/_native/*.[ch])
 TEST_HOME := $(abspath $(VENV)/home)
-BENCHMARKS := loading lexical measures intervals dense rerank llm_throughput nano view
+BENCHMARKS := loading lexical measures intervals dense rerank llm_throughput nano view scale
 
-.PHONY: run test test-all lint bench clean
+.PHONY: run test test-all faults lint bench docs clean
 
 run: $(VENV)/.installed  ## the main job: Mini, the default systems, a table
 	@$(BIN)/r2med models fetch bge-small || echo "Going on without it: BM25 alone." >&2
@@ -17,7 +17,10 @@ test: $(VENV)/.weights lint  ## everything the tests need, then the tests
 	@R2MED_HOME=$(TEST_HOME) $(BIN)/python -m pytest
 
 test-all: $(VENV)/.weights  ## the slow tests too
-	@R2MED_HOME=$(TEST_HOME) $(BIN)/python -m pytest -m "not bench"
+	@R2MED_HOME=$(TEST_HOME) $(BIN)/python -m pytest -m "not bench and not faults"
+
+faults: $(VENV)/.weights  ## kill -9, full disks, damaged caches, a million hostile inputs; prints its counts
+	@R2MED_HOME=$(TEST_HOME) $(BIN)/python -m pytest -m faults -rA
 
 lint: $(VENV)/.tested
 	@$(BIN)/ruff check .
@@ -28,6 +31,10 @@ bench: $(VENV)/.weights  ## speed against the peers, as ratios
 	@$(PIP) install --group bench
 	@for name in $(BENCHMARKS); do echo "== benchmarks/$$name.py"; \
 		R2MED_HOME=$(TEST_HOME) $(BIN)/python benchmarks/$$name.py || echo "A target was missed."; done
+
+docs: $(VENV)/.tested  ## the site, into site/
+	@$(BIN)/python tools/docs.py
+	@$(BIN)/mkdocs build --strict --quiet
 
 clean:
 	rm -rf $(VENV) build dist src/*.egg-info src/r2med/*.so
@@ -46,7 +53,7 @@ $(VENV)/.installed: $(VENV)/.python pyproject.toml setup.py $(NATIVE)
 $(VENV)/.tested: $(VENV)/.installed
 	@echo "Installing what the tests need ..." >&2
 	@$(PIP) install torch==2.13.0
-	@$(PIP) install --editable ".[all,torch]" --group test --group lint
+	@$(PIP) install --editable ".[all,torch,ray]" --group test --group docs --group lint
 	@touch $@
 
 # Real weights and a real browser; tests that lack one say so and are skipped.
