@@ -47,7 +47,7 @@ class FunctionAnalyzer:
 
 
 class NativeAnalyzer(FunctionAnalyzer):
-    """An analyzer whose counting runs in C; single texts go through the Python twin."""
+    """An analyzer whose counting runs in C; `function` takes single texts."""
 
     def __init__(self, name: str, function: Callable[[str], Sequence[str]], code: int) -> None:
         super().__init__(name, function)
@@ -62,6 +62,14 @@ class NativeAnalyzer(FunctionAnalyzer):
             np.frombuffer(numbers, dtype=np.int32),
             np.frombuffer(counts, dtype=np.int32),
         )
+
+
+def _english(text: str) -> list[str]:
+    """One text in C; half a surrogate pair has no bytes, so such a text takes the Python twin."""
+    try:
+        return _fast.analyze(text.encode())
+    except UnicodeEncodeError:
+        return english.analyze(text)
 
 
 _WORD = re.compile(r"(?u)\b\w\w+\b")
@@ -91,7 +99,7 @@ PYTHON: dict[str, Analyzer] = {
 }
 ANALYZERS: dict[str, Analyzer] = dict(PYTHON)
 if _fast is not None:
-    ANALYZERS["english"] = NativeAnalyzer("english", english.analyze, 0)
+    ANALYZERS["english"] = NativeAnalyzer("english", _english, 0)
     ANALYZERS["whitespace"] = NativeAnalyzer("whitespace", _whitespace, 1)
 
 

@@ -36,6 +36,13 @@ def environment() -> Environment:
     return made
 
 
+def compile_templates() -> None:
+    """All of them now, so that nobody's first page waits for it."""
+    made = environment()
+    for name in made.list_templates():
+        made.get_template(name)
+
+
 def points(value: float | None, digits: int = 2) -> str:
     """A score that is × 100 already; an en dash where there is none."""
     return "–" if value is None else f"{value:.{digits}f}"

@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from ..core import MissingExtra, R2MedError, UsageError
 from .app import create_app
+from .render import compile_templates
 from .site import Site
 
 HOST = "127.0.0.1"
@@ -71,5 +72,6 @@ def serve(
 
 def _warm(site: Site) -> None:
     """What goes wrong here goes wrong again on a page, which can say so."""
+    compile_templates()
     with contextlib.suppress(R2MedError):
         site.warm()
