@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,9 @@ from r2med.cli.export import command as export
 from r2med.cli.nano import command as nano
 from r2med.cli.pages import command as pages
 from r2med.core import R2MedError
+from r2med.pipeline.nano_dense import dense_retriever
 from r2med.tasks import convert, resolve
+from r2med.tasks.validate import validate
 
 
 def call(command: click.Command, *arguments: object) -> str:
@@ -101,3 +104,25 @@ def test_training_from_a_real_collection(shared_data: Path, tmp_path: Path) -> N
     assert (report["examples"], report["rows"]) == (300, 339)
     assert report["negatives"] == 900
     assert report["audit"]["train.jsonl"] > 1000
+
+
+def test_validate_notices_a_changed_file_of_a_built_nano(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    call(nano, "build", "mini/PMC-Clinical", "--docs", 60, "--out", out, "--dense", "none", "--licence", "MIT")
+    assert "license: mit" in (out / "README.md").read_text()
+    report = validate(resolve(str(out))[0])
+    assert report.ok, report.errors
+    (changed,) = (out / "bm25").iterdir()
+    changed.write_bytes(changed.read_bytes() + b"\0")
+    (found,) = validate(resolve(str(out))[0]).errors
+    assert (found.code, found.examples) == ("changed-file", [f"bm25/{changed.name}"])
+
+
+def test_automatic_dense_needs_an_engine_besides_weights(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    folder = tmp_path / "models" / "bge-small"
+    folder.mkdir(parents=True)
+    for name in ("model.onnx", "tokenizer.json"):
+        (folder / name).write_bytes(b"")
+    monkeypatch.setenv("R2MED_HOME", str(tmp_path))
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)  # as if it were not installed
+    assert dense_retriever("auto") is None

@@ -38,10 +38,11 @@ def command() -> None:
 )  # fmt: skip
 @click.option("--name", default="", help="Name of the task (its split); by default that of its source.")
 @click.option("--description", default="", help="What the task asks, for its page.")
+@click.option("--licence", default="", help="Terms of the source's data, for the card and the page.")
 @json_option
 def build(
     paths: tuple[str, ...], out: Path, docs: int, fill: str, seed: int, bm25_spec: str, dense_spec: str, name: str,
-    description: str, as_json: bool,
+    description: str, licence: str, as_json: bool,
 ) -> None:  # fmt: skip
     """Make Nano tasks from tasks in any format: every positive, a fixed number of documents, ranked candidates.
 
@@ -57,14 +58,19 @@ def build(
     with progress(len(refs)) as bar:
         dense = dense_retriever(dense_spec, on_progress=bar.within)
         if dense is None and dense_spec == "auto":
-            note("No dense model is here, so there are no dense and hybrid candidates: r2med models fetch bge-small")
+            note(
+                "No dense model can run here, so there are no dense and hybrid candidates: r2med models fetch bge-small"
+            )
+
+        elif dense is not None:
+            note(f"Dense candidates by {dense.name}; on a CPU this takes minutes for {docs:,} long documents.")
 
         def notify(task: str, what: str) -> None:
             bar.show(f"{task}: {what}", advance=what == "done")
 
         built = build_nano(
             refs, out, settings, bm25=get_retriever(bm25_spec), dense=dense, name=name, description=description,
-            notify=notify,
+            licence=licence, notify=notify,
         )  # fmt: skip
     if as_json:
         emit({"schema": 1, "folder": str(out), "tasks": {b.split: _summary(b) for b in built}})

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from ..models import get_card, locate
 
 EMBEDDED = "bge-small"
+ENGINES = {"onnx": ("onnx", ("onnxruntime", "tokenizers")), "transformers": ("torch", ("torch", "transformers"))}
 
 
 class Defaults(NamedTuple):
@@ -20,10 +21,14 @@ class Defaults(NamedTuple):
 
 def default_systems() -> Defaults:
     """BM25, the embedded dense model and their fusion; BM25 alone where that model cannot run."""
-    if find_spec("onnxruntime") is None or find_spec("tokenizers") is None:
-        missing = f"{EMBEDDED} needs an optional dependency: pip install 'r2med[onnx]'"
-    elif locate(get_card(EMBEDDED)) is None:
-        missing = f"{EMBEDDED} is not on this machine: r2med models fetch {EMBEDDED}"
-    else:
-        return Defaults(["bm25", EMBEDDED], "rrf", "")
-    return Defaults(["bm25", "bm25-lucene"], "", missing)
+    missing = missing_for(EMBEDDED)
+    return Defaults(["bm25", "bm25-lucene"], "", missing) if missing else Defaults(["bm25", EMBEDDED], "rrf", "")
+
+
+def missing_for(name: str) -> str:
+    """What a named model lacks to run on this machine: its engine, or its weights; empty where it lacks nothing."""
+    card = get_card(name)
+    extra, modules = ENGINES[card.backend]
+    if any(find_spec(module) is None for module in modules):
+        return f"{name} needs an optional dependency: pip install 'r2med[{extra}]'"
+    return "" if locate(card) is not None else f"{name} is not on this machine: r2med models fetch {name}"

@@ -48,6 +48,7 @@ def build_nano(
     dense: Retriever | None,
     name: str = "",
     description: str = "",
+    licence: str = "",
     notify: Notify = lambda task, what: None,
 ) -> list[Built]:
     """Build one folder with every task as a split. It appears whole or not at all."""
@@ -75,9 +76,9 @@ def build_nano(
             measured = measure(pool.task, profiles.runs, set(profiles.safeguarded), split=split, intervals=False)
             figures = measured.figures
             manifest = task_manifest(source, pool, settings, candidates, source_name=_source(ref))
-            metadata = _metadata(ref, pool, split, profiles, figures, manifest, description)
+            metadata = _metadata(ref, pool, split, profiles, figures, manifest, description, licence)
             _write(pool.task, folder, split, profiles, metadata)
-            cards.append(CardEntry(split, list(profiles.runs), manifest, figures, _licence(ref)))
+            cards.append(CardEntry(split, list(profiles.runs), manifest, figures, metadata.licence))
             clock.lap("write")
             notify(ref.full_name, "done")
             built.append(Built(split, figures, manifest, clock.laps))
@@ -103,7 +104,7 @@ def _pool(
 
 def _metadata(
     ref: TaskRef, pool: Pool, split: str, profiles: Profiles, figures: TaskFigures, manifest: TaskManifest,
-    description: str,
+    description: str, licence: str,
 ) -> Metadata:  # fmt: skip
     return Metadata(
         task=ref.full_name,
@@ -112,7 +113,7 @@ def _metadata(
         revision=manifest.revision,
         description=description or (ref.entry.description if ref.entry else ""),
         family=ref.entry.family if ref.entry else "",
-        licence=_licence(ref),
+        licence=licence or (ref.entry.licence if ref.entry else ""),
         fingerprint=manifest.fingerprint,
         stats=stats(pool.task),
         figures=figures,
@@ -132,10 +133,6 @@ def _write(task: Task, folder: Path, split: str, profiles: Profiles, metadata: M
 def _source(ref: TaskRef) -> str:
     """Where a task comes from, without the folders of whoever built it."""
     return ref.source if ref.entry or ref.path is None else ref.path.resolve().name
-
-
-def _licence(ref: TaskRef) -> str:
-    return ref.entry.licence if ref.entry else ""
 
 
 class _Clock:

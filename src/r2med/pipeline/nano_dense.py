@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from ..core import UsageError
-from ..models import find_card, ready
+from ..models import find_card
 from ..models.parts import Instructions
 from ..retrieve import Retriever, get_retriever
+from .defaults import missing_for
 
 AUTOMATIC = ("harrier", "bge-small")
 # NanoR2MED asks Harrier with the model's own prompt `web_search_query`, whatever the task.
@@ -15,14 +16,14 @@ WEB_SEARCH_QUERY = "Given a web search query, retrieve relevant passages that an
 
 
 def dense_retriever(spec: str, **options: Any) -> Retriever | None:
-    """The retriever behind `--dense`: a name, `none`, or `auto` for the first of the usual ones that is here.
+    """The retriever behind `--dense`: a name, `none`, or `auto` for the first of the usual ones that can run here.
 
     `options` go to the model (`device`, `on_progress`, …).
     """
     if spec == "none":
         return None
     if spec == "auto":
-        found = next((name for name in AUTOMATIC if ready(find_card(name))), None)
+        found = next((name for name in AUTOMATIC if not missing_for(name)), None)
         return dense_retriever(found, **options) if found else None
     if spec == "harrier":
         return _harrier(**options)

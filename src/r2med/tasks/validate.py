@@ -110,6 +110,7 @@ def validate(ref: TaskRef) -> Report:
         judgments = _validate_lines(store, layout.name, findings, documents, queries)
     else:
         judgments = _validate_parts(layout.read(store, ref.split), ref, findings, documents, queries)
+        _check_manifest(ref, findings)
     if not documents.ids:
         findings.add("error", "no-documents", "corpus without documents", store.path.name)
     if not queries.ids:
@@ -228,6 +229,17 @@ def _validate_parts(
         queries.see(f"queries row {index}", query.id, query.text)
     check_judgments(parts.qrels, findings.add, documents.ids, queries.ids, strict_queries=True)
     return len(parts.qrels)
+
+
+def _check_manifest(ref: TaskRef, findings: _Findings) -> None:
+    """A Nano folder that we built says what its files were."""
+    from .nano.manifest import changed_files, read_manifest
+
+    folder = ref.present()
+    manifest = read_manifest(folder) if folder.is_dir() else None
+    if manifest is not None and ref.split in manifest.tasks:
+        for name in changed_files(folder, manifest, ref.split):
+            findings.add("error", "changed-file", "files that are not what manifest.json says they were", name)
 
 
 def lines(report: Report) -> Iterator[str]:

@@ -12,6 +12,31 @@ from ...core import Run, Task, TextColumn
 from ...text import get_analyzer
 
 _WORD = re.compile(r"\w+(?:['’-]\w+)*")
+# Words that BM25 counts and that tell a reader nothing.
+_EMPTY = frozenset(
+    [
+        "about",
+        "also",
+        "been",
+        "does",
+        "from",
+        "have",
+        "most",
+        "that",
+        "their",
+        "them",
+        "there",
+        "these",
+        "this",
+        "very",
+        "were",
+        "what",
+        "when",
+        "where",
+        "which",
+        "would",
+    ]
+)
 
 
 class Lure(msgspec.Struct):
@@ -62,11 +87,11 @@ def find_lures(task: Task, run: Run, *, most: int = 5) -> list[Lure]:
 
 
 def _surface(text: str, terms: set[str]) -> list[str]:
-    """The words of a text behind some terms, in the order of the text; words of fewer than four letters say little."""
+    """The words of a text behind some terms, in the order of the text; short and empty words are left out."""
     analyze, left = get_analyzer("english"), set(terms)
     words = []
     for word in _WORD.findall(text):
-        if len(word) >= 4 and (of_word := left.intersection(analyze(word))):
+        if len(word) >= 4 and word.lower() not in _EMPTY and (of_word := left.intersection(analyze(word))):
             left -= of_word
             words.append(word)
     return words[:12]

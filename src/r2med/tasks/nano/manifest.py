@@ -99,7 +99,7 @@ def task_manifest(
 def write_manifest(folder: Path, tasks: dict[str, TaskManifest]) -> None:
     """Write `manifest.json` with the hash of every other file in the folder."""
     files = {
-        path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
+        path.relative_to(folder).as_posix(): _digest(path)
         for path in sorted(folder.rglob("*"))
         if path.is_file() and path.name != "manifest.json"
     }
@@ -114,5 +114,22 @@ def read_manifest(folder: Path) -> Manifest | None:
         return None
     try:
         return msgspec.json.decode(path.read_bytes(), type=Manifest)
-    except (msgspec.DecodeError, OSError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError, OSError) as error:
         raise DataError(f"not a manifest of r2med ({error})", path=path) from None
+
+
+def changed_files(folder: Path, manifest: Manifest, split: str) -> list[str]:
+    """Files of a split that are gone or no longer what the manifest says."""
+    own = {
+        name: digest
+        for name, digest in manifest.files.items()
+        if Path(name).name.startswith((f"{split}-", f"{split}."))
+    }
+    return [name for name, digest in own.items() if _digest(folder / name) != digest]
+
+
+def _digest(path: Path) -> str:
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError:
+        return ""
