@@ -34,10 +34,10 @@ bench: $(VENV)/.weights  ## speed against the peers, as ratios
 
 docs: $(VENV)/.tested  ## the site, into site/
 	@$(BIN)/python tools/docs.py
-	@$(BIN)/mkdocs build --strict --quiet
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 clean:
-	rm -rf $(VENV) build dist src/*.egg-info src/r2med/*.so
+	rm -rf $(VENV) build dist site docs/reference src/*.egg-info src/r2med/*.so
 
 $(VENV)/.python:
 	@$(PYTHON) -m venv $(VENV)

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import importlib
 import os
+import signal
 import sys
+from types import FrameType
 from typing import Any
 
 import click
@@ -31,8 +33,9 @@ COMMANDS = {
     "pages": "Write task and group pages in Markdown.",
     "models": "List the models and fetch them.",
     "expand": "Generate texts from queries before retrieval; resumable.",
-    "export": "Export training data.",
+    "export": "Export results, tasks and training data; publish to the hub.",
     "cache": "Show and prune the embedding cache.",
+    "doctor": "Say what is installed, what works and what is ready to run.",
     "completion": "Print the shell completion script.",
 }
 
@@ -74,8 +77,24 @@ def app() -> None:
     """
 
 
+class Terminated(BaseException):
+    """Somebody asked the process to end: it does so as after Ctrl-C, with what is finished kept."""
+
+
+_signals: list[int] = []
+"""That were sent. A library that is just being imported may turn the exception into one of its own."""
+
+
+def _on_signal(number: int, frame: FrameType | None) -> None:
+    _signals.append(number)
+    raise Terminated if number == signal.SIGTERM else KeyboardInterrupt
+
+
 def main() -> None:
     """Entry point: an error of the user's is one line and an exit code, never a stack trace."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        if signal.getsignal(number) != signal.SIG_IGN:  # nohup and background jobs keep their peace
+            signal.signal(number, _on_signal)
     try:
         sys.exit(_run())
     except BrokenPipeError:  # `r2med … | head` is no error
@@ -96,13 +115,18 @@ def _run() -> Any:
         hint = f" (see {context.command_path} --help)" if context else ""
         click.echo(f"r2med: {error.format_message()}{hint}", err=True)
         return error.exit_code
-    except (KeyboardInterrupt, click.Abort):
-        click.echo("r2med: interrupted; what was finished is kept, the same command goes on from there", err=True)
-        return 130
-    except Exception as error:
+    except (Exception, KeyboardInterrupt, Terminated) as error:
+        if _signals or isinstance(error, KeyboardInterrupt | click.Abort):
+            return _interrupted()
         from ..core.errors import R2MedError  # brings numpy along: not for --help
 
         if not isinstance(error, R2MedError):
             raise
         click.echo(f"r2med: {error}", err=True)
         return error.exit_code
+
+
+def _interrupted() -> int:
+    how, code = ("terminated", 143) if signal.SIGTERM in _signals else ("interrupted", 130)
+    click.echo(f"r2med: {how}; what was finished is kept, the same command goes on from there", err=True)
+    return code

@@ -77,6 +77,11 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     tie_groups: dict[str, int]
     pairs: list[Pair]
 
+    def _repr_html_(self) -> str:
+        from .html import comparison_html
+
+        return comparison_html(self)
+
 
 class _Tested(NamedTuple):
     """One line of every pair: a task, or an average over tasks."""

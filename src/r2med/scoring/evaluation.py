@@ -33,6 +33,11 @@ class Evaluation(NamedTuple):
             raise UsageError(f"{asked} was not computed here; ask for it: evaluate(…, measures=[{str(asked)!r}])")
         return float(self.per_query[asked.key].mean())
 
+    def _repr_html_(self) -> str:
+        from .html import evaluation_html
+
+        return evaluation_html(self)
+
 
 class _Ideal(NamedTuple):
     row: Int64

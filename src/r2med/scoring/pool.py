@@ -114,7 +114,7 @@ def _jsonl_rows(lines: list[bytes], path: Path) -> Iterator[PoolEntry]:
         if line.strip():
             try:
                 yield decode(line)
-            except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            except (ValueError, RecursionError) as error:
                 raise DataError(f"not a pool entry ({error})", path=path, line=number) from None
 
 

@@ -91,6 +91,11 @@ class ScoreSet:
         """Queries over all tasks."""
         return sum(len(task.query_ids) for task in self.tasks)
 
+    def _repr_html_(self) -> str:
+        from .html import score_set_html
+
+        return score_set_html(self)
+
 
 class Weights(NamedTuple):
     """How much the mean of each task counts in the two averages."""

@@ -1,0 +1,140 @@
+"""Small trials: the things a run will do, done once on two sentences."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from ..core import R2MedError, TextColumn
+from ..core.places import home
+from ..models import get_card, locate
+from ..pipeline.defaults import EMBEDDED
+from ..retrieve import _sparse_python, sparse
+from ..retrieve.bm25 import BM25Index
+from ..text import english, get_analyzer
+from .findings import Check, Machine, Status
+from .places import free_space, nearest_existing
+from .settings import key_file_problem
+from .software import installed_version, native_extensions
+
+TEXTS = ("Addison's disease: salt craving and dark skin", "Gout: a swollen, painful great toe")
+QUESTION = "craving for salt"
+LITTLE_SPACE = 1 << 30
+
+
+class Verdict(NamedTuple):
+    """What a trial showed."""
+
+    status: Status
+    detail: str
+    advice: str = ""
+
+
+def run_checks(results: Path, machine: Machine) -> list[Check]:
+    """All trials; one that fails does not keep the others from being made."""
+    trials: list[tuple[str, Callable[[], Verdict]]] = [
+        ("native code", _native),
+        ("bm25", _bm25),
+        ("embedded model", _embedded),
+        ("write to home", lambda: _writable(home())),
+        ("write to results", lambda: _writable(results)),
+        ("free disk", _space),
+        ("gpu", lambda: _gpu(machine)),
+        ("key file", _key_file),
+    ]
+    return [_try(name, trial) for name, trial in trials]
+
+
+def _try(name: str, trial: Callable[[], Verdict]) -> Check:
+    start = time.perf_counter()
+    try:
+        verdict = trial()
+    except R2MedError as error:
+        verdict = Verdict("broken", str(error))
+    except Exception as error:  # whatever a broken installation raises, it is what was looked for
+        verdict = Verdict("broken", f"{type(error).__name__}: {' '.join(str(error).split())[:200]}")
+    return Check(name=name, **verdict._asdict(), seconds=round(time.perf_counter() - start, 3))
+
+
+def _native() -> Verdict:
+    if not (absent := [name for name, built in native_extensions().items() if not built]):
+        same = get_analyzer("english")(TEXTS[0]) == english.analyze(TEXTS[0])
+        return Verdict("ok", "built") if same else Verdict("broken", "the C analyzer and its Python twin disagree")
+    advice = "install a C compiler, then reinstall r2med"
+    return Verdict("warning", f"{' and '.join(absent)} not built: same results, more slowly", advice)
+
+
+def _bm25() -> Verdict:
+    """Two documents, ranked by the code in use and by the Python twin: the same bits."""
+    index = BM25Index.build(TextColumn.from_texts(TEXTS))
+    tie_rank = np.arange(len(TEXTS), dtype=np.int32)
+    queries = index.queries(TextColumn.from_texts([QUESTION]))
+    found = sparse.search(index.postings, queries, tie_rank, 2)
+    twin = np.empty((1, 2), dtype=np.int32), np.empty((1, 2), dtype=np.float32)
+    _sparse_python.search(*index.postings, *queries, tie_rank, *twin)
+    if found.docs.tolist() != [[0, -1]] or not np.array_equal(found.scores, twin[1]):
+        return Verdict("broken", f"two documents came out as {found.docs.tolist()}", "reinstall r2med")
+    return Verdict("ok", "finds the right one of two documents")
+
+
+def _embedded() -> Verdict:
+    """Load the default model and encode one sentence."""
+    if installed_version("onnxruntime") is None or installed_version("tokenizers") is None:
+        return Verdict("warning", "ONNX Runtime is not installed: no embedded model", "pip install 'r2med[onnx]'")
+    card = get_card(EMBEDDED)
+    if locate(card) is None:
+        return Verdict("warning", f"{EMBEDDED} is not on this machine", f"r2med models fetch {EMBEDDED}")
+    from ..retrieve.encoders.load import as_encoder
+
+    encoder, _ = as_encoder(card, threads=1)
+    (vector,) = encoder.encode([QUESTION], "query")
+    if vector.shape != (card.dimension,) or not abs(float(np.linalg.norm(vector)) - 1) < 1e-3:
+        return Verdict("broken", f"{EMBEDDED} gives no unit vector", f"r2med models fetch {EMBEDDED} --force")
+    return Verdict("ok", f"{EMBEDDED} loads and encodes")
+
+
+def _writable(folder: Path) -> Verdict:
+    """Write and remove a file; a folder that is not there yet is tried by the one it would be made in."""
+    place = nearest_existing(folder)
+    advice = "choose another with R2MED_HOME" if folder == home() else "choose another with --results"
+    if not place.is_dir():
+        return Verdict("broken", f"{place} is not a folder", advice)
+    try:
+        with tempfile.TemporaryFile(dir=place) as probe:
+            probe.write(b"r2med")
+    except OSError as error:
+        return Verdict("broken", f"{place} cannot be written ({error.strerror or error})", advice)
+    return Verdict("ok", f"{folder} can be written" if place == folder.absolute() else f"{folder} can be made")
+
+
+def _space() -> Verdict:
+    free = free_space(home())
+    if free is None:
+        return Verdict("warning", "the disk does not say")
+    if free < LITTLE_SPACE:
+        return Verdict(
+            "warning", f"only {free / 1e9:.2f} GB left for {home()}", "r2med cache prune, or move R2MED_HOME"
+        )
+    return Verdict("ok", f"{free / 1e9:,.0f} GB")
+
+
+def _gpu(machine: Machine) -> Verdict:
+    if not machine.gpus:
+        return Verdict("ok", "none; everything runs on the CPU")
+    if machine.torch is None:
+        return Verdict("warning", f"{len(machine.gpus)} there, but no PyTorch", "pip install 'r2med[torch]'")
+    if machine.torch.endswith("+cpu"):
+        return Verdict("warning", f"PyTorch {machine.torch} cannot use them", "install a CUDA build of PyTorch")
+    return Verdict("ok", f"{len(machine.gpus)} there, PyTorch {machine.torch}")
+
+
+def _key_file() -> Verdict:
+    problem = key_file_problem()
+    return (
+        Verdict("broken", problem, "mend or unset the variable") if problem else Verdict("ok", "nothing to object to")
+    )

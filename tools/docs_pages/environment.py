@@ -1,0 +1,48 @@
+"""Environment variables; one that the code reads and this page lacks stops the build."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import r2med
+from r2med.report.pages.words import table
+
+KNOWN = {
+    "R2MED_HOME": "Where r2med keeps models, embeddings and generations. Default: `r2med` in the XDG cache folder.",
+    "XDG_CACHE_HOME": "The XDG cache folder. Default: `~/.cache`.",
+    "HF_HOME": "Home of the Hugging Face libraries; its `hub` folder holds downloads.",
+    "HF_HUB_CACHE": "That folder, named directly.",
+    "HUGGINGFACE_HUB_CACHE": "The older name of `HF_HUB_CACHE`.",
+    "HF_ENDPOINT": "Another hub than huggingface.co, for instance a mirror inside a hospital.",
+    "HF_TOKEN": "Token for the hub, for models and data behind accepted terms.",
+    "HF_TOKEN_PATH": "File with that token. Only looked for by `r2med doctor`; the hub's library reads it.",
+    "HF_HUB_OFFLINE": "`1`: the hub is never asked.",
+    "OPENAI_API_KEY": "Key for OpenAI or for the server that `OPENAI_BASE_URL` names.",
+    "OPENAI_API_KEY_FILE": "File that holds the key, where the variable itself would be seen by others.",
+    "OPENAI_BASE_URL": "Another OpenAI-compatible server: vLLM, llama.cpp, a gateway.",
+    "RAY_ADDRESS": "The Ray cluster that `--executor ray` joins.",
+    "VOYAGE_API_KEY": "Key for Voyage AI.",
+    "VOYAGE_BASE_URL": "Another address for Voyage AI's interface.",
+}
+ELSEWHERE = {
+    "CUDA_VISIBLE_DEVICES": "Read by CUDA itself: which GPUs there are. r2med never changes it.",
+    "TRANSFORMERS_OFFLINE": "Read by transformers. `r2med doctor` shows it.",
+    "HF_DATASETS_OFFLINE": "Read by datasets. `r2med doctor` shows it.",
+    "NO_COLOR": "Read by the library that draws tables: no colours.",
+}
+_READ = re.compile(r"""environ(?:\.get\(|\[)\s*["']([A-Z][A-Z0-9_]+)["']""")
+
+
+def pages() -> dict[str, str]:
+    """`environment.md`."""
+    root = Path(r2med.__file__).parent
+    read = {name for path in root.rglob("*.py") for name in _READ.findall(path.read_text("utf-8"))}
+    if undocumented := sorted(read - KNOWN.keys() - ELSEWHERE.keys()):
+        raise SystemExit(f"tools/docs_pages/environment.py says nothing about {', '.join(undocumented)}")
+    rows = [[f"`{name}`", words] for name, words in (KNOWN | ELSEWHERE).items()]
+    text = (
+        "# Environment variables\n\n`r2med doctor` shows those that are set. Keys are read from the environment or "
+        "from a file, never from the command line, which other users of a machine can list.\n"
+    )
+    return {"environment.md": "\n".join([text, *table(["Variable", "Meaning"], rows, left=2)])}

@@ -1,0 +1,134 @@
+"""A page per model card."""
+
+from __future__ import annotations
+
+from r2med.models import Card, cards
+from r2med.report.pages.words import plain, table
+
+ABOUT = {
+    "dense": "One vector a text; the nearest ones are found exactly.",
+    "late-interaction": "One vector a token; a document is as good as the best match of each query token.",
+    "sparse": "One weight a term.",
+    "cross-encoder": "Reads query and passage together and gives one score: a reranker.",
+    "llm": "Writes text: for expansion, listwise reranking and relabelling.",
+}
+NOT_RUN = "<!-- not run: downloads weights -->"
+
+
+def pages() -> dict[str, str]:
+    """`models/index.md` and a page per card."""
+    known = list(cards())
+    lines = [
+        "# Models",
+        "",
+        "Models that have a name here. Any Hugging Face id or folder works in their place. "
+        "Chat models behind a server have [a page of their own](language-models.md).",
+        "",
+    ]
+    for kind, words in ABOUT.items():
+        if rows := [_row(c) for c in known if c.kind == kind]:
+            lines += [f"## {kind.capitalize()}", "", words, ""]
+            lines += [*table(["Name", "What it is", "Licence", "Parameters"], rows, left=3), ""]
+    return {"models/index.md": "\n".join(lines)} | {f"models/{c.name}.md": _page(c) for c in known}
+
+
+def _row(card: Card) -> list[str]:
+    return [f"[`{card.name}`]({card.name}.md)", plain(card.summary), card.licence, _size(card.parameters)]
+
+
+def _size(parameters: int | None) -> str:
+    if parameters is None:
+        return "–"
+    return f"{parameters / 1e9:.1f}B" if parameters >= 1e9 else f"{parameters / 1e6:.0f}M"
+
+
+def _page(card: Card) -> str:
+    facts = [
+        ["Kind", card.kind],
+        ["Runs on", card.backend],
+        ["Source", f"`{card.source}`"],
+        ["Revision", f"`{card.revision}`"],
+        ["Architecture", card.architecture],
+        ["Parameters", _size(card.parameters)],
+        ["Vector", str(card.dimension or "–")],
+        ["Pooling", card.pooling],
+        ["Similarity", card.similarity],
+        ["Tokens of a query, of a document", f"{card.query_length:,}, {card.document_length:,}"],
+        ["Precision", card.dtype],
+        ["Licence", card.licence],
+    ]
+    if card.document_source:
+        facts.append(["Documents are read by", f"`{card.document_source}`"])
+    if card.base_source:
+        facts.append(["Adapter of", f"`{card.base_source}`"])
+    lines = [
+        f"# {card.name}",
+        "",
+        f"{plain(card.summary)}. {ABOUT[card.kind]}",
+        "",
+        *table(["Property", "Value"], facts, left=2),
+        "",
+    ]
+    return "\n".join([*lines, *_text(card), *_paper(card), *_use(card)])
+
+
+def _text(card: Card) -> list[str]:
+    """What the model reads."""
+    if card.kind in ("cross-encoder", "llm") or card.is_api:
+        return []
+    lines = ["## What it reads", ""]
+    rows = [["Query", f"`{_shown(card.query_template)}`"], ["Document", f"`{_shown(card.document_template)}`"]]
+    lines += [*table(["Side", "Template"], rows, left=2), ""]
+    if card.takes_instructions and card.instructions.query:
+        told = [[family, f"`{_shown(line)}`"] for family, line in card.instructions.query.items()]
+        lines += ["Instructions for queries, by task family:", "", *table(["Family", "Instruction"], told, left=2), ""]
+    return lines
+
+
+def _shown(text: str) -> str:
+    return text.replace("\n", "⏎").replace("`", "'")
+
+
+def _paper(card: Card) -> list[str]:
+    """What the R2MED paper's scripts did otherwise."""
+    changed = {name: getattr(card.paper, name) for name in card.paper.__struct_fields__}
+    rows = [[name.replace("_", " "), f"`{value}`"] for name, value in changed.items() if value and name != "note"]
+    if not rows and not card.paper.note:
+        return []
+    lines = ["## In the R2MED paper", ""]
+    lines += [*table(["Setting", "Theirs"], rows, left=2), ""] if rows else []
+    return [*lines, *([f"{plain(card.paper.note).capitalize()}.", ""] if card.paper.note else [])]
+
+
+def _use(card: Card) -> list[str]:
+    lines = ["## Using it", ""]
+    if card.is_api:
+        lines.append(f"It runs at its owner's; the key is read from `{card.key}`.")
+        if card.price:
+            lines.append(
+                f"It took ${card.price.per_million:g} a million tokens in {card.price.seen} ({card.price.source})."
+            )
+        return [*lines, "", "<!-- not run: a paid interface -->", *_console(f"r2med run -r {card.name} --dry-run")]
+    fetch = f"r2med models fetch {card.name}{' --allow-pickle' if card.pickled else ''}"
+    notes = []
+    if card.gated:
+        notes.append("Its terms have to be accepted on the hub, and `HF_TOKEN` set.")
+    if card.remote_code:
+        notes.append("It needs code of its own: `--trust-remote-code` lets it run.")
+    if card.pickled:
+        notes.append("The hub has pickled weights only, and unpickling can run code: hence `--allow-pickle`.")
+    if card.carrier:
+        notes.append(
+            f"Its weights also ride in the package `{card.carrier.package}`, for where the hub is out of reach."
+        )
+    run = {
+        "cross-encoder": f"r2med run -r bm25 --rerank {card.name}@100",
+        "llm": "r2med expand --method hyde --llm local --tasks mini --limit 2",
+        "late-interaction": f"r2med run -r bm25 --rerank {card.name}@50",
+    }.get(card.kind, f"r2med run -r {card.name}")
+    run += " --trust-remote-code" if card.remote_code else ""
+    return [*lines, *([" ".join(notes), ""] if notes else []), NOT_RUN, *_console(fetch, run)]
+
+
+def _console(*commands: str) -> list[str]:
+    return ["", "```console", *(f"$ {command}" for command in commands), "```", ""]
