@@ -7,12 +7,14 @@ from pathlib import Path
 import click
 
 from .common import emit, json_option, note, resolve_all
+from .export_hub import hub
+from .export_results import beir, ledger, mteb, trec
 from .progress import progress
 
 
 @click.group("export")
 def command() -> None:
-    """Write data for other tools."""
+    """Write results, tasks and training data for other tools."""
 
 
 @command.command("training")
@@ -72,3 +74,7 @@ def training(
         note(
             f"not compared with {len(report.not_compared)} tasks of {absent}: not on this machine (r2med data download)"
         )
+
+
+for exporter in (mteb, trec, beir, hub, ledger):
+    command.add_command(exporter)

@@ -1,0 +1,101 @@
+"""Results folders and tasks as files that other tools read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from ..core import DataError, Task, UsageError
+from ..core.atomic import atomic_folder, write_bytes
+from ..core.trec import write_qrels, write_run
+from ..report.stored import select, task_behind
+from ..results import ResultStore, TaskResult
+from ..results.store import slug
+from ..tasks import convert, resolve
+from .dictionaries import to_dict
+
+
+class Exported(NamedTuple):
+    """One written file or folder."""
+
+    of: str
+    kind: str
+    path: str
+
+
+def export_trec(source: str, out: Path, *, systems: Sequence[str] = ()) -> list[Exported]:
+    """TREC runs with judgments from a results folder; judgments and topics from tasks."""
+    with atomic_folder(out) as folder:
+        if (store := results_in(source)) is None:
+            _only_results(systems)
+            tasks = [ref.load() for ref in resolve(source)]
+            made = [one for task in tasks for one in _task_files(task, folder, topics=True)]
+        else:
+            chosen = select(store, systems=systems)
+            made = [_run_file(store, result, folder) for result in chosen]
+            behind = {r.task.full_name: task_behind(r.task) for r in chosen}
+            made += [one for task in behind.values() if task for one in _task_files(task, folder, topics=False)]
+    return [one._replace(path=str(out / one.path)) for one in made]
+
+
+def export_beir(source: str, out: Path, *, systems: Sequence[str] = ()) -> list[Exported]:
+    """BEIR folders of tasks; runs of a results folder as BEIR's dicts in JSON."""
+    if (store := results_in(source)) is None:
+        _only_results(systems)
+        return [Exported(c.task, "task", c.path) for c in convert(resolve(source), out, to="beir")]
+    made = []
+    with atomic_folder(out) as folder:
+        for result in select(store, systems=systems):
+            path = _place(result, ".json")
+            write_bytes(folder / path, msgspec.json.encode(to_dict(store.run(result))) + b"\n")
+            made.append(Exported(f"{result.system.name} on {result.task.full_name}", "run", str(out / path)))
+    return made
+
+
+def results_in(source: str) -> ResultStore | None:
+    """The results folder at `source`; None where it is something else, such as the name of a task."""
+    folder = Path(source).expanduser()
+    if not folder.is_dir():
+        return None
+    for path in folder.glob("*/*/*.json"):
+        if path.with_suffix(".run.gz").is_file():
+            return ResultStore(folder)
+    return None
+
+
+def _run_file(store: ResultStore, result: TaskResult, folder: Path) -> Exported:
+    path = _place(result, ".run")
+    write_run(store.run(result), folder / path)
+    return Exported(f"{result.system.name} on {result.task.full_name}", "run", str(path))
+
+
+def _task_files(task: Task, folder: Path, *, topics: bool) -> list[Exported]:
+    stem = Path(slug(task.collection)) / slug(task.name) if task.collection else Path(slug(task.name))
+    judgments = stem.with_name(f"{stem.name}.qrels")
+    write_qrels(task.qrels, folder / judgments)
+    made = [Exported(task.full_name, "judgments", str(judgments))]
+    if topics:
+        path = stem.with_name(f"{stem.name}.topics.tsv")
+        lines = [f"{_field(q.id)}\t{' '.join(q.text.split())}\n" for q in task.queries]
+        write_bytes(folder / path, "".join(lines).encode())
+        made.append(Exported(task.full_name, "topics", str(path)))
+    return made
+
+
+def _field(identifier: str) -> str:
+    if identifier.split() != [identifier]:
+        raise DataError(f"id {identifier!r} holds white space, which TREC files cannot carry")
+    return identifier
+
+
+def _place(result: TaskResult, suffix: str) -> Path:
+    folder = Path(slug(result.system.name)) / slug(result.task.collection or "own")
+    return folder / f"{slug(result.task.name)}{suffix}"
+
+
+def _only_results(systems: Sequence[str]) -> None:
+    if systems:
+        raise UsageError("--system chooses among the systems of a results folder; this is a task")
