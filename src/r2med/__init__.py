@@ -6,6 +6,7 @@ Five lines from import to table:
     task = r2med.load("mini/MedQA-Diag")
     run = r2med.BM25().retrieve(task)
     print(r2med.evaluate(run, task).means)
+    r2med.run("bm25", "bm25-lucene", tasks="mini")
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from ._version import __version__
 if TYPE_CHECKING:
     from .api import evaluate
     from .core import Document, Documents, Qrels, Query, R2MedError, Run, Task
+    from .notebook import Scores, compare, run
     from .retrieve import BM25
     from .scoring import Measure
     from .tasks import load, load_all, read_qrels, read_run, write_run
@@ -30,12 +32,15 @@ _HOMES = {
     "Query": "core",
     "R2MedError": "core",
     "Run": "core",
+    "Scores": "notebook",
     "Task": "core",
+    "compare": "notebook",
     "evaluate": "api",
     "load": "tasks",
     "load_all": "tasks",
     "read_qrels": "tasks",
     "read_run": "tasks",
+    "run": "notebook",
     "write_run": "tasks",
 }
 
@@ -64,12 +69,15 @@ __all__ = [
     "Query",
     "R2MedError",
     "Run",
+    "Scores",
     "Task",
     "__version__",
+    "compare",
     "evaluate",
     "load",
     "load_all",
     "read_qrels",
     "read_run",
+    "run",
     "write_run",
 ]

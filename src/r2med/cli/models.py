@@ -13,7 +13,7 @@ from .common import emit, json_option, note, print_table
 if TYPE_CHECKING:
     from ..models import Fetched, Row
 
-KINDS = ("lexical", "dense", "late-interaction", "sparse", "cross-encoder", "llm")
+KINDS = ("lexical", "dense", "late-interaction", "sparse", "cross-encoder", "llm", "retriever", "reranker", "expander")
 
 
 @click.group("models", invoke_without_command=True)

@@ -78,6 +78,7 @@ DEFAULTS: dict[str, dict[str, str]] = {
     "search-r1": _PASSAGES,
     "concepts": {**_APPEND, "lexical": "query*3+passages"},
     "oracle": _APPEND,
+    "custom": _APPEND,
 }
 R2MED = "r2med"
 """The name that stands for whatever R2MED's scripts do: see `published_policy`."""
@@ -104,7 +105,7 @@ def get_policy(method: str, kind: str, name: str | None = None, *, model: str = 
         raise UnknownName("expansion method", method, DEFAULTS)
     chosen = name or DEFAULTS[method][kind]
     if name == R2MED:
-        known = method not in ("concepts", "oracle")  # those are ours
+        known = method not in ("concepts", "oracle", "custom")  # those are ours
         chosen = published_policy(method, kind, model=model, reasoning=reasoning) if known else DEFAULTS[method][kind]
     if chosen not in POLICIES:
         raise UnknownName("policy", chosen, POLICIES, hint=f"(known: {R2MED}, {', '.join(POLICIES)})")

@@ -1,14 +1,21 @@
-"""Expanders by name: `hyde:qwen-7b`, `query2doc:replay:FILE`, `lamer:published:gpt4`, `concepts`, `oracle`."""
+"""Expanders by name: `hyde:qwen-7b`, `query2doc:replay:FILE`, `lamer:published:gpt4`, `concepts`, `oracle`.
+
+Also what an installed package offers under `r2med.expanders`, and `package.module:attr`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 
 from ..core import Task, UnknownName, UsageError
+from ..core.addresses import resolve
+from ..core.plugins import find_plugin, plugins
 from ..llm import Chat, Options, get_llm
 from ..retrieve import Retriever
 from .concepts import Concepts
+from .custom import as_expander
 from .generated import Settings
 from .oracle import Oracle
 from .protocol import Expander
@@ -21,18 +28,22 @@ Published = Callable[[Task, str, str], Mapping[str, Sequence[str]]]
 
 
 def get_expander(
-    spec: str,
+    spec: str | object,
     *,
     settings: Settings | None = None,
     options: Options | None = None,
     retriever: Retriever | None = None,
     published: Published | None = None,
 ) -> Expander:
-    """The expander that `spec` names; nothing is fetched or asked yet.
+    """The expander that `spec` names, or an object as one; nothing is fetched or asked yet.
 
     `retriever` is the first stage of `lamer` and the tool of the searching methods (default: bm25).
     """
+    if not isinstance(spec, str):
+        return as_expander(spec)
     method, _, source = spec.partition(":")
+    if method.casefold().replace("_", "-") not in METHODS:
+        return _foreign(spec, method, source)
     method = method.casefold().replace("_", "-")
     if method == "concepts":
         return _concepts(source, spec)
@@ -40,8 +51,18 @@ def get_expander(
         if source:
             raise UsageError(f"oracle takes no {source!r}: it uses the true answer")
         return Oracle()
-    if method not in GENERATING:
-        raise UnknownName("expansion method", method, METHODS, hint=f"(known: {', '.join(METHODS)})")
+    return _generating(method, source, spec, settings, options, retriever, published)
+
+
+def _generating(
+    method: str,
+    source: str,
+    spec: str,
+    settings: Settings | None,
+    options: Options | None,
+    retriever: Retriever | None,
+    published: Published | None,
+) -> Expander:
     if not source:
         raise UsageError(f"{method} needs an LLM: {method}:local, {method}:gpt4, {method}:replay:FILE")
     kind, _, rest = source.partition(":")
@@ -71,6 +92,27 @@ def with_chat(
         return LameR(chat, settings, retriever=retriever)
     agent = SearchO1 if method == "search-o1" else SearchR1
     return agent(chat, settings, retriever=retriever)
+
+
+def _foreign(spec: str, method: str, source: str) -> Expander:
+    """A plug-in, or what lies at `module:attr`; names of ours are never taken over."""
+    if not source and (plugin := find_plugin("expander", method)):
+        try:
+            return as_expander(plugin.make(), name=method)
+        except UsageError as error:
+            raise UsageError(f"{plugin.label}: {error}") from None
+    if source and _is_module(method):
+        return as_expander(resolve(spec), name=source)
+    known = [*METHODS, *(p.name for p in plugins("expander"))]
+    raise UnknownName("expansion method", method, known, hint=f"(known: {', '.join(known)})")
+
+
+def _is_module(name: str) -> bool:
+    top = name.partition(".")[0]
+    try:
+        return Path(f"{top}.py").is_file() or Path(top).is_dir() or find_spec(top) is not None
+    except (ImportError, ValueError):
+        return False
 
 
 def _replayed(method: str, file: str, spec: str) -> Expander:

@@ -44,7 +44,7 @@ def derive(folder: Path) -> dict[str, Any]:
 def _read(path: Path) -> dict[str, Any]:
     try:
         data = json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ModelError(f"{path}: not readable as JSON ({error})") from None
     if not isinstance(data, dict):
         raise ModelError(f"{path}: expected a JSON object")
@@ -62,12 +62,12 @@ def _modules(folder: Path) -> list[tuple[str, str]]:
         return []
     try:
         return [(str(m["type"]).rpartition(".")[2], str(m["path"])) for m in json.loads(path.read_text("utf-8"))]
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise ModelError(f"{path}: not a list of modules ({error})") from None
 
 
 def _kind(config: dict[str, Any], modules: list[tuple[str, str]]) -> str:
-    if any("ForSequenceClassification" in str(a) for a in config.get("architectures") or ()):
+    if "ForSequenceClassification" in str(config.get("architectures")):
         return "cross-encoder"
     types = [name for name, _ in modules]
     if "SpladePooling" in types:
@@ -121,9 +121,10 @@ def _length(folder: Path, config: dict[str, Any]) -> int:
 
 def _dimension(folder: Path, config: dict[str, Any], projection: str) -> int | None:
     if projection:
-        return _optional(folder / projection / "config.json").get("out_features")
-    size = config.get("hidden_size") or config.get("d_model") or config.get("n_embd")
-    return int(size) if size else None
+        size = _optional(folder / projection / "config.json").get("out_features")
+    else:
+        size = config.get("hidden_size") or config.get("d_model") or config.get("n_embd")
+    return size if isinstance(size, int) else None
 
 
 def _backend(folder: Path) -> str:
@@ -135,7 +136,8 @@ def _backend(folder: Path) -> str:
 def _prompts(folder: Path) -> dict[str, Any]:
     """Prompts the model's authors stored for queries and documents, and the similarity they trained with."""
     config = _optional(folder / "config_sentence_transformers.json")
-    prompts = {k: v for k, v in (config.get("prompts") or {}).items() if isinstance(v, str) and v}
+    stored = config.get("prompts")
+    prompts = {k: v for k, v in stored.items() if isinstance(v, str) and v} if isinstance(stored, dict) else {}
     query = prompts.get("query") or prompts.get(str(config.get("default_prompt_name")), "")
     document = next((prompts[k] for k in ("document", "passage", "corpus") if k in prompts), "")
     fields: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""All retrievers and rerankers a user can name: what is ready, what is missing, and the command that gets it."""
+"""All models a user can name, plug-ins among them: what is ready, what is missing, and the command that gets it."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from importlib.util import find_spec
 
 import msgspec
 
+from ..core.plugins import RESERVED, Plugin, plugins
 from .card import Card
 from .locate import locate, ready
 from .registry import cards
@@ -50,7 +51,25 @@ def listing(kind: str | None = None) -> list[Row]:
         for name, summary in LEXICAL.items()
     ]
     rows = lexical + sorted((row(card) for card in cards()), key=lambda r: ORDER.index(r.kind))
+    rows += [_plugged(plugin, {r.name for r in rows}) for plugin in plugins()]
     return [r for r in rows if kind in (None, r.kind)]
+
+
+def _plugged(plugin: Plugin, taken: set[str]) -> Row:
+    """The line of a plug-in, which is not loaded for it; a name of ours hides it."""
+    hidden = plugin.name in taken or plugin.name in RESERVED[plugin.kind]
+    missing = ("name",) if hidden else () if plugin.found else ("package",)
+    summary = f"hidden by the {plugin.name} of r2med" if hidden else f"plug-in ({plugin.entry.value})"
+    return Row(
+        name=plugin.name,
+        kind=plugin.kind,
+        source=plugin.distribution,
+        revision=plugin.version,
+        ready=not missing,
+        get=f"pip install --force-reinstall {plugin.distribution}" if "package" in missing else "",
+        missing=missing,
+        summary=summary,
+    )
 
 
 def row(card: Card) -> Row:

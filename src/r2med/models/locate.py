@@ -74,7 +74,7 @@ def complete(folder: Path) -> bool:
     for index in folder.glob("*.index.json"):
         try:
             shards = set(json.loads(index.read_text("utf-8"))["weight_map"].values())
-        except (ValueError, KeyError, AttributeError, OSError):
+        except (ValueError, KeyError, AttributeError, TypeError, OSError, RecursionError):
             return False
         if all((folder / shard).is_file() for shard in shards):
             return True

@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterator
 from functools import cache
 from importlib.resources import files
-from pathlib import Path
 
 import msgspec
 
 from ..core import UnknownName
+from ..core.places import exists, typed_path
 from ..core.toml import loads
 from .card import Card
 from .parts import Instructions
@@ -58,8 +58,8 @@ def find_card(spec: str) -> Card:
 
     if spec.casefold().replace("_", "-") in card_names():
         return get_card(spec)
-    path = Path(spec).expanduser()
-    if path.is_dir() or spec.startswith(("/", "./", "../", "~")):
+    path = typed_path(spec)
+    if (exists(path) and path.is_dir()) or spec.startswith(("/", "./", "../", "~")):
         return folder_card(path)
     if HUB_ID.fullmatch(spec):
         return generic_card(spec)

@@ -87,7 +87,7 @@ def read_topk(path: Path) -> Run:
                 continue
             try:
                 record = decode(line)
-            except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            except (ValueError, RecursionError) as error:
                 raise DataError(f'expected {{"id", "topk_pid"}} ({error})', path=path, line=number) from None
             if str(record.id) in rankings:
                 raise DataError(f"query {str(record.id)!r} stands twice", path=path, line=number)

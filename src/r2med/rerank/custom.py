@@ -1,15 +1,17 @@
-"""Rerankers people bring themselves: sentence-transformers' CrossEncoder, or any function of pairs."""
+"""Rerankers people bring themselves: cross-encoders of sentence-transformers or MTEB, or any function of pairs."""
 
 from __future__ import annotations
 
 import inspect
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from ..core import ModelError, UsageError
+from ..core.objects import accepted, answering, describe_object, name_of, revision_of, takes
 from ..retrieve.encoders.custom import to_numpy
 from .pairs import Pairs, Scored, not_cut
 
@@ -18,6 +20,8 @@ CHUNK = 1024
 
 class CustomScorer:
     """Wraps an object with `predict`, or a function, that turns a list of (query, document) into scores.
+
+    MTEB's `CrossEncoderProtocol` is known by its `predict`, which takes two lots of inputs and the facts of a task.
 
     Scores are cached only if it has a `cache_key`, `revision` or `version`: nothing else says when it changes.
     `logit` picks the score of an object that returns several numbers a pair.
@@ -29,31 +33,42 @@ class CustomScorer:
         self.model = model
         self.logit = logit
         self.notes: Counter[str] = Counter()
-        self.name = name or str(getattr(model, "name", "") or getattr(model, "__name__", "") or type(model).__name__)
+        self.name = name or name_of(model)
         self._call = self._find()
-        marks = (getattr(model, mark, None) for mark in ("cache_key", "revision", "version", "__version__"))
-        self._revision = next((str(m() if callable(m) else m) for m in marks if m is not None), "")
-        self.keeps_scores = bool(self._revision)
+        self.keeps_scores = bool(revision_of(model))
 
     def _find(self) -> Callable[[Sequence[tuple[str, str]]], Any]:
         if callable(found := getattr(self.model, "predict", None)):
-            if "show_progress_bar" in inspect.signature(found).parameters:
+            if takes(found, "task_metadata"):
+                return self._mteb
+            if takes(found, "show_progress_bar"):
                 return lambda pairs: found(pairs, show_progress_bar=False)
             return found  # type: ignore[no-any-return]
         if callable(self.model) and not inspect.isclass(self.model):
             return self.model  # type: ignore[no-any-return]
         raise UsageError(f"{self.name} does not score pairs: it has no predict and cannot be called")
 
+    def _mteb(self, pairs: Sequence[tuple[str, str]]) -> Any:
+        from ..retrieve.mteb_inputs import BATCH, SPLIT, SUBSET, loader, task_facts
+
+        given = {
+            "task_metadata": task_facts(None),
+            "hf_split": SPLIT,
+            "hf_subset": SUBSET,
+            "batch_size": BATCH,
+            "show_progress_bar": False,
+        }
+        queries, documents = ([pair[i] for pair in pairs] for i in (0, 1))
+        predict = self.model.predict
+        return predict(loader(queries, "query"), loader(documents, "document"), **accepted(predict, given))
+
+    @cached_property
+    def _object(self) -> dict[str, object]:
+        return describe_object(self.model)
+
     def describe(self) -> dict[str, object]:
         """What little is known."""
-        kind = self.model if inspect.isroutine(self.model) else type(self.model)
-        return {
-            "backend": "custom",
-            "name": self.name,
-            "class": f"{kind.__module__}:{kind.__qualname__}",
-            "revision": self._revision,
-            "logit": self.logit,
-        }
+        return {"backend": "custom", "name": self.name, **self._object, "logit": self.logit}
 
     def max_length(self) -> int | None:
         """What the object says of itself."""
@@ -68,17 +83,30 @@ class CustomScorer:
         order = np.lexsort((pairs.document, pairs.query))
         for start in range(0, len(order), CHUNK):
             rows = order[start : start + CHUNK]
-            try:
-                made = np.asarray(to_numpy(self._call(pairs.texts(rows))), dtype=np.float32)
-            except (TypeError, ValueError) as error:
-                raise ModelError(f"{self.name} did not return scores of pairs ({error})") from None
-            if made.ndim == 2:
-                made = self._picked(made)
+            what = f"pairs {start}–{start + len(rows) - 1} of {len(order)}"
+            texts = pairs.texts(rows)
+            with answering(self.name, what):
+                answer = self._call(texts)
+            made = self._scores(answer, what)
             if made.shape != (len(rows),):
-                raise ModelError(f"{self.name} returned an array of shape {made.shape} for {len(rows)} pairs")
-            if not np.isfinite(made).all():
-                raise ModelError(f"{self.name} returned scores that are not finite")
+                raise ModelError(f"{self.name} returned an array of shape {made.shape} for {what}")
+            bad = np.flatnonzero(~np.isfinite(made))
+            if len(bad):
+                query, document = (" ".join(text.split())[:40] for text in texts[int(bad[0])])
+                where = f"{len(bad)} of {what}, the first being {query!r} with {document!r}"
+                raise ModelError(f"{self.name} returned scores that are not finite for {where}")
             yield Scored(rows, made, not_cut(len(rows)))
+
+    def _scores(self, answer: Any, what: str) -> Any:
+        try:
+            array = np.asarray(to_numpy(answer))
+            if array.dtype.kind not in "fiub":
+                raise TypeError(f"{type(answer).__name__} of {array.dtype}")  # noqa: TRY301
+            with np.errstate(over="ignore"):
+                made = array.astype(np.float32)
+        except (TypeError, ValueError) as error:
+            raise ModelError(f"{self.name} did not return scores for {what} ({error})") from None
+        return self._picked(made) if made.ndim == 2 else made
 
     def _picked(self, made: Any) -> Any:
         if made.shape[1] == 1:

@@ -7,6 +7,7 @@ bge-small                     a dense model as reranker
 rankgpt:gpt4                  an LLM: listwise; also reasoning:LLM, setwise:LLM, yesno:LLM
 rankgpt:gpt4,window=20,step=10,hints=yes
 package.module:attr           anything that scores pairs or reranks
+name-of-a-plug-in             what an installed package offers under `r2med.rerankers`
 NAME@100                      any of them over the first 100 candidates
 """
 
@@ -19,6 +20,9 @@ from typing import Any, NamedTuple
 import msgspec
 
 from ..core import UnknownName, UsageError
+from ..core.addresses import made, resolve
+from ..core.objects import name_of
+from ..core.plugins import Plugin, find_plugin, plugins
 from ..models import Card, card_names, find_card, locate
 from ..retrieve.encoders.load import Options, make_options, model_folder
 from .pairs import PairScorer
@@ -60,12 +64,14 @@ def split_depth(spec: str, default: int = DEPTH) -> Asked:
     return Asked(match[1], int(match[2]))
 
 
-def get_reranker(spec: str = DEFAULT, **options: Any) -> Reranker:
-    """The reranker that `spec` names (without a depth).
+def get_reranker(spec: str | object = DEFAULT, **options: Any) -> Reranker:
+    """The reranker that `spec` names (without a depth), or an object as one.
 
     `options` go to the backend: `device`, `dtype`, `max_length`, `threads`, `trust_remote_code`, `cache`,
     `on_progress`; for LLM rerankers also `llm` (a model or its name) and `llm_options`.
     """
+    if not isinstance(spec, str):
+        return as_reranker(spec, **{k: v for k, v in options.items() if k in _RERANKER_ONLY})
     name, colon, rest = spec.partition(":")
     if name in LLM_METHODS:
         from .llm.load import llm_reranker
@@ -78,6 +84,10 @@ def get_reranker(spec: str = DEFAULT, **options: Any) -> Reranker:
     shown = f"{name},{rest}" if parameters else name
     given |= parameters
     model = given.pop("model", None)
+    if _is_free(name) and (plugin := find_plugin("reranker", name)):
+        if other := sorted({*parameters} - {"logit"}):
+            raise UsageError(f"{plugin.label} has no parameter {other[0]!r}")
+        return _plugged(plugin, shown, given)
     if name == "maxsim":
         return _maxsim(_card(str(model or MAXSIM_MODEL)), shown, given)
     if model is not None:
@@ -104,7 +114,7 @@ def _card(name: str) -> Card:
     try:
         return find_card(name)
     except UnknownName:
-        known = ["maxsim", *LLM_METHODS, *card_names()]
+        known = ["maxsim", *LLM_METHODS, *card_names(), *(p.name for p in plugins("reranker"))]
         raise UnknownName("reranker", name, known, hint="(r2med models lists models)") from None
 
 
@@ -162,7 +172,7 @@ def relevant_class(folder: Path, name: str) -> int:
     """The score's place among a classifier's outputs: the only one, or the second of irrelevant and relevant."""
     try:
         config = msgspec.json.decode((folder / "config.json").read_bytes(), type=dict[str, Any])
-    except (OSError, msgspec.MsgspecError):
+    except (OSError, ValueError, RecursionError):
         return 0
     labels = config.get("id2label")
     classes = len(labels) if isinstance(labels, dict) else config.get("num_labels", 2)  # transformers' own default
@@ -190,16 +200,32 @@ def _maxsim(card: Card, name: str, given: dict[str, Any], folder: Path | None = 
     return PointwiseReranker(MaxSimScorer(card, options, folder=folder or locate(card)), name=name, **own)
 
 
-def _custom(address: str, given: dict[str, Any]) -> Reranker:
-    from ..retrieve.encoders.custom import resolve
+def _is_free(name: str) -> bool:
+    """Whether no reranker of ours has this name: those are never taken over."""
+    return name != "maxsim" and name.casefold().replace("_", "-") not in card_names()
 
+
+def _plugged(plugin: Plugin, name: str, given: dict[str, Any]) -> Reranker:
+    try:
+        return as_reranker(plugin.make(), name=name, **given)
+    except UsageError as error:
+        raise UsageError(f"{plugin.label}: {error}") from None
+
+
+def _custom(address: str, given: dict[str, Any]) -> Reranker:
     return as_reranker(resolve(address), name=address.rpartition(":")[2], **given)
 
 
 def as_reranker(model: Any, *, name: str = "", logit: int | None = None, **given: Any) -> Reranker:
-    """An object as reranker: one already, a card, a sentence-transformers CrossEncoder, or a function of pairs."""
+    """An object as reranker: one already, a card, a cross-encoder of whichever library, a function of pairs.
+
+    The name of a reranker is enough too, and a class is made.
+    """
     from .custom import CustomScorer
 
+    if isinstance(model, str):
+        return get_reranker(model, **given)
+    model = made(model, name or name_of(model))
     if isinstance(model, Reranker):
         return model
     if isinstance(model, Card):

@@ -5,7 +5,8 @@ bm25:k1=1.2,b=0.75         the same with parameters
 bge-small                  a named model
 bge-small:max_length=256   the same with options of its backend
 org/model, ./folder        any Hugging Face id or model folder
-package.module:attr        anything that encodes or retrieves
+package.module:attr        anything that encodes, searches or retrieves
+name-of-a-plug-in          what an installed package offers under `r2med.retrievers`
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ..core import UnknownName, UsageError
+from ..core.plugins import find_plugin, plugins
 from ..models import Card, card_names, find_card, locate
 from .bm25 import BM25
 from .protocol import Retriever
@@ -62,8 +64,13 @@ def parse_spec(spec: str) -> tuple[str, dict[str, str]]:
     return name, parameters
 
 
-def get_retriever(spec: str, *, prompts: Path | None = None, **options: object) -> Retriever:
-    """The retriever that `spec` names; `options` go to models (`device`, `trust_remote_code`, `on_progress`, …)."""
+def get_retriever(spec: str | object, *, prompts: Path | None = None, **options: object) -> Retriever:
+    """The retriever that `spec` names, or an object as one.
+
+    `options` go to models (`device`, `trust_remote_code`, `on_progress`, …).
+    """
+    if not isinstance(spec, str):
+        return _object(spec, "", options)
     name, parameters = parse_spec(spec)
     shown = f"{name},{','.join(f'{k}={v}' for k, v in parameters.items())}" if parameters else ""
     if name in LEXICAL:
@@ -71,11 +78,17 @@ def get_retriever(spec: str, *, prompts: Path | None = None, **options: object) 
         return LEXICAL[name](**arguments, **({"name": shown} if shown else {}))
     arguments = dict(options) | _typed(parameters, MODEL_PARAMETERS, name, spec)
     if ":" in name:
-        return _custom(name, arguments)
+        from ..core.addresses import resolve
+
+        return _object(resolve(name), name.rpartition(":")[2], arguments)
+    # A built-in name is never taken over; a plug-in goes before folders and hub ids.
+    if name.casefold().replace("_", "-") not in card_names() and (plugin := find_plugin("retriever", name)):
+        return _object(plugin.make(), shown or name, arguments, plugin.label)
     try:
         card = find_card(name)
     except UnknownName:
-        raise UnknownName("retriever", name, [*LEXICAL, *card_names()], hint="(r2med models lists them)") from None
+        known = [*LEXICAL, *card_names(), *(p.name for p in plugins("retriever"))]
+        raise UnknownName("retriever", name, known, hint="(r2med models lists them)") from None
     if prompts is not None:
         card = card.with_prompts(prompts)
     return _model(card, shown, arguments)
@@ -113,11 +126,10 @@ def _model(card: Card, name: str, options: dict[str, Any]) -> Retriever:
     raise UsageError(f"{card.name} is a {card.kind} model, not a retriever")
 
 
-def _custom(address: str, options: dict[str, Any]) -> Retriever:
-    from .dense import DenseRetriever
-    from .encoders.custom import resolve
+def _object(model: object, name: str, options: dict[str, Any], label: str = "") -> Retriever:
+    from .objects import as_retriever
 
-    made = resolve(address)
-    if isinstance(made, Retriever):
-        return made
-    return DenseRetriever(made, name=address.rpartition(":")[2], **options)
+    try:
+        return as_retriever(model, name=name, **options)
+    except UsageError as error:
+        raise UsageError(f"{label}: {error}" if label else str(error)) from None

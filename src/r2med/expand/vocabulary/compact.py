@@ -86,7 +86,7 @@ def read_vocabulary(path: Path) -> Vocabulary:
     """Read a file that `write` made."""
     try:
         vocabulary = msgspec.msgpack.decode(path.read_bytes(), type=Vocabulary)
-    except (OSError, msgspec.DecodeError, msgspec.ValidationError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise DataError(f"is no vocabulary ({error})", path=path) from None
     if vocabulary.format != FORMAT:
         raise DataError(f"has format {vocabulary.format}, this version reads {FORMAT}", path=path)

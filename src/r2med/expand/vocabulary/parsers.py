@@ -110,7 +110,7 @@ def read_abbreviations(path: Path) -> dict[str, str]:
     try:
         with gzip.open(path) as stream:
             table = msgspec.json.decode(stream.read())
-    except (OSError, EOFError, zlib.error, msgspec.DecodeError) as error:
+    except (OSError, EOFError, zlib.error, ValueError, RecursionError) as error:
         raise DataError(f"is no table of abbreviations ({error})", path=path) from None
     return {
         short: meanings[0].strip()

@@ -82,5 +82,5 @@ def load_prompt(method: str, path: Path | None = None) -> Prompt:
         return msgspec.convert(tomllib.loads(data.decode()), Prompt)
     except OSError as error:
         raise DataError(f"cannot be read ({error.strerror or error})", path=path or method) from None
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
+    except (ValueError, RecursionError) as error:
         raise DataError(f"is no prompt for reranking ({error})", path=path or method) from None

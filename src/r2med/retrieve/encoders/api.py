@@ -15,6 +15,7 @@ from urllib.parse import urlsplit, urlunsplit
 import numpy as np
 
 from ...core import ModelError, UsageError
+from ...core.keys import read_key
 from .http import RateLimit, Service, TextTooLong
 from .protocol import UNKNOWN_TOKENS, BaseEncoder, Batch, Float32, Side, check_vectors, normalized
 
@@ -72,7 +73,7 @@ class ApiEncoder(BaseEncoder):
         return cls(
             card.source,
             base_url,
-            os.environ.get(variable, ""),
+            read_key(variable),
             options,
             name=card.name,
             dialect=card.backend,
@@ -86,7 +87,8 @@ class ApiEncoder(BaseEncoder):
     def check(self) -> None:
         """Say what is missing before any work. A server of one's own often asks for no key; the services always do."""
         if not self._key and self._base_url == HOMES.get(self.dialect):
-            raise UsageError(f"{self.name} needs a key: export {self._key_variable}=…")
+            variable = self._key_variable
+            raise UsageError(f"{self.name} needs a key: export {variable}=… or {variable}_FILE=FILE")
         self._endpoint()
 
     @property
@@ -121,7 +123,8 @@ class ApiEncoder(BaseEncoder):
         """`/embeddings` behind the base URL; Azure's carries its version as a query, which stays at the end."""
         parts = urlsplit(self._base_url)
         if parts.scheme not in ("http", "https") or not parts.netloc:
-            raise UsageError(f"{self._base_url!r} is not the URL of a service")
+            shown = self._base_url if "@" not in self._base_url else URL_VARIABLES.get(self.dialect, "the base URL")
+            raise UsageError(f"{shown!r} is not the URL of a service")
         path = parts.path.rstrip("/")
         path = path if path.endswith("/embeddings") else f"{path}/embeddings"
         return urlunsplit((parts.scheme, parts.netloc, path, parts.query, ""))

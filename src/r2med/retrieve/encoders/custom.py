@@ -2,65 +2,72 @@
 
 from __future__ import annotations
 
-import importlib
-import inspect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from ...core import ModelError, UsageError
-from .protocol import UNKNOWN_TOKENS, BaseEncoder, Batch, Side, check_vectors
+from ...core import ModelError, Task
+from ...core.addresses import resolve
+from ...core.objects import answering, describe_object, name_of, revision_of
+from .calling import calling, speaks_mteb
+from .protocol import UNKNOWN_TOKENS, BaseEncoder, Batch, Float32, Side, check_vectors
+
+__all__ = ["CHUNK", "CustomEncoder", "resolve", "to_numpy"]
 
 CHUNK = 1024
+SHOWN = 60
 
 
 class CustomEncoder(BaseEncoder):
-    """Wraps an object with `encode_queries` and `encode_corpus` (or `encode_documents`), with `encode`, or a function.
+    """Wraps an object that encodes, whichever contract it follows (`calling.py` has the table).
 
-    Its vectors are cached under its `cache_key`, `revision` or `version` if it has one. Without, nothing tells one
-    state of it from the next, and nothing is cached unless the user names a cache.
+    Its vectors are cached under its `cache_key`, `revision` or `version` if it has one. Without, nothing is cached: not
+    even weights that can be compared are worth keeping vectors for while somebody trains them.
     """
 
     def __init__(self, model: Any, *, name: str = "") -> None:
         super().__init__()
         self.model = model
-        self.name = name or str(getattr(model, "name", "") or getattr(model, "__name__", "") or type(model).__name__)
-        self._calls: dict[Side, Callable[..., Any]] = {
-            "query": self._find("encode_queries", "encode_query", "encode"),
-            "document": self._find("encode_corpus", "encode_documents", "encode_document", "encode"),
-        }
+        self.name = name or name_of(model)
+        self.task: Task | None = None
+        sides: tuple[Side, ...] = ("query", "document")
+        self._calls = {side: calling(model, side, self.name, self._facts) for side in sides}
 
-    def _find(self, *names: str) -> Callable[..., Any]:
-        for name in names:
-            if callable(found := getattr(self.model, name, None)):
-                return found  # type: ignore[no-any-return]
-        if callable(self.model) and not inspect.isclass(self.model):
-            return self.model  # type: ignore[no-any-return]
-        raise UsageError(f"{self.name} does not encode: it has none of {', '.join(names)} and cannot be called")
+    def _facts(self) -> Any:
+        from ..mteb_inputs import task_facts
+
+        return task_facts(self.task)
 
     @property
     def revision(self) -> str:
         """What the object says of its own state."""
-        marks = (getattr(self.model, mark, None) for mark in ("cache_key", "revision", "version"))
-        return next((str(m() if callable(m) else m) for m in marks if m is not None), "")
+        return revision_of(self.model)
 
     @property
     def cacheable(self) -> bool:
-        """Whether a vector made now can be known to be valid later."""
-        return bool(self.revision)
+        """Whether a vector made now can be known to be valid later; MTEB's encoders may prompt each task otherwise."""
+        return bool(self.revision) and not speaks_mteb(self.model)
+
+    @cached_property
+    def _object(self) -> dict[str, object]:
+        return describe_object(self.model)
 
     def describe(self, side: Side) -> dict[str, object]:
         """What little is known."""
-        kind = self.model if inspect.isroutine(self.model) else type(self.model)
         return {
             "backend": "custom",
             "name": self.name,
-            "class": f"{kind.__module__}:{kind.__qualname__}",
-            "revision": self.revision,
+            **self._object,
+            **({"prompts": prompts} if (prompts := self._prompts()) else {}),
             "max_length": self.max_length(side),
             "dtype": "float32",
         }
+
+    def _prompts(self) -> dict[str, str]:
+        prompts = getattr(self.model, "prompts", None)
+        return {str(k): str(v) for k, v in sorted(prompts.items()) if v} if isinstance(prompts, dict) else {}
 
     def max_length(self, side: Side) -> int | None:
         """What the object says of itself."""
@@ -70,51 +77,43 @@ class CustomEncoder(BaseEncoder):
 
     def stream(self, texts: Sequence[str], side: Side, instruction: str = "") -> Iterator[Batch]:
         """Hand over a thousand texts at a time; the object batches as it likes."""
-        call = self._calls[side]
-        extra = self._extra(call, side, instruction)
+        width = 0
         for begin in range(0, len(texts), CHUNK):
             chunk = list(texts[begin : begin + CHUNK])
             rows = np.arange(begin, begin + len(chunk), dtype=np.int64)
-            given = [instruction + t for t in chunk] if instruction and not extra else chunk
-            try:
-                made = np.asarray(to_numpy(call(given, **extra)))
-                vectors = np.asarray(made, dtype=np.float32)
-            except (TypeError, ValueError) as error:
-                raise ModelError(f"{self.name} did not return an array of numbers ({error})") from None
-            tokens = np.full(len(chunk), UNKNOWN_TOKENS, dtype=np.int32)
-            yield Batch(rows, check_vectors(vectors, rows, texts, self.name), tokens)
+            what = _batch(side, chunk, begin, len(texts))
+            with answering(self.name, what):
+                made = self._calls[side](chunk, instruction)
+            vectors = check_vectors(self._array(made, what), rows, texts, self.name, what)
+            if width and vectors.shape[1] != width:
+                raise ModelError(f"{self.name} returned {vectors.shape[1]} dimensions for {what}, {width} before")
+            width = vectors.shape[1]
+            yield Batch(rows, vectors, np.full(len(chunk), UNKNOWN_TOKENS, dtype=np.int32))
 
-    def _extra(self, call: Callable[..., Any], side: Side, instruction: str) -> dict[str, object]:
-        """Side and instruction by keyword, for objects that speak our own protocol."""
+    def _array(self, made: Any, what: str) -> Float32:
         try:
-            parameters = inspect.signature(call).parameters
-        except (TypeError, ValueError):
-            return {}
-        if {"side", "instruction"} <= set(parameters):
-            return {"side": side, "instruction": instruction}
-        return {"prompt": instruction} if instruction and "prompt" in parameters else {}
+            array = np.asarray(to_numpy(made))
+            if array.dtype.kind not in "fiub":
+                raise TypeError(f"{type(made).__name__} of {array.dtype}")  # noqa: TRY301
+            with np.errstate(over="ignore"):  # beyond float32 is infinite, and refused as that
+                return np.asarray(array, dtype=np.float32)
+        except (TypeError, ValueError) as error:
+            raise ModelError(f"{self.name} did not return an array of numbers for {what} ({error})") from None
 
 
-def resolve(address: str) -> object:
-    """The object at `module:attr`; a class is made without arguments."""
-    module, _, attribute = address.partition(":")
-    if not attribute:
-        raise UsageError(f"{address!r} is not an address: expected module:attr")
-    try:
-        found: Any = importlib.import_module(module)
-        for part in attribute.split("."):
-            found = getattr(found, part)
-    except ImportError as error:
-        raise UsageError(f"{address}: {error}") from None
-    except AttributeError:
-        raise UsageError(f"{address}: {module} has no {attribute}") from None
-    return found() if inspect.isclass(found) else found
+def _batch(side: Side, chunk: Sequence[str], begin: int, count: int) -> str:
+    kind = "queries" if side == "query" else "documents"
+    start = " ".join(chunk[0].split())[:SHOWN]
+    return f"{kind} {begin}–{begin + len(chunk) - 1} of {count} (from {start!r})"
 
 
 def to_numpy(made: Any) -> Any:
-    """Arrays of torch and its kind come to the CPU in float32 first."""
+    """Arrays of torch and its kind come to the CPU in float32 first; sparse ones are filled up."""
     if hasattr(made, "detach"):
-        return made.detach().float().cpu().numpy()
+        dense = made.to_dense() if getattr(made, "is_sparse", False) or getattr(made, "is_sparse_csr", False) else made
+        return dense.detach().float().cpu().numpy()
+    if hasattr(made, "toarray"):  # scipy
+        return made.toarray()
     if isinstance(made, (list, tuple)) and made and hasattr(made[0], "detach"):
         return np.stack([to_numpy(row) for row in made])
     return made

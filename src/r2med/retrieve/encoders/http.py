@@ -117,7 +117,7 @@ class Service:
             raise ModelError(f"{self.host} refused the request ({status}): {message}")
         try:
             return msgspec.json.decode(response.content, type=dict[str, Any])
-        except msgspec.MsgspecError:
+        except (ValueError, RecursionError):
             kind = response.headers.get("content-type", "something").split(";")[0]
             raise ModelError(f"{self.host} answered with {kind} that is not the JSON of embeddings") from None
 
@@ -130,7 +130,7 @@ def _message(text: str) -> str:
     """The service's own words, dug out of its JSON where there is any."""
     try:
         found = msgspec.json.decode(text.encode())
-    except msgspec.MsgspecError:
+    except (ValueError, RecursionError):
         return text
     for key in ("error", "message", "detail"):
         if isinstance(found, dict) and key in found:

@@ -25,7 +25,7 @@ def check_folder(folder: Path, card: ModelCard, options: Options) -> None:
         config = msgspec.json.decode((folder / "config.json").read_bytes(), type=dict[str, Any])
     except FileNotFoundError:
         raise ModelError(f"{folder}: no config.json, so not a model folder") from None
-    except (OSError, msgspec.MsgspecError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ModelError(f"{folder}/config.json cannot be read ({error})") from None
     if card.remote_code and not options.trust_remote_code:
         raise ModelError(f"{card.name} runs Python code of its own from {card.source}: allow it with trust_remote_code")

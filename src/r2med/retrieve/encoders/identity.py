@@ -62,7 +62,7 @@ def folder_hashes(folder: Path) -> dict[str, str]:
 def _remembered(memory: Path) -> dict[str, str]:
     try:
         return msgspec.json.decode(memory.read_bytes(), type=dict[str, str])
-    except (OSError, msgspec.DecodeError):
+    except (OSError, ValueError, RecursionError):
         return {}
 
 

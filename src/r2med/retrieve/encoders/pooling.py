@@ -40,10 +40,16 @@ def load_projection(folder: Path, device: str) -> torch.nn.Module:
     path = folder / "config.json"
     if not path.is_file():
         raise ModelError(f"{folder} holds no config.json: the projection behind pooling is missing")
-    config: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    layer = torch.nn.Linear(config["in_features"], config["out_features"], bias=config.get("bias", True))
-    state = _load_state(folder)
-    layer.load_state_dict({name.removeprefix("linear."): value for name, value in state.items()})
+    try:
+        config: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        layer = torch.nn.Linear(config["in_features"], config["out_features"], bias=config.get("bias", True))
+        state = _load_state(folder)
+        layer.load_state_dict({name.removeprefix("linear."): value for name, value in state.items()})
+    except ModelError:
+        raise
+    except Exception as error:  # torch, safetensors and the JSON each have their own
+        reason = next(iter(str(error).splitlines()), type(error).__name__)[:120]
+        raise ModelError(f"{folder}: the projection behind pooling cannot be loaded ({reason})") from None
     activation = str(config.get("activation_function", "torch.nn.modules.linear.Identity")).rsplit(".", 1)[-1]
     if activation not in ("Identity", "Tanh", "GELU", "ReLU"):
         raise ModelError(f"{folder}: activation {activation} is not known")

@@ -79,18 +79,20 @@ class BaseEncoder:
         return np.empty((0, 0), dtype=np.float32) if vectors is None else vectors
 
 
-def check_vectors(vectors: Float32, rows: Int64, texts: Sequence[str], name: str) -> Float32:
-    """Refuse what is not a finite float32 matrix with a row per text, naming the place."""
-    if vectors.ndim != 2 or len(vectors) != len(rows):
-        raise ModelError(f"{name} returned an array of shape {vectors.shape} for {len(rows)} texts")
+def check_vectors(vectors: Float32, rows: Int64, texts: Sequence[str], name: str, batch: str = "") -> Float32:
+    """Refuse what is not a finite float32 matrix with a row per text, naming the place; `batch` says which texts."""
+    if vectors.ndim != 2 or len(vectors) != len(rows) or not vectors.shape[1]:
+        given = f"{len(rows)} texts" + (f", {batch}" if batch else "")
+        raise ModelError(f"{name} returned an array of shape {vectors.shape} for {given}")
     vectors = np.ascontiguousarray(vectors, dtype=np.float32)
     bad = ~np.isfinite(vectors).all(axis=1)
     if bad.any():
         row = int(rows[int(np.flatnonzero(bad)[0])])
         start = " ".join(texts[row].split())[:60]
+        overflow = " (infinite: numbers beyond what float16 holds?)" if np.isinf(vectors[bad]).any() else ""
         raise ModelError(
-            f"{name} returned numbers that are not finite for {int(bad.sum())} of a batch of {len(rows)} texts, "
-            f"the first being text {row} ({start!r})"
+            f"{name} returned numbers that are not finite{overflow} for {int(bad.sum())} of "
+            f"{batch or f'a batch of {len(rows)} texts'}, the first being text {row} ({start!r})"
         )
     return vectors
 

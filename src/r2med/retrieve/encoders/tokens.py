@@ -32,7 +32,10 @@ class FileTokenizer:
 
     def _find_pad(self, folder: Path) -> int:
         config = folder / "tokenizer_config.json"
-        named = json.loads(config.read_text(encoding="utf-8")).get("pad_token") if config.is_file() else None
+        try:
+            named = json.loads(config.read_text(encoding="utf-8")).get("pad_token") if config.is_file() else None
+        except (OSError, ValueError, AttributeError, RecursionError) as error:
+            raise ModelError(f"{config} cannot be read ({error})") from None
         if isinstance(named, dict):
             named = named.get("content")
         for token in (named, "[PAD]", "<pad>"):

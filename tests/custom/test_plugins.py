@@ -1,0 +1,174 @@
+"""Plug-ins: the example is really installed and run; broken ones break nothing but themselves."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import r2med
+from r2med.core import ModelError, UnknownName, UsageError
+from r2med.core.plugins import RESERVED, find_plugin, plugins
+from r2med.expand import METHODS, get_expander
+from r2med.models import listing
+from r2med.rerank import get_reranker
+from r2med.rerank.specs import LLM_METHODS
+from r2med.retrieve import get_retriever
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "plugin"
+
+
+@pytest.fixture(scope="session")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The example package, built and installed by pip into a folder of its own."""
+    pytest.importorskip("setuptools")
+    source = shutil.copytree(EXAMPLE, tmp_path_factory.mktemp("source") / "plugin")
+    target = tmp_path_factory.mktemp("site")
+    options = ("--quiet", "--no-deps", "--no-build-isolation", "--no-index", "--disable-pip-version-check")
+    pip = [sys.executable, "-m", "pip", "install", *options, "--target", str(target), str(source)]
+    done = subprocess.run(pip, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return target
+
+
+def r2med_command(site: Path, *arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "r2med", *arguments], cwd=cwd, env=os.environ | {"PYTHONPATH": str(site)},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+
+def test_the_example_runs(installed: Path, tmp_path: Path) -> None:
+    flags = ("--retriever", "char-tfidf", "--expand", "acronyms", "--rerank", "proximity@20", "--json")
+    done = r2med_command(installed, "run", "--tasks", "mini/IIYi-Clinical", *flags, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    systems = {s["name"]: s["tasks"]["mini/IIYi-Clinical"]["ndcg_at_10"] for s in json.loads(done.stdout)["systems"]}
+    assert list(systems) == ["char-tfidf", "acronyms+char-tfidf", "acronyms+char-tfidf+proximity@20"]
+    assert all(value > 0.2 for value in systems.values())
+    assert len(set(systems.values())) == 3
+
+
+def test_the_example_is_listed(installed: Path, tmp_path: Path) -> None:
+    done = r2med_command(installed, "models", "--json", cwd=tmp_path)
+    rows = {row["name"]: row for row in json.loads(done.stdout)}
+    assert {rows[name]["kind"] for name in ("char-tfidf", "proximity", "acronyms")} == {
+        "retriever",
+        "reranker",
+        "expander",
+    }
+    assert rows["char-tfidf"]["source"] == "r2med-example-plugin"
+    assert rows["char-tfidf"]["revision"] == "0.1.0"
+    assert rows["char-tfidf"]["ready"] is True
+    only = r2med_command(installed, "models", "--kind", "expander", "--json", cwd=tmp_path)
+    assert [row["name"] for row in json.loads(only.stdout)] == ["acronyms"]
+
+
+def test_the_example_is_worth_something(installed: Path, monkeypatch: pytest.MonkeyPatch, shared_data: Path) -> None:
+    monkeypatch.syspath_prepend(str(installed))
+    task = r2med.load(shared_data / "scifact")
+    bm25 = r2med.BM25().retrieve(task, depth=100)
+    assert (
+        r2med.evaluate(get_reranker("proximity").rerank(task, bm25, 20), task).mean()
+        > r2med.evaluate(bm25, task).mean()
+    )
+
+
+def fake(site: Path, distribution: str, **groups: str) -> None:
+    """The metadata that an installer leaves."""
+    folder = site / f"{distribution.replace('-', '_')}-1.0.dist-info"
+    folder.mkdir(parents=True)
+    (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {distribution}\nVersion: 1.0\n")
+    text = "".join(f"[r2med.{group}]\n{lines}\n" for group, lines in groups.items())
+    (folder / "entry_points.txt").write_text(text)
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "site"
+    folder.mkdir()
+    monkeypatch.syspath_prepend(str(folder))
+    return folder
+
+
+def test_broken_plug_ins_name_themselves_and_break_nothing_else(site: Path, tmp_path: Path) -> None:
+    (site / "raises_on_import.py").write_text("raise RuntimeError('licence server\\nunreachable')\n")
+    (site / "fine_module.py").write_text("def make():\n    raise OSError('no weights')\n\n\nNUMBER = 3\n")
+    fake(
+        site,
+        "rotten-pack",
+        retrievers="gone = no_such_package:Model\nraising = raises_on_import:Model\nlacking = fine_module:Nothing\n"
+        "unmade = fine_module:make\nnumber = fine_module:NUMBER",
+        rerankers="gone-too = no_such_package:Model\nnumber = fine_module:NUMBER",
+        expanders="gone-three = no_such_package:Model\nnumber = fine_module:NUMBER",
+    )
+    for name, words in {
+        "gone": "plug-in 'gone' of rotten-pack (no_such_package:Model) cannot be loaded (ModuleNotFoundError",
+        "raising": "(RuntimeError: licence server unreachable)",
+        "lacking": "plug-in 'lacking' of rotten-pack",
+        "unmade": "plug-in 'unmade' of rotten-pack (fine_module:make) cannot be made (OSError: no weights)",
+        "number": "plug-in 'number' of rotten-pack (fine_module:NUMBER): number does not encode",
+    }.items():
+        with pytest.raises((ModelError, UsageError)) as caught:
+            get_retriever(name)
+        assert words in str(caught.value)
+        assert "\n" not in str(caught.value)
+    for get, name in ((get_reranker, "gone-too"), (get_expander, "gone-three")):
+        with pytest.raises(ModelError, match="of rotten-pack"):
+            get(name)
+    for find in (get_reranker, get_expander):
+        with pytest.raises(UsageError, match=r"plug-in 'number' of rotten-pack"):
+            find("number")
+    rows = {row.name: row for row in listing("retriever")}
+    assert (rows["gone"].ready, rows["gone"].missing, rows["raising"].ready) == (False, ("package",), True)
+    done = r2med_command(site, "run", "--tasks", "mini/Biology", "--retriever", "bm25", cwd=tmp_path)
+    assert (done.returncode, "rotten" in done.stderr) == (0, False)
+    broken = r2med_command(site, "run", "--tasks", "mini/Biology", "--retriever", "raising", cwd=tmp_path)
+    assert broken.returncode == 1
+    assert broken.stderr.count("\n") == 1
+
+
+def test_names_of_ours_are_never_taken_over(site: Path) -> None:
+    (site / "takeover.py").write_text("raise SystemExit('never loaded')\n")
+    fake(site, "greedy", retrievers="bm25 = takeover:X\nbge-small = takeover:X", expanders="oracle = takeover:X",
+         rerankers="maxsim = takeover:X")  # fmt: skip
+    assert isinstance(get_retriever("bm25"), r2med.BM25)
+    assert get_expander("oracle").name == "oracle"
+    hidden = [row for row in listing() if row.source == "greedy"]
+    assert [row.name for row in hidden] == ["bge-small", "bm25", "maxsim", "oracle"]
+    for row in hidden:
+        assert (row.ready, row.missing) == (False, ("name",))
+        assert "hidden by" in row.summary
+    assert set(RESERVED["reranker"]) == {"maxsim", *LLM_METHODS}
+    assert RESERVED["expander"] == METHODS
+
+
+def test_two_packages_with_one_name(site: Path) -> None:
+    (site / "both.py").write_text("def encode(texts):\n    return [[1.0]] * len(texts)\n")
+    fake(site, "one-pack", retrievers="twice = both:encode\nonce = both:encode")
+    fake(site, "other-pack", retrievers="twice = both:encode")
+    with pytest.raises(UsageError, match="'twice' is offered by one-pack and by other-pack: remove one"):
+        find_plugin("retriever", "twice")
+    assert get_retriever("once").name == "once"
+    assert {p.name for p in plugins("retriever")} >= {"once", "twice"}
+    with pytest.raises(UnknownName, match="did you mean once"):
+        get_retriever("oncee")
+
+
+def test_parameters_reach_encoders_only(site: Path) -> None:
+    (site / "plain.py").write_text(
+        "class Model:\n    name = kind = 'custom'\n    def describe(self): return {}\n"
+        "    def retrieve(self, task, *, depth=1000): ...\n"
+        "def encode(texts):\n    return [[1.0]] * len(texts)\n"
+    )
+    fake(site, "plain-pack", retrievers="full = plain:Model\nbare = plain:encode", rerankers="pairs = plain:encode")
+    assert getattr(get_retriever("bare:similarity=dot"), "similarity", "") == "dot"
+    assert get_retriever("full", device="cpu", trust_remote_code=False).name == "custom"
+    with pytest.raises(UsageError, match="no parameter 'similarity': it is no encoder"):
+        get_retriever("full:similarity=dot")
+    with pytest.raises(UsageError, match=r"of plain-pack .* has no parameter 'max_length'"):
+        get_reranker("pairs:max_length=64")
