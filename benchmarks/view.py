@@ -20,7 +20,7 @@ import numpy as np
 from common import english_like, report
 
 from r2med.core import Document, Documents, IdTable, Qrels, Query, Run, Task
-from r2med.pipeline.run import task_info
+from r2med.pipeline.stages import task_info
 from r2med.results import SCHEMA, ResultStore, SystemInfo, TaskResult
 from r2med.scoring import STANDARD, Evaluation
 from r2med.tasks import write_task

@@ -325,6 +325,7 @@ static PyObject *topk(PyObject *self, PyObject *args) {
     Buffers b = {.held = 0};
     uint64_t *keys = NULL;
     int32_t *by_rank = NULL;
+    uint32_t *positions = NULL;
     if (!PyArg_ParseTuple(args, "OOOO", &object[0], &object[1], &object[2], &object[3])) return NULL;
     const float *scores = borrow(&b, object[0], 4, -1, 0);
     if (!scores) goto fail;
@@ -342,33 +343,41 @@ static PyObject *topk(PyObject *self, PyObject *args) {
     }
     keys = malloc(sizeof(uint64_t) * 2 * ((size_t)n + 1));
     by_rank = malloc(sizeof(int32_t) * ((size_t)n + 1));
-    if (!keys || !by_rank) {
+    positions = malloc(sizeof(uint32_t) * ((size_t)n + 1));
+    if (!keys || !by_rank || !positions) {
         PyErr_NoMemory();
         goto fail;
     }
     Py_BEGIN_ALLOW_THREADS;
     Py_ssize_t depth = rows ? cells / rows : 0;
-    for (Py_ssize_t d = 0; d < n; d++) by_rank[tie_rank[d]] = (int32_t)d;
+    int ranked = 0; /* whether by_rank is filled: for a row or two it costs more than everything else */
     for (Py_ssize_t r = 0; r < rows; r++) {
         const float *row = scores + r * n;
-        uint32_t *positions = (uint32_t *)(keys + n + 1); /* the spare half, which sorting needs only later */
         Py_ssize_t found = positions_from(row, n, likely_floor(row, n, depth, keys), positions);
         if (found < depth) found = positions_from(row, n, -INFINITY, positions); /* a bad guess */
         for (Py_ssize_t i = 0; i < found; i++) {
             uint32_t d = positions[i];
             keys[i] = ((uint64_t)sortable(row[d]) << 32) | (0xffffffffu - (uint32_t)tie_rank[d]);
         }
+        if (!ranked && (rows > 2 || found > n / 4)) {
+            for (Py_ssize_t d = 0; d < n; d++) by_rank[tie_rank[d]] = (int32_t)d;
+            ranked = 1;
+        }
+        if (!ranked)
+            for (Py_ssize_t i = 0; i < found; i++) by_rank[tie_rank[positions[i]]] = (int32_t)positions[i];
         found = best(keys, keys + n + 1, found, depth);
         emit(keys, found, depth, by_rank, out_docs + r * depth, out_scores + r * depth);
     }
     Py_END_ALLOW_THREADS;
     free(keys);
     free(by_rank);
+    free(positions);
     release(&b);
     Py_RETURN_NONE;
 fail:
     free(keys);
     free(by_rank);
+    free(positions);
     release(&b);
     return NULL;
 }

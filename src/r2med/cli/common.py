@@ -30,14 +30,13 @@ def tasks_option(*, default: tuple[str, ...] = ("mini",)) -> Callable[[F], F]:
 
 def resolve_all(specs: Iterable[str]) -> list[TaskRef]:
     """The tasks that a list of names stands for, each once; two folders of one name would share their results."""
-    from pathlib import Path
-
     from ..core import UsageError
+    from ..core.places import exists, typed_path
     from ..tasks import resolve
 
     found: dict[str, TaskRef] = {}
     for spec in specs:
-        for part in [spec] if Path(spec).expanduser().exists() else spec.split(","):
+        for part in [spec] if exists(typed_path(spec)) else spec.split(","):
             for ref in resolve(part.strip()):
                 first = found.setdefault(ref.full_name, ref)
                 if first.path != ref.path and first.present().resolve() != ref.present().resolve():

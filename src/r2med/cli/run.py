@@ -10,7 +10,7 @@ import click
 
 from .common import emit, json_option, note, published_in, resolve_all, tasks_option
 from .progress import Bar, progress, spending
-from .run_output import dry_run, print_outcome
+from .run_output import print_outcome, print_plan
 
 if TYPE_CHECKING:
     from ..pipeline import SystemSpec
@@ -40,7 +40,18 @@ OPTIONS = (
     click.option("--device", help="cpu, cuda, cuda:1 …; default: every GPU there is, else the CPU."),
     click.option("--prompts", type=_FILE, help="A prompt pack that replaces the task instructions."),
     click.option("--max-cost", type=click.FloatRange(min=0), metavar="DOLLARS", help="What APIs may cost."),
-    click.option("--dry-run", is_flag=True, help="Say what would be encoded and what it would cost; do nothing."),
+    click.option("--plan", "--dry-run", "dry_run", is_flag=True,
+                 help="Show the stages, what of them is cached and what the rest would take and cost; do nothing."),
+    click.option("--executor", type=click.Choice(["local", "ray"]), default="local", show_default=True,
+                 help="Where models run: on this machine, or on a Ray cluster."),
+    click.option("--workers", type=click.IntRange(min=1), metavar="N",
+                 help="Processes, or Ray actors, that encode and rerank.  [default: this process; on Ray one a GPU or "
+                      "CPU]"),
+    click.option("--address", metavar="ADDRESS",
+                 help="Of the Ray cluster; `local` starts one.  [default: RAY_ADDRESS, the one running here, or a new "
+                      "one]"),
+    click.option("--memory", metavar="SIZE",
+                 help="What dense search may hold beside its memory-mapped vectors, such as 2GB."),
     click.option("--verify-cache", "verify", default=0, metavar="N", type=click.IntRange(min=0),
                  help="Encode N cached texts again and compare."),
     click.option("--trust-remote-code", is_flag=True, help="Let a model run code of its own."),
@@ -68,7 +79,8 @@ def command(specs: tuple[str, ...], results: Path, measure: str, as_json: bool, 
     Without options: the built-in Mini benchmark with the default systems. What is done is not done again.
     """
     from ..core import UsageError
-    from ..pipeline import Builder, Experiment, check_writable, read_experiment, run_experiment
+    from ..pipeline import Builder, Experiment, check_writable, get_executor, read_experiment, run_experiment
+    from ..pipeline.plan import plan_experiment
     from ..report import as_json as document
     from ..results import ResultStore
     from ..scoring import CUTOFFS, STANDARD, Measure
@@ -89,13 +101,19 @@ def command(specs: tuple[str, ...], results: Path, measure: str, as_json: bool, 
         systems = [builder.build(spec) for spec in asked.system]
         for warning in dict.fromkeys(s.expander.warning for s in systems if s.expander and s.expander.warning):
             note(f"Note: {warning}")
+        depth = given["depth"] or asked.depth
+        executor = get_executor(
+            given["executor"], workers=given["workers"], address=given["address"], device=given["device"], tell=note
+        )
         if given["dry_run"]:
-            dry_run(refs, systems, as_json=as_json)
+            plans = plan_experiment(refs, systems, store, depth=depth, overwrite=given["overwrite"])
+            print_plan(plans, given["executor"], as_json=as_json)
             return
         check_writable(store)
         for retriever in {r.name: r for s in systems for r in s.retrievers}.values():
             if hasattr(retriever, "check"):
                 retriever.check()  # a key that is missing is missed now, not after an hour
+        stack.enter_context(executor).adopt(builder.made)
         bar.total(len(refs) * len(systems))
 
         def notify(system: str, task: str, what: str) -> None:
@@ -104,8 +122,9 @@ def command(specs: tuple[str, ...], results: Path, measure: str, as_json: bool, 
             else:
                 bar.show(f"{system} on {task}", advance=what != "running")
 
-        depth = given["depth"] or asked.depth
-        outcome = run_experiment(refs, systems, store, depth=depth, overwrite=given["overwrite"], notify=notify)
+        outcome = run_experiment(
+            refs, systems, store, depth=depth, overwrite=given["overwrite"], notify=notify, executor=executor
+        )
     if as_json:
         emit(document(outcome.results))
         return
@@ -115,10 +134,12 @@ def command(specs: tuple[str, ...], results: Path, measure: str, as_json: bool, 
 
 def _options(given: dict[str, Any], bar: Bar) -> dict[str, Any]:
     from ..expand import Settings
+    from ..retrieve.memory import parse_size
 
     settings = Settings(passages=given["passages"], max_tokens=given["max_tokens"])
     options = {key: given[key] for key in ("device", "max_cost") if given[key] is not None}
     options |= {key: given[key] for key in ("prompts", "trust_remote_code", "verify", "dry_run")}
+    options["memory"] = parse_size(given["memory"]) if given["memory"] else None
     return options | {"settings": settings, "on_progress": bar.within, "on_expand": spending(bar)}
 
 

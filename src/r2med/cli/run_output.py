@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -9,10 +10,10 @@ import click
 from .common import emit, note, print_table
 
 if TYPE_CHECKING:
-    from ..pipeline import Outcome, System
+    from ..pipeline import Outcome
+    from ..pipeline.plan import Plan
     from ..results import TaskResult
     from ..scoring import Measure
-    from ..tasks import TaskRef
 
 
 def print_outcome(outcome: Outcome, measure: Measure, *, markdown: bool) -> None:
@@ -63,30 +64,35 @@ def _warn(result: TaskResult) -> None:
         note(f"{where}: {expansion['raw_query_used']} queries had no usable expansion; the raw query was used")
 
 
-def dry_run(refs: list[TaskRef], systems: list[System], *, as_json: bool) -> None:
-    """What would be encoded or asked, and what it would cost at most."""
-    plans: list[dict[str, Any]] = []
-    retrievers = {r.name: r for s in systems for r in s.retrievers}.values()
-    expanders = {s.expander.name: s.expander for s in systems if s.expander}.values()
-    for ref in refs:
-        task = ref.load()
-        for expander in expanders:
-            asked = expander.plan(task)
-            tokens = asked.prompt_tokens + asked.completion_tokens
-            counts = {"texts": asked.calls + asked.stored, "missing": asked.calls, "tokens": tokens, "cost": asked.cost}
-            plans.append({"task": task.full_name, "step": expander.name, **counts})
-        for retriever in retrievers:
-            plan = retriever.plan(task) if hasattr(retriever, "plan") else {"texts": 0, "missing": 0, "tokens": 0}
-            plans.append({"task": task.full_name, "step": retriever.name, "cost": None, **plan})
+def print_plan(plans: Iterable[Plan], executor: str, *, as_json: bool) -> None:
+    """The stages that would run, what of them is there already, and what the rest would take."""
+    from ..pipeline.estimate import estimate_all, totals
+
+    stages = estimate_all(plans)
+    total = totals(stages)
     if as_json:
-        emit(plans)
+        emit({"schema": 1, "executor": executor, "stages": stages, "totals": total})
         return
     rows = [
-        [p["task"], p["step"], f"{p['texts']:,}", f"{p['missing']:,}", f"{p['tokens']:,}", _dollars(p["cost"])]
-        for p in plans
-    ]
-    caption = "Tokens are estimated from the length of the texts. Nothing was encoded or sent."
-    print_table(["Task", "Step", "Texts", "To do", "Tokens", "Cost"], rows, caption=caption, left=2)
+        [s.task, s.stage, s.what, s.cached, *(_count(n) for n in (s.texts, s.missing, s.tokens)), _dollars(s.dollars),
+         _seconds(s.seconds), str(len(s.systems))]
+        for s in stages
+    ]  # fmt: skip
+    titles = ["Task", "Stage", "What", "Cached", "Texts", "To do", "Tokens", "Cost", "Seconds", "Systems"]
+    caption = (
+        f"{total['to_do']} of {total['stages']} stages are left to do: {total['missing']:,} texts or calls, about "
+        f"{total['tokens']:,} tokens, {_dollars(total['dollars'])} at most where a price is known. "
+        "Tokens are estimated from the length of the texts. Nothing was encoded or sent."
+    )
+    print_table(titles, rows, caption=caption, left=4)
+
+
+def _count(number: int | None) -> str:
+    return "–" if number is None else f"{number:,}"
+
+
+def _seconds(seconds: float | None) -> str:
+    return "–" if seconds is None else f"{seconds:,.1f}"
 
 
 def _dollars(cost: object) -> str:

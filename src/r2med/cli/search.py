@@ -12,14 +12,17 @@ from .common import emit, json_option
 @click.option("--task", "-t", "spec", default="mini/MedQA-Diag", show_default=True, help="Task or folder to search in.")
 @click.option("--retriever", "-r", default="bm25", show_default=True, help="Retriever.")
 @click.option("--top", "-k", default=5, show_default=True, type=click.IntRange(min=1), help="Passages to show.")
+@click.option("--memory", metavar="SIZE", help="What dense search may hold beside its mapped vectors, such as 2GB.")
 @json_option
-def command(text: str, spec: str, retriever: str, top: int, as_json: bool) -> None:
+def command(text: str, spec: str, retriever: str, top: int, memory: str | None, as_json: bool) -> None:
     """Type a query and see the top passages, with the words that matched marked."""
     from ..pipeline.search import search_text
+    from ..retrieve.memory import parse_size
     from ..tasks import load
 
+    limit = parse_size(memory) if memory else None
     task = load(spec)
-    found = search_text(task, text, retriever, top)
+    found = search_text(task, text, retriever, top, memory=limit)
     if as_json:
         emit({"query": text, "task": task.full_name, "retriever": retriever, "hits": [hit._asdict() for hit in found]})
         return

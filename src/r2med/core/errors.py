@@ -20,11 +20,19 @@ import difflib
 from collections.abc import Iterable
 from pathlib import Path
 
+_CONTROL = {c: f"\\x{c:02x}" for c in (*range(32), *range(127, 160))} | {
+    ord("\n"): "\\n", ord("\r"): "\\r", ord("\t"): "\\t", 0x2028: "\\u2028", 0x2029: "\\u2029",
+}  # fmt: skip
+"""Characters that would break a line, or drive a terminal, if a file name or a value brought them into a message."""
+
 
 class R2MedError(Exception):
-    """Root of all errors that are not bugs of r2med."""
+    """Root of all errors that are not bugs of r2med; its message is one line, whatever it quotes."""
 
     exit_code = 1
+
+    def __init__(self, message: object = "") -> None:
+        super().__init__(str(message).translate(_CONTROL))
 
 
 class UsageError(R2MedError):

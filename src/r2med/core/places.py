@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from .errors import UsageError
+
 
 def home() -> Path:
     """`R2MED_HOME`, or `r2med` in the XDG cache folder."""
@@ -19,6 +21,22 @@ def hub_cache() -> Path:
         return Path(explicit).expanduser()
     root = os.environ.get("HF_HOME")
     return (Path(root).expanduser() if root else _xdg_cache() / "huggingface") / "hub"
+
+
+def typed_path(text: str) -> Path:
+    """A path as somebody typed it, with `~` resolved."""
+    try:
+        return Path(text).expanduser()
+    except (RuntimeError, ValueError) as error:
+        raise UsageError(f"{text!r} is no path here ({error})") from None
+
+
+def exists(path: Path) -> bool:
+    """Whether something is there; a name that no file system takes is not."""
+    try:
+        return path.exists()
+    except (OSError, ValueError):
+        return False
 
 
 def _xdg_cache() -> Path:

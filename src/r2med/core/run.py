@@ -93,6 +93,16 @@ class Run:
     def __repr__(self) -> str:
         return f"Run({self.name!r}, {len(self)} queries × {self.depth})"
 
+    def _repr_html_(self) -> str:
+        """For notebooks: the first documents of the first queries."""
+        from .html import table
+
+        rows = []
+        for query_id, hits in self.top(3).for_queries(IdTable(self.query_ids[:3])):
+            rows += [[query_id if not i else "", h.doc_id, str(i + 1), f"{h.score:.4f}"] for i, h in enumerate(hits)]
+        caption = f"{len(self):,} queries, up to {self.depth:,} documents each"
+        return table(["Query", "Document", "Rank", "Score"], rows, caption=caption, left=2, heading=self.name)
+
     def lengths(self) -> npt.NDArray[np.int64]:
         """How many documents each query retrieved."""
         return np.asarray((self.docs >= 0).sum(axis=1), dtype=np.int64)

@@ -18,10 +18,12 @@ from pathlib import Path, PurePosixPath
 from typing import BinaryIO, Protocol, cast
 
 from .errors import DataError, HostileData, MissingExtra
+from .places import exists
 
 SUFFIXES = ("", ".gz", ".zst")
 EXPANSION_LIMIT = 200  # times its compressed size; prose compresses 3–5 times, a bomb a thousand times
 EXPANSION_FLOOR = 64 << 20  # bytes that are always allowed
+ZSTD_SIP = 2048
 
 
 class Store(Protocol):
@@ -79,7 +81,7 @@ class ZipStore:
         self._size = path.stat().st_size
         self._members: dict[str, zipfile.ZipInfo] = {}
         for info in self._zip.infolist():
-            if info.is_dir() or info.filename.startswith("__MACOSX/"):
+            if not info.filename or info.is_dir() or info.filename.startswith("__MACOSX/"):
                 continue
             parts = PurePosixPath(info.filename.replace("\\", "/"))
             if parts.is_absolute() or ".." in parts.parts or ":" in info.filename.split("/")[0]:
@@ -146,13 +148,13 @@ class _Guard(io.RawIOBase):
 
 def open_store(path: Path) -> Store:
     """The store at `path`: a folder or a zip."""
+    if not exists(path):
+        raise DataError("no such folder or file", path=path)
     if path.is_dir():
         return FolderStore(path)
     if path.is_file() and path.suffix.lower() == ".zip":
         return ZipStore(path)
-    if path.exists():
-        raise DataError("is neither a folder nor a .zip", path=path)
-    raise DataError("no such folder or file", path=path)
+    raise DataError("is neither a folder nor a .zip", path=path)
 
 
 def find(store: Store, *candidates: str, names: list[str] | None = None) -> str | None:
@@ -180,6 +182,12 @@ def open_stream(store: Store, name: str) -> Iterator[BinaryIO]:
             yield raw
 
 
+def gunzip(data: bytes, label: str) -> bytes:
+    """Gzipped data whose file need not be called `.gz`, under the same limits."""
+    with _guarded(cast(BinaryIO, gzip.GzipFile(fileobj=io.BytesIO(data))), len(data), label) as stream:
+        return stream.read()
+
+
 def _guarded(inner: BinaryIO, size: int, label: str) -> BinaryIO:
     return cast(BinaryIO, io.BufferedReader(_Guard(inner, size, label), 1 << 18))
 
@@ -204,7 +212,8 @@ class _StrictZstd:
 
     def read(self, size: int) -> bytes:
         while len(self._pending) < size:
-            chunk = self._raw.read(1 << 17)
+            # Small sips: four bytes of a bomb unpack to 128 KiB, and all of a call's output is in memory at once.
+            chunk = self._raw.read(ZSTD_SIP)
             if not chunk:
                 if self._started and not self._object.eof:
                     raise EOFError

@@ -149,3 +149,14 @@ class Task:
     def __repr__(self) -> str:
         counts = f"{len(self.queries)} queries, {len(self.documents)} documents, {len(self.qrels)} judgments"
         return f"Task({self.full_name!r}, {counts})"
+
+    def _repr_html_(self) -> str:
+        """For notebooks: counts, and the first queries."""
+        from .html import shortened, table
+
+        rows = [
+            [q.id, shortened(q.text), str(sum(g > 0 for g in self.qrels.of(q.id).values()))] for q in self.queries[:3]
+        ]
+        caption = f"{len(self.queries):,} queries, {len(self.documents):,} documents, {len(self.qrels):,} judgments"
+        heading = f"{self.full_name} · {self.family}" if self.family else self.full_name
+        return table(["Query", "Text", "Positives"], rows, caption=caption, left=2, heading=heading)

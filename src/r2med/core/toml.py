@@ -13,4 +13,7 @@ else:
 
 def loads(text: str) -> dict[str, Any]:
     """Parse one document; a mistake is a `ValueError`."""
-    return tomllib.loads(text)
+    try:
+        return tomllib.loads(text)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None

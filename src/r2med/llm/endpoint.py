@@ -175,7 +175,7 @@ class Endpoint:
     def _decode(self, response: Any, raw: bytes) -> dict[str, Any]:
         try:
             return msgspec.json.decode(raw, type=dict[str, Any])
-        except (msgspec.MsgspecError, UnicodeDecodeError):
+        except (ValueError, RecursionError):
             kind = response.headers.get("content-type", "something").split(";")[0]
             raise _TryAgain(f"answered with {kind} that is not the JSON of a chat completion") from None
 
@@ -216,7 +216,7 @@ def _message(raw: bytes) -> str:
     """The server's own words, dug out of its JSON where there is any."""
     try:
         found = msgspec.json.decode(raw)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except (ValueError, RecursionError):
         text = raw[:2000].decode("utf-8", "replace").lstrip()
         return "" if text.startswith("<") else text
     code = ""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from ..core import UnknownName, UsageError
+from ..core import UnknownName, UsageError, keys
 from .catalogue import LlmCard, card_of_model, find_llm, llm_names
 from .protocol import Chat
 
@@ -91,13 +91,5 @@ def _endpoint(name: str, model: str, card: LlmCard, options: Options) -> Chat:
 
 
 def read_key() -> str:
-    """The key from the environment, or from the file it names; never from an argument, which others could list."""
-    if key := os.environ.get(KEY, "").strip():
-        return key
-    if not (path := os.environ.get(KEY_FILE)):
-        return ""
-    try:
-        return Path(path).expanduser().read_text("utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is not text"
-        raise UsageError(f"{KEY_FILE}: {path} cannot be read ({why})") from None
+    """The key of the endpoint."""
+    return keys.read_key(KEY)

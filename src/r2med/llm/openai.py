@@ -177,7 +177,7 @@ def _failed(request: Request, model: str, error: str, reason: FinishReason) -> R
 def _choice(entry: dict[str, Any]) -> Choice:
     message = entry.get("message")
     message = message if isinstance(message, dict) else {}
-    reason = entry.get("finish_reason")
+    reason = str(entry.get("finish_reason"))
     text = _text(message.get("content"))
     if not text and isinstance(refusal := message.get("refusal"), str) and refusal:
         return Choice(refusal, "", "content_filter")

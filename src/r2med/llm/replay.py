@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -10,6 +9,7 @@ from pathlib import Path
 import msgspec
 
 from ..core import DataError, Hasher
+from ..core.stores import gunzip
 from .parallel import FAILURES_IN_A_ROW
 from .protocol import Choice, Estimate, OnReply, Reply, Request, Sampling
 from .store import is_header, read_generations, read_header
@@ -97,11 +97,10 @@ class Replay:
 def _lines(path: Path) -> list[bytes]:
     try:
         raw = path.read_bytes()
-        if raw[:2] == b"\x1f\x8b":
-            raw = gzip.decompress(raw)
-    except (OSError, EOFError) as error:
-        why = error.strerror if isinstance(error, OSError) and error.strerror else "not a whole gzip file"
-        raise DataError(f"cannot be read ({why})", path=path) from None
+    except OSError as error:
+        raise DataError(f"cannot be read ({error.strerror or error})", path=path) from None
+    if raw[:2] == b"\x1f\x8b":
+        raw = gunzip(raw, str(path))
     return [line for line in raw.split(b"\n") if line.strip()]
 
 
@@ -120,7 +119,7 @@ def _from_hydoc(path: Path, lines: list[bytes]) -> dict[str, tuple[str, ...]]:
     for number, line in enumerate(lines, 1):
         try:
             record = msgspec.json.decode(line, type=HydocLine)
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        except (ValueError, RecursionError) as error:
             what = "is neither a generation store nor a query_with_hydoc.jsonl"
             raise DataError(f"{what} ({error})", path=path, line=number) from None
         if record.id in found:

@@ -2,14 +2,17 @@
 
 One JSON-lines file per method × model × prompts × sampling × task. A record is one write under a lock, on disk before
 `append` returns. Processes that share a file see each other's records and claim the queries they are working on; a
-claim ends with its process, however that ends. A line that a killed process left half-written is skipped and counted.
+claim ends with its process, however that ends. A line that a killed process left half-written, or whose checksum does
+not fit, is skipped and counted: its query is asked again.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+import re
 import threading
+import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -31,6 +34,7 @@ except ImportError:  # Windows: one process at a time
     fcntl = None
 
 SCHEMA = 1
+_SEAL = re.compile(rb',"crc32":(\d{1,10})\}\s*\Z')
 
 
 class Header(msgspec.Struct, frozen=True, kw_only=True):
@@ -108,7 +112,7 @@ class GenerationStore:
         kept = [g for g in generations if g.status != "failed"]
         if not kept:
             return
-        data = b"".join(msgspec.json.encode(g) + b"\n" for g in kept)
+        data = b"".join(map(sealed_line, kept))
         with self._lock:
             with self._exclusive():
                 self._write(data)
@@ -193,7 +197,7 @@ class GenerationStore:
         first = os.pread(self._file, 1 << 20, 0).split(b"\n", 1)[0]
         try:
             schema = msgspec.json.decode(first).get("schema")
-        except (msgspec.MsgspecError, UnicodeDecodeError, AttributeError):
+        except (ValueError, RecursionError, AttributeError):
             return  # torn at birth: what follows it can still be read
         if isinstance(schema, int) and schema > SCHEMA:
             raise ResultError(f"{self.path}: written by a newer r2med (schema {schema})")
@@ -261,8 +265,24 @@ def read_header(path: Path, line: bytes) -> Header:
     """The first line of a file."""
     try:
         return msgspec.json.decode(line, type=Header)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except (ValueError, RecursionError):
         raise DataError("is not a generation store", path=path, line=1) from None
+
+
+def sealed_line(generation: Generation) -> bytes:
+    """A record as it stands in the file, with a checksum of itself as its last field."""
+    data = msgspec.json.encode(generation)
+    return data[:-1] + b',"crc32":%d}\n' % zlib.crc32(data)
+
+
+def _opened(line: bytes) -> bytes:
+    """A record without its checksum, which must fit; lines of before there were any are taken as they are."""
+    if (seal := _SEAL.search(line)) is None:
+        return line
+    data = line[: seal.start()] + b"}"
+    if zlib.crc32(data) != int(seal[1]):
+        raise ValueError("the line was changed after it was written")
+    return data
 
 
 def read_generations(lines: Iterable[bytes]) -> tuple[list[Generation], int]:
@@ -272,8 +292,8 @@ def read_generations(lines: Iterable[bytes]) -> tuple[list[Generation], int]:
         if not line.strip():
             continue
         try:
-            generations.append(msgspec.json.decode(line, type=Generation))
-        except (msgspec.MsgspecError, UnicodeDecodeError):
+            generations.append(msgspec.json.decode(_opened(line), type=Generation))
+        except (ValueError, RecursionError):
             bad += 1
     return generations, bad
 

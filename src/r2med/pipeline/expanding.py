@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ..core import Run, Task, UsageError
 from ..expand import (
     Expander,
@@ -17,9 +19,12 @@ from ..retrieve import Retriever
 
 
 def retrieve_expanded(
-    retriever: Retriever, task: Task, expansions: Expansions, policy: str | None, depth: int
+    retriever: Retriever, task: Task, expansions: Expansions, policy: str | None, depth: int, **given: Any
 ) -> tuple[Run, Policy]:
-    """Rank with what was generated, by the policy for this kind of retriever."""
+    """Rank with what was generated, by the policy for this kind of retriever.
+
+    `given` is what earlier stages have made of the documents: an index, or vectors.
+    """
     card = getattr(retriever, "card", None)
     used = policy_for(expansions, retriever.kind, policy, model=card.name if card else "")
     if used.mode == "mean":
@@ -30,7 +35,7 @@ def retrieve_expanded(
         return retrieve_groups(retriever, task, query_groups(task, expansions, used), depth=depth), used
     separator = separator_for(card.architecture) if card else None
     changed = expanded_task(task, expansions, used, separator=separator)
-    return retriever.retrieve(changed, depth=depth), used
+    return retriever.retrieve(changed, depth=depth, **given), used
 
 
 def expansion_notes(expander: Expander, expansions: Expansions, policy: Policy) -> dict[str, object]:

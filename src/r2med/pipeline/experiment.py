@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -27,10 +27,13 @@ from ..expand import Expander, Settings, get_expander
 from ..llm import Options as LlmOptions
 from ..rerank import Reranker, Rest, get_reranker, split_depth
 from ..retrieve import Retriever, get_retriever
+from ..retrieve.dense import DenseRetriever
 from .candidates import Candidates
+from .executors.protocol import Made, Recipe
 from .fusing import Fusion
 from .system import Reranking, System
 
+Part = TypeVar("Part")
 RUN = "run:"
 Progress = Callable[[int, int], None]
 Spending = Callable[[int, int, Any], None]
@@ -44,22 +47,30 @@ class SystemSpec(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     retrievers: list[str]
     # Names of retrievers; `run:FILE` is a stored run.
     fuse: str = ""
+    # How several retrievers become one: `rrf`, `weighted`, `combsum`, `combmnz`, `tuned`.
     k: int = 60
+    # The constant of `rrf`.
     weights: list[float] = []
+    # One a retriever, for `weighted`.
     expand: str = ""
     # `hyde:gpt4`, `concepts`, `query2doc:replay:FILE` …
     policy: str | None = None
+    # How expansions meet retrievers, instead of the method's own policy.
     rerank: str = ""
     # `maxsim@50`, `msmarco-minilm@100`, `rankgpt:gpt4@20` …
     rest: Rest = "keep"
+    # Candidates below the reranker's depth: `keep` or `drop`.
 
 
 class Experiment(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """Systems × tasks."""
 
     system: list[SystemSpec]
+    # One table `[[system]]` each.
     tasks: list[str] = msgspec.field(default_factory=lambda: ["mini"])
+    # Collections, tasks or folders.
     depth: int = 1000
+    # Documents a query.
 
 
 def read_experiment(path: Path) -> Experiment:
@@ -83,8 +94,12 @@ class Builder:
         dry_run: bool = False,
         settings: Settings | None = None,
         on_expand: Spending | None = None,
+        memory: int | None = None,
         **options: Any,
     ) -> None:
+        self.memory = memory
+        self.made: list[Made] = []
+        """Parts that a worker can make again, with their recipes."""
         self.options = options | ({} if max_cost is None else {"max_cost": max_cost})
         self.published = published
         self.settings = settings
@@ -114,10 +129,15 @@ class Builder:
             self._watch(expander) if expander else None,
         )
 
-    def _retriever(self, spec: str) -> Retriever:
+    def _retriever(self, spec: Any) -> Retriever:
+        if not isinstance(spec, str):  # somebody's own object
+            return get_retriever(spec, **self.options)
         if spec.startswith(RUN):
             return Candidates(spec.removeprefix(RUN))
-        return get_retriever(spec, **self.options)
+        made = get_retriever(spec, **self.options)
+        if isinstance(made, DenseRetriever):
+            made.memory = self.memory
+        return self._keep(made, "retriever", spec, self.options)
 
     def _expander(self, spec: str) -> Expander:
         made = get_expander(spec, settings=self.settings, options=self.llm_options, published=self.published)
@@ -128,7 +148,14 @@ class Builder:
         own = {k: v for k, v in self.options.items() if k in RERANKER_OPTIONS}
         made = get_reranker(spec, llm_options=self.llm_options, **own)
         self._open.append(getattr(made, "chat", None))
-        return made
+        return self._keep(made, "reranker", spec, own)
+
+    def _keep(self, part: Part, kind: str, spec: str, options: dict[str, Any]) -> Part:
+        """Write down how a part was made; a folder is named so that another working directory finds it too."""
+        folder = Path(spec).expanduser()
+        plain = {key: value for key, value in options.items() if value is not None}
+        self.made.append(Made(part, Recipe(kind, str(folder.resolve()) if folder.is_dir() else spec, plain)))
+        return part
 
     def _watch(self, expander: Expander) -> Progress | None:
         """Progress of an expander, with what its calls have cost so far."""

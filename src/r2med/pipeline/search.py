@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from ..core import Qrels, Query, Task, UsageError
 from ..retrieve import get_retriever
+from ..retrieve.dense import DenseRetriever
 from ..text import get_analyzer
 
 _WORD = re.compile(r"\w+(?:['’]\w+)*")
@@ -25,15 +26,18 @@ class Found(NamedTuple):
     terms: list[str]
 
 
-def search_text(task: Task, text: str, retriever: str, top: int) -> list[Found]:
+def search_text(task: Task, text: str, retriever: str, top: int, *, memory: int | None = None) -> list[Found]:
     """The best passages for a text that is no query of the task."""
     if not text.strip():
         raise UsageError("the query is empty")
     asked = replace(task, queries=(Query("typed", text),), qrels=Qrels.from_judgments([]))
     analyze = get_analyzer("english")
     wanted = set(analyze(text))
+    searcher = get_retriever(retriever)
+    if isinstance(searcher, DenseRetriever):
+        searcher.memory = memory
     found = []
-    for rank, hit in enumerate(get_retriever(retriever).retrieve(asked, depth=top).row(0), start=1):
+    for rank, hit in enumerate(searcher.retrieve(asked, depth=top).row(0), start=1):
         document = task.documents.get(hit.doc_id)
         assert document is not None
         marks, terms = [], dict[str, None]()

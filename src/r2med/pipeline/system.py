@@ -6,19 +6,15 @@ retrievers, fuses them and reranks the best fifty.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from ..core import Run, Task, UsageError
+from ..core import Run, UsageError
 from ..expand import Expander, Expansions
 from ..rerank import Reranker, Rest
 from ..retrieve import Retriever
-from .expanding import expansion_notes, retrieve_expanded
 from .fusing import Fusion
-
-Memo = dict[str, "Stage"]
 
 
 class Stage(NamedTuple):
@@ -66,13 +62,18 @@ class System:
     @property
     def name(self) -> str:
         """What results are filed under."""
+        if not self.reranking:
+            return self.first_stage
+        return f"{self.first_stage}+{self.reranking.reranker.name}@{self.reranking.depth}"
+
+    @property
+    def first_stage(self) -> str:
+        """The name of all that stands before the reranker."""
         name = "+".join(r.name for r in self.retrievers)
         if self.fusion:
             name += f".{self.fusion.method}"
         if self.expander:
             name = f"{self.expander.name}+{name}" + (f",policy={self.policy}" if self.policy else "")
-        if self.reranking:
-            name += f"+{self.reranking.reranker.name}@{self.reranking.depth}"
         return name
 
     @property
@@ -95,63 +96,3 @@ class System:
         if self.reranking:
             described["reranking"] = self.reranking.describe()
         return described
-
-    def run(self, task: Task, depth: int, memo: Memo) -> Stage:
-        """Rank the documents of a task; `memo` holds the steps that other systems share."""
-        if self.reranking:
-            return self._reranked(self.reranking, task, depth, memo)
-        stages = [self._retrieved(r, task, depth, memo) for r in self.retrievers]
-        if not self.fusion:
-            return stages[0]
-        key = f"fused {self.name}"
-        if key not in memo:
-            memo[key] = self._fused(self.fusion, stages, task, depth)
-        return memo[key]
-
-    def _retrieved(self, retriever: Retriever, task: Task, depth: int, memo: Memo) -> Stage:
-        key = f"{self.expander.name if self.expander else ''}+{retriever.name},{self.policy}"
-        if key not in memo:
-            start = time.perf_counter()
-            notes: dict[str, object] = {}
-            seconds: dict[str, float] = {}
-            expansions = None
-            if self.expander is None:
-                run = retriever.retrieve(task, depth=depth)
-            else:
-                expansions = self._expanded(self.expander, task, memo, seconds)
-                start = time.perf_counter()
-                run, used = retrieve_expanded(retriever, task, expansions, self.policy, depth)
-                notes["expansion"] = expansion_notes(self.expander, expansions, used)
-            seconds["retrieve"] = time.perf_counter() - start
-            memo[key] = Stage(run, seconds, {**run.notes, **notes}, expansions=expansions)
-        return memo[key]
-
-    def _expanded(self, expander: Expander, task: Task, memo: Memo, seconds: dict[str, float]) -> Expansions:
-        key = f"expanded {expander.name}"
-        if key not in memo:
-            start = time.perf_counter()
-            made = expander.expand(task, on_progress=self.on_expand)
-            if task.queries and not any(item.usable for item in made):
-                raise UsageError(f"{expander.name} has no usable text for any query of {task.full_name}")
-            memo[key] = made  # type: ignore[assignment]
-            seconds["expand"] = time.perf_counter() - start
-        return memo[key]  # type: ignore[return-value]
-
-    def _fused(self, fusion: Fusion, stages: list[Stage], task: Task, depth: int) -> Stage:
-        seconds: dict[str, float] = {}
-        notes: dict[str, object] = {}
-        for retriever, stage in zip(self.retrievers, stages, strict=True):
-            seconds |= {f"{retriever.name}.{key}": value for key, value in stage.seconds.items()}
-            notes |= {retriever.name: stage.notes} if stage.notes else {}
-        start = time.perf_counter()
-        run = fusion.fuse([s.run for s in stages], task, depth, self.name)
-        seconds["fuse"] = time.perf_counter() - start
-        return Stage(run, seconds, notes | run.notes, expansions=stages[0].expansions)
-
-    def _reranked(self, reranking: Reranking, task: Task, depth: int, memo: Memo) -> Stage:
-        first = replace(self, reranking=None).run(task, depth, memo)
-        start = time.perf_counter()
-        candidates = Run(first.run.query_ids, first.run.doc_ids, first.run.docs, first.run.scores, name=first.run.name)
-        run = reranking.reranker.rerank(task, candidates, reranking.depth, rest=reranking.rest).renamed(self.name)
-        seconds = first.seconds | {"rerank": time.perf_counter() - start}
-        return Stage(run, seconds, first.notes | run.notes, candidates, first.expansions)

@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-import msgspec
 import numpy as np
 
 from ..core import R2MedError, ResultError, Task, UnknownName, UsageError
@@ -162,7 +161,7 @@ def _per_query(store: ResultStore, result: TaskResult, measure: Measure) -> dict
         raise UsageError(f"{place}: no {measure} is stored (cut-offs: {', '.join(map(str, CUTOFFS))})")
     try:
         scores = store.per_query(result, measure.key)
-    except (OSError, KeyError, msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (OSError, KeyError, ValueError, RecursionError) as error:
         raise ResultError(f"{place}: the per-query scores cannot be read ({error}); run it again") from None
     mean = sum(scores.values()) / len(scores) if scores else float("nan")
     if len(scores) != result.task.queries or not abs(mean - result.measures[measure.key]) < 1e-9:

@@ -52,6 +52,8 @@ class Progress(msgspec.Struct, kw_only=True):
             return False
         except OSError:  # somebody else's process
             return True
+        except OverflowError:  # no process has such a number
+            return False
         return True
 
 
@@ -109,5 +111,5 @@ def read_progress(root: str | Path) -> Progress | None:
         if path.is_symlink() or path.stat().st_size > _LARGEST:
             return None
         return msgspec.json.decode(path.read_bytes(), type=Progress)
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+    except (OSError, ValueError, RecursionError):
         return None

@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from ..core import ResultError, Run
+from ..core import ResultError, Run, fingerprint
 from ..core.atomic import atomic_file
 from ..core.trec import read_run, write_run
 from ..scoring import Evaluation
@@ -46,9 +46,12 @@ class ResultStore:
                     f"{path}: written in results schema {schema}, this r2med reads schema {SCHEMA}; "
                     f"use another folder (--results) or --overwrite"
                 )
-            return msgspec.json.decode(data, type=TaskResult)
-        except msgspec.DecodeError as error:
+            result = msgspec.json.decode(data, type=TaskResult)
+        except (ValueError, RecursionError) as error:
             raise ResultError(f"{path}: not a result file ({error}); remove it or use --overwrite") from None
+        if result.checksum and result.checksum != checksum(result):
+            raise ResultError(f"{path}: was changed after it was written; remove it or use --overwrite")
+        return result
 
     def write(
         self, result: TaskResult, run: Run, evaluation: Evaluation, *, expansions: Iterable[object] | None = None
@@ -65,8 +68,10 @@ class ResultStore:
         if expansions is not None:
             with atomic_file(path.with_suffix(".expansions.jsonl")) as stream:
                 stream.writelines(msgspec.json.encode(item) + b"\n" for item in expansions)
+        stored = msgspec.json.decode(msgspec.json.encode(result), type=TaskResult)  # as it will be read
+        stored.checksum = checksum(stored)
         with atomic_file(path) as stream:
-            stream.write(msgspec.json.format(msgspec.json.encode(result), indent=2) + b"\n")
+            stream.write(msgspec.json.format(msgspec.json.encode(stored), indent=2) + b"\n")
         return path
 
     def run(self, result: TaskResult) -> Run:
@@ -90,6 +95,13 @@ class ResultStore:
 
 class _SchemaOnly(msgspec.Struct):
     schema: int
+
+
+def checksum(result: TaskResult) -> str:
+    """Fingerprint of everything in a result but the fingerprint itself."""
+    facts = msgspec.to_builtins(result)
+    del facts["checksum"]
+    return fingerprint("stored-result", facts)
 
 
 def slug(name: str) -> str:

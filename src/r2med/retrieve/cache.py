@@ -11,7 +11,7 @@ Tasks that share passages share their vectors, whatever ids the passages have.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import cached_property
 from itertools import pairwise
@@ -25,7 +25,7 @@ from ..core import ModelError, TextColumn, fingerprint
 from ..core.atomic import write_bytes
 from ..core.columns import Int32, Int64
 from ..core.places import home
-from .rows import Indices
+from .rows import Indices, Piece
 from .shards import SUFFIX, DamagedShard, Float32, Keys, Shard, open_shard, write_shard
 
 KEY_BYTES = 16
@@ -154,6 +154,15 @@ class CachedRows:
     def take(self, indices: Indices) -> Float32:
         """Single rows."""
         return self._gather(self._found.shard[indices], self._found.row[indices])
+
+    def pieces(self) -> Iterator[Piece]:
+        """Shard by shard, in the order of the file."""
+        for number in _numbers(self._found.shard):
+            documents = np.flatnonzero(self._found.shard == number)
+            documents = documents[np.argsort(self._found.row[documents], kind="stable")]
+            places, vectors = self._found.row[documents], self._shards[number].vectors
+            whole = len(places) == len(vectors) and bool((np.diff(places) == 1).all())
+            yield Piece(vectors, None if whole else np.ascontiguousarray(places), documents)
 
     def _gather(self, shard: Int32, row: Int64) -> Float32:
         numbers = _numbers(shard)

@@ -52,7 +52,7 @@ def _sets(root: Path) -> Iterator[SetInfo]:
         try:
             facts = msgspec.json.decode(about.read_bytes(), type=dict[str, Any])
             used = about.stat().st_mtime
-        except (OSError, msgspec.MsgspecError):
+        except (OSError, ValueError, RecursionError):
             facts, used = {}, 0.0
         sizes = [path.stat().st_size for path in folder.glob(f"*/*{SUFFIX}")]
         yield SetInfo(folder, str(facts.pop(LABEL, "")), facts, sum(sizes), len(sizes), used)

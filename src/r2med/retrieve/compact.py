@@ -2,34 +2,44 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 
-from .cache import ShardSet
-from .shards import SUFFIX, write_shard
+from .cache import CachedRows, Found, ShardSet
+from .shards import SUFFIX, Float32, write_blocks
+
+LARGE = 1 << 30
+"""A shard of this many bytes is left as it is: copying it again and again would cost more than opening it."""
+BLOCK = 4096
 
 
-def compact(folder: Path) -> int:
+def compact(folder: Path, *, large: int = LARGE) -> int:
     """Merge the shards of one set and length; says how many there were.
 
-    The new shard is whole before an old one goes. A process that reads meanwhile has the old ones mapped, or finds
-    them gone and looks again. Damaged shards are left for `prune`.
+    The new shard is whole before an old one goes, and is written a block at a time, whatever its size. A process that
+    reads meanwhile has the old ones mapped, or finds them gone and looks again. Damaged shards are left for `prune`.
     """
     shards = ShardSet(folder)
-    if len(shards.shards) < 2:
+    small = [i for i, shard in enumerate(shards.shards) if shard.vectors.nbytes < large]
+    if len(small) < 2:
         return len(shards.shards)
-    keys = np.concatenate([s.keys for s in shards.shards])
+    keys = np.concatenate([shards.shards[i].keys for i in small])
     _, first = np.unique(keys, axis=0, return_index=True)
     keep = np.sort(first)
-    write_shard(
-        folder,
-        keys[keep],
-        np.concatenate([s.tokens for s in shards.shards])[keep],
-        np.concatenate([s.vectors for s in shards.shards])[keep],
-    )
-    for name in shards.names:
+    sizes = [len(shards.shards[i].keys) for i in small]
+    owner = np.repeat(np.array(small, dtype=np.int32), sizes)[keep]
+    row = np.concatenate([np.arange(size, dtype=np.int64) for size in sizes])[keep]
+    tokens = np.concatenate([shards.shards[i].tokens for i in small])[keep]
+    rows = CachedRows(shards, Found(owner, row))
+
+    def blocks() -> Iterator[Float32]:
+        return (rows.read(begin, min(begin + BLOCK, len(keep))) for begin in range(0, len(keep), BLOCK))
+
+    write_blocks(folder, keys[keep], tokens, shards.dimension, blocks)
+    for i in small:
         with suppress(OSError):  # another process was faster, or Windows, where a mapped file stays
-            (folder / f"{name}{SUFFIX}").unlink()
+            (folder / f"{shards.names[i]}{SUFFIX}").unlink()
     return len(shards.shards)

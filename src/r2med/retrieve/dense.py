@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from ..core import Run, Task, UsageError
 from .cache import EmbeddingCache
@@ -21,7 +22,11 @@ from .truncation import positives_cut, truncation_note
 from .variants import Variant, search_variant
 from .vectors import search
 
+if TYPE_CHECKING:
+    from .plan import SidePlan
+
 Similarity = Literal["cosine", "dot"]
+SIDES: tuple[Side, ...] = ("document", "query")
 
 
 class DenseRetriever:
@@ -47,6 +52,7 @@ class DenseRetriever:
         cache: EmbeddingCache | Literal[False] | None = None,
         device: str | None = None,
         verify: int = 0,
+        memory: int | None = None,
         on_progress: Progress | None = None,
         **options: object,
     ) -> None:
@@ -62,6 +68,8 @@ class DenseRetriever:
         self.variant = Variant.parse(variant)
         self.device = device
         self.verify = verify
+        self.memory = memory
+        """Bytes that searching may take beside the mapped vectors; None: what is fastest."""
         self.on_progress = on_progress
         self._cache = cache
 
@@ -96,39 +104,62 @@ class DenseRetriever:
     def embed(self, texts: Sequence[str], side: Side, family: str = "") -> Embedded:
         """Vectors of texts, through the cache."""
         return embed(
-            self.encoder, texts, side, self.instruction(side, family), cache=self.cache, on_progress=self.on_progress
+            self.encoder,
+            texts,
+            side,
+            self.instruction(side, family),
+            cache=self.cache,
+            on_progress=self.on_progress,
+            memory=self.memory,
         )
+
+    def texts(self, task: Task, side: Side) -> Sequence[str]:
+        """What is encoded of a task on one side."""
+        return task.documents.contents if side == "document" else task.query_texts
+
+    def plan_side(self, task: Task, side: Side) -> SidePlan:
+        """What one side would have to encode, counted without encoding."""
+        from .plan import plan_side
+
+        return plan_side(self.encoder, self.texts(task, side), side, self.instruction(side, task.family), self.cache)
+
+    def cost(self, tokens: int) -> float | None:
+        """Dollars for tokens; None where no price is known."""
+        price = self.card.price.per_million if self.card and self.card.price else None
+        return None if price is None else tokens / 1e6 * price
 
     def plan(self, task: Task) -> dict[str, object]:
         """What retrieving would have to encode, without encoding: for a look at the bill beforehand.
 
         Tokens are estimated from the length of the texts; `cost` is in dollars, None where no price is known.
         """
-        from .plan import plan_side
-
-        texts: dict[Side, Sequence[str]] = {"document": task.documents.contents, "query": task.query_texts}
-        sides = [
-            plan_side(self.encoder, column, side, self.instruction(side, task.family), self.cache)
-            for side, column in texts.items()
-        ]
+        sides = [self.plan_side(task, side) for side in SIDES]
         tokens = sum(s.tokens for s in sides)
-        price = self.card.price.per_million if self.card and self.card.price else None
         return {
             "texts": sum(s.texts for s in sides),
             "missing": sum(s.missing for s in sides),
             "tokens": tokens,
-            "cost": None if price is None else tokens / 1e6 * price,
+            "cost": self.cost(tokens),
         }
 
-    def retrieve(self, task: Task, *, depth: int = 1000) -> Run:
-        """The best `depth` documents of each query."""
+    def encode(self, task: Task, side: Side) -> Embedded:
+        """Vectors of one side of a task, for `retrieve`."""
+        return self.embed(self.texts(task, side), side, task.family)
+
+    def retrieve(
+        self,
+        task: Task,
+        *,
+        depth: int = 1000,
+        documents: Embedded | None = None,
+        queries: Embedded | None = None,
+    ) -> Run:
+        """The best `depth` documents of each query; what `encode` has made already is not made again."""
         if depth < 1:
             raise UsageError(f"depth must be 1 or more, not {depth}")
-        self.encoder.notes.clear()
+        documents = documents or self.encode(task, "document")
+        queries = queries or self.encode(task, "query")
         begin = time.perf_counter()
-        documents = self.embed(task.documents.contents, "document", task.family)
-        queries = self.embed(task.query_texts, "query", task.family)
-        encoded = time.perf_counter()
         notes = self._notes(task, queries, documents)
         if self.verify:
             notes["verified"] = self._verify(task)
@@ -138,19 +169,21 @@ class DenseRetriever:
             vectors, rows = unit(vectors) if len(vectors) else vectors, UnitRows(rows)
         top = self._search(vectors, rows, task, depth)
         notes["seconds"] = {
-            "encode": round(encoded - begin, 4),
-            "search": round(time.perf_counter() - encoded, 4),
+            "encode": round(documents.seconds + queries.seconds, 4),
+            "search": round(time.perf_counter() - begin, 4),
         }
         return Run(task.query_ids, task.documents.ids, *top, name=self.name, notes=notes)
 
     def _search(self, queries: Float32, rows: Rows, task: Task, depth: int) -> TopK:
         from .gpu import gpu_first_stage
 
-        first_stage = gpu_first_stage(self.device)
+        first_stage = gpu_first_stage(self.device, self.memory)
         ties = task.documents.ids.tie_rank
         if self.variant.exact:
-            return search(queries, rows, ties, depth, first_stage=first_stage)
-        return search_variant(queries, rows, self.variant, ties, depth, first_stage=first_stage)
+            return search(queries, rows, ties, depth, first_stage=first_stage, memory=self.memory)
+        return search_variant(
+            queries, rows, self.variant, ties, depth, first_stage=first_stage, memory=self.memory
+        )  # fmt: skip
 
     def _notes(self, task: Task, queries: Embedded, documents: Embedded) -> dict[str, object]:
         limit = self.encoder.max_length("document")
@@ -167,7 +200,7 @@ class DenseRetriever:
                 "encoded": queries.encoded + documents.encoded,
                 "damaged_shards": queries.damaged_shards + documents.damaged_shards,
             },
-            "encoder": dict(self.encoder.notes),
+            "encoder": dict(Counter(queries.repaired) + Counter(documents.repaired)),
         }
 
     def _verify(self, task: Task) -> dict[str, object]:

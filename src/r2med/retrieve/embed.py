@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -11,10 +14,11 @@ import numpy as np
 from ..core import TextColumn
 from ..core.columns import Int32, Int64
 from .cache import CachedRows, EmbeddingCache, Found, ShardSet, text_keys
-from .compact import compact
+from .compact import LARGE, compact
 from .encoders.protocol import Batch, Encoder, Side
-from .rows import ArrayRows, Rows
+from .rows import ArrayRows, Float32, Rows, TakenRows
 from .shards import Keys
+from .speed import estimated_tokens, remember_speed
 
 Progress = Callable[[int, int], None]
 FLUSH_SECONDS = 10.0
@@ -33,6 +37,10 @@ class Embedded(NamedTuple):
     encoded: int
     """Distinct texts that went through the model."""
     damaged_shards: int
+    seconds: float = 0.0
+    """What finding and encoding took."""
+    repaired: Mapping[str, int] = MappingProxyType({})
+    """What went wrong in the encoder and was put right, counted."""
 
 
 def identity(encoder: Encoder, side: Side, instruction: str) -> dict[str, object]:
@@ -50,19 +58,45 @@ def embed(
     *,
     cache: EmbeddingCache | None = None,
     on_progress: Progress | None = None,
+    memory: int | None = None,
 ) -> Embedded:
-    """Vectors of all texts; equal texts are encoded once. Without a cache they are kept in memory."""
+    """Vectors of all texts; equal texts are encoded once.
+
+    Without a cache they are kept in memory or, where they would take more than a quarter of `memory`, in a temporary
+    file.
+    """
+    begin, before = time.perf_counter(), Counter(encoder.notes)
+    made = _embed(encoder, texts, side, instruction, cache, on_progress, memory)
+    return made._replace(seconds=time.perf_counter() - begin, repaired=dict(encoder.notes - before))
+
+
+def _embed(
+    encoder: Encoder,
+    texts: Sequence[str],
+    side: Side,
+    instruction: str,
+    cache: EmbeddingCache | None,
+    on_progress: Progress | None,
+    memory: int | None,
+) -> Embedded:
     keys = text_keys(texts)
     if cache is None:
-        return _without_cache(encoder, texts, keys, side, instruction, on_progress)
+        return _without_cache(encoder, texts, keys, side, instruction, on_progress, memory)
     shards = cache.open(identity(encoder, side, instruction), encoder.max_length(side), label=encoder.name)
     found = shards.find(keys)
     missing = _first_of_each(keys, np.flatnonzero(found.row < 0))
     distinct = _distinct(keys)
     if len(missing):
         missing = _borrow(cache, shards, encoder.max_length(side), keys, missing)
+        begin = time.perf_counter()
         _encode_missing(encoder, texts, keys, missing, side, instruction, shards, on_progress)
-        if len(shards.shards) > MANY_SHARDS:
+        if len(missing):
+            remember_speed(
+                shards.folder.parent,
+                int(estimated_tokens(texts, missing, instruction, encoder.max_length(side)).sum()),
+                time.perf_counter() - begin,
+            )
+        if sum(shard.vectors.nbytes < LARGE for shard in shards.shards) > MANY_SHARDS:
             compact(shards.folder)
             shards = ShardSet(shards.folder)
         found = shards.find(keys)
@@ -147,6 +181,7 @@ def _without_cache(
     side: Side,
     instruction: str,
     on_progress: Progress | None,
+    memory: int | None,
 ) -> Embedded:
     first = _first_of_each(keys, np.arange(len(keys)))
     vectors = np.empty((0, 0), dtype=np.float32)
@@ -154,7 +189,7 @@ def _without_cache(
     done = 0
     for batch in encoder.stream(_subset(texts, first), side, instruction) if len(first) else ():
         if not done:
-            vectors = np.empty((len(first), batch.vectors.shape[1]), dtype=np.float32)
+            vectors = _room_for(len(first), batch.vectors.shape[1], memory)
         vectors[batch.rows], tokens[batch.rows] = batch.vectors, batch.tokens
         done += len(batch.rows)
         if on_progress is not None:
@@ -164,5 +199,13 @@ def _without_cache(
         place = np.empty(len(first), dtype=np.int64)
         place[inverse.reshape(-1)[first]] = np.arange(len(first))
         back = place[inverse.reshape(-1)]
-        vectors, tokens = vectors[back], tokens[back]
+        return Embedded(TakenRows(ArrayRows(vectors), back), tokens[back], 0, len(first), 0)
     return Embedded(ArrayRows(vectors), tokens, 0, len(first), 0)
+
+
+def _room_for(count: int, dimension: int, memory: int | None) -> Float32:
+    """A matrix to be filled: in memory, or in a file that goes when nobody uses it."""
+    if memory is None or 4 * count * dimension <= memory // 4:
+        return np.empty((count, dimension), dtype=np.float32)
+    with tempfile.TemporaryFile() as stream:
+        return np.memmap(stream, dtype=np.float32, mode="w+", shape=(count, dimension))

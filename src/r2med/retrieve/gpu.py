@@ -19,23 +19,24 @@ from .vectors import FirstStage
 BLOCK_BYTES = 1 << 30
 
 
-def gpu_first_stage(device: str | None) -> FirstStage | None:
+def gpu_first_stage(device: str | None, memory: int | None = None) -> FirstStage | None:
     """The GPU's first stage where the user names a CUDA device; None: the CPU's."""
     if device is None or not device.startswith("cuda"):
         return None
-    return TorchFirstStage(device.split(",")[0])
+    return TorchFirstStage(device.split(",")[0], BLOCK_BYTES if memory is None else min(memory // 4, BLOCK_BYTES))
 
 
 class TorchFirstStage:
     """Candidates by a product on a torch device."""
 
-    def __init__(self, device: str) -> None:
+    def __init__(self, device: str, block_bytes: int = BLOCK_BYTES) -> None:
         try:
             import torch
         except ImportError:
             raise MissingExtra("searching on a GPU", "torch") from None
         self._torch: Any = torch
         self.device = device
+        self.block_bytes = block_bytes
 
     def __call__(self, queries: Float32, rows: Rows, tie_rank: Int32, depth: int) -> TopK:
         """The best `depth` of each query; which of equal scores come first is left to `settle`."""
@@ -52,7 +53,7 @@ class TorchFirstStage:
     def _product(self, queries: Float32, rows: Rows, depth: int) -> TopK:
         torch = self._torch
         left = torch.from_numpy(queries).to(self.device)
-        step = max(BLOCK_BYTES // max(4 * (rows.shape[1] + len(queries)), 1), depth, 1024)
+        step = max(self.block_bytes // max(4 * (rows.shape[1] + len(queries)), 1), depth, 1024)
         scores = torch.empty((len(queries), 0), device=self.device)
         docs = torch.empty((len(queries), 0), dtype=torch.int64, device=self.device)
         for begin in range(0, rows.shape[0], step):

@@ -19,11 +19,12 @@ from ..text import TermCounts, Vocabulary
 from .bm25 import BM25Index, BM25Parameters
 from .sparse import Postings
 
-VERSION = 1
-ARRAYS = (
-    "vocabulary_data", "vocabulary_offsets", "vocabulary_hashes", "vocabulary_order", "indptr", "terms", "counts",
-    "lengths", "term_ptr", "docs", "impacts",
-)  # fmt: skip
+VERSION = 2
+ARRAYS = {
+    "vocabulary_data": "uint8", "vocabulary_offsets": "int64", "vocabulary_hashes": "uint32",
+    "vocabulary_order": "int32", "indptr": "int64", "terms": "int32", "counts": "int32", "lengths": "int64",
+    "term_ptr": "int64", "docs": "int32", "impacts": "float32",
+}  # fmt: skip
 
 
 class Manifest(msgspec.Struct, kw_only=True):
@@ -65,7 +66,7 @@ def load_index(folder: str | Path, *, corpus: str | None = None, verify: bool = 
         manifest = msgspec.json.decode((folder / "index.json").read_bytes(), type=Manifest)
     except FileNotFoundError:
         raise DataError("is not an index (it has no index.json)", path=folder) from None
-    except msgspec.DecodeError as error:
+    except (ValueError, RecursionError) as error:
         raise DataError(f"broken manifest ({error})", path=folder / "index.json") from None
     if manifest.version != VERSION:
         raise DataError(f"index version {manifest.version}, this r2med reads {VERSION}: build it again", path=folder)
@@ -90,8 +91,11 @@ def _map(folder: Path, name: str, manifest: Manifest, *, verify: bool) -> npt.ND
     path = folder / f"{name}.npy"
     try:
         array: npt.NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
-        raise DataError(f"cannot be mapped ({error})", path=path) from None
+    except Exception as error:  # numpy reads the header as Python: a broken one fails in any way Python's parser can
+        reason = next(iter(str(error).splitlines()), type(error).__name__)
+        raise DataError(f"cannot be mapped ({reason})", path=path) from None
+    if array.dtype != ARRAYS[name] or array.ndim != 1:
+        raise DataError(f"holds {array.dtype}{list(array.shape)}, expected a list of {ARRAYS[name]}", path=path)
     if verify and _checksum(array) != manifest.checksums.get(name):
         raise DataError("does not match its checksum", path=path)
     return array

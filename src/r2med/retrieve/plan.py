@@ -9,10 +9,8 @@ import numpy as np
 
 from .cache import EmbeddingCache, text_keys
 from .embed import identity
-from .encoders.batching import text_lengths
 from .encoders.protocol import Encoder, Side
-
-BYTES_PER_TOKEN = 4
+from .speed import estimated_tokens, known_speed
 
 
 class SidePlan(NamedTuple):
@@ -23,6 +21,10 @@ class SidePlan(NamedTuple):
     """Distinct texts without a vector in the cache."""
     tokens: int
     """About how many tokens those have, cut at the model's limit."""
+    distinct: int = 0
+    """Texts that differ."""
+    seconds: float | None = None
+    """What they will take at the speed measured last; None where nothing was measured."""
 
 
 def plan_side(
@@ -31,9 +33,11 @@ def plan_side(
     """Count the texts of a side that would go through the model."""
     keys = text_keys(texts)
     _, first = np.unique(keys, axis=0, return_index=True)
+    distinct, speed = len(first), None
     if cache is not None:
         shards = cache.look(identity(encoder, side, instruction), encoder.max_length(side))
         first = first[shards.find(keys[first]).row < 0]
-    tokens = (text_lengths(texts)[first] + len(instruction)) // BYTES_PER_TOKEN + 1
-    limit = encoder.max_length(side)
-    return SidePlan(len(texts), len(first), int((np.minimum(tokens, limit) if limit else tokens).sum()))
+        speed = known_speed(shards.folder.parent)
+    tokens = int(estimated_tokens(texts, first, instruction, encoder.max_length(side)).sum())
+    seconds = 0.0 if not tokens else tokens / speed if speed else None
+    return SidePlan(len(texts), len(first), tokens, distinct, seconds)

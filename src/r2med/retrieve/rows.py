@@ -2,13 +2,39 @@
 
 from __future__ import annotations
 
-from typing import Protocol, runtime_checkable
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
+from ..core import ModelError
+from ..core.columns import Int64
+
 Float32 = npt.NDArray[np.float32]
 Indices = npt.NDArray[np.integer]
+
+
+PIECE = 65_536
+
+
+class Piece(NamedTuple):
+    """Vectors as they lie in memory or in a file."""
+
+    matrix: Float32
+    places: Int64 | None
+    """Rows of the matrix in rising order; None: all of them."""
+    documents: Int64 | None
+    """Which documents these are; None: the same numbers."""
+
+
+@runtime_checkable
+class InPieces(Protocol):
+    """Rows that can also be read where they lie."""
+
+    def pieces(self) -> Iterator[Piece]:
+        """All rows, each once, in any order."""
+        ...
 
 
 @runtime_checkable
@@ -48,6 +74,15 @@ class ArrayRows:
         """Single rows."""
         return np.asarray(self._matrix[indices], dtype=np.float32)
 
+    def pieces(self) -> Iterator[Piece]:
+        """The matrix itself; one that is not contiguous float32 in blocks."""
+        if self._matrix.dtype == np.float32 and self._matrix.flags.c_contiguous:
+            yield Piece(np.asarray(self._matrix), None, None)
+            return
+        for begin in range(0, len(self._matrix), PIECE):
+            block = self.read(begin, min(begin + PIECE, len(self._matrix)))
+            yield Piece(block, None, np.arange(begin, begin + len(block)))
+
 
 class UnitRows:
     """Rows scaled to length one as they are read: cosine for vectors that were stored as the model made them."""
@@ -79,6 +114,57 @@ class PrefixRows:
     def take(self, indices: Indices) -> Float32:
         """Single shorter rows."""
         return np.ascontiguousarray(self._rows.take(indices)[:, : self.shape[1]])
+
+
+class TakenRows:
+    """Rows of a matrix in another order, some of them more than once."""
+
+    def __init__(self, rows: Rows, places: Indices) -> None:
+        self._rows, self._places = rows, places
+        self.shape = (len(places), rows.shape[1])
+
+    def read(self, begin: int, end: int) -> Float32:
+        """A block, gathered."""
+        return self._rows.take(self._places[begin:end])
+
+    def take(self, indices: Indices) -> Float32:
+        """Single rows."""
+        return self._rows.take(self._places[indices])
+
+
+class ChainRows:
+    """Shards one below the other, as if they were one matrix."""
+
+    def __init__(self, shards: Sequence[Rows]) -> None:
+        self._shards = [shard for shard in shards if shard.shape[0]]
+        widths = {shard.shape[1] for shard in self._shards}
+        if len(widths) > 1:
+            raise ModelError(f"shards of {' and '.join(map(str, sorted(widths)))} dimensions are no one matrix")
+        self._ends = np.cumsum([shard.shape[0] for shard in self._shards], dtype=np.int64)
+        self.shape = (int(self._ends[-1]) if self._shards else 0, widths.pop() if widths else 0)
+
+    def read(self, begin: int, end: int) -> Float32:
+        """A block; no copy of its own where it lies in one shard."""
+        first = int(np.searchsorted(self._ends, begin, side="right"))
+        parts = []
+        while begin < end:
+            start = int(self._ends[first]) - self._shards[first].shape[0]
+            stop = min(end, int(self._ends[first]))
+            parts.append(self._shards[first].read(begin - start, stop - start))
+            begin, first = stop, first + 1
+        if len(parts) == 1:
+            return parts[0]
+        return np.concatenate(parts) if parts else np.empty((0, self.shape[1]), dtype=np.float32)
+
+    def take(self, indices: Indices) -> Float32:
+        """Single rows, whichever shards they lie in."""
+        rows = np.empty((len(indices), self.shape[1]), dtype=np.float32)
+        owners = np.searchsorted(self._ends, indices, side="right")
+        for owner in np.unique(owners).tolist():
+            here = owners == owner
+            start = int(self._ends[owner]) - self._shards[owner].shape[0]
+            rows[here] = self._shards[owner].take(indices[here] - start)
+        return rows
 
 
 def as_rows(documents: Rows | npt.NDArray[np.floating]) -> Rows:

@@ -18,6 +18,7 @@ import secrets
 import struct
 import time
 import zlib
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -51,21 +52,30 @@ class DamagedShard(Exception):
 
 def write_shard(folder: Path, keys: Keys, tokens: Int32, vectors: Float32) -> Path:
     """Write vectors as a new shard of `folder`."""
+    return write_blocks(folder, keys, tokens, vectors.shape[1], lambda: iter([vectors]))
+
+
+def write_blocks(
+    folder: Path, keys: Keys, tokens: Int32, dimension: int, blocks: Callable[[], Iterator[Float32]]
+) -> Path:
+    """The same with vectors that come a block at a time, twice: once to be summed up, once to be written."""
     path = folder / f"{time.time_ns():016x}-{os.getpid()}-{secrets.token_hex(4)}{SUFFIX}"
-    parts: list[bytes | memoryview] = [
-        np.ascontiguousarray(keys, dtype="<u8").tobytes(),
-        np.ascontiguousarray(tokens, dtype="<i4").tobytes(),
-        bytes(_gap(len(keys))),
-        np.ascontiguousarray(vectors, dtype="<f4").data,
-    ]
+
+    def parts() -> Iterator[bytes | memoryview]:
+        yield np.ascontiguousarray(keys, dtype="<u8").tobytes()
+        yield np.ascontiguousarray(tokens, dtype="<i4").tobytes()
+        yield bytes(_gap(len(keys)))
+        for block in blocks():
+            yield np.ascontiguousarray(block, dtype="<f4").data
+
     checksum = 0
-    for part in parts:
+    for part in parts():
         checksum = zlib.crc32(part, checksum)
-    head = MAGIC + HEADER.pack(len(keys), vectors.shape[1], checksum, 0)[:-4]
+    head = MAGIC + HEADER.pack(len(keys), dimension, checksum, 0)[:-4]
     head += struct.pack("<I", zlib.crc32(head))
     with atomic_file(path) as stream:
         stream.write(head.ljust(START, b"\0"))
-        for part in parts:
+        for part in parts():
             stream.write(part)
     return path
 

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from ..core import DataError
 from ..core.columns import Int32, Int64
 from . import _sparse_python
 
@@ -70,15 +71,18 @@ def search(postings: Postings, queries: SparseQueries, tie_rank: Int32, depth: i
 
     def work(begin: int, end: int) -> None:
         span = slice(queries.indptr[begin], queries.indptr[end])
-        native.search(
-            *postings,
-            queries.indptr[begin : end + 1] - queries.indptr[begin],
-            np.ascontiguousarray(queries.terms[span]),
-            np.ascontiguousarray(queries.weights[span]),
-            tie_rank,
-            top.docs[begin:end],
-            top.scores[begin:end],
-        )
+        try:
+            native.search(
+                *postings,
+                queries.indptr[begin : end + 1] - queries.indptr[begin],
+                np.ascontiguousarray(queries.terms[span]),
+                np.ascontiguousarray(queries.weights[span]),
+                tie_rank,
+                top.docs[begin:end],
+                top.scores[begin:end],
+            )
+        except ValueError as error:  # a mapped index that was damaged on disk
+            raise DataError(f"the index is damaged ({error}): build it again") from None
 
     in_parallel(work, count)
     return top

@@ -17,10 +17,11 @@ import numpy.typing as npt
 
 from ..core import UsageError
 from ..core.columns import Int32
-from .rows import Float32, Indices, PrefixRows, Rows, UnitRows, unit
+from .memory import DOCUMENT_BLOCK, Room
+from .rows import ArrayRows, Float32, Indices, PrefixRows, Rows, UnitRows, unit
 from .settle import exact_scores
 from .sparse import TopK
-from .vectors import DOCUMENT_BLOCK, FirstStage, search
+from .vectors import FirstStage, search
 
 PRECISIONS = ("float32", "float16", "bfloat16", "int8", "binary")
 SPELLING = re.compile(r"(?P<precision>[a-z0-9]+)(@(?P<dimension>\d+))?(:(x(?P<factor>\d+)|(?P<plain>norescore)))?")
@@ -109,6 +110,30 @@ class SmallRows:
         return self._unpack(self._codes[indices], self._scales[indices])
 
 
+class SmallOnRead:
+    """The same values for less memory and more work: rows are made small each time they are read."""
+
+    def __init__(self, rows: Rows, precision: str) -> None:
+        self._rows, self._precision = rows, precision
+        self.shape = rows.shape
+
+    def read(self, begin: int, end: int) -> Float32:
+        """A block as float32."""
+        return SmallRows(ArrayRows(self._rows.read(begin, end)), self._precision).read(0, end - begin)
+
+    def take(self, indices: Indices) -> Float32:
+        """Single rows as float32."""
+        return SmallRows(ArrayRows(self._rows.take(indices)), self._precision).read(0, len(indices))
+
+
+def make_small(rows: Rows, precision: str, memory: int | None) -> Rows:
+    """Small vectors in memory, unless they would take more than half of what there is."""
+    bits = {"float16": 16, "bfloat16": 16, "int8": 8, "binary": 1}[precision]
+    if memory is not None and rows.shape[0] * rows.shape[1] * bits // 8 > memory // 2:
+        return SmallOnRead(rows, precision)
+    return SmallRows(rows, precision)
+
+
 def to_bfloat16(values: Float32) -> npt.NDArray[np.uint16]:
     """Upper halves of float32, rounded to nearest even."""
     bits = np.ascontiguousarray(values, dtype=np.float32).view(np.uint32)
@@ -123,6 +148,7 @@ def search_variant(
     depth: int,
     *,
     first_stage: FirstStage | None = None,
+    memory: int | None = None,
 ) -> TopK:
     """Search the small vectors, then rank what they found by the full ones."""
     small_queries, small = queries, rows
@@ -136,13 +162,15 @@ def search_variant(
         if isinstance(rows, UnitRows):
             small_queries, small = unit(small_queries), UnitRows(small)
     if variant.precision != "float32":
-        small = SmallRows(small, variant.precision)
+        small = make_small(small, variant.precision, memory)
     wanted = max(variant.oversample, 1) * depth
-    found = search(small_queries, small, tie_rank, wanted, first_stage=first_stage)
+    rest = memory if memory is None or not isinstance(small, SmallRows) else memory - small.nbytes
+    found = search(small_queries, small, tie_rank, wanted, first_stage=first_stage, memory=rest)
     if not variant.oversample:
         return found
     count, width = found.docs.shape
     row = np.repeat(np.arange(count), width)
-    scores = exact_scores(queries, rows, row, found.docs.reshape(-1)).reshape(count, width) + np.float32(0)
+    gather = Room.within(memory, count, rows.shape[1], width).gather
+    scores = exact_scores(queries, rows, row, found.docs.reshape(-1), gather).reshape(count, width) + np.float32(0)
     order = np.lexsort((tie_rank[found.docs], -scores), axis=1)[:, :depth]
     return TopK(np.take_along_axis(found.docs, order, axis=1), np.take_along_axis(scores, order, axis=1))

@@ -21,15 +21,12 @@ import numpy.typing as npt
 
 from ..core import ModelError, UsageError
 from ..core.columns import Int32
+from .few import FewFirstStage, pays
+from .memory import DOCUMENT_BLOCK, TILE, Room
 from .rows import Float32, Rows, as_rows
 from .settle import settle
 from .sparse import TopK, top_k
 
-TILE = 8
-DOCUMENT_BLOCK = 4096
-CELLS = 8 << 20
-"""Scores held at once: 32 MB."""
-QUERIES_AT_ONCE = 2048
 MARGIN = 32
 """Documents looked at beyond the depth, so that near ties at its edge are seen."""
 
@@ -49,24 +46,36 @@ def search(
     depth: int,
     *,
     first_stage: FirstStage | None = None,
+    memory: int | None = None,
 ) -> TopK:
-    """The best `depth` documents of each query by inner product."""
+    """The best `depth` documents of each query by inner product.
+
+    `memory` bounds what is held beside documents that are read from mapped files; it changes no bit of the result.
+    """
     rows = as_rows(documents)
     queries = np.ascontiguousarray(queries, dtype=np.float32)
     _check(queries, rows, tie_rank, depth)
     depth = min(depth, rows.shape[0])
     if not len(queries) or not depth:
         return TopK(np.empty((len(queries), depth), np.int32), np.empty((len(queries), depth), np.float32))
-    return _search(queries, rows, tie_rank, depth, first_stage or product_top_k, min(depth + MARGIN, rows.shape[0]))
+    wide = min(depth + MARGIN, rows.shape[0])
+    room = Room.within(memory, len(queries), rows.shape[1], wide)
+    if first_stage is None:
+        first_stage = FewFirstStage() if memory is None and pays(len(queries), rows) else ProductFirstStage(room)
+    return _search(queries, rows, tie_rank, depth, first_stage, wide, room)
 
 
-def _search(queries: Float32, rows: Rows, tie_rank: Int32, depth: int, first_stage: FirstStage, wide: int) -> TopK:
+def _search(
+    queries: Float32, rows: Rows, tie_rank: Int32, depth: int, first_stage: FirstStage, wide: int, room: Room
+) -> TopK:
     found = first_stage(queries, rows, tie_rank, wide)
     if not np.isfinite(found.scores).all():
         raise ModelError("scores that are not finite: a vector holds NaN or infinity, or products overflow float32")
-    top, open_ended = settle(queries, rows, found, tie_rank, depth)
+    top, open_ended = settle(queries, rows, found, tie_rank, depth, room)
+    del found
     if open_ended.any() and wide < rows.shape[0]:
-        again = _search(queries[open_ended], rows, tie_rank, depth, first_stage, min(4 * wide, rows.shape[0]))
+        wider = min(4 * wide, rows.shape[0])
+        again = _search(queries[open_ended], rows, tie_rank, depth, first_stage, wider, room)
         top.docs[open_ended], top.scores[open_ended] = again
     return top
 
@@ -80,44 +89,52 @@ def _check(queries: Float32, rows: Rows, tie_rank: Int32, depth: int) -> None:
         raise ModelError(f"queries have {queries.shape[-1]} dimensions, documents {rows.shape[1]}")
 
 
-def product_top_k(queries: Float32, rows: Rows, tie_rank: Int32, depth: int) -> TopK:
-    """Candidates by a blocked BLAS product."""
-    tops = [
-        _one_pass(queries[begin : begin + QUERIES_AT_ONCE], rows, tie_rank, depth)
-        for begin in range(0, len(queries), QUERIES_AT_ONCE)
-    ]
-    return TopK(np.concatenate([t.docs for t in tops]), np.concatenate([t.scores for t in tops]))
+class ProductFirstStage:
+    """Candidates by a blocked BLAS product on the CPU."""
 
+    def __init__(self, room: Room | None = None) -> None:
+        self.room = room or Room()
 
-def _one_pass(queries: Float32, rows: Rows, tie_rank: Int32, depth: int) -> TopK:
-    documents, count = rows.shape[0], len(queries)
-    padded = np.zeros((-(-count // TILE) * TILE, queries.shape[1]), dtype=np.float32)
-    padded[:count] = queries
-    width = min(max(CELLS // len(padded) // DOCUMENT_BLOCK, 1), -(-documents // DOCUMENT_BLOCK)) * DOCUMENT_BLOCK
-    scores = np.empty((len(padded), width), dtype=np.float32)
-    top: TopK | None = None
-    for begin in range(0, documents, width):
-        end = min(begin + width, documents)
-        for start in range(begin, end, DOCUMENT_BLOCK):
-            block = _whole(rows.read(start, min(start + DOCUMENT_BLOCK, end)))
-            # BLAS may raise flags over finite numbers; a real overflow is seen in the scores.
-            with np.errstate(all="ignore"):
-                np.matmul(padded, block.T, out=scores[:, start - begin : start - begin + DOCUMENT_BLOCK])
-        scores[:, end - begin :] = -np.inf
-        ranks = dense_ranks(tie_rank[begin:end], width, whole=end - begin == documents)
-        best = top_k(scores[:count], ranks, min(depth, end - begin))
-        found = TopK(best.docs + np.int32(begin), best.scores)
-        top = found if top is None else merge(top, found, tie_rank, depth)
-    return top if top is not None else TopK(np.empty((count, 0), np.int32), np.empty((count, 0), np.float32))
+    def __call__(self, queries: Float32, rows: Rows, tie_rank: Int32, depth: int) -> TopK:
+        """The best `depth` of each query, a batch of queries after the other."""
+        width = min(depth, rows.shape[0])
+        tops = TopK(np.empty((len(queries), width), np.int32), np.empty((len(queries), width), np.float32))
+        for begin in range(0, len(queries), self.room.queries):
+            part = slice(begin, begin + self.room.queries)
+            tops.docs[part], tops.scores[part] = self._one_pass(queries[part], rows, tie_rank, width)
+        return tops
 
+    def _one_pass(self, queries: Float32, rows: Rows, tie_rank: Int32, depth: int) -> TopK:
+        documents, count = rows.shape[0], len(queries)
+        padded = np.zeros((-(-count // TILE) * TILE, queries.shape[1]), dtype=np.float32)
+        padded[:count] = queries
+        blocks = min(max(self.room.cells // len(padded) // DOCUMENT_BLOCK, 1), -(-documents // DOCUMENT_BLOCK))
+        width = blocks * DOCUMENT_BLOCK
+        scores = np.empty((len(padded), width), dtype=np.float32)
+        top = TopK(np.empty((count, 0), np.int32), np.empty((count, 0), np.float32))
+        for begin in range(0, documents, width):
+            end = min(begin + width, documents)
+            for start in range(begin, end, DOCUMENT_BLOCK):
+                block = self._block(rows, start, min(start + DOCUMENT_BLOCK, end))
+                # BLAS may raise flags over finite numbers; a real overflow is seen in the scores.
+                with np.errstate(all="ignore"):
+                    np.matmul(padded, block.T, out=scores[:, start - begin : start - begin + DOCUMENT_BLOCK])
+            scores[:, end - begin :] = -np.inf
+            ranks = dense_ranks(tie_rank[begin:end], width, whole=end - begin == documents)
+            best = top_k(scores[:count], ranks, min(depth, end - begin))
+            found = TopK(best.docs + np.int32(begin), best.scores)
+            top = found if not top.docs.shape[1] else merge(top, found, tie_rank, depth)
+        return top
 
-def _whole(block: Float32) -> Float32:
-    """A block of full height."""
-    if len(block) == DOCUMENT_BLOCK:
-        return block
-    whole = np.zeros((DOCUMENT_BLOCK, block.shape[1]), dtype=np.float32)
-    whole[: len(block)] = block
-    return whole
+    def _block(self, rows: Rows, begin: int, end: int) -> Float32:
+        """A block of full height, zeros at its end; where memory is short, copies are made a piece at a time."""
+        if self.room.piece >= DOCUMENT_BLOCK and end - begin == DOCUMENT_BLOCK:
+            return rows.read(begin, end)
+        whole = np.zeros((DOCUMENT_BLOCK, rows.shape[1]), dtype=np.float32)
+        for start in range(begin, end, self.room.piece):
+            stop = min(start + self.room.piece, end)
+            whole[start - begin : stop - begin] = rows.read(start, stop)
+        return whole
 
 
 def dense_ranks(ranks: Int32, width: int, *, whole: bool = False) -> Int32:

@@ -76,6 +76,8 @@ def _text_judgments(store: Store, name: str) -> Iterator[Judgment]:
             if line.isspace():
                 continue
             fields = _columns(line, label, number)
+            if not fields:  # spaces that only Unicode calls so
+                continue
             if number == 1 and fields[0] in HEADERS and not _ends_in_number(fields):
                 continue
             if len(fields) == 4:

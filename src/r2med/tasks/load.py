@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..core import DataError, IdTable, Task, TextColumn, Unavailable, UsageError
+from ..core.places import exists, typed_path
 from ..core.stores import Store, find, open_store
 from .catalogue import TaskEntry, collections, find_tasks
 from .formats import FORMATS, detect
@@ -71,12 +72,12 @@ def resolve(spec: str) -> list[TaskRef]:
     A catalogue name wins over a folder of the same name; write `./name` for the folder.
     """
     looks_like_path = spec.startswith((".", "/", "~")) or spec.endswith(".zip")
-    path = Path(spec).expanduser()
+    path = typed_path(spec)
     if not looks_like_path:
         try:
             return [TaskRef(e.name, e.collection, e, locate(e), e.split) for e in find_tasks(spec)]
         except UsageError:
-            if not path.exists():
+            if not exists(path):
                 raise
     return from_path(path)
 

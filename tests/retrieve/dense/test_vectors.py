@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from r2med.core import IdTable, ModelError, UsageError
-from r2med.retrieve import vectors
+from r2med.retrieve.memory import Room
 from r2med.retrieve.rows import ArrayRows, UnitRows, unit
 from r2med.retrieve.variants import SmallRows, Variant, search_variant, to_bfloat16
-from r2med.retrieve.vectors import product_top_k, search
+from r2med.retrieve.vectors import ProductFirstStage, search
 
 Float32 = npt.NDArray[np.float32]
 
@@ -51,13 +51,12 @@ def test_equals_brute_force_with_many_ties(data: st.DataObject) -> None:
     assert (np.diff(top.scores, axis=1) <= 0).all()
 
 
-def test_equals_brute_force_over_several_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_equals_brute_force_over_several_blocks() -> None:
     queries, documents, ties = made(37, 9000, 48)
     expected = brute_force(queries, documents, ties, 200)
     assert np.array_equal(search(queries, documents, ties, 200).docs, expected)
-    monkeypatch.setattr(vectors, "CELLS", 1)  # a panel of one block
-    monkeypatch.setattr(vectors, "QUERIES_AT_ONCE", 10)
-    assert np.array_equal(search(queries, documents, ties, 200).docs, expected)
+    small = ProductFirstStage(Room(queries=10, cells=1, piece=100))  # a panel of one block
+    assert np.array_equal(search(queries, documents, ties, 200, first_stage=small).docs, expected)
 
 
 def test_all_documents_equal_is_the_order_of_ids() -> None:
@@ -99,12 +98,12 @@ def test_the_order_is_that_of_exact_products(kind: str, dimension: int) -> None:
 @pytest.mark.parametrize("dimension", [3, 64, 384])
 def test_a_score_depends_on_its_two_vectors_only(dimension: int) -> None:
     queries, documents, ties = made(21, 5000, dimension)
-    whole = product_top_k(queries, ArrayRows(documents), ties, 5000)
+    whole = ProductFirstStage()(queries, ArrayRows(documents), ties, 5000)
     scores = np.empty((21, 5000), np.float32)
     np.put_along_axis(scores, whole.docs.astype(np.int64), whole.scores, axis=1)
     order = np.random.default_rng(1).permutation(5000)[:4321]
     for rows in (slice(0, 1), slice(3, 12)):
-        part = product_top_k(queries[rows], ArrayRows(documents[order]), np.arange(4321, dtype=np.int32), 4321)
+        part = ProductFirstStage()(queries[rows], ArrayRows(documents[order]), np.arange(4321, dtype=np.int32), 4321)
         again = np.empty((part.docs.shape[0], 4321), np.float32)
         np.put_along_axis(again, part.docs.astype(np.int64), part.scores, axis=1)
         assert np.array_equal(again, scores[rows][:, order])

@@ -83,7 +83,8 @@ def find_lures(task: Task, run: Run, *, most: int = 5) -> list[Lure]:
             )
         )
     found.sort(key=lambda lure: (lure.positive_share - lure.share, lure.query))
-    return found[:most]
+    clearest = {lure.document: lure for lure in reversed(found)}  # one of several queries with the same lure
+    return [lure for lure in found if clearest[lure.document] is lure][:most]
 
 
 def _surface(text: str, terms: set[str]) -> list[str]:

@@ -8,9 +8,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...core import DataError, MissingExtra, TextColumn
-from ...core.stores import Store, open_stream
+from ...core import DataError, HostileData, MissingExtra, TextColumn
+from ...core.stores import EXPANSION_FLOOR, EXPANSION_LIMIT, Store, open_stream
 from ..judgments import whole_grade
+
+MOST_ROWS = 4096
+"""Of one batch, where a file is read in batches."""
 
 
 class ArrowTable(NamedTuple):
@@ -69,11 +72,31 @@ def read_parquet(
             have = file.schema_arrow.names
             if missing := [c for c in columns if c not in have]:
                 raise DataError(f"has no column {missing[0]!r} (columns: {', '.join(have)})", path=label)
-            tables.append(file.read(columns=[c for c in (*columns, *optional) if c in have]))
+            wanted = [c for c in (*columns, *optional) if c in have]
+            tables.append(_read_bounded(file, wanted, store.raw_size(name), label))
         return ArrowTable(pa.concat_tables(tables, promote_options="permissive"), label)
     except (pa.ArrowException, OSError, ValueError) as error:
         reason = next(iter(str(error).splitlines()), type(error).__name__)
         raise DataError(f"not a readable parquet file ({reason})", path=label) from None
+
+
+def _read_bounded(file: Any, columns: list[str], size: int, label: str) -> Any:
+    """The columns of a file, unless they outgrow it: pages may swell, and a dictionary may repeat one long text."""
+    limit = max(EXPANSION_FLOOR, EXPANSION_LIMIT * size)
+    groups = map(file.metadata.row_group, range(file.metadata.num_row_groups))
+    encoded = sum(group.column(i).total_uncompressed_size for group in groups for i in range(group.num_columns))
+    if encoded <= limit and file.metadata.num_rows * encoded <= limit:
+        return file.read(columns=columns)  # too small for harm, whatever repeats in it
+    rows = max(1, min(MOST_ROWS, limit // max(encoded, 1)))
+    batches, total = [], encoded if encoded > limit else 0
+    for batch in file.iter_batches(batch_size=rows, columns=columns) if not total else ():
+        total += batch.nbytes
+        if total > limit:
+            break
+        batches.append(batch)
+    if total > limit:
+        raise HostileData(f"unpacks to over {limit >> 20} MiB, out of all proportion", path=label)
+    return pyarrow().Table.from_batches(batches)
 
 
 def write_parquet(folder: Path, config: str, split: str, columns: dict[str, Any]) -> None:

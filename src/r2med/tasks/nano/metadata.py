@@ -36,5 +36,5 @@ def read_metadata(folder: Path, split: str) -> Metadata | None:
         return None
     try:
         return msgspec.json.decode(path.read_bytes(), type=Metadata)
-    except (msgspec.DecodeError, OSError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError, OSError) as error:
         raise DataError(f"not a metadata file of r2med ({error})", path=path) from None

@@ -96,7 +96,7 @@ class ScoreBook:
             )
         except FileNotFoundError:
             return None, f"{where}: there are no per-query scores"
-        except (OSError, msgspec.DecodeError, RecursionError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             return None, f"{where}: the per-query scores cannot be read ({error}); run it again"
         if len(lines) != entry.result.task.queries:
             return (

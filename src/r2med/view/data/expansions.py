@@ -35,6 +35,6 @@ def read_expansion(entry: Entry, query_id: str, roots: Sequence[Path]) -> Expand
                     found = msgspec.json.decode(line, type=Expanded)
                     if found.query_id == query_id:
                         return found
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except (OSError, ValueError, RecursionError):
         return None
     return None

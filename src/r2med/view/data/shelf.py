@@ -109,10 +109,8 @@ def _read(root: Path, path: Path, stamp: tuple[int, int]) -> _Read:
         return _Read(stamp, None, f"{path}: {stamp[1] >> 20} MiB are too many for a result file")
     try:
         result = ResultStore(root).read(path)
-    except (ResultError, RecursionError) as error:
+    except ResultError as error:
         return _Read(stamp, None, str(error))
-    except UnicodeDecodeError:
-        return _Read(stamp, None, f"{path}: is not UTF-8")
     return _Read(stamp, result, "")
 
 

@@ -1,0 +1,130 @@
+"""The ray executor: two workers against one on CPU encoding, and what Ray adds to a run that has nothing to encode.
+
+Encoding: the same passages without a cache, on actors that have their model loaded; each worker has one CPU and one
+thread. Passages come from ../shared/data/vignettes where it is there, else from Mini. Overhead: whole `r2med run`
+processes on Mini with everything cached, on a cluster that is up, against the same without Ray; the median of three.
+
+    python benchmarks/cluster.py [--texts 1500] [--json]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from common import report
+
+from r2med.core.places import home
+from r2med.pipeline import Builder, SystemSpec
+from r2med.pipeline.executors.pooled import PoolExecutor
+from r2med.pipeline.executors.ray import RayWorkers
+from r2med.retrieve.dense import DenseRetriever
+from r2med.retrieve.embed import embed
+from r2med.tasks import resolve
+
+MODEL = "bge-small"
+VIGNETTES = Path(__file__).parent.parent.parent / "shared" / "data" / "vignettes"
+RAY = [sys.executable, "-c", "from ray.scripts.scripts import main; main()", "start", "--head", "--block"]
+
+
+def passages(count: int) -> list[str]:
+    """Real texts: evenly spread over the corpus, each once."""
+    refs = resolve(str(VIGNETTES)) if VIGNETTES.is_dir() else resolve("mini")
+    texts = list(dict.fromkeys(text for ref in refs for text in ref.load().documents.contents))
+    return texts[:: max(len(texts) // count, 1)][:count]
+
+
+def encoding_seconds(workers: int, texts: list[str]) -> float:
+    """What warm workers take."""
+    builder = Builder()
+    (retriever,) = builder.build(SystemSpec(retrievers=[MODEL])).retrievers
+    assert isinstance(retriever, DenseRetriever)
+    with PoolExecutor("ray", RayWorkers(workers, "local", "cpu", lambda text: None), lambda text: None) as executor:
+        executor.adopt(builder.made)
+        while len(executor.pool.nodes) < workers:  # every worker says hello and loads its model
+            embed(retriever.encoder, [f"{i} {text}" for i, text in enumerate(texts[:16])], "document")
+        embed(retriever.encoder, [f"again {text}" for text in texts[:32]], "document")
+        begin = time.perf_counter()
+        embed(retriever.encoder, texts, "document")
+        return time.perf_counter() - begin
+
+
+@contextmanager
+def cluster() -> Iterator[str]:
+    """A cluster of one node with a CPU for each of ours."""
+    import ray
+
+    with socket.socket() as found:
+        found.bind(("", 0))
+        port = found.getsockname()[1]
+    with tempfile.TemporaryDirectory(prefix="ray") as folder:
+        command = [*RAY, f"--port={port}", "--include-dashboard=false", f"--temp-dir={folder}", "--disable-usage-stats"]
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        try:
+            time.sleep(10)
+            yield f"{ray.util.get_node_ip_address()}:{port}"
+        finally:
+            process.terminate()
+            process.wait()
+
+
+def run_seconds(*arguments: str, repeat: int = 3) -> float:
+    """The median of whole processes that run everything again out of warm caches."""
+    taken = []
+    with tempfile.TemporaryDirectory() as folder:
+        for _ in range(repeat + 1):  # the first fills the caches
+            begin = time.perf_counter()
+            command = [sys.executable, "-m", "r2med", "run", "--tasks", "mini", "--results", folder, "--overwrite"]
+            subprocess.run([*command, "--json", *arguments], check=True, capture_output=True)
+            taken.append(time.perf_counter() - begin)
+    return statistics.median(taken[1:])
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--texts", type=int, default=1500)
+    parser.add_argument("--json", action="store_true")
+    asked = parser.parse_args()
+    if not (home() / "models" / MODEL).is_dir():
+        raise SystemExit(f"{MODEL} is not on this machine: r2med models fetch {MODEL}")
+    os.environ.setdefault("RAY_AUTH_MODE", "disabled")  # a cluster for a minute, on this machine
+    texts = passages(asked.texts)
+    load = os.getloadavg()[0]
+    one, two = (encoding_seconds(workers, texts) for workers in (1, 2))
+    with cluster() as address:
+        there = run_seconds("--executor", "ray", "--address", address)
+    here = run_seconds()
+    found = {
+        "texts": len(texts),
+        "characters": sum(map(len, texts)),
+        "load_before": load,
+        "one_worker_seconds": one,
+        "two_workers_seconds": two,
+        "speedup": one / two,
+        "mini_local_seconds": here,
+        "mini_ray_seconds": there,
+        "overhead_seconds": there - here,
+    }
+    if asked.json:
+        print(json.dumps(found, indent=2))
+        return
+    print(f"{len(texts)} passages: {one:.1f} s with one worker, {two:.1f} s with two; load before {load:.1f}")
+    met = report("two Ray workers against one", one / two, 1.7)
+    print(f"Mini, all cached: {here:.2f} s without Ray, {there:.2f} s with it")
+    met &= report("seconds that Ray adds", there - here, 3.0, at_least=False)
+    raise SystemExit(not met)
+
+
+if __name__ == "__main__":
+    main()

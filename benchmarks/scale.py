@@ -1,0 +1,171 @@
+"""How cost grows: indexing and encoding from 1,000 to 100,000+ documents, search against the speed of memory.
+
+    python benchmarks/scale.py                     all of it
+    python benchmarks/scale.py indexing search     some
+
+Indexing and encoding should cost the same per document at every size: the slope of seconds over documents, both as
+logarithms, is 1. Search for one query reads the whole matrix once, so reading it is the least it can take.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+from common import english_like, report
+
+from r2med.core import Document, Documents, Qrels, Query, Task
+from r2med.retrieve.bm25 import BM25
+from r2med.retrieve.cache import EmbeddingCache
+from r2med.retrieve.cores import available_cores
+from r2med.retrieve.vectors import search
+from r2med.tasks import write_task
+from r2med.tasks.load import from_path
+
+SIZES = (1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 64_000, 128_000)
+LARGE = 3
+"""Where growth is steady: the first thousand documents bring words that later ones only repeat, so they cost more."""
+WORDS = 120
+SHORT = 8
+"""Words of a passage for encoding: growth is in the number of passages, and a model takes its time for each."""
+MATRIX = (200_000, 400_000, 800_000)
+DIMENSION = 384
+PAUSE = 0.1
+"""Seconds between two searches: the threads of a BLAS keep a core busy for a while after a product."""
+CPU = time.process_time
+"""Cost is CPU time, all threads together: it is the same on a machine that others use too."""
+
+
+def main() -> None:
+    parts = {"indexing": indexing, "encoding": encoding, "search": searching}
+    chosen = sys.argv[1:] or list(parts)
+    if unknown := [name for name in chosen if name not in parts]:
+        raise SystemExit(f"no part {unknown[0]}; there are {', '.join(parts)}")
+    met = [parts[name]() for name in chosen]
+    sys.exit(0 if all(met) else 1)
+
+
+Clock = Callable[[], float]
+
+
+def best_of(work: Callable[[], object], repeat: int, clock: Clock = time.perf_counter, *, pause: float = 0.0) -> float:
+    """The shortest of some runs: what the machine can do when nobody is in the way."""
+    taken = []
+    for _ in range(repeat):
+        time.sleep(pause)
+        taken.append(timed(work, clock))
+    return min(taken)
+
+
+def timed(work: Callable[[], object], clock: Clock) -> float:
+    start = clock()
+    work()
+    return clock() - start
+
+
+def slope(sizes: tuple[int, ...], seconds: list[float]) -> float:
+    """Of the line through both logarithms."""
+    return float(np.polyfit(np.log(sizes), np.log(seconds), 1)[0])
+
+
+def grown(name: str, sizes: tuple[int, ...], seconds: list[float]) -> bool:
+    for size, taken in zip(sizes, seconds, strict=True):
+        print(f"     {name} {size:>7,} documents: {taken:8.3f} s of CPU, {size / taken:,.0f} a second")
+    whole, large = slope(sizes, seconds), slope(sizes[LARGE:], seconds[LARGE:])
+    met = whole <= 1.05 and abs(large - 1) <= 0.05
+    steady = f"from {sizes[LARGE]:,} documents on {large:.3f}"
+    print(f"{'ok  ' if met else 'MISS'} {name}: slope {whole:.3f}, {steady} (target 1 ± 0.05)")
+    return met
+
+
+def indexing() -> bool:
+    """From a file of documents to the first answer."""
+    texts = real_texts() or english_like(np.random.default_rng(0), max(SIZES), WORDS)
+    sizes = (*(size for size in SIZES if size < len(texts)), len(texts))
+    seconds = []
+    for size in sizes:
+        documents = Documents.of(Document(f"d{i}", text) for i, text in enumerate(texts[:size]))
+        task = Task("scale", (Query("q", "neuritis"),), documents, Qrels.from_judgments([("q", "d0", 1)]))
+        with tempfile.TemporaryDirectory() as folder:
+            write_task(task, Path(folder) / "task", to="r2med")
+
+            def index(path: Path = Path(folder) / "task") -> None:
+                BM25().retrieve(from_path(path)[0].load(), depth=10)
+
+            seconds.append(best_of(index, 9 if size < 60_000 else 3, CPU))
+    return grown("indexing", sizes, seconds)
+
+
+def real_texts() -> list[str]:
+    """The passages of the medical test collections beside the project, shuffled; none where they are not there."""
+    files = sorted(Path(__file__).parents[2].glob("shared/data/*/corpus.jsonl.gz"))
+    texts = [json.loads(line)["text"] for path in files for line in gzip.decompress(path.read_bytes()).splitlines()]
+    return [texts[i] for i in np.random.default_rng(0).permutation(len(texts))]
+
+
+def encoding() -> bool:
+    from r2med.models import get_card, locate
+    from r2med.retrieve.dense import DenseRetriever
+
+    card = get_card("bge-small")
+    if locate(card) is None:
+        print("     encoding: not measured, bge-small is not here (r2med models fetch bge-small)")
+        return True
+    texts = english_like(np.random.default_rng(1), max(SIZES), SHORT)
+    seconds = []
+    for size in SIZES:
+
+        def encode(size: int = size) -> None:
+            with tempfile.TemporaryDirectory() as folder:
+                retriever = DenseRetriever(card, folder=locate(card), cache=EmbeddingCache(Path(folder)))
+                retriever.embed(["warm"], "document")
+                retriever.embed(texts[:size], "document")
+
+        seconds.append(best_of(encode, 3 if size < 16_000 else 1, CPU))
+    return grown("encoding", SIZES, seconds)
+
+
+def searching() -> bool:
+    """One query at a time, as a person searches; the bound is the fastest of three ways to read the matrix."""
+    rng = np.random.default_rng(2)
+    met = []
+    for size in MATRIX:
+        matrix = rng.standard_normal((size, DIMENSION), dtype=np.float32)
+        matrix /= np.linalg.norm(matrix, axis=1, keepdims=True)
+        query, ties = rng.standard_normal((1, DIMENSION), dtype=np.float32), rng.permutation(size).astype(np.int32)
+        search(query, matrix, ties, 100)
+        ratios = []
+        for _ in range(5):  # side by side, so that both meet the same machine
+            bound = reading(matrix)
+            ratios.append(best_of(lambda q=query, m=matrix, t=ties: search(q, m, t, 100), 5, pause=PAUSE) / bound)  # type: ignore[misc]
+        print(f"     {size:,} × {DIMENSION}: {matrix.nbytes / bound / 1e9:.1f} GB/s are read here")
+        ratio = statistics.median(ratios)
+        met.append(report(f"search of {size:,} vectors / reading them", ratio, 1.2, at_least=False))
+    return all(met)
+
+
+def reading(matrix: np.ndarray) -> float:
+    cores = available_cores()
+    bounds = np.linspace(0, len(matrix), cores + 1).astype(int).tolist()
+    flat = [matrix[a:b].reshape(-1) for a, b in pairwise(bounds)]
+    query = matrix[0]
+    with ThreadPoolExecutor(cores) as pool:
+        ways: list[Callable[[np.ndarray], object]] = [
+            np.maximum.reduce,
+            np.add.reduce,
+            lambda part: part.reshape(-1, matrix.shape[1]) @ query,
+        ]
+        return min(best_of(lambda way=way: list(pool.map(way, flat)), 5, pause=PAUSE) for way in ways)  # type: ignore[misc]
+
+
+if __name__ == "__main__":
+    main()

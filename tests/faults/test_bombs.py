@@ -1,0 +1,108 @@
+"""Small files that unpack to gigabytes: refused in time, in bounded memory, wherever they are read."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.builders import r2med_folder
+
+MEGABYTE = 1 << 20
+SIZE = 600 * MEGABYTE
+MEMORY = 450 * MEGABYTE
+"""Over what the process has before it reads."""
+READ = """
+import resource, sys
+from pathlib import Path
+from r2med.core import R2MedError
+from r2med.core.trec import read_run
+from r2med.llm import Replay
+from r2med.rerank.candidates import read_topk
+from r2med.tasks.load import from_path
+{prepare}
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+try:
+    {read}
+except R2MedError as error:
+    print(type(error).__name__, error)
+print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024)
+"""
+
+
+def peak(path: Path, read: str, prepare: str = "") -> tuple[str, int]:
+    """What a process says that reads a file, and the memory it took."""
+    code = READ.format(read=read, prepare=prepare)
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=False, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    *said, used = done.stdout.strip().splitlines()
+    return " ".join(said), int(used)
+
+
+@pytest.fixture(scope="module")
+def gzip_bomb() -> bytes:
+    buffer = io.BytesIO()
+    with gzip.GzipFile(fileobj=buffer, mode="wb") as stream:
+        for _ in range(SIZE // (8 * MEGABYTE)):
+            stream.write(bytes(8 * MEGABYTE))
+    return buffer.getvalue()
+
+
+def zstd_bomb() -> bytes:
+    zstandard = pytest.importorskip("zstandard", reason="the extra `zstd` is not installed")
+    packer = zstandard.ZstdCompressor().compressobj()
+    return b"".join([*(packer.compress(bytes(8 * MEGABYTE)) for _ in range(SIZE // (8 * MEGABYTE))), packer.flush()])
+
+
+@pytest.mark.parametrize(
+    ("name", "read"),
+    [
+        pytest.param("bomb.run.gz", "read_run(Path(sys.argv[1]))", marks=pytest.mark.faults),
+        pytest.param("bomb.jsonl.gz", "read_topk(Path(sys.argv[1]))", marks=pytest.mark.faults),
+        ("bomb.jsonl", "Replay.from_file(Path(sys.argv[1]))"),
+    ],
+)
+def test_a_gzip_bomb(tmp_path: Path, gzip_bomb: bytes, name: str, read: str) -> None:
+    path = tmp_path / name
+    path.write_bytes(gzip_bomb)
+    said, used = peak(path, read)
+    assert said.startswith("HostileData")
+    assert "out of all proportion" in said
+    assert used < MEMORY
+
+
+def test_a_zstd_bomb(tmp_path: Path) -> None:
+    task = r2med_folder(tmp_path / "task")
+    (task / "corpus.jsonl").unlink()
+    (task / "corpus.jsonl.zst").write_bytes(zstd_bomb())
+    assert (task / "corpus.jsonl.zst").stat().st_size < MEGABYTE
+    said, used = peak(task, "[ref.load() for ref in from_path(Path(sys.argv[1]))]")
+    assert said.startswith("HostileData")
+    assert used < MEMORY
+
+
+def test_a_parquet_bomb(tmp_path: Path) -> None:
+    """One long text, named a thousand times by a dictionary: kilobytes on disk, gigabytes as a column."""
+    pa = pytest.importorskip("pyarrow", reason="the extra `parquet` is not installed")
+    import pyarrow.parquet as pq
+
+    from r2med.tasks import write_task
+    from tests.builders import small_task
+
+    write_task(small_task(), tmp_path / "nano", to="nano")
+    (corpus,) = (tmp_path / "nano" / "corpus").glob("*.parquet")
+    count, text = SIZE // (2 * MEGABYTE), "x" * (2 * MEGABYTE)
+    texts = pa.DictionaryArray.from_arrays(pa.array([0] * count, pa.int32()), pa.array([text]))
+    table = pa.table({"_id": [f"d{i}" for i in range(count)], "text": texts})
+    pq.write_table(table, corpus, compression="zstd", dictionary_pagesize_limit=64 * MEGABYTE, store_schema=False)
+    assert corpus.stat().st_size < MEGABYTE
+    load = "[ref.load() for ref in from_path(Path(sys.argv[1]))]"
+    said, used = peak(tmp_path / "nano", load, prepare="import pyarrow.parquet")
+    assert said.startswith("HostileData"), said
+    assert used < MEMORY

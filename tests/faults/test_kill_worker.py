@@ -1,0 +1,113 @@
+"""`kill -9` of workers at random moments: their work is done by others, and the result is the same to the byte."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import random
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from tests.faults.runs import (
+    ONE_TASK,
+    TASKS,
+    Place,
+    check_whole,
+    command,
+    content,
+    environment,
+    left_behind,
+    linked_home,
+    rows_and_texts,
+    run_well,
+)
+
+Count = Callable[[str, object], None]
+MARKS = {"local": "multiprocessing.spawn", "ray": "ray::"}
+"""What the command line of a worker holds."""
+MOST_KILLS = 3
+"""In one run: work that ends four workers is given up, for it would end every one."""
+
+
+def family(pid: int) -> list[int]:
+    """All processes below one, by their parents."""
+    parents: dict[int, list[int]] = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError, ValueError):
+            fields = stat.read_text().rpartition(")")[2].split()
+            parents.setdefault(int(fields[1]), []).append(int(stat.parent.name))
+    found, waiting = list[int](), [pid]
+    while waiting:
+        below = parents.get(waiting.pop(), [])
+        found += below
+        waiting += below
+    return found
+
+
+def workers_of(pid: int, mark: str) -> list[int]:
+    found = []
+    for child in family(pid):
+        with suppress(OSError):
+            line = Path(f"/proc/{child}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            if mark in line and "IDLE" not in line and "resource_tracker" not in line:
+                found.append(child)
+    return found
+
+
+def harried(place: Place, executor: str, tasks: str, chance: random.Random) -> tuple[int, str]:
+    """A run whose workers are killed as it goes; how many were, and what it said."""
+    flags = ("--executor", executor, "--workers", "2", *(("--address", "local") if executor == "ray" else ()))
+    with subprocess.Popen(
+        command(place, *flags, tasks=tasks), env=environment(place, RAY_DEDUP_LOGS="0"), stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE, text=True,
+    ) as process:  # fmt: skip
+        kills, until = 0, time.monotonic() + 300
+        while process.poll() is None and kills < MOST_KILLS and time.monotonic() < until:
+            alive = workers_of(process.pid, MARKS[executor])
+            if not alive:
+                time.sleep(0.02)
+                continue
+            time.sleep(chance.uniform(0.0, 2.0))
+            with suppress(ProcessLookupError):
+                os.kill(chance.choice(alive), signal.SIGKILL)
+                kills += 1
+        _, said = process.communicate(timeout=300)
+    assert process.returncode == 0, said
+    assert "Traceback" not in said, said
+    return kills, said
+
+
+@pytest.mark.parametrize(
+    ("executor", "rounds"),
+    [
+        pytest.param("local", 1, id="local"),
+        pytest.param("local", 25, marks=pytest.mark.faults, id="local-25"),
+        pytest.param("ray", 4, marks=pytest.mark.faults, id="ray-4"),
+    ],
+)
+def test_killed_workers(place: Place, tmp_path: Path, executor: str, rounds: int, count: Count) -> None:
+    if executor == "ray" and importlib.util.find_spec("ray") is None:
+        pytest.skip("the extra `ray` is not installed")
+    tasks = ONE_TASK if rounds == 1 else TASKS
+    run_well(place, tasks=tasks)
+    expected, texts = content(place.results), rows_and_texts(place.home)[1]
+    chance, kills, noticed = random.Random(rounds), 0, 0
+    for number in range(rounds):
+        here = Place(linked_home(tmp_path / f"home{number}"), tmp_path / f"results{number}")
+        killed, said = harried(here, executor, tasks, chance)
+        kills += killed
+        noticed += "workers were lost" in said
+        check_whole(here)
+        assert content(here.results) == expected
+        assert rows_and_texts(here.home) == (texts, texts)
+        assert not left_behind(here)
+    assert kills >= rounds
+    count(f"{executor}: rounds", rounds)
+    count(f"{executor}: workers killed", kills)
+    count(f"{executor}: runs that said so", noticed)

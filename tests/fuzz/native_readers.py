@@ -1,0 +1,124 @@
+"""The C extensions with arbitrary bytes: what they are handed is checked by them, not by luck."""
+
+from __future__ import annotations
+
+import os
+import struct
+from contextlib import suppress
+from importlib import import_module
+from importlib.machinery import ExtensionFileLoader
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from typing import Any
+
+from tests.fuzz.cases import Case, Maker
+
+BUILT = "R2MED_FUZZ_NATIVE"
+"""Names a folder of extensions built for this test, instead of the installed ones."""
+
+
+def extension(name: str) -> Any:
+    """`_fast` or `_sparse`: ours as installed, or the one built with sanitizers."""
+    if folder := os.environ.get(BUILT):
+        loader = ExtensionFileLoader(f"r2med.{name}", str(Path(folder) / f"{name}.so"))
+        spec = spec_from_file_location(f"r2med.{name}", loader.path, loader=loader)
+        assert spec is not None
+        module = module_from_spec(spec)
+        loader.exec_module(module)
+        return module
+    return import_module(f"r2med.{name}")
+
+
+def analyze(folder: Path) -> Case:
+    fast = extension("_fast")
+    seeds = [
+        "The patients' fevers, 38.5 °C; U.S.A.".encode(),
+        "𝔘𝔫𝔦 🧬🫀 can't".encode(),
+        b"\xed\xa0\x80\xff",
+        b"relational" * 60,
+    ]
+    return Case(seeds, fast.analyze)
+
+
+def count_terms(folder: Path) -> Case:
+    """Text and offsets both out of the input: a fifth of it is read as int64 offsets."""
+    fast = extension("_fast")
+
+    def read(data: bytes) -> object:
+        size = len(data) // 40 * 8
+        offsets, text = data[:size], data[size:]
+        found = []
+        for analyzer in (0, 1):
+            end = struct.pack("<qq", 0, len(text))
+            found.append(fast.count_terms(text, end, analyzer))
+            with suppress(ValueError):  # offsets that run backwards or out of the text
+                found.append(fast.count_terms(text, offsets or end, analyzer))
+        return found
+
+    good = struct.pack("<4q", 0, 10, 20, 128) + b"fever and rash in children " * 5
+    return Case([good, b"\0" * 64 + b"word " * 40], read)
+
+
+def sparse(folder: Path) -> Case:
+    """Search over postings whose numbers come out of the input."""
+    import numpy as np
+
+    engine = extension("_sparse")
+    base: dict[str, Any] = {
+        "term_ptr": np.array([0, 2, 4, 5], dtype=np.int64),
+        "docs": np.array([0, 1, 1, 2, 0], dtype=np.int32),
+        "impacts": np.array([0.5, 0.25, 1.0, 2.0, 0.125], dtype=np.float32),
+        "query_ptr": np.array([0, 2, 3], dtype=np.int64),
+        "query_terms": np.array([0, 2, 1], dtype=np.int32),
+        "weights": np.array([1.0, 0.5, 2.0], dtype=np.float64),
+        "tie_rank": np.array([0, 1, 2], dtype=np.int32),
+    }
+    names, sizes = list(base), [base[n].nbytes for n in base]
+
+    def read(data: bytes) -> object:
+        arrays, at = [], 0
+        for name, size in zip(names, sizes, strict=True):
+            part = data[at : at + size].ljust(size, b"\0")
+            arrays.append(np.frombuffer(part, dtype=base[name].dtype).copy())
+            at += size
+        docs, scores = np.empty((2, 2), dtype=np.int32), np.empty((2, 2), dtype=np.float32)
+        try:
+            engine.search(*arrays, docs, scores)
+        except (ValueError, TypeError, OverflowError):  # refused, with a reason
+            return None
+        return docs, scores
+
+    seed = b"".join(base[n].tobytes() for n in names)
+    assert read(seed) is not None, "the untouched arrays must be searched, or nothing is tested"
+    return Case([seed], read)
+
+
+def topk(folder: Path) -> Case:
+    """The best of each row of any scores, under any tie ranks."""
+    import numpy as np
+
+    engine = extension("_sparse")
+    scores = np.array([[0.5, 0.25, 1.0, 0.25], [2.0, np.nan, -np.inf, np.inf]], dtype=np.float32)
+    ranks = np.arange(4, dtype=np.int32)
+
+    def read(data: bytes) -> object:
+        given = np.frombuffer(data[:32].ljust(32, b"\0"), dtype=np.float32).copy()
+        order = np.frombuffer(data[32:48].ljust(16, b"\0"), dtype=np.int32).copy()
+        docs, best = np.empty((2, 3), dtype=np.int32), np.empty((2, 3), dtype=np.float32)
+        try:
+            engine.topk(given.reshape(2, 4), order, docs, best)
+        except ValueError:  # ranks that are none
+            return None
+        return docs, best
+
+    seed = scores.tobytes() + ranks.tobytes()
+    assert read(seed) is not None
+    return Case([seed], read)
+
+
+NATIVE: dict[str, Maker] = {
+    "C analyzer": analyze,
+    "C term counts": count_terms,
+    "C sparse search": sparse,
+    "C top-k": topk,
+}

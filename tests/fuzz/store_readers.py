@@ -1,0 +1,296 @@
+"""Readers of what r2med itself keeps: results, caches, indexes, stores, and the settings people write."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Callable
+from contextlib import suppress
+from importlib.resources import files
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from r2med.core import R2MedError, TextColumn
+from r2med.expand.prompts import load_prompt
+from r2med.expand.replay import Replayed, read_recorded
+from r2med.expand.vocabulary.compact import read_vocabulary
+from r2med.expand.vocabulary.fetch import build_from_files
+from r2med.llm import GenerationStore, Message, Request, Sampling, StoreKey
+from r2med.llm.generation import Generation
+from r2med.llm.replay import Replay
+from r2med.llm.store import SCHEMA, Header, read_store
+from r2med.models.generic import folder_card
+from r2med.models.prompts import read_pack
+from r2med.pipeline import read_experiment, run_experiment, systems_from
+from r2med.report.stored import select, stored_scores
+from r2med.rerank.llm.prompts import load_prompt as load_rerank_prompt
+from r2med.results import ResultStore
+from r2med.results.ledger import read_ledger
+from r2med.results.progress import FILE, ProgressFile, read_progress
+from r2med.results.protocols.bundle import read_protocol
+from r2med.retrieve import BM25, load_index, save_index
+from r2med.retrieve.cache import EmbeddingCache, ShardSet
+from r2med.retrieve.cache_admin import list_sets
+from r2med.retrieve.encoders.hub_folder import check_folder
+from r2med.retrieve.encoders.load import make_options
+from r2med.retrieve.shards import DamagedShard, open_shard, write_shard
+from r2med.scoring import MAIN
+from r2med.tasks import resolve
+from r2med.tasks.nano.manifest import read_manifest
+from r2med.tasks.nano.metadata import read_metadata
+from r2med.view.data.columns import ScoreBook
+from r2med.view.data.shelf import Shelf
+from tests.builders import lines, small_task
+from tests.expand.vocabulary_files import write_files
+from tests.fuzz.cases import Case, Maker, from_file
+
+KEY = StoreKey(
+    method="hyde", llm="m", model={"model": "m", "marking": "think"}, template="t",
+    sampling=Sampling(max_tokens=64), task="f",
+)  # fmt: skip
+EXPERIMENT = (
+    b'tasks = ["mini"]\ndepth = 10\n[[system]]\nretrievers = ["bm25", "bge-small"]\nfuse = "rrf"\n'
+    b"weights = [0.5, 1.0]\n"
+)
+PACK = b'name = "p"\n[query]\ndefault = "Given {a}"\n"Clinical case" = "x"\n[model.e5.query]\ndefault = "y"\n'
+HYDOC = lines([{"id": "q1", "hy_doc": "a text"}, {"id": "q2", "hy_doc": ["one", "<think>x</think> two"]}])
+LEDGER = files("r2med.results.ledger").joinpath("mini.toml").read_bytes()
+
+
+def results_file(suffix: str, read: Callable[[Path, Path], object]) -> Maker:
+    """A results folder made by a real run, with one file of it broken."""
+
+    def make(folder: Path) -> Case:
+        root = folder / "results"
+        run_experiment(resolve("mini/Biology"), systems_from(["bm25", "bm25-lucene"]), ResultStore(root), depth=5)
+        path = root / "bm25" / "mini" / f"Biology{suffix}"
+        return from_file(path, [path.read_bytes()], lambda changed: read(root, changed))
+
+    return make
+
+
+def read_results(root: Path, _: Path) -> object:
+    return select(ResultStore(root))
+
+
+def read_scores(root: Path, _: Path) -> object:
+    return stored_scores(ResultStore(root), ["bm25", "bm25-lucene"], MAIN)
+
+
+def read_in_view(root: Path, _: Path) -> object:
+    """The web app never fails over a broken file: it says so and shows the rest."""
+    shelf = Shelf([root])
+    shelf.refresh()
+    book = ScoreBook(shelf)
+    return [(book.of(entry), book.problem(entry)) for entry in shelf.entries]
+
+
+def progress_file(folder: Path) -> Case:
+    live = ProgressFile(folder)
+    live.begin(3)
+    live.step("bm25", "mini/Biology")
+    seed = (folder / FILE).read_bytes()
+
+    def read(_: Path) -> object:
+        found = read_progress(folder)
+        return found and found.running
+
+    return from_file(folder / FILE, [seed], read)
+
+
+def shard_bytes(folder: Path) -> bytes:
+    keys = np.arange(20, dtype="<u8").reshape(10, 2)
+    path = write_shard(folder / "made", keys, np.arange(10, dtype=np.int32), np.ones((10, 8), dtype=np.float32))
+    return path.read_bytes()
+
+
+def shards(folder: Path) -> Case:
+    def read(path: Path) -> object:
+        try:
+            return open_shard(path)
+        except DamagedShard:
+            return None
+
+    return from_file(folder / "a.shard", [shard_bytes(folder)], read)
+
+
+def shard_sets(folder: Path) -> Case:
+    data = shard_bytes(folder)
+    (folder / "set").mkdir()
+    (folder / "set" / "b.shard").write_bytes(data)
+
+    def read(_: Path) -> object:
+        found = ShardSet(folder / "set")
+        return found.tokens(found.find(np.arange(8, dtype="<u8").reshape(4, 2)))
+
+    return from_file(folder / "set" / "a.shard", [data], read)
+
+
+def set_facts(folder: Path) -> Case:
+    path = folder / "cache" / "00" / "set.json"
+    seed = msgspec.json.encode({"label": "bge", "backend": "onnx", "pooling": "cls"})
+    return from_file(path, [seed], lambda _: list_sets(EmbeddingCache(folder / "cache")))
+
+
+def index_file(name: str, *, verify: bool = True) -> Maker:
+    """A damaged index is refused, or it searches without a crash; unverified ones may give wrong scores."""
+
+    def make(folder: Path) -> Case:
+        task = small_task()
+        save_index(BM25().index(task), folder / "index", corpus="c")
+        queries = TextColumn.from_texts(["first text hurt", "third one"])
+
+        def read(_: Path) -> object:
+            index = load_index(folder / "index", verify=verify)
+            return BM25().retrieve(task, index=index), index.queries(queries)
+
+        path = folder / "index" / name
+        return from_file(path, [path.read_bytes()], read)
+
+    return make
+
+
+def generation_lines() -> bytes:
+    records = [
+        Generation(query_id=f"q{i}", prompt_hash="h", status="ok", final=f"text {i}", raw=f"<think>a</think>text {i}")
+        for i in range(3)
+    ]
+    return b"\n".join(map(msgspec.json.encode, [Header(schema=SCHEMA, key=KEY), *records])) + b"\n"
+
+
+def generation_store(folder: Path) -> Case:
+    request = Request((Message("user", "x"),), Sampling(max_tokens=64), "q1")
+
+    def read(_: Path) -> object:
+        with GenerationStore(KEY, folder) as store:
+            return len(store), store.torn, store.get(request)
+
+    return from_file(folder / KEY.file_name, [generation_lines()], read)
+
+
+def recorded(folder: Path) -> Case:
+    seeds = [HYDOC, generation_lines()]
+
+    def read(path: Path) -> object:
+        Replayed("hyde", path=path).describe()
+        return read_recorded(path, "hyde", "auto", clean=True)
+
+    return from_file(folder / "query_with_hydoc.jsonl", seeds, read)
+
+
+def model_folder(name: str, seed: bytes) -> Maker:
+    def make(folder: Path) -> Case:
+        model = folder / "model"
+        (model / "1_Pooling").mkdir(parents=True)
+        for inside, content in MODEL_FILES.items():
+            (model / inside).write_bytes(content)
+        (model / "model.safetensors").write_bytes(b"")
+
+        def read(_: Path) -> object:
+            card = folder_card(model)
+            check_folder(model, card, make_options())
+            return card.describe()
+
+        return from_file(model / name, [seed], read)
+
+    return make
+
+
+MODEL_FILES = {
+    "config.json": b'{"model_type": "bert", "architectures": ["BertModel"], "hidden_size": 8,'
+    b' "max_position_embeddings": 512}',
+    "modules.json": b'[{"type": "sentence_transformers.models.Transformer", "path": ""},'
+    b' {"type": "sentence_transformers.models.Pooling", "path": "1_Pooling"}]',
+    "1_Pooling/config.json": b'{"pooling_mode_cls_token": true, "pooling_mode_mean_tokens": false}',
+    "tokenizer_config.json": b'{"model_max_length": 512, "pad_token": "[PAD]"}',
+    "sentence_bert_config.json": b'{"max_seq_length": 256}',
+    "config_sentence_transformers.json": b'{"prompts": {"query": "q: "}, "similarity_fn_name": "dot"}',
+}
+
+
+def prompt_file(folder: Path) -> Case:
+    seeds = [files("r2med.expand").joinpath("prompts", "hyde", "qa-reference.toml").read_bytes()]
+
+    def read(path: Path) -> object:
+        return load_prompt("hyde", "Q&A reference", path).messages(query="{{query}} {0} %s </think>")
+
+    return from_file(folder / "prompt.toml", seeds, read)
+
+
+def rerank_prompt(folder: Path) -> Case:
+    names = [p.name for p in files("r2med.rerank").joinpath("prompts").iterdir() if p.name.endswith(".toml")]
+    seeds = [files("r2med.rerank").joinpath("prompts", name).read_bytes() for name in names]
+
+    def read(path: Path) -> object:
+        return load_rerank_prompt("listwise", path).messages("q {{query}}", ["{passage}", "</p> [1]"])
+
+    return from_file(folder / "prompt.toml", seeds, read)
+
+
+def vocabulary(folder: Path) -> Case:
+    path = folder / "v.msgpack"
+    (folder / "raw").mkdir()
+    build_from_files(write_files(folder / "raw")).write(path)
+    return from_file(path, [path.read_bytes()], read_vocabulary)
+
+
+def nano_files(folder: Path) -> Case:
+    manifest = b'{"schema": 1, "made_by": "r2med", "tasks": {}, "files": {"a": "b"}}'
+
+    def read(path: Path) -> object:
+        (folder / "metadata").mkdir(exist_ok=True)
+        (folder / "metadata" / "NanoX.json").write_bytes(path.read_bytes())
+        with suppress(R2MedError):
+            read_manifest(folder)
+        return read_metadata(folder, "NanoX")
+
+    return from_file(folder / "manifest.json", [manifest], read)
+
+
+def toml_file(seeds: list[bytes], read: Callable[[Path], object]) -> Maker:
+    return lambda folder: from_file(folder / "settings.toml", seeds, read)
+
+
+PROTOCOL = files("r2med.results.protocols").joinpath("default.toml").read_bytes()
+
+STORES: dict[str, Maker] = {
+    "experiment TOML": toml_file([EXPERIMENT], read_experiment),
+    "prompt pack TOML": toml_file([PACK], read_pack),
+    "expansion prompt TOML": prompt_file,
+    "rerank prompt TOML": rerank_prompt,
+    "ledger TOML": toml_file([LEDGER], read_ledger),
+    "protocol TOML": toml_file([PROTOCOL], read_protocol),
+    "result JSON": results_file(".json", read_results),
+    "result JSON, compared": results_file(".json", read_scores),
+    "per-query jsonl": results_file(".queries.jsonl", read_scores),
+    "results in the app": results_file(".json", read_in_view),
+    "per-query jsonl in the app": results_file(".queries.jsonl", read_in_view),
+    "progress file": progress_file,
+    "embedding shard": shards,
+    "set of shards": shard_sets,
+    "cache facts": set_facts,
+    "index manifest": index_file("index.json"),
+    "index postings": index_file("docs.npy"),
+    "index pointers": index_file("term_ptr.npy"),
+    "index postings, unverified": index_file("docs.npy", verify=False),
+    "index impacts, unverified": index_file("impacts.npy", verify=False),
+    "index pointers, unverified": index_file("term_ptr.npy", verify=False),
+    "index vocabulary": index_file("vocabulary_data.npy"),
+    "index offsets": index_file("vocabulary_offsets.npy"),
+    "generation store": generation_store,
+    "recorded expansions": recorded,
+    "replay": lambda folder: from_file(
+        folder / "a.jsonl", [HYDOC, generation_lines(), gzip.compress(HYDOC, mtime=0)], Replay.from_file
+    ),
+    "store file": lambda folder: from_file(folder / "a.jsonl", [generation_lines()], read_store),
+    "model config.json": model_folder("config.json", MODEL_FILES["config.json"]),
+    "model modules.json": model_folder("modules.json", MODEL_FILES["modules.json"]),
+    "model pooling": model_folder("1_Pooling/config.json", MODEL_FILES["1_Pooling/config.json"]),
+    "model tokenizer_config": model_folder("tokenizer_config.json", MODEL_FILES["tokenizer_config.json"]),
+    "model prompts": model_folder(
+        "config_sentence_transformers.json", MODEL_FILES["config_sentence_transformers.json"]
+    ),
+    "vocabulary": vocabulary,
+    "Nano manifest": nano_files,
+}

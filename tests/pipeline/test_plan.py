@@ -1,0 +1,164 @@
+"""The plan: shared stages, what is cached, and that what is printed is what runs."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from r2med.cli.run import command
+from r2med.core import Task
+from r2med.pipeline import System, run_experiment
+from r2med.pipeline.estimate import StageEstimate, estimate_all
+from r2med.pipeline.executors import Executor
+from r2med.pipeline.fusing import Fusion
+from r2med.pipeline.plan import Plan, Step, plan_experiment
+from r2med.results import ResultStore
+from r2med.retrieve import BM25, Retriever, embed
+from r2med.retrieve.cache import EmbeddingCache
+from r2med.retrieve.dense import DenseRetriever
+from r2med.tasks import resolve
+from tests.retrieve.dense.encoders import HashEncoder
+
+
+class Watching(Executor):
+    """Does everything here, and writes down what."""
+
+    def __init__(self) -> None:
+        self.seen: list[str] = []
+
+    def take(self, step: Step, plan: Plan, values: Any) -> None:
+        if step.key not in self.seen:
+            self.seen.append(step.key)
+
+
+@pytest.fixture
+def encoder() -> HashEncoder:
+    return HashEncoder()
+
+
+def twenty(encoder: HashEncoder, cache: EmbeddingCache) -> list[System]:
+    """Twenty systems over one encoder and two ways to weigh a query."""
+    variants = ("float32", "int8", "binary", "float16", "bfloat16", "float32@4", "int8@4")
+    dense = [DenseRetriever(encoder, name=f"hash.{v}", variant=v, cache=cache) for v in variants]
+    lexical = [BM25(), BM25(query="count")]
+    fused = [System((bm25, d), Fusion("rrf")) for bm25 in lexical for d in dense][:11]
+    alone: list[Retriever] = [*dense, *lexical]
+    return [*(System((r,)) for r in alone), *fused]
+
+
+def kinds(plan: Plan) -> Counter[str]:
+    return Counter(step.kind for step in plan.steps)
+
+
+def test_twenty_systems_over_one_encoder_encode_once(tmp_path: Path, encoder: HashEncoder) -> None:
+    cache, store = EmbeddingCache(tmp_path / "cache"), ResultStore(tmp_path / "results")
+    systems = twenty(encoder, cache)
+    assert len(systems) == 20
+    (plan,) = plan_experiment(resolve("mini/Biology"), systems, store)
+    assert kinds(plan) == {
+        "load": 1, "index": 1, "encode documents": 1, "encode queries": 1, "retrieve": 9, "fuse": 11, "score": 20,
+    }  # fmt: skip
+    assert not encoder.asked
+    run_experiment(resolve("mini/Biology"), systems, store)
+    task = resolve("mini/Biology")[0].load()
+    assert Counter(encoder.asked) == Counter({*task.documents.contents}) + Counter({*task.query_texts})
+
+
+def test_a_stage_stands_behind_those_it_needs_and_knows_its_systems(tmp_path: Path, encoder: HashEncoder) -> None:
+    systems = twenty(encoder, EmbeddingCache(tmp_path / "cache"))
+    (plan,) = plan_experiment(resolve("mini/Biology"), systems, ResultStore(tmp_path))
+    before: set[str] = set()
+    for step in plan.steps:
+        assert set(step.needs) <= before
+        before.add(step.key)
+    load = plan.steps[0]
+    assert load.kind == "load"
+    assert sorted(load.systems) == sorted(s.name for s in systems)
+
+
+def test_the_plan_that_is_printed_is_the_plan_that_runs(tmp_path: Path, encoder: HashEncoder) -> None:
+    systems, store = twenty(encoder, EmbeddingCache(tmp_path / "cache")), ResultStore(tmp_path / "results")
+    refs = [*resolve("mini/Biology"), *resolve("mini/MedQA-Diag")]
+    printed = [stage.key for stage in estimate_all(plan_experiment(refs, systems, store))]
+    watching = Watching()
+    run_experiment(refs, systems, store, executor=watching)
+    assert sorted(watching.seen) == sorted(printed)
+    assert all(stage.cached == "yes" for stage in estimate_all(plan_experiment(refs, systems, store)))
+
+
+def test_keys_follow_the_content(tmp_path: Path) -> None:
+    def of(revision: str = "1", depth: int = 10, spec: str = "mini/Biology") -> dict[str, str]:
+        retriever = DenseRetriever(HashEncoder(revision=revision), name="h", cache=EmbeddingCache(tmp_path / "c"))
+        (plan,) = plan_experiment(resolve(spec), [System((retriever,))], ResultStore(tmp_path / "r"), depth=depth)
+        return {step.kind: step.key for step in plan.steps}
+
+    first = of()
+    assert of() == first
+    deeper, other, task = of(depth=20), of(revision="2"), of(spec="mini/Bioinformatics")
+    assert {k for k in first if deeper[k] == first[k]} == {"load", "encode documents", "encode queries"}
+    assert {k for k in first if other[k] == first[k]} == {"load"}
+    assert not any(task[k] == first[k] for k in first)
+
+
+def stages(systems: list[System], store: ResultStore) -> dict[str, StageEstimate]:
+    found = estimate_all(plan_experiment(resolve("mini/Biology"), systems, store))
+    return {stage.stage: stage for stage in found}
+
+
+def test_what_is_cached_is_counted(tmp_path: Path, encoder: HashEncoder, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache, store = EmbeddingCache(tmp_path / "cache"), ResultStore(tmp_path / "results")
+    systems = [System((DenseRetriever(encoder, name="h", cache=cache),))]
+    task = resolve("mini/Biology")[0].load()
+    documents = list(task.documents.contents)
+    cold = stages(systems, store)["encode documents"]
+    assert (cold.cached, cold.texts, cold.missing, cold.seconds) == ("no", 86, 86, None)
+    monkeypatch.setattr("r2med.retrieve.speed.TELLING_SECONDS", 0.0)
+    embed.embed(encoder, documents[:30], "document", cache=cache)
+    half = stages(systems, store)["encode documents"]
+    assert (half.cached, half.missing) == ("partly", 56)
+    assert half.tokens == sum(min(len(d.encode()) // 4 + 1, 16) for d in documents[30:])
+    assert half.seconds is not None
+    assert half.seconds > 0
+    embed.embed(encoder, documents, "document", cache=cache)
+    assert stages(systems, store)["encode documents"].cached == "yes"
+    run_experiment(resolve("mini/Biology"), systems, store)
+    (done,) = stages(systems, store).values()
+    assert (done.stage, done.what, done.cached) == ("score", "h", "yes")
+
+
+def test_shared_index_and_vectors_change_no_ranking(tmp_path: Path, encoder: HashEncoder) -> None:
+    cache, store = EmbeddingCache(tmp_path / "cache"), ResultStore(tmp_path / "results")
+    task: Task = resolve("mini/Biology")[0].load()
+    results = run_experiment(resolve("mini/Biology"), twenty(encoder, cache)[:9], store).results
+    for result, system in zip(results, twenty(HashEncoder(), EmbeddingCache(tmp_path / "other")), strict=False):
+        alone = system.retrievers[0].retrieve(task, depth=1000)
+        stored = store.run(result)
+        kept = alone.docs >= 0
+        assert np.array_equal(np.asarray(stored.lengths()), alone.lengths())
+        assert [h.doc_id for q in stored.query_ids for h in dict(stored)[q]] == [
+            alone.doc_ids[int(i)] for i in alone.docs[kept]
+        ]
+
+
+@pytest.mark.parametrize("flag", ["--plan", "--dry-run"])
+def test_the_command_prints_and_does_nothing(tmp_path: Path, flag: str) -> None:
+    arguments = ["-r", "bm25", "-r", "bm25-lucene", "--fuse", "rrf", "--results", str(tmp_path / "r"), flag]
+    shown = CliRunner().invoke(command, ["--tasks", "mini/Biology", *arguments, "--json"], catch_exceptions=False)
+    document = json.loads(shown.stdout)
+    assert document["schema"] == 1
+    assert document["executor"] == "local"
+    assert Counter(s["stage"] for s in document["stages"]) == {
+        "load": 1, "index": 1, "retrieve": 2, "fuse": 1, "score": 3,
+    }  # fmt: skip
+    assert document["totals"]["to_do"] == 7
+    keys = {s["key"] for s in document["stages"]}
+    assert all(set(s["needs"]) <= keys for s in document["stages"])
+    text = CliRunner().invoke(command, ["--tasks", "mini/Biology", *arguments], catch_exceptions=False).stdout
+    assert "7 of 8 stages are left to do" in " ".join(text.split())
+    assert not (tmp_path / "r").exists()

@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from r2med.retrieve import few, vectors
+from r2med.retrieve.cache import CachedRows, EmbeddingCache, text_keys
+from r2med.retrieve.rows import ArrayRows, Float32, Rows
+from r2med.retrieve.vectors import search
+
+_dots = pytest.importorskip("r2med._dots", reason="the C extension is not built")
+
+DOCUMENTS, DIMENSION = few.MANY_DOCUMENTS + 777, 40
+
+
+def some(count: int, seed: int = 0, *, steps: int | None = None) -> Float32:
+    """Vectors; with `steps` of few different values, so that scores tie."""
+    rng = np.random.default_rng(seed)
+    made = rng.standard_normal((count, DIMENSION)) if steps is None else rng.integers(0, steps, (count, DIMENSION))
+    return made.astype(np.float32)
+
+
+def cached(matrix: Float32, folder: Path) -> tuple[Rows, list[str]]:
+    """The same rows out of two shards that hold them in another order, with rows of others between."""
+    texts = [f"text {i}" for i in range(len(matrix))]
+    keys, tokens = text_keys(texts), np.full(len(texts), -1, dtype=np.int32)
+    shards = EmbeddingCache(folder).open({"model": "m"}, 512)
+    order = np.random.default_rng(1).permutation(len(texts))
+    for part in (order[: len(order) // 3], order[len(order) // 3 :]):
+        shards.append(keys[part], tokens[part], matrix[part])
+    foreign = text_keys(["another corpus"])
+    shards.append(foreign, tokens[:1], matrix[:1])
+    return CachedRows(shards, shards.find(keys)), texts
+
+
+def product_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vectors, "pays", lambda queries, rows: False)
+
+
+@pytest.mark.parametrize("queries", [1, 3, 8])
+@pytest.mark.parametrize("steps", [None, 3], ids=["apart", "tied"])
+def test_few_queries_get_the_bits_of_the_blocked_product(
+    queries: int, steps: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    documents, asked = some(DOCUMENTS, 1, steps=steps), some(queries, 2, steps=steps)
+    ties = np.random.default_rng(3).permutation(DOCUMENTS).astype(np.int32)
+    assert few.pays(queries, ArrayRows(documents))
+    found = search(asked, documents, ties, 50)
+    product_only(monkeypatch)
+    expected = search(asked, documents, ties, 50)
+    np.testing.assert_array_equal(found.docs, expected.docs)
+    np.testing.assert_array_equal(found.scores, expected.scores)
+
+
+def test_a_score_does_not_depend_on_how_many_queries_are_asked() -> None:
+    documents, asked = some(DOCUMENTS, 1), some(few.FEW + 5, 2)
+    ties = np.arange(DOCUMENTS, dtype=np.int32)
+    together = search(asked, documents, ties, 20)
+    alone = search(asked[4:5], documents, ties, 20)
+    np.testing.assert_array_equal(together.docs[4:5], alone.docs)
+    np.testing.assert_array_equal(together.scores[4:5], alone.scores)
+
+
+def test_vectors_of_a_cache_are_read_where_they_lie(tmp_path: Path) -> None:
+    documents, asked = some(DOCUMENTS, 1), some(2, 2)
+    rows, _ = cached(documents, tmp_path)
+    assert few.pays(2, rows)
+    ties = np.arange(DOCUMENTS, dtype=np.int32)
+    for found, expected in zip(search(asked, rows, ties, 30), search(asked, documents, ties, 30), strict=True):
+        np.testing.assert_array_equal(found, expected)
+
+
+def test_half_precision_takes_the_same_path() -> None:
+    documents, asked = some(DOCUMENTS, 1).astype(np.float16), some(2, 2)
+    ties = np.arange(DOCUMENTS, dtype=np.int32)
+    for found, expected in zip(
+        search(asked, documents, ties, 30), search(asked, documents.astype(np.float32), ties, 30), strict=True
+    ):
+        np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"begin": -1}, {"end": 11}, {"offset": 1}, {"dimension": 0}, {"dimension": 7}, {"width": 9}, {"places": [0, 10]}],
+    ids=str,
+)
+def test_sizes_that_do_not_fit_are_refused(change: dict[str, object]) -> None:
+    rows = np.ones((10, 8), dtype=np.float32)
+    given: dict[str, object] = {
+        "dimension": 8,
+        "width": 10,
+        "begin": 0,
+        "end": 10,
+        "offset": 0,
+        "places": None,
+    } | change
+    places = None if given["places"] is None else np.array(given["places"], dtype=np.int64)
+    end = len(places) if places is not None else given["end"]
+    with pytest.raises(ValueError, match="do not fit"):
+        _dots.dots(
+            rows[:1], rows, places, np.empty((1, 10), np.float32), given["dimension"], given["width"], given["begin"],
+            end, given["offset"],
+        )  # fmt: skip
