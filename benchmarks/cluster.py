@@ -1,7 +1,8 @@
 """The ray executor: two workers against one on CPU encoding, and what Ray adds to a run that has nothing to encode.
 
-Encoding: the same passages without a cache, on actors that have their model loaded; each worker has one CPU and one
-thread. Passages come from ../shared/data/vignettes where it is there, else from Mini. Overhead: whole `r2med run`
+Encoding: the same passages without a cache, on actors that have their model loaded, one and two in turns; each has one
+CPU and one thread. Passages come from ../shared/data/vignettes where it is there, else from Mini. It takes two idle
+cores: a scheduler that shares them by session gives two busy workers no more than one. Overhead: whole `r2med run`
 processes on Mini with everything cached, on a cluster that is up, against the same without Ray; the median of three.
 
     python benchmarks/cluster.py [--texts 1500] [--json]
@@ -33,6 +34,7 @@ from r2med.retrieve.embed import embed
 from r2med.tasks import resolve
 
 MODEL = "bge-small"
+ROUNDS = 6
 VIGNETTES = Path(__file__).parent.parent.parent / "shared" / "data" / "vignettes"
 RAY = [sys.executable, "-c", "from ray.scripts.scripts import main; main()", "start", "--head", "--block"]
 
@@ -44,19 +46,28 @@ def passages(count: int) -> list[str]:
     return texts[:: max(len(texts) // count, 1)][:count]
 
 
-def encoding_seconds(workers: int, texts: list[str]) -> float:
-    """What warm workers take."""
+def encoding_seconds(texts: list[str]) -> tuple[float, float]:
+    """What one and two warm workers take, in turns, so that what else the machine does weighs on both alike."""
     builder = Builder()
     (retriever,) = builder.build(SystemSpec(retrievers=[MODEL])).retrievers
     assert isinstance(retriever, DenseRetriever)
-    with PoolExecutor("ray", RayWorkers(workers, "local", "cpu", lambda text: None), lambda text: None) as executor:
+    taken = {1: 0.0, 2: 0.0}
+    with PoolExecutor("ray", RayWorkers(2, "local", "cpu", lambda text: None), lambda text: None) as executor:
         executor.adopt(builder.made)
-        while len(executor.pool.nodes) < workers:  # every worker says hello and loads its model
+        pool = executor.pool
+        while len(pool.nodes) < 2:  # every worker says hello and loads its model
             embed(retriever.encoder, [f"{i} {text}" for i, text in enumerate(texts[:16])], "document")
         embed(retriever.encoder, [f"again {text}" for text in texts[:32]], "document")
-        begin = time.perf_counter()
-        embed(retriever.encoder, texts, "document")
-        return time.perf_counter() - begin
+        both = dict(pool.nodes)
+        for start in range(ROUNDS):
+            for workers in (1, 2) if start % 2 else (2, 1):
+                pool.nodes = dict(list(both.items())[:workers])
+                pool.workers.size = workers
+                begin = time.perf_counter()
+                embed(retriever.encoder, texts[start::ROUNDS], "document")
+                taken[workers] += time.perf_counter() - begin
+        pool.nodes, pool.workers.size = both, 2
+    return taken[1], taken[2]
 
 
 @contextmanager
@@ -101,7 +112,7 @@ def main() -> None:
     os.environ.setdefault("RAY_AUTH_MODE", "disabled")  # a cluster for a minute, on this machine
     texts = passages(asked.texts)
     load = os.getloadavg()[0]
-    one, two = (encoding_seconds(workers, texts) for workers in (1, 2))
+    one, two = encoding_seconds(texts)
     with cluster() as address:
         there = run_seconds("--executor", "ray", "--address", address)
     here = run_seconds()

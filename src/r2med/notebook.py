@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from .core import UsageError
+from .core import Task, UnknownName, UsageError
 from .core.html import table as html_table
 from .pipeline import Builder, Outcome, SystemSpec, check_writable, ladder, run_experiment
 from .pipeline.defaults import default_systems
@@ -14,12 +15,22 @@ from .report import ScoreTable, as_json, caption, cells, headers, markdown, scor
 from .report.comparison import from_store, with_snippets
 from .results import ResultStore, TaskResult
 from .retrieve import Retriever, get_retriever
+from .retrieve.encoders.load import Options
+from .retrieve.specs import MODEL_PARAMETERS
 from .scoring import MAIN, Evaluation, Measure
 from .scoring.compare import Comparison
 from .scoring.compare import compare as compare_scores
 from .scoring.intervals import Settings
 from .scoring.score_set import ScoreSet
 from .tasks import TaskRef, resolve
+
+OPTIONS = tuple(
+    dict.fromkeys(
+        ["verify", "memory", "prompts", "settings", "published", "on_progress", *MODEL_PARAMETERS]
+        + [field.name for field in fields(Options)]
+    )
+)
+"""What `run` hands on to models and expanders."""
 
 
 class Scores:
@@ -84,8 +95,10 @@ def run(
     whatever `r2med.evaluate` takes as one. Results are kept in `results`, and what is done is not done again.
     `options` are those of models: `device`, `max_length`, `max_cost`, `trust_remote_code` and so on.
     """
+    if unknown := next((name for name in options if name not in OPTIONS), None):
+        raise UnknownName("option", unknown, OPTIONS)
     shown, store = _measure(measure), ResultStore(results)
-    refs = _resolve([tasks] if isinstance(tasks, str) else tasks)
+    refs = _resolve([tasks] if isinstance(tasks, str | Task) else tasks)
     names, given = _named(retrievers)
     if not names:
         names, standard, _ = default_systems()
@@ -175,7 +188,12 @@ def _measure(measure: Measure | str) -> Measure:
 
 def _resolve(specs: Iterable[str]) -> list[TaskRef]:
     """Each task once, and on this machine."""
-    found = {ref.full_name: ref for spec in specs for ref in resolve(spec)}
+    named = list(specs)
+    if loaded := next((spec for spec in named if isinstance(spec, Task)), None):
+        raise UsageError(f"run takes names or folders, not {loaded.full_name} itself: r2med.evaluate(system, task) does")
+    found = {ref.full_name: ref for spec in named for ref in resolve(spec)}
+    if not found:
+        raise UsageError("no tasks are given")
     for ref in found.values():
         ref.present()
     return list(found.values())

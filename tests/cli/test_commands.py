@@ -203,3 +203,12 @@ def test_json_holds_before_and_after_and_warnings(r2med: Any) -> None:
     effect = reranked["before_after"]["mini/Biology"]
     assert effect["before"]["ndcg_at_10"] == pytest.approx(expanded["tasks"]["mini/Biology"]["ndcg_at_10"])
     assert effect["after"]["ndcg_at_10"] == pytest.approx(reranked["tasks"]["mini/Biology"]["ndcg_at_10"])
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
+@pytest.mark.parametrize("arguments", [["tasks"], ["models", "--json"]])
+def test_a_full_disk_behind_the_output_is_one_line(arguments: list[str]) -> None:
+    with Path("/dev/full").open("wb") as full:
+        command = [sys.executable, "-m", "r2med", *arguments]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, done.stderr) == (1, "r2med: cannot write (No space left on device)\n")

@@ -10,11 +10,15 @@ from pathlib import Path
 import pytest
 
 from r2med.core import UsageError
-from r2med.pipeline import Executor, get_executor
+from r2med.pipeline import Builder, Executor, SystemSpec, get_executor, run_experiment
+from r2med.pipeline.executors.pooled import PoolExecutor
+from r2med.pipeline.executors.processes import Processes
+from r2med.results import ResultStore
+from r2med.tasks import resolve
 from tests.retrieve.dense.weights import real_model
 
 from .nodes import command_line, descendants, home_with
-from .runs import Ran
+from .runs import Ran, without
 
 ARGUMENTS = ["--tasks", "mini/Biology,mini/MedQA-Diag", "-r", "bm25", "-r", "bge-small:max_length=32", "--fuse", "rrf"]
 
@@ -63,3 +67,20 @@ def test_a_model_that_batches_gets_the_same_batches(tmp_path: Path) -> None:
         found.append(Ran(tmp_path / name, tmp_path / f"r{name}", *arguments, *more).end().files())
     assert found[0] == found[1]
     assert found[0]
+
+
+def test_whole_rankings_are_made_by_a_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on Ray, with a process in an actor's place: the corpus goes there, the ranking comes back."""
+    monkeypatch.setenv("R2MED_HOME", str(home_with(tmp_path / "home", "colbert-small-backbone")))
+    found = []
+    for executor in (Executor(), PoolExecutor("ray", Processes(1), print)):
+        with Builder() as builder, executor:
+            system = builder.build(SystemSpec(retrievers=["bm25", "colbert-small-backbone:max_length=8"], fuse="rrf"))
+            executor.adopt(builder.made)
+            store = ResultStore(tmp_path / executor.name)
+            (result,) = run_experiment(resolve("mini/IIYi-Clinical"), [system], store, executor=executor).results
+            found.append((result.measures, without(result.notes), store.run(result).scores.tobytes()))
+            if isinstance(executor, PoolExecutor):
+                assert executor.pool._next == 1  # one job in all: the ranking
+                assert len(executor.pool.nodes) == 1
+    assert found[0] == found[1]

@@ -14,7 +14,8 @@ from .runs import Ran
 
 SHORT = "bge-small:max_length=16"
 BRIEF = [
-    "--tasks", "mini/Biology,mini/IIYi-Clinical", "-r", "bm25", "-r", SHORT, "--fuse", "rrf",
+    "--tasks", "mini/Biology,mini/IIYi-Clinical", "-r", "bm25", "-r", SHORT,
+    "-r", "colbert-small-backbone:max_length=16", "--fuse", "rrf",
     "--rerank", "msmarco-minilm:max_length=24@10",
 ]  # fmt: skip
 FULL = ["--tasks", "mini"]
@@ -26,7 +27,7 @@ def on_ray(address: str) -> list[str]:
 
 @pytest.mark.parametrize("arguments", [BRIEF, pytest.param(FULL, marks=pytest.mark.slow)], ids=["brief", "mini"])
 def test_a_cluster_gives_the_bytes_of_this_machine(cluster: str, tmp_path: Path, arguments: list[str]) -> None:
-    models = ("bge-small", "msmarco-minilm")
+    models = ("bge-small", "msmarco-minilm", "colbert-small-backbone")
     here = Ran(home_with(tmp_path / "one", *models), tmp_path / "here", *arguments).end()
     there = Ran(home_with(tmp_path / "two", *models), tmp_path / "there", *arguments, *on_ray(cluster)).end()
     assert f"joined the cluster at {cluster}, 2 nodes, 2 workers" in there.err

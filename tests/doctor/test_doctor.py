@@ -96,6 +96,9 @@ def test_what_is_broken_fails(tmp_path: Path) -> None:
     assert status(home, "write to home")["status"] == "broken"
     key = found(tmp_path, code=1, OPENAI_API_KEY_FILE=str(tmp_path / "none"))
     assert "cannot be read" in status(key, "key file")["detail"]
+    both = {"OPENAI_API_KEY_FILE": str(tmp_path / "none"), "R2MED_HOME": str(tmp_path / "file")}
+    done = doctor(tmp_path, "--json", "--results", str(tmp_path / "file"), **both)
+    assert json.loads(done.stdout)["ready"] == ["`r2med run` cannot run: write to results (see the checks)"]
     text = doctor(tmp_path, OPENAI_API_KEY_FILE=str(tmp_path / "none"))
     assert text.returncode == 1
     assert "BROKEN" in text.stdout

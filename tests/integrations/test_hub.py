@@ -91,6 +91,7 @@ def test_results_go_up_with_a_card(hub: WritableHub, results: Path, tmp_path: Pa
     header, body = (folder / "README.md").read_text().split("---\n")[1:3]
     assert yaml.safe_load(header)["license"] == "cc-by-4.0"
     assert "not a clinical decision system" in body
+    assert "| built in, revision 1 |" in body
     published = list(ResultStore(folder / "results"))
     assert [r.measures for r in published] == [r.measures for r in ResultStore(results)]
     average = 100 * sum(r.measures["ndcg_at_10"] for r in published if r.system.name == "bm25") / 2
@@ -150,6 +151,10 @@ def test_the_command_line_refuses_in_one_line(hub: WritableHub, nano: Path, tmp_
         assert done.returncode == code
         assert not done.stdout
         assert [line[:7] for line in done.stderr.splitlines()] == ["r2med: "]
+    done = export(hub, nano, "--repo", "lab/nano", "--out", tmp_path / "private", "--private")
+    assert done.returncode == 2
+    assert "--private goes with --upload" in done.stderr
+    assert not (tmp_path / "private").exists()
 
 
 def test_what_cannot_be_prepared(nano: Path, results: Path, tmp_path: Path) -> None:
@@ -169,6 +174,21 @@ def test_what_cannot_be_prepared(nano: Path, results: Path, tmp_path: Path) -> N
         prepare(results, "lab/other", tmp_path / "full")
     with pytest.raises(UsageError, match="--licence"):
         upload(prepare(nano, "lab/x", tmp_path / "out")._replace(licence=""), private=False)
+
+
+def test_only_an_earlier_preparation_is_replaced(results: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    prepare(results, "lab/results", out)
+    (out / "old").write_text("of an earlier one")
+    prepare(results, "lab/results", out)
+    assert not (out / "old").exists()
+    (tmp_path / "link").symlink_to(out)
+    (tmp_path / "clone" / ".git").mkdir(parents=True)
+    (tmp_path / "clone" / "README.md").write_bytes((out / "README.md").read_bytes())
+    for kept in (tmp_path / "link", tmp_path / "clone"):
+        with pytest.raises(DataError, match="not an empty folder"):
+            prepare(results, "lab/results", kept)
+    assert (tmp_path / "clone" / ".git").is_dir()
 
 
 def test_a_changed_nano_folder_is_not_published(nano: Path, tmp_path: Path) -> None:

@@ -58,6 +58,15 @@ def test_mistakes() -> None:
         r2med.run(3)
     with pytest.raises(UsageError, match="two retrievers are called 'bm25'"):
         r2med.run(r2med.BM25(k1=2), "bm25")
+    with pytest.raises(UnknownName, match="unknown option 'devise'; did you mean device"):
+        r2med.run("bm25", tasks="mini/Biology", devise="cpu")
+    with pytest.raises(UsageError, match="no tasks"):
+        r2med.run("bm25", tasks=[])
+    task = r2med.load("mini/Biology")
+    for given in (task, [task]):
+        with pytest.raises(UsageError, match=r"names or folders, not mini/Biology itself: r2med\.evaluate"):
+            r2med.run("bm25", tasks=given)  # type: ignore[arg-type]
+    assert not list(Path().iterdir()), "nothing was begun"
     with pytest.raises(UsageError, match="two or more names"):
         r2med.compare("bm25")
     with pytest.raises(UsageError, match="is no evaluation"):

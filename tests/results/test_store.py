@@ -46,6 +46,23 @@ def test_run_and_per_query_scores_read_back(store: ResultStore) -> None:
     assert evaluate_run(store.run(result), ref.load().qrels).mean() == pytest.approx(result.measures["ndcg_at_10"])
 
 
+@pytest.mark.parametrize("texts", [["zzz"], ["zzz", "gout"]], ids=["no query finds anything", "one does"])
+def test_queries_without_hits_read_back(texts: list[str], tmp_path: Path) -> None:
+    task = tmp_path / "task"
+    task.mkdir()
+    (task / "corpus.jsonl").write_text('{"id": "d1", "text": "gout"}\n')
+    (task / "query.jsonl").write_text("".join(f'{{"id": "q{i}", "text": "{text}"}}\n' for i, text in enumerate(texts)))
+    (task / "qrels.jsonl").write_text("".join(f'{{"q_id": "q{i}", "p_id": "d1", "score": 1}}\n' for i in range(len(texts))))
+    store = ResultStore(tmp_path / "results")
+    run_experiment(resolve(str(task)), [Builder().build(SystemSpec(retrievers=["bm25"]))], store)
+    (result,) = store
+    run = store.run(result)
+    assert {query_id: len(hits) for query_id, hits in run} == {f"q{i}": int(t == "gout") for i, t in enumerate(texts)}
+    (store.root / "bm25" / "own" / "task.queries.jsonl").write_text("{")
+    with pytest.raises(ResultError, match=r"queries\.jsonl: the per-query scores cannot be read"):
+        store.run(result)
+
+
 def test_another_schema_is_refused(store: ResultStore) -> None:
     path = store.root / "bm25" / "mini" / "Biology.json"
     path.write_text(path.read_text().replace('"schema": 1', '"schema": 99', 1))

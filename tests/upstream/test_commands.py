@@ -250,6 +250,8 @@ def test_unanswered_queries_write_no_file(tree: Path, server: ChatServer) -> Non
         (("--mode", "generate_hydoc", "--task", "Biology"), "needs --gar_method and --gar_llm"),
         (("--mode", "train", "--task", "Biology"), "invalid choice"),
         (("--task", "Biology"), "--mode"),
+        (("--mode", "eval_retrieval", "--task", "..", "--retriever_name", "bm25"), "unknown task '..'"),
+        (("--mode", "eval_retrieval", "--task", "", "--retriever_name", "bm25"), "unknown task ''"),
         (("--mode", "eval_retrieval", "--task", "Biolgy", "--retriever_name", "bm25"), "did you mean Biology"),
         (("--mode", "eval_retrieval", "--task", "Biology", "--retriever_name", "bm26"), "did you mean bm25"),
         (("--mode", "eval_retrieval", "--task", "Biology", "--retriever_name", "nv"), "r2med models fetch nv"),

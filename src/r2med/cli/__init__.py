@@ -5,6 +5,7 @@ Sub-commands are imported when they are called, so that `r2med --help` answers a
 
 from __future__ import annotations
 
+import errno
 import importlib
 import os
 import signal
@@ -98,7 +99,7 @@ def main() -> None:
     try:
         sys.exit(_run())
     except BrokenPipeError:  # `r2med … | head` is no error
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _write_nothing_more()
         sys.exit(0)
 
 
@@ -118,12 +119,21 @@ def _run() -> Any:
     except (Exception, KeyboardInterrupt, Terminated) as error:
         if _signals or isinstance(error, KeyboardInterrupt | click.Abort):
             return _interrupted()
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+            _write_nothing_more()
+            click.echo(f"r2med: cannot write ({error.strerror})", err=True)
+            return 1
         from ..core.errors import R2MedError  # brings numpy along: not for --help
 
         if not isinstance(error, R2MedError):
             raise
         click.echo(f"r2med: {error}", err=True)
         return error.exit_code
+
+
+def _write_nothing_more() -> None:
+    """Python would try to write the rest of the output once more at its end, and complain."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _interrupted() -> int:

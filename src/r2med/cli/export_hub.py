@@ -15,7 +15,7 @@ from .common import emit, json_option, note
 @click.option("--out", type=click.Path(file_okay=False, path_type=Path), help="Default: FOLDER-hub.")
 @click.option("--licence", default="", metavar="NAME", help="Terms of the source data, where they are not known.")
 @click.option("--upload", "send", is_flag=True, help="Upload; without it nothing leaves this machine.")
-@click.option("--private", is_flag=True, help="Make the repository private.")
+@click.option("--private", is_flag=True, help="With --upload: make the repository private.")
 @json_option
 def hub(folder: Path, repo: str, out: Path | None, licence: str, send: bool, private: bool, as_json: bool) -> None:
     """A Nano dataset or results, ready for the Hugging Face hub.
@@ -27,6 +27,8 @@ def hub(folder: Path, repo: str, out: Path | None, licence: str, send: bool, pri
     from ..integrations.hub_prepare import prepare
     from ..integrations.hub_upload import upload
 
+    if private and not send:
+        raise click.UsageError("--private goes with --upload: nothing is sent without it")
     target = out or folder.resolve().with_name(f"{folder.resolve().name}-hub")
     prepared = prepare(folder, repo, target, licence=licence)
     uploaded = upload(prepared, private=private) if send else None

@@ -8,7 +8,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from .containing import contained
 from .errors import ModelError, R2MedError, UsageError
+from .objects import told
 
 
 def resolve(address: str) -> Any:
@@ -31,12 +33,13 @@ def made(found: Any, label: str) -> Any:
     """
     if not (inspect.isclass(found) or (inspect.isroutine(found) and not _needs_arguments(found))):
         return found
-    try:
-        return found()
-    except R2MedError:
-        raise
-    except (Exception, SystemExit) as error:
-        raise ModelError(f"{label} cannot be made ({type(error).__name__}: {' '.join(str(error).split())})") from error
+    with contained(label, "being made"):
+        try:
+            return found()
+        except R2MedError:
+            raise
+        except (Exception, SystemExit) as error:
+            raise ModelError(f"{label} cannot be made ({told(error)})") from error
 
 
 def _needs_arguments(function: Any) -> bool:
@@ -56,10 +59,10 @@ def _module(name: str, address: str) -> Any:
         and str(here) not in sys.path
     ):
         sys.path.append(str(here))  # last: a file here never hides an installed package
-    try:
-        return importlib.import_module(name)
-    except ImportError as error:
-        raise UsageError(f"{address}: {error}") from None
-    except (Exception, SystemExit) as error:
-        what = f"{type(error).__name__}: {' '.join(str(error).split())}"
-        raise UsageError(f"{address}: {name} cannot be imported ({what})") from error
+    with contained(address, "being imported"):
+        try:
+            return importlib.import_module(name)
+        except ImportError as error:
+            raise UsageError(f"{address}: {error}") from None
+        except (Exception, SystemExit) as error:
+            raise UsageError(f"{address}: {name} cannot be imported ({told(error)})") from error

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import inspect
-import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from .containing import contained
 from .errors import ModelError, R2MedError
 
 MARKS = ("cache_key", "revision", "version", "__version__")
 NAMELESS = "no_model_name/available"
 """What mteb calls a model without a name."""
-STRAY_CHILD = 70
-"""Exit status of a process that a model forked and let run on into r2med."""
 
 
 def name_of(model: Any) -> str:
@@ -97,26 +95,18 @@ def _bytes(tensor: Any) -> Any:
 
 @contextmanager
 def answering(name: str, what: str) -> Iterator[None]:
-    """Around a call into somebody else's code: whatever it raises becomes one line that says what it was given.
-
-    A model that forks and lets its child come back would have two processes write the same results: the child ends.
-    """
-    process = os.getpid()
-    try:
-        yield
-    except R2MedError:
-        raise
-    except (Exception, SystemExit) as error:
-        if os.getpid() == process:
-            raise ModelError(f"{name} failed on {what} ({_first_line(error)})") from error
-    finally:
-        if os.getpid() != process:
-            sys.stderr.write(f"r2med: {name} forked on {what}; the child process ends here\n")
-            sys.stderr.flush()
-            os._exit(STRAY_CHILD)
+    """Around a call into somebody else's code: whatever it raises becomes one line that says what it was given."""
+    with contained(name, what):
+        try:
+            yield
+        except R2MedError:
+            raise
+        except (Exception, SystemExit) as error:
+            raise ModelError(f"{name} failed on {what} ({told(error)})") from error
 
 
-def _first_line(error: BaseException) -> str:
+def told(error: BaseException) -> str:
+    """An error in one line."""
     text = " ".join(str(error).split())
     return f"{type(error).__name__}: {text[:300]}" if text else type(error).__name__
 

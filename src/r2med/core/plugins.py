@@ -12,7 +12,9 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from .addresses import made
+from .containing import contained
 from .errors import ModelError, R2MedError, UsageError
+from .objects import told
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -55,13 +57,13 @@ class Plugin(NamedTuple):
 
     def make(self) -> Any:
         """Import it and call it where it is a class or factory."""
-        try:
-            loaded = self.entry.load()
-        except R2MedError:
-            raise
-        except (Exception, SystemExit) as error:
-            what = f"{type(error).__name__}: {' '.join(str(error).split())}"
-            raise ModelError(f"{self.label} cannot be loaded ({what})") from error
+        with contained(self.label, "being loaded"):
+            try:
+                loaded = self.entry.load()
+            except R2MedError:
+                raise
+            except (Exception, SystemExit) as error:
+                raise ModelError(f"{self.label} cannot be loaded ({told(error)})") from error
         return made(loaded, self.label)
 
 

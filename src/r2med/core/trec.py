@@ -16,15 +16,17 @@ from .run import Hit, Run
 from .stores import FolderStore, open_stream
 
 
-def read_run(path: str | Path, *, doc_ids: IdTable | None = None) -> Run:
+def read_run(path: str | Path, *, doc_ids: IdTable | None = None, query_ids: Iterable[str] = ()) -> Run:
     """A TREC run (`query Q0 document rank score tag`), plain or compressed.
 
-    Order follows the scores, as in trec_eval; the rank column is not looked at.
+    Order follows the scores, as in trec_eval; the rank column is not looked at. TREC has no line for a query without
+    hits: those of `query_ids` are in the run all the same, and a file without any line is then no error.
     """
     path = Path(path)
     if not path.is_file():
         raise DataError("no such file", path=path)
-    store, rankings, tag = FolderStore(path.parent), dict[str, list[Hit]](), "run"
+    store, tag = FolderStore(path.parent), "run"
+    rankings: dict[str, list[Hit]] = {query_id: [] for query_id in query_ids}
     with open_stream(store, path.name) as stream:
         for number, line in enumerate(stream, start=1):
             if not line.isspace():

@@ -16,6 +16,9 @@ from .places import places
 from .settings import keys, settings_in_force
 from .software import extras, native_extensions, versions
 
+NEEDED = {"bm25", "native code", "write to results"}
+"""Checks without which nothing runs; BM25 alone writes nothing to the home."""
+
 
 def diagnose(results: Path = Path("results")) -> Diagnosis:
     """Look at everything."""
@@ -58,8 +61,8 @@ def _models() -> dict[str, Counted]:
 def _ready(tasks: dict[str, Counted], models: dict[str, Counted], checks: list[Check]) -> list[str]:
     """Sentences; a part that is broken is not promised."""
     broken = {check.name for check in checks if check.status == "broken"}
-    if broken & {"bm25", "native code", "write to results"}:
-        return ["`r2med run` cannot run: " + ", ".join(sorted(broken)) + " (see the checks)"]
+    if stops := [check.name for check in checks if check.name in broken & NEEDED]:
+        return [f"`r2med run` cannot run: {', '.join(stops)} (see the checks)"]
     retrievers, fusion, missing = default_systems()
     names = [*retrievers, *(["their fusion"] if fusion else [])]
     said = [f"`r2med run` will run {_listed(names)} on Mini" + (f"; {missing}" if missing else "")]

@@ -9,6 +9,7 @@ from typing import Any
 from ..core import ModelError, Query, Task, UsageError
 from ..core.addresses import made
 from ..core.objects import answering, describe_object, name_of
+from ..retrieve.guarded import described, is_ours
 from .policy import DEFAULTS
 from .protocol import FREE, Expander, Plan, Progress
 from .values import Expansion, Expansions
@@ -56,6 +57,29 @@ class CustomExpander:
         return Expansion(query_id=query.id, original=query.text, texts=usable, statuses=statuses)
 
 
+class GuardedExpander:
+    """An expander written against our own protocol by somebody else: what goes wrong in it is a line that names it."""
+
+    def __init__(self, model: Expander) -> None:
+        self.model = model
+        self.name, self.method, self.warning = model.name, model.method, model.warning
+        self.chat = getattr(model, "chat", None)
+
+    def describe(self) -> dict[str, object]:
+        return described(self.model, self.name)
+
+    def plan(self, task: Task, *, limit: int | None = None) -> Plan:
+        with answering(self.name, f"planning {task.full_name}"):
+            return self.model.plan(task, limit=limit)
+
+    def expand(self, task: Task, *, limit: int | None = None, on_progress: Progress | None = None) -> Expansions:
+        with answering(self.name, asked := f"{len(task.queries[:limit])} queries of {task.full_name}"):
+            found = self.model.expand(task, limit=limit, on_progress=on_progress)
+        if not isinstance(found, Expansions):
+            raise ModelError(f"{self.name} returned {type(found).__name__} for {asked}, not Expansions")
+        return found
+
+
 def as_expander(model: Any, *, name: str = "") -> Expander:
     """An object as expander; a class is made."""
     model = made(model, name or name_of(model))
@@ -64,4 +88,4 @@ def as_expander(model: Any, *, name: str = "") -> Expander:
     if model.method not in DEFAULTS:
         known = ", ".join(DEFAULTS)
         raise UsageError(f"{model.name} calls its method {model.method!r}: retrievers know how to take {known}")
-    return model
+    return model if is_ours(model, Expander) else GuardedExpander(model)

@@ -31,7 +31,7 @@ def nano_card(card: str, repo: str, manifest: Manifest, licence: str) -> str:
     stated = f"license: {_hub_licence(licence)}"
     lines = [stated if line.startswith("license:") else line for line in head.split("\n")]
     sources = [
-        f"| {split} | {t.source}{f'@{t.revision}' if t.revision else ''} | `{t.source_fingerprint[:16]}` "
+        f"| {split} | {_source(t.source, t.revision)} | `{t.source_fingerprint[:16]}` "
         f"| `{t.fingerprint[:16]}` |"
         for split, t in manifest.tasks.items()
     ]
@@ -101,10 +101,17 @@ def _provenance(results: Sequence[TaskResult]) -> list[str]:
     lines += ["| Task | Source | Queries | Documents | Fingerprint |", "|:---|:---|---:|---:|:---|"]
     for name, t in tasks.items():
         source = t.source if not t.source.startswith(("/", "~")) else "a folder of our own"
-        revision = f"@{t.revision}" if t.revision else ""
-        row = [_cell(name), _cell(source) + revision, f"{t.queries:,}", f"{t.documents:,}", f"`{t.fingerprint[:16]}`"]
+        shown = _cell(_source(source, t.revision))
+        row = [_cell(name), shown, f"{t.queries:,}", f"{t.documents:,}", f"`{t.fingerprint[:16]}`"]
         lines.append(f"| {' | '.join(row)} |")
     return lines
+
+
+def _source(source: str, revision: str) -> str:
+    """`org/name@revision` as the hub writes it; in words where the source is no repository."""
+    if not revision:
+        return source
+    return f"{source}@{revision}" if "/" in source else f"{source}, revision {revision}"
 
 
 def _terms(licence: str) -> list[str]:

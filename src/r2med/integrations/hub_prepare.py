@@ -74,8 +74,11 @@ def check_repo(repo: str) -> None:
 
 
 def _clear(out: Path) -> None:
+    """Remove an earlier preparation; a clone of the repository holds the card too, and is somebody's work."""
     card = out / "README.md"
-    if card.is_file() and MARK in card.read_text("utf-8", errors="replace"):
+    if out.is_symlink() or (out / ".git").exists() or not card.is_file():
+        return
+    if MARK in card.read_text("utf-8", errors="replace"):
         shutil.rmtree(out)
 
 

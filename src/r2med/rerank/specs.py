@@ -25,6 +25,8 @@ from ..core.objects import name_of
 from ..core.plugins import Plugin, find_plugin, plugins
 from ..models import Card, card_names, find_card, locate
 from ..retrieve.encoders.load import Options, make_options, model_folder
+from ..retrieve.guarded import is_ours
+from .guarded import GuardedReranker
 from .pairs import PairScorer
 from .pointwise import PointwiseReranker
 from .protocol import Reranker
@@ -227,7 +229,7 @@ def as_reranker(model: Any, *, name: str = "", logit: int | None = None, **given
         return get_reranker(model, **given)
     model = made(model, name or name_of(model))
     if isinstance(model, Reranker):
-        return model
+        return model if is_ours(model, Reranker) else GuardedReranker(model)
     if isinstance(model, Card):
         return from_card(model, name=name, **given)
     own = {k: given[k] for k in _RERANKER_ONLY if k in given}

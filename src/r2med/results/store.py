@@ -75,14 +75,26 @@ class ResultStore:
         return path
 
     def run(self, result: TaskResult) -> Run:
-        """The stored run of a result."""
-        return read_run(self._beside(result, ".run.gz")).renamed(result.system.name)
+        """The stored run of a result, queries without hits included."""
+        path = self._beside(result, ".run.gz")
+        return read_run(path, query_ids=self._query_ids(result)).renamed(result.system.name)
 
     def per_query(self, result: TaskResult, measure: str) -> dict[str, float]:
         """One measure of each query."""
         with self._beside(result, ".queries.jsonl").open("rb") as lines:
             decode = msgspec.json.Decoder(QueryScores).decode
             return {scores.query_id: scores.measures[measure] for scores in map(decode, lines)}
+
+    def _query_ids(self, result: TaskResult) -> list[str]:
+        """The queries that were scored; none where the table of them is not beside the result."""
+        path, decode = self._beside(result, ".queries.jsonl"), msgspec.json.Decoder(_QueryOnly).decode
+        try:
+            with path.open("rb") as lines:
+                return [decode(line).query_id for line in lines]
+        except FileNotFoundError:
+            return []
+        except (OSError, ValueError) as error:
+            raise ResultError(f"{path}: the per-query scores cannot be read ({error}); run it again") from None
 
     def _beside(self, result: TaskResult, suffix: str) -> Path:
         return self.path(result.system.name, result.task.collection, result.task.name).with_suffix(suffix)
@@ -95,6 +107,10 @@ class ResultStore:
 
 class _SchemaOnly(msgspec.Struct):
     schema: int
+
+
+class _QueryOnly(msgspec.Struct):
+    query_id: str
 
 
 def checksum(result: TaskResult) -> str:

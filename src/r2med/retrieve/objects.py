@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,6 +17,7 @@ from .embed import Embedded
 from .encoders.calling import encodes
 from .encoders.custom import CustomEncoder, to_numpy
 from .encoders.protocol import Encoder, Side
+from .guarded import GuardedRetriever, is_ours
 from .protocol import Retriever
 from .rows import Rows
 from .sparse import Float32, TopK, top_k
@@ -74,10 +77,11 @@ def comparison(model: Any) -> Similarity | Compare:
         return "cosine"
     queries = np.array([[3.0, 4.0, 0.0, 1.0], [-1.0, 0.5, 2.0, 0.0]], dtype=np.float32)
     documents = np.array([[0.5, 0.0, 7.0, -2.0], [1.0, 1.0, 1.0, 1.0]], dtype=np.float32)
+    compare = partial(in_its_arrays, similarity)
     try:
-        found = np.asarray(to_numpy(similarity(queries, documents)), dtype=np.float32)
-    except Exception:  # it may want another width, or a library's own arrays
-        return _named(model)
+        found = np.asarray(to_numpy(compare(queries, documents)), dtype=np.float32)
+    except Exception:  # it may want another width than four
+        return _named(model) or compare
     product = queries @ documents.T
     lengths = np.linalg.norm(queries, axis=1)[:, None] * np.linalg.norm(documents, axis=1)
     if found.shape == product.shape:
@@ -85,15 +89,28 @@ def comparison(model: Any) -> Similarity | Compare:
             return "cosine"
         if np.allclose(found, product, atol=1e-4):
             return "dot"
-    return similarity  # type: ignore[no-any-return]
+    return compare
 
 
-def _named(model: Any) -> Similarity:
+def in_its_arrays(similarity: Compare, queries: Float32, documents: Float32) -> Any:
+    """What a similarity says; one that is written for torch, and cannot take our arrays, gets tensors."""
+    try:
+        return similarity(queries, documents)
+    except (TypeError, AttributeError):
+        if (torch := sys.modules.get("torch")) is None:
+            raise
+        return similarity(torch.tensor(queries), torch.tensor(documents))
+
+
+def _named(model: Any) -> Similarity | None:
     for holder in (model, getattr(model, "mteb_model_meta", None)):
         said = getattr(holder, "similarity_fn_name", None)
-        if str(getattr(said, "value", said)) in ("dot", "dot_product"):
+        said = str(getattr(said, "value", said))
+        if said in ("dot", "dot_product"):
             return "dot"
-    return "cosine"
+        if said == "cosine":
+            return "cosine"
+    return None
 
 
 def is_searcher(model: Any) -> bool:
@@ -111,7 +128,7 @@ def as_retriever(model: Any, *, name: str = "", **options: Any) -> Retriever:
     model = made(model, name or name_of(model))
     if isinstance(model, Retriever):
         _refuse(name or model.name, options)
-        return model
+        return model if is_ours(model, Retriever) else GuardedRetriever(model)
     if is_searcher(model):
         from .searching import SearchRetriever
 

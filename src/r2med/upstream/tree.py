@@ -64,12 +64,12 @@ def find_names(asked: str, tree: Tree) -> list[str]:
     """The task folders that `--task` stands for: `All`, a folder's name, or any other spelling of an R2MED task."""
     if asked.casefold() == ALL.casefold():
         return [_folder(entry, tree) for entry in entries("r2med")]
-    if "/" not in asked and (tree.dataset / asked).is_dir():
+    there = sorted(p.name for p in tree.dataset.iterdir() if p.is_dir())
+    if asked in there:
         return [asked]
     try:
         found = find_tasks(asked)
     except UnknownName:
-        there = sorted(p.name for p in tree.dataset.iterdir() if p.is_dir())
         raise UnknownName("task", asked, there, hint=f"(in {tree.dataset}: {', '.join(there) or 'nothing'})") from None
     return [_folder(entry, tree) for entry in found]
 

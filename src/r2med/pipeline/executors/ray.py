@@ -30,6 +30,7 @@ QUIET = {
 }
 
 
+TOKEN_HINT = "export RAY_AUTH_MODE=token RAY_AUTH_TOKEN=…"
 SILENCE = 5
 """Seconds without news after which the head is looked for."""
 
@@ -47,8 +48,6 @@ class RayWorkers:
         self._gpus = 0
         self._head, self._headless, self._silent = "", False, 0
         self._aside = ExitStack()
-        self._lent: dict[str, str] = {}
-        """Environment variables that end with the cluster we started."""
 
     def start(self) -> None:
         """Join a cluster, or start one on this machine where there is none; says which on stderr."""
@@ -94,22 +93,19 @@ class RayWorkers:
                     context = ray.init(address=asked or "auto", **quiet)
                     return f"joined the cluster at {context.address_info['gcs_address']}"
                 except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
+                    refusal = _refusal(asked or "this machine", error)
                     if asked and asked != "auto":
-                        raise Unavailable(_refusal(asked, error)) from None
-            self._own_token()
+                        raise Unavailable(refusal) from None
+                    if TOKEN_HINT in refusal:
+                        self._tell(f"Ray: {refusal}")
+            own_token()
             try:
                 ray.init(address="local", include_dashboard=False, num_cpus=self._asked, **quiet)
             except Exception as error:  # a start that takes too long is a bare Exception of Ray's
                 raise Unavailable(
                     f"Ray cannot be started here: {(str(error).strip().splitlines() or [''])[0]}"
                 ) from None
-            return "no cluster is running, started one on this machine"
-
-    def _own_token(self) -> None:
-        """A cluster of our own lets nobody else in, and leaves no token in the user's home."""
-        if "RAY_AUTH_MODE" not in os.environ and "RAY_AUTH_TOKEN" not in os.environ:
-            self._lent = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
-            os.environ.update(self._lent)
+            return ("" if asked == "local" else "no cluster to join, ") + "started one on this machine"
 
     def spawn(self) -> Any:
         """Ask for an actor; Ray makes it where and when there is room."""
@@ -191,8 +187,15 @@ class RayWorkers:
                 self._ray.shutdown()
         self._actors.clear()
         self._waiting.clear()
-        for name in self._lent:
-            os.environ.pop(name, None)
+
+
+def own_token() -> None:
+    """A cluster of our own lets nobody else in, and leaves no token in the user's home, where Ray would write one.
+
+    It stays for as long as this process: Ray reads it once.
+    """
+    if not any(name in os.environ for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH")):
+        os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)  # the mode Ray sets itself
 
 
 def _refusal(address: str, error: BaseException) -> str:
@@ -200,7 +203,7 @@ def _refusal(address: str, error: BaseException) -> str:
     cause: BaseException | None = error
     while cause is not None:
         if "AuthToken" in str(cause) or "AUTH_TOKEN" in str(cause):
-            return f"the Ray cluster at {address} asks for its token: export RAY_AUTH_MODE=token RAY_AUTH_TOKEN=…"
+            return f"the Ray cluster at {address} asks for its token: {TOKEN_HINT}"
         cause = cause.__cause__ or cause.__context__
     return f"no Ray cluster answers at {address} ({(str(error).strip().splitlines() or ['no answer'])[0][:160]})"
 
