@@ -190,7 +190,9 @@ def _resolve(specs: Iterable[str]) -> list[TaskRef]:
     """Each task once, and on this machine."""
     named = list(specs)
     if loaded := next((spec for spec in named if isinstance(spec, Task)), None):
-        raise UsageError(f"run takes names or folders, not {loaded.full_name} itself: r2med.evaluate(system, task) does")
+        raise UsageError(
+            f"run takes names or folders, not {loaded.full_name} itself: r2med.evaluate(system, task) does"
+        )
     found = {ref.full_name: ref for spec in named for ref in resolve(spec)}
     if not found:
         raise UsageError("no tasks are given")

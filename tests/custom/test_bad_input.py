@@ -184,7 +184,7 @@ def _in_a_pool(texts: list[str]) -> Any:
     return models.vectors(texts)
 
 
-@pytest.mark.parametrize("method", ["fork", "spawn"])
+@pytest.mark.parametrize("method", ["fork", pytest.param("spawn", marks=pytest.mark.slow)])
 def test_a_model_with_processes_of_its_own(method: str, task: r2med.Task) -> None:
     def pooled(texts: list[str]) -> Any:
         middle = len(texts) // 2

@@ -119,7 +119,7 @@ def test_descriptions_are_plain_data() -> None:
     for facts, words in (
         (broken, "describing itself"),
         (object, "describing itself"),
-        ([1], "by a list, not by a dict"),
+        ([1], "by a list, not a dict"),
     ):
         with pytest.raises(ModelError, match=words):
             get_retriever(Retrieving(broken, facts)).describe()

@@ -66,7 +66,6 @@ def test_mistakes() -> None:
     for given in (task, [task]):
         with pytest.raises(UsageError, match=r"names or folders, not mini/Biology itself: r2med\.evaluate"):
             r2med.run("bm25", tasks=given)  # type: ignore[arg-type]
-    assert not list(Path().iterdir()), "nothing was begun"
     with pytest.raises(UsageError, match="two or more names"):
         r2med.compare("bm25")
     with pytest.raises(UsageError, match="is no evaluation"):

@@ -52,7 +52,9 @@ def test_queries_without_hits_read_back(texts: list[str], tmp_path: Path) -> Non
     task.mkdir()
     (task / "corpus.jsonl").write_text('{"id": "d1", "text": "gout"}\n')
     (task / "query.jsonl").write_text("".join(f'{{"id": "q{i}", "text": "{text}"}}\n' for i, text in enumerate(texts)))
-    (task / "qrels.jsonl").write_text("".join(f'{{"q_id": "q{i}", "p_id": "d1", "score": 1}}\n' for i in range(len(texts))))
+    (task / "qrels.jsonl").write_text(
+        "".join(f'{{"q_id": "q{i}", "p_id": "d1", "score": 1}}\n' for i in range(len(texts)))
+    )
     store = ResultStore(tmp_path / "results")
     run_experiment(resolve(str(task)), [Builder().build(SystemSpec(retrievers=["bm25"]))], store)
     (result,) = store

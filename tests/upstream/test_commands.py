@@ -14,6 +14,7 @@ import pytest
 
 import r2med
 from r2med.rerank.candidates import read_topk
+from r2med.upstream.command import main
 from tests.llm.server import ChatServer, serving
 from tests.retrieve.dense.weights import real_model
 
@@ -191,10 +192,20 @@ def test_reranking_makes_the_first_stage_that_is_missing(tree: Path) -> None:
     assert (tree / "results/reranker/tests.rerank.tiny_by_length/bm25/top_100/Biology.json").is_file()
 
 
-@pytest.mark.parametrize(("method", "llm"), [("hyde", "gpt4"), ("query2doc", "qwq-32b"), ("lamer", "huatuo-o1-70b")])
+@pytest.mark.parametrize(
+    ("method", "llm"),
+    [
+        ("hyde", "gpt4"),
+        pytest.param("query2doc", "qwq-32b", marks=pytest.mark.slow),
+        ("lamer", "huatuo-o1-70b"),
+        pytest.param("search-o1", "qwq-32b", marks=pytest.mark.slow),
+        pytest.param("search-r1", "qwen-7b", marks=pytest.mark.slow),
+    ],
+)
 def test_texts_are_generated_and_found_again(tree: Path, server: ChatServer, method: str, llm: str) -> None:
     answers = {
         "qwq-32b": "<think>Hm.</think>Bees.",
+        "qwen-7b": "<think>Hm.</think><answer>Bees.</answer>",
         "huatuo-o1-70b": "## Thinking\n\nHm.\n\n## Final Response\n\nBees.",
     }
     server.text = lambda body: answers.get(llm, "Honey bees communicate by dancing.")
@@ -263,11 +274,19 @@ def test_unanswered_queries_write_no_file(tree: Path, server: ChatServer) -> Non
         ),
     ],
 )  # fmt: skip
-def test_mistakes_are_one_line(tree: Path, flags: tuple[str, ...], words: str) -> None:
-    done = upstream(tree, *flags)
-    assert done.returncode in (1, 2)
-    assert done.stderr.count("\n") == 1, done.stderr
-    assert words in done.stderr
+def test_mistakes_are_one_line(
+    tree: Path,
+    flags: tuple[str, ...],
+    words: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tree / "src")
+    assert main(flags) in (1, 2)
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.count("\n") == 1, said.err
+    assert words in said.err
 
 
 def test_no_dataset_folder(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ KNOWN = {
     "OPENAI_API_KEY_FILE": "File that holds the key, where the variable itself would be seen by others.",
     "OPENAI_BASE_URL": "Another OpenAI-compatible server: vLLM, llama.cpp, a gateway.",
     "RAY_ADDRESS": "The Ray cluster that `--executor ray` joins.",
+    "RAY_AUTH_TOKEN": "Token of that cluster, with `RAY_AUTH_MODE=token`. A cluster started for one run gets its own.",
     "VOYAGE_API_KEY": "Key for Voyage AI.",
     "VOYAGE_BASE_URL": "Another address for Voyage AI's interface.",
 }

@@ -101,6 +101,12 @@ def main() -> None:
     except BrokenPipeError:  # `r2med … | head` is no error
         _write_nothing_more()
         sys.exit(0)
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        _write_nothing_more()
+        click.echo(f"r2med: cannot write ({error.strerror})", err=True)
+        sys.exit(1)
 
 
 def _run() -> Any:
@@ -119,10 +125,6 @@ def _run() -> Any:
     except (Exception, KeyboardInterrupt, Terminated) as error:
         if _signals or isinstance(error, KeyboardInterrupt | click.Abort):
             return _interrupted()
-        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-            _write_nothing_more()
-            click.echo(f"r2med: cannot write ({error.strerror})", err=True)
-            return 1
         from ..core.errors import R2MedError  # brings numpy along: not for --help
 
         if not isinstance(error, R2MedError):

@@ -31,8 +31,7 @@ def nano_card(card: str, repo: str, manifest: Manifest, licence: str) -> str:
     stated = f"license: {_hub_licence(licence)}"
     lines = [stated if line.startswith("license:") else line for line in head.split("\n")]
     sources = [
-        f"| {split} | {_source(t.source, t.revision)} | `{t.source_fingerprint[:16]}` "
-        f"| `{t.fingerprint[:16]}` |"
+        f"| {split} | {_source(t.source, t.revision)} | `{t.source_fingerprint[:16]}` | `{t.fingerprint[:16]}` |"
         for split, t in manifest.tasks.items()
     ]
     return "\n".join(

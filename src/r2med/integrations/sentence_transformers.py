@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 class NanoR2MEDEvaluator(BaseEvaluator):  # type: ignore[misc]
     """Reasoning-driven medical retrieval as a check during training.
 
-    Mini takes about a minute with a small model on a CPU, NanoR2MED (80,000 passages) wants a GPU.
+    Mini takes a few minutes at most with a small model on a CPU, NanoR2MED (80,000 passages) wants a GPU.
 
     Arguments, CSV files and keys are those of `NanoBEIREvaluator`: `MiniR2MEDBiology_cosine_ndcg@10` for each task,
     `MiniR2MED_mean_cosine_ndcg@10` for their mean, which is the `primary_metric`. Beside the mean stands its 95 %

@@ -42,7 +42,7 @@ def described(model: Any, name: str) -> dict[str, object]:
         facts: Any = model.describe()
         fingerprint("check", facts)
     if not isinstance(facts, dict):
-        raise ModelError(f"{name} describes itself by a {type(facts).__name__}, not by a dict")
+        raise ModelError(f"{name} describes itself by a {type(facts).__name__}, not a dict")
     return facts
 
 
