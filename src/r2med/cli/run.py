@@ -20,7 +20,7 @@ OPTIONS = (
     click.argument("experiment", required=False, type=_FILE, metavar="[EXPERIMENT.toml]"),
     click.option("--retriever", "-r", "retrievers", multiple=True, metavar="NAME",
                  help="bm25, bm25-lucene, bm25:k1=1.2,b=0.75, a model of `r2med models`, a Hugging Face id, a folder, "
-                      "module:attr; repeatable. Default: BM25, the embedded model and their fusion."),
+                      "module:attr, a plug-in; repeatable. Default: BM25, the embedded model and their fusion."),
     click.option("--expand", "-e", metavar="METHOD:LLM",
                  help="Expand the queries first: hyde:LLM, query2doc:LLM, lamer:LLM, search-o1:LLM, search-r1:LLM, "
                       "concepts, oracle; LLM may be replay:FILE or published:NAME."),
