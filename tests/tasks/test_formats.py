@@ -94,6 +94,14 @@ def test_expansions_travel_between_r2med_and_the_hub(tmp_path: Path) -> None:
     assert list(ref.expansions()) == generated
 
 
+@pytest.mark.parametrize(("to", "lost"), [("beir", 0), ("nano", 1), ("mteb", 1)])
+def test_expansions_that_a_layout_cannot_hold_are_counted(tmp_path: Path, to: str, lost: int) -> None:
+    generated = [Expansion("hyde", "gpt4", {"q1": ("a passage",)})]
+    write_task(small_task(), tmp_path / "a", to="r2med", expansions=generated)
+    (written,) = convert(from_path(tmp_path / "a"), tmp_path / "b", to=to)
+    assert written.expansions_left_out == lost
+
+
 def test_several_tasks_go_into_a_folder_each_or_into_one_nano(tmp_path: Path) -> None:
     for name in ("one", "two"):
         write_task(small_task(), tmp_path / "src" / name, to="r2med")

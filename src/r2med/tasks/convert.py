@@ -11,6 +11,8 @@ from .formats import get_format
 from .load import TaskRef
 from .parts import Expansion, Parts
 
+WITHOUT_EXPANSIONS = ("mteb", "nano")
+
 
 class Converted(NamedTuple):
     """One written task."""
@@ -18,6 +20,8 @@ class Converted(NamedTuple):
     task: str
     path: str
     fingerprint: str
+    expansions_left_out: int
+    """Sets of generated texts that the new layout has no place for."""
 
 
 def convert(refs: list[TaskRef], destination: Path, *, to: str, compress: str = "none") -> list[Converted]:
@@ -40,7 +44,8 @@ def convert(refs: list[TaskRef], destination: Path, *, to: str, compress: str = 
             generated = list(ref.expansions())
             write_task(task, target, to=to, compress=compress, expansions=generated, split=ref.split)
             shown = destination / task.name if inside else destination
-            written.append(Converted(task.full_name, str(shown), task.fingerprint))
+            lost = len(generated) if to in WITHOUT_EXPANSIONS else 0
+            written.append(Converted(task.full_name, str(shown), task.fingerprint, lost))
     return written
 
 
