@@ -69,18 +69,25 @@ def test_a_model_that_batches_gets_the_same_batches(tmp_path: Path) -> None:
     assert found[0]
 
 
-def test_whole_rankings_are_made_by_a_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As on Ray, with a process in an actor's place: the corpus goes there, the ranking comes back."""
+@pytest.mark.parametrize(("expand", "jobs"), [("", 1), ("oracle", 0)])
+def test_whole_rankings_are_made_by_a_worker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, expand: str, jobs: int
+) -> None:
+    """As on Ray, with a process in an actor's place: the corpus goes there, the ranking comes back.
+
+    Expanded queries are the driver's: a worker knows the queries of the task only.
+    """
     monkeypatch.setenv("R2MED_HOME", str(home_with(tmp_path / "home", "colbert-small-backbone")))
+    retrievers = ["bm25", "colbert-small-backbone:max_length=8"]
     found = []
     for executor in (Executor(), PoolExecutor("ray", Processes(1), print)):
         with Builder() as builder, executor:
-            system = builder.build(SystemSpec(retrievers=["bm25", "colbert-small-backbone:max_length=8"], fuse="rrf"))
+            system = builder.build(SystemSpec(retrievers=retrievers, fuse="rrf", expand=expand))
             executor.adopt(builder.made)
             store = ResultStore(tmp_path / executor.name)
             (result,) = run_experiment(resolve("mini/IIYi-Clinical"), [system], store, executor=executor).results
             found.append((result.measures, without(result.notes), store.run(result).scores.tobytes()))
             if isinstance(executor, PoolExecutor):
-                assert executor.pool._next == 1  # one job in all: the ranking
-                assert len(executor.pool.nodes) == 1
+                assert executor.pool._next == jobs  # one job in all: the ranking
+                assert len(executor.pool.nodes) == jobs
     assert found[0] == found[1]

@@ -12,7 +12,6 @@ import pytest
 
 from tests.faults.runs import (
     ONE_TASK,
-    TASKS,
     Place,
     check_whole,
     command,
@@ -47,7 +46,7 @@ def killed_after(process: subprocess.Popen[bytes], seconds: float) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("rounds", "tasks"), [(4, ONE_TASK), pytest.param(100, TASKS, marks=pytest.mark.faults, id="100")]
+    ("rounds", "tasks"), [(4, ONE_TASK), pytest.param(100, "mini", marks=pytest.mark.faults, id="100")]
 )
 def test_a_killed_driver(place: Place, tmp_path: Path, rounds: int, tasks: str, count: Count) -> None:
     begin = time.monotonic()

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.cluster.nodes import command_line, descendants
 from tests.faults.runs import (
     ONE_TASK,
     TASKS,
@@ -36,29 +37,9 @@ MOST_KILLS = 3
 """In one run: work that ends four workers is given up, for it would end every one."""
 
 
-def family(pid: int) -> list[int]:
-    """All processes below one, by their parents."""
-    parents: dict[int, list[int]] = {}
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        with suppress(OSError, ValueError):
-            fields = stat.read_text().rpartition(")")[2].split()
-            parents.setdefault(int(fields[1]), []).append(int(stat.parent.name))
-    found, waiting = list[int](), [pid]
-    while waiting:
-        below = parents.get(waiting.pop(), [])
-        found += below
-        waiting += below
-    return found
-
-
 def workers_of(pid: int, mark: str) -> list[int]:
-    found = []
-    for child in family(pid):
-        with suppress(OSError):
-            line = Path(f"/proc/{child}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-            if mark in line and "resource_tracker" not in line:
-                found.append(child)
-    return found
+    lines = {child: command_line(child) for child in descendants(pid)}
+    return [child for child, line in lines.items() if mark in line and "resource_tracker" not in line]
 
 
 def harried(place: Place, executor: str, tasks: str, chance: random.Random) -> tuple[int, str]:
@@ -105,7 +86,7 @@ def test_killed_workers(place: Place, tmp_path: Path, executor: str, rounds: int
         here = Place(linked_home(tmp_path / f"home{number}"), tmp_path / f"results{number}")
         killed, said = harried(here, executor, tasks, chance)
         kills += killed
-        noticed += "workers were lost" in said
+        noticed += "lost on the way" in said
         check_whole(here)
         assert content(here.results) == expected
         assert rows_and_texts(here.home) == (texts, texts)

@@ -18,7 +18,7 @@ BUILT = "R2MED_FUZZ_NATIVE"
 
 
 def extension(name: str) -> Any:
-    """`_fast` or `_sparse`: ours as installed, or the one built with sanitizers."""
+    """`_fast`, `_sparse` or `_dots`: ours as installed, or the one built with sanitizers."""
     if folder := os.environ.get(BUILT):
         loader = ExtensionFileLoader(f"r2med.{name}", str(Path(folder) / f"{name}.so"))
         spec = spec_from_file_location(f"r2med.{name}", loader.path, loader=loader)
@@ -116,9 +116,36 @@ def topk(folder: Path) -> Case:
     return Case([seed], read)
 
 
+def dots(folder: Path) -> Case:
+    """Inner products whose sizes and places come out of the input."""
+    import numpy as np
+
+    engine = extension("_dots")
+    queries, rows = np.ones((5, 67), dtype=np.float32), np.ones((4, 67), dtype=np.float32)
+
+    def read(data: bytes) -> object:
+        dimension, width, begin, end, offset = struct.unpack("<5q", data[:40].ljust(40, b"\0"))
+        places = np.frombuffer(data[40:64].ljust(24, b"\0"), dtype=np.int64).copy()
+        found = []
+        for chosen in (None, places):
+            out = np.zeros((5, 4), dtype=np.float32)
+            with suppress(ValueError):  # sizes that do not fit
+                engine.dots(queries, rows, chosen, out, dimension, width, begin, end, offset)
+                found.append(out)
+        return found
+
+    seed = struct.pack("<8q", 67, 4, 0, 3, 1, 0, 2, 3)
+    whole = read(seed)
+    assert isinstance(whole, list)
+    assert len(whole) == 2, "the untouched sizes must fit, or nothing is tested"
+    assert all((out[:, 1:] == 67).all() for out in whole)
+    return Case([seed, struct.pack("<8q", 1, 4, 0, 4, 0, 3, 3, 3)], read)
+
+
 NATIVE: dict[str, Maker] = {
     "C analyzer": analyze,
     "C term counts": count_terms,
     "C sparse search": sparse,
     "C top-k": topk,
+    "C inner products": dots,
 }

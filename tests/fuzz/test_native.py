@@ -13,7 +13,7 @@ import pytest
 from tests.fuzz.native_readers import BUILT, NATIVE
 from tests.fuzz.test_readers import ROOT, fuzz
 
-SOURCES = {"_fast": ("module.c", "analyze.c"), "_sparse": ("sparse.c",)}
+SOURCES = {"_fast": ("module.c", "analyze.c"), "_sparse": ("sparse.c",), "_dots": ("dots.c",)}
 FLAGS = (
     "-shared", "-fPIC", "-O1", "-g", "-std=c11", "-ffp-contract=off", "-fno-omit-frame-pointer",
     "-fsanitize=address,undefined", "-fno-sanitize-recover=all",
@@ -46,7 +46,11 @@ def sanitized(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 @pytest.mark.parametrize(
     ("reader", "inputs"),
-    [("C term counts", 500), *(pytest.param(name, 40_000, marks=pytest.mark.faults) for name in NATIVE)],
+    [
+        ("C term counts", 500),
+        ("C inner products", 500),
+        *(pytest.param(name, 40_000, marks=pytest.mark.faults) for name in NATIVE),
+    ],
 )
 def test_sanitized(
     reader: str, inputs: int, sanitized: dict[str, str], tmp_path: Path, record_property: Callable[[str, object], None]

@@ -61,7 +61,8 @@ def needs(reader: str) -> None:
     if reader == "chat completion bodies":
         pytest.importorskip("httpx", reason="the extra `api` is not installed")
     if reader.startswith("C "):
-        pytest.importorskip("r2med._fast", reason="built without the C extension")
+        for name in ("_fast", "_sparse", "_dots"):
+            pytest.importorskip(f"r2med.{name}", reason="built without the C extensions")
 
 
 @pytest.mark.faults

@@ -133,16 +133,21 @@ static PyObject *dots(PyObject *self, PyObject *args) {
         PyBuffer_Release(&queries), PyBuffer_Release(&rows), PyBuffer_Release(&out);
         return NULL;
     }
-    Py_ssize_t size = job.dimension * (Py_ssize_t)sizeof(float);
-    int fits = job.dimension > 0 && queries.len % size == 0 && rows.len % size == 0 && job.begin >= 0 && job.offset >= 0;
-    if (fits) {
+    const Py_ssize_t number = (Py_ssize_t)sizeof(float);
+    int fits = job.dimension > 0 && job.dimension <= PY_SSIZE_T_MAX / number && job.width >= 0 && job.begin >= 0 &&
+               job.offset >= 0;
+    Py_ssize_t size = fits ? job.dimension * number : 1;
+    if (fits && queries.len % size == 0 && rows.len % size == 0) {
         job.queries = queries.buf, job.rows = rows.buf, job.out = out.buf, job.places = places.buf;
         job.count = queries.len / size;
         Py_ssize_t known = given ? places.len / (Py_ssize_t)sizeof(int64_t) : rows.len / size;
-        fits = job.begin <= job.end && job.end <= known && job.width >= 0 &&
-               job.end - job.begin <= job.width - job.offset &&
-               out.len == job.count * job.width * (Py_ssize_t)sizeof(float) &&
+        /* Divided rather than multiplied: a product of two sizes may overflow and then fit. */
+        int whole = job.count ? out.len % (job.count * number) == 0 && out.len / (job.count * number) == job.width
+                              : out.len == 0;
+        fits = whole && job.begin <= job.end && job.end <= known && job.end - job.begin <= job.width - job.offset &&
                (!given || places_within(&job, rows.len / size));
+    } else {
+        fits = 0;
     }
     if (fits) {
         Py_BEGIN_ALLOW_THREADS;

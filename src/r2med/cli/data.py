@@ -105,9 +105,7 @@ def convert(source: str, destination: Path, layout: str, compress: str, as_json:
         for one in written:
             note(f"{one.task} → {one.path} ({layout}), fingerprint {one.fingerprint}")
             if lost := one.expansions_left_out:
-                note(
-                    f"{one.task}: {lost} set{'s' * (lost > 1)} of generated texts left out; {layout} has no place for them"
-                )
+                note(f"{one.task}: {layout} has no place for generated texts ({lost} of them left out)")
 
 
 command.add_command(audit)

@@ -7,6 +7,7 @@ these to a number of bytes. Its sizes change no bit of a result.
 
 from __future__ import annotations
 
+import math
 import re
 from typing import NamedTuple
 
@@ -34,8 +35,10 @@ def parse_size(text: str) -> int:
 
 
 def show_size(count: int) -> str:
-    """The same for people."""
-    return f"{count / (1 << 30):.1f}GB" if count >= 1 << 30 else f"{-(-count // (1 << 20))}MB"
+    """The same for people, rounded up: whoever types it gets no less."""
+    if count >= 1 << 30:
+        return f"{math.ceil(10 * count / (1 << 30)) / 10:.1f}GB"
+    return f"{-(-count // (1 << 20))}MB" if count >= 1 << 20 else f"{-(-count // (1 << 10))}KB"
 
 
 class Room(NamedTuple):
@@ -60,7 +63,7 @@ class Room(NamedTuple):
         if memory < least:
             raise UsageError(
                 f"searching {queries} queries to depth {depth} in vectors of {dimension} dimensions takes "
-                f"{show_size(least)} of memory at least, not {show_size(memory)}"
+                f"{show_size(least)} of memory at least; {memory:,} bytes are too few"
             )
         free = memory - fixed
         at_once = min(max(free // 2 // per_query // TILE, 1) * TILE, QUERIES_AT_ONCE)

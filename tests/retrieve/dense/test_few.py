@@ -83,9 +83,12 @@ def test_half_precision_takes_the_same_path() -> None:
 
 @pytest.mark.parametrize(
     "change",
-    [{"begin": -1}, {"end": 11}, {"offset": 1}, {"dimension": 0}, {"dimension": 7}, {"width": 9}, {"places": [0, 10]}],
+    [
+        {"begin": -1}, {"end": 11}, {"offset": 1}, {"dimension": 0}, {"dimension": 7}, {"width": 9},
+        {"places": [0, 10]}, {"dimension": 1 << 62}, {"width": 10 + (1 << 62)},  # whose sizes in bytes overflow
+    ],
     ids=str,
-)
+)  # fmt: skip
 def test_sizes_that_do_not_fit_are_refused(change: dict[str, object]) -> None:
     rows = np.ones((10, 8), dtype=np.float32)
     given: dict[str, object] = {

@@ -15,7 +15,7 @@ from r2med.core import IdTable, ModelError, UsageError
 from r2med.retrieve.cache import EmbeddingCache
 from r2med.retrieve.compact import compact
 from r2med.retrieve.embed import embed
-from r2med.retrieve.memory import Room, parse_size
+from r2med.retrieve.memory import Room, parse_size, show_size
 from r2med.retrieve.rows import ArrayRows, ChainRows, TakenRows
 from r2med.retrieve.sharded import search_shards
 from r2med.retrieve.variants import Variant, search_variant
@@ -83,7 +83,9 @@ def test_sizes_as_people_write_them() -> None:
 
 
 def test_too_little_memory_says_how_much_it_takes() -> None:
-    with pytest.raises(UsageError, match=r"1000 queries to depth 1032 .* takes \d+MB of memory at least, not 8MB"):
+    with pytest.raises(
+        UsageError, match=r"1000 queries to depth 1032 .* takes \d+MB of memory at least; 8,388,608 bytes"
+    ):
         Room.within(8 << 20, 1000, 1024, 1032)
 
 
@@ -179,3 +181,8 @@ def test_a_corpus_larger_than_memory(tmp_path: Path) -> None:
         assert done.returncode == 0, done.stderr[-2000:]
         said.append(done.stdout.splitlines())
     assert said[1] == [said[0][0], "the matrix itself does not fit"]
+
+
+@given(st.integers(1, 1 << 45))
+def test_a_size_that_is_shown_is_enough(count: int) -> None:
+    assert count <= parse_size(show_size(count)) <= max(1.1 * count, count + (1 << 20))

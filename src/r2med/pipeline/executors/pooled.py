@@ -82,9 +82,8 @@ class PoolExecutor(Executor):
 
     def take(self, step: Step, plan: Plan, values: Mapping[str, Any]) -> Ticket | None:
         """Rankings by models that keep no vectors are made whole by a worker: the corpus goes there once."""
-        del values
-        if step.kind != "retrieve" or len(step.needs) != 1:
-            return None
+        if step.kind != "retrieve" or any(values[need] is not plan.task for need in step.needs):
+            return None  # it needs more than the task, such as expansions
         recipe = next((made.recipe for made in self._recipes if made.part is step.part), None)
         if recipe is None:
             return None

@@ -109,7 +109,8 @@ class RayWorkers:
 
     def spawn(self) -> Any:
         """Ask for an actor; Ray makes it where and when there is room."""
-        own: dict[str, Any] = {"device": self._device} if self._gpus else {"device": "cpu", "threads": 1}
+        # An actor sees the one GPU that Ray gave it, whatever number that has for the driver.
+        own: dict[str, Any] = {} if self._gpus else {"device": "cpu", "threads": 1}
         wanted = {"num_gpus": 1, "num_cpus": 0} if self._gpus else {"num_cpus": 1}
         made = self._ray.remote(RayWorker).options(**wanted, max_restarts=0).remote(own)
         self._actors.add(made)
