@@ -81,11 +81,10 @@ def grown(name: str, sizes: tuple[int, ...], seconds: list[float]) -> bool:
     for size, taken in zip(sizes, seconds, strict=True):
         print(f"     {name} {size:>7,} documents: {taken:8.3f} s of CPU, {size / taken:,.0f} a second")
     whole, steady = slope(sizes, seconds), slope(sizes[LARGE:], seconds[LARGE:])
-    met = [abs(found - 1) <= 0.05 for found in (whole, steady)]
-    print(f"{'ok  ' if met[0] else 'MISS'} {name}: slope {whole:.3f} over the whole range (target 1 ± 0.05)")
-    print(
-        f"{'ok  ' if met[1] else 'MISS'} {name}: slope {steady:.3f} from {sizes[LARGE]:,} documents on (target 1 ± 0.05)"
-    )
+    met = []
+    for found, where in ((whole, "over the whole range"), (steady, f"from {sizes[LARGE]:,} documents on")):
+        met.append(abs(found - 1) <= 0.05)
+        print(f"{'ok  ' if met[-1] else 'MISS'} {name}: slope {found:.3f} {where} (target 1 ± 0.05)")
     return all(met)
 
 
