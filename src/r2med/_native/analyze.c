@@ -269,18 +269,21 @@ static int short_end(const uint16_t *w, int n)
     return shape == 2;
 }
 
-static int ends(word *x, const char *suffix)
+/* Most words fail at the last letter, so that is looked at first. */
+static inline int ends_with(word *x, const char *suffix, int length)
 {
-    int i, length = (int)strlen(suffix);
+    int i;
 
-    if (length > x->n)
+    if (length > x->n || x->w[x->n - 1] != (uint16_t)suffix[length - 1])
         return 0;
-    for (i = 0; i < length; i++)
+    for (i = 0; i < length - 1; i++)
         if (x->w[x->n - length + i] != (uint16_t)suffix[i])
             return 0;
     x->stem = x->n - length;
     return 1;
 }
+
+#define ends(x, suffix) ends_with(x, suffix, (int)sizeof suffix - 1)
 
 static void set_end(word *x, const char *suffix)
 {
@@ -318,29 +321,34 @@ static void step_1ab(word *x)
 
 typedef struct {
     const char *suffix, *end;
+    int length;
 } rule;
+
+#define RULE(suffix, end) {suffix, end, (int)sizeof suffix - 1}
 
 /* The first suffix of a step that fits is the only one tried; of two that end alike the longer stands first. */
 static const rule step_2[] = {
-    {"ational", "ate"}, {"tional", "tion"}, {"enci", "ence"}, {"anci", "ance"}, {"izer", "ize"},
-    {"bli", "ble"}, {"alli", "al"}, {"entli", "ent"}, {"eli", "e"}, {"ousli", "ous"},
-    {"ization", "ize"}, {"ation", "ate"}, {"ator", "ate"}, {"alism", "al"}, {"iveness", "ive"},
-    {"fulness", "ful"}, {"ousness", "ous"}, {"aliti", "al"}, {"iviti", "ive"}, {"biliti", "ble"},
-    {"logi", "log"}, {NULL, NULL},
+    RULE("ational", "ate"), RULE("tional", "tion"), RULE("enci", "ence"), RULE("anci", "ance"), RULE("izer", "ize"),
+    RULE("bli", "ble"), RULE("alli", "al"), RULE("entli", "ent"), RULE("eli", "e"), RULE("ousli", "ous"),
+    RULE("ization", "ize"), RULE("ation", "ate"), RULE("ator", "ate"), RULE("alism", "al"), RULE("iveness", "ive"),
+    RULE("fulness", "ful"), RULE("ousness", "ous"), RULE("aliti", "al"), RULE("iviti", "ive"), RULE("biliti", "ble"),
+    RULE("logi", "log"), {NULL, NULL, 0},
 };
 static const rule step_3[] = {
-    {"icate", "ic"}, {"ative", ""}, {"alize", "al"}, {"iciti", "ic"}, {"ical", "ic"}, {"ful", ""}, {"ness", ""},
-    {NULL, NULL},
+    RULE("icate", "ic"), RULE("ative", ""), RULE("alize", "al"), RULE("iciti", "ic"), RULE("ical", "ic"), RULE("ful", ""), RULE("ness", ""),
+    {NULL, NULL, 0},
 };
-static const char *const step_4[] = {
-    "al", "ance", "ence", "er", "ic", "able", "ible", "ant", "ement", "ment", "ent", "ion", "ou", "ism", "ate",
-    "iti", "ous", "ive", "ize", NULL,
+static const rule step_4[] = {
+    RULE("al", ""), RULE("ance", ""), RULE("ence", ""), RULE("er", ""), RULE("ic", ""), RULE("able", ""),
+    RULE("ible", ""), RULE("ant", ""), RULE("ement", ""), RULE("ment", ""), RULE("ent", ""), RULE("ion", ""),
+    RULE("ou", ""), RULE("ism", ""), RULE("ate", ""), RULE("iti", ""), RULE("ous", ""), RULE("ive", ""),
+    RULE("ize", ""), {NULL, NULL, 0},
 };
 
 static void replace(word *x, const rule *rules)
 {
     for (; rules->suffix; rules++)
-        if (ends(x, rules->suffix)) {
+        if (ends_with(x, rules->suffix, rules->length)) {
             if (measure(x->w, x->stem) > 0)
                 set_end(x, rules->end);
             return;
@@ -349,11 +357,11 @@ static void replace(word *x, const rule *rules)
 
 static void drop(word *x)
 {
-    const char *const *suffix;
+    const rule *rules;
 
-    for (suffix = step_4; *suffix; suffix++)
-        if (ends(x, *suffix)) {
-            if (!strcmp(*suffix, "ion") && !(x->stem > 0 && (x->w[x->stem - 1] == 's' || x->w[x->stem - 1] == 't')))
+    for (rules = step_4; rules->suffix; rules++)
+        if (ends_with(x, rules->suffix, rules->length)) {
+            if (!strcmp(rules->suffix, "ion") && !(x->stem > 0 && (x->w[x->stem - 1] == 's' || x->w[x->stem - 1] == 't')))
                 continue;
             if (measure(x->w, x->stem) > 1)
                 x->n = x->stem;
