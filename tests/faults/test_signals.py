@@ -6,7 +6,7 @@ import random
 import signal
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -24,6 +24,14 @@ from tests.faults.runs import (
     rows_and_texts,
     run_well,
 )
+
+
+@pytest.fixture(autouse=True)
+def as_from_a_terminal() -> Iterator[None]:
+    """A shell starts what it puts into the background deaf to SIGINT, and children inherit that."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 def stop(place: Place, tasks: str, number: int, after: float) -> subprocess.CompletedProcess[str] | None:

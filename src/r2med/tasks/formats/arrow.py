@@ -83,8 +83,8 @@ def read_parquet(
 def _read_bounded(file: Any, columns: list[str], size: int, label: str) -> Any:
     """The columns of a file, unless they outgrow it: pages may swell, and a dictionary may repeat one long text."""
     limit = max(EXPANSION_FLOOR, EXPANSION_LIMIT * size)
-    groups = map(file.metadata.row_group, range(file.metadata.num_row_groups))
-    encoded = sum(group.column(i).total_uncompressed_size for group in groups for i in range(group.num_columns))
+    # Of the row groups, not of their columns: Arrow ends the process over a column whose statistics are broken.
+    encoded = sum(file.metadata.row_group(i).total_byte_size for i in range(file.metadata.num_row_groups))
     if encoded <= limit and file.metadata.num_rows * encoded <= limit:
         return file.read(columns=columns)  # too small for harm, whatever repeats in it
     rows = max(1, min(MOST_ROWS, limit // max(encoded, 1)))
