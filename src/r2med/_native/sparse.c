@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_BUFFERS = 9, STRIDE = 16 };
+enum { MAX_BUFFERS = 9, STRIDE = 16, STRETCH = 32 };
 
 typedef struct {
     Py_buffer view[MAX_BUFFERS];
@@ -47,9 +47,10 @@ static int bad_pointers(const int64_t *pointers, Py_ssize_t rows, Py_ssize_t end
 }
 
 static int out_of_range(const int32_t *values, Py_ssize_t count, int64_t limit) {
-    for (Py_ssize_t i = 0; i < count; i++)
-        if (values[i] < 0 || values[i] >= limit) return 1;
-    return 0;
+    uint32_t most = limit < 0 ? 0 : limit > INT32_MAX ? (uint32_t)INT32_MAX + 1 : (uint32_t)limit;
+    int bad = 0; /* all of them, without a way out half-way: that runs at the width of a vector */
+    for (Py_ssize_t i = 0; i < count; i++) bad |= (uint32_t)values[i] >= most;
+    return bad;
 }
 
 /* postings(indptr, terms, counts, norms, idf, term_ptr, docs, impacts)
@@ -308,12 +309,20 @@ static float likely_floor(const float *row, Py_ssize_t n, Py_ssize_t depth, uint
     return unsortable((uint32_t)worst);
 }
 
-/* Positions of all scores that are not below `floor`; written without a branch, which could not be predicted. */
+/* Positions of all scores that are not below `floor`. Most stretches of a row hold none: those are passed over at the
+ * width of a vector. Within one there is no branch, which could not be predicted. */
 static Py_ssize_t positions_from(const float *row, Py_ssize_t n, float floor, uint32_t *positions) {
     Py_ssize_t found = 0;
-    for (Py_ssize_t d = 0; d < n; d++) {
-        positions[found] = (uint32_t)d;
-        found += !(row[d] < floor);
+    for (Py_ssize_t begin = 0; begin < n; begin += STRETCH) {
+        Py_ssize_t end = n - begin < STRETCH ? n : begin + STRETCH;
+        int any = end - begin < STRETCH;
+        if (!any)
+            for (int i = 0; i < STRETCH; i++) any |= !(row[begin + i] < floor);
+        if (!any) continue;
+        for (Py_ssize_t d = begin; d < end; d++) {
+            positions[found] = (uint32_t)d;
+            found += !(row[d] < floor);
+        }
     }
     return found;
 }

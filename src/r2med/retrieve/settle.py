@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from ..core import ModelError
 from ..core.columns import Int32, Int64
 from .memory import Room
 from .rows import Float32, Rows
@@ -83,6 +84,12 @@ def _settle(
     docs[row, column], scores[row, column] = candidates[order], exact[order]
     open_ended = np.asarray(close[:, depth - 1 :].all(axis=1), dtype=np.bool_)
     return TopK(docs[:, :depth], scores[:, :depth]), open_ended
+
+
+def check_finite(scores: Float32) -> None:
+    """Refuse what no order can be made of."""
+    if not np.isfinite(scores).all():
+        raise ModelError("scores that are not finite: a vector holds NaN or infinity, or products overflow float32")
 
 
 def exact_scores(queries: Float32, rows: Rows, row: Int64, docs: Int32, gather: int | None = None) -> Float32:

@@ -9,7 +9,8 @@ What is stable:
   are closer than that error, both are recomputed in float64 and rounded once (`settle`): the ranking is that of the
   exact inner products, rounded to float32, on every machine.
 
-The scores of documents that are near no other stay as the product gave them: their last bits are the machine's.
+The scores of documents that are near no other stay as the product gave them: their last bits are the machine's. Up to
+eight queries over many documents take the path of `few`: the same ranking, with scores that are exact to the last bit.
 """
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ import numpy.typing as npt
 
 from ..core import ModelError, UsageError
 from ..core.columns import Int32
-from .few import FewFirstStage, pays
+from .few import pays, search_few
 from .memory import DOCUMENT_BLOCK, TILE, Room
 from .rows import Float32, Rows, as_rows
-from .settle import settle
+from .settle import check_finite, settle
 from .sparse import TopK, top_k
 
 MARGIN = 32
@@ -60,17 +61,16 @@ def search(
         return TopK(np.empty((len(queries), depth), np.int32), np.empty((len(queries), depth), np.float32))
     wide = min(depth + MARGIN, rows.shape[0])
     room = Room.within(memory, len(queries), rows.shape[1], wide)
-    if first_stage is None:
-        first_stage = FewFirstStage() if memory is None and pays(len(queries), rows) else ProductFirstStage(room)
-    return _search(queries, rows, tie_rank, depth, first_stage, wide, room)
+    if first_stage is None and memory is None and pays(len(queries), rows):
+        return search_few(queries, rows, tie_rank, depth, wide)
+    return _search(queries, rows, tie_rank, depth, first_stage or ProductFirstStage(room), wide, room)
 
 
 def _search(
     queries: Float32, rows: Rows, tie_rank: Int32, depth: int, first_stage: FirstStage, wide: int, room: Room
 ) -> TopK:
     found = first_stage(queries, rows, tie_rank, wide)
-    if not np.isfinite(found.scores).all():
-        raise ModelError("scores that are not finite: a vector holds NaN or infinity, or products overflow float32")
+    check_finite(found.scores)
     top, open_ended = settle(queries, rows, found, tie_rank, depth, room)
     del found
     if open_ended.any() and wide < rows.shape[0]:

@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from r2med.core import ModelError
 from r2med.retrieve import few, vectors
 from r2med.retrieve.cache import CachedRows, EmbeddingCache, text_keys
 from r2med.retrieve.rows import ArrayRows, Float32, Rows
@@ -41,7 +42,7 @@ def product_only(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("queries", [1, 3, 8])
 @pytest.mark.parametrize("steps", [None, 3], ids=["apart", "tied"])
-def test_few_queries_get_the_bits_of_the_blocked_product(
+def test_few_queries_get_the_ranking_of_the_blocked_product(
     queries: int, steps: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     documents, asked = some(DOCUMENTS, 1, steps=steps), some(queries, 2, steps=steps)
@@ -51,16 +52,34 @@ def test_few_queries_get_the_bits_of_the_blocked_product(
     product_only(monkeypatch)
     expected = search(asked, documents, ties, 50)
     np.testing.assert_array_equal(found.docs, expected.docs)
-    np.testing.assert_array_equal(found.scores, expected.scores)
+    np.testing.assert_allclose(found.scores, expected.scores, rtol=1e-6)
+    exact = np.einsum("qd,qkd->qk", asked.astype(np.float64), documents[found.docs].astype(np.float64))
+    np.testing.assert_array_equal(found.scores, exact.astype(np.float32))
 
 
-def test_a_score_does_not_depend_on_how_many_queries_are_asked() -> None:
+def test_a_ranking_does_not_depend_on_how_many_queries_are_asked() -> None:
     documents, asked = some(DOCUMENTS, 1), some(few.FEW + 5, 2)
     ties = np.arange(DOCUMENTS, dtype=np.int32)
     together = search(asked, documents, ties, 20)
     alone = search(asked[4:5], documents, ties, 20)
     np.testing.assert_array_equal(together.docs[4:5], alone.docs)
-    np.testing.assert_array_equal(together.scores[4:5], alone.scores)
+    np.testing.assert_allclose(together.scores[4:5], alone.scores, rtol=1e-6)
+
+
+def test_copies_beyond_the_candidates_are_looked_at_too() -> None:
+    """More equal documents than candidates: the order among them is that of their ids, all of them."""
+    documents = some(DOCUMENTS, 1)
+    documents[100:2100] = documents[100]
+    ties = np.random.default_rng(3).permutation(DOCUMENTS).astype(np.int32)
+    found = search(documents[100:101], documents, ties, 10)
+    assert found.docs[0].tolist() == sorted(range(100, 2100), key=lambda d: ties[d])[:10]
+
+
+def test_numbers_that_are_none_are_refused() -> None:
+    documents = some(DOCUMENTS, 1)
+    documents[5, 3] = np.nan
+    with pytest.raises(ModelError, match="not finite"):
+        search(some(1, 2), documents, np.arange(DOCUMENTS, dtype=np.int32), 10)
 
 
 def test_vectors_of_a_cache_are_read_where_they_lie(tmp_path: Path) -> None:
