@@ -39,8 +39,6 @@ SHORT = 8
 """Words of a passage for encoding: growth is in the number of passages, and a model takes its time for each."""
 MATRIX = (200_000, 400_000, 800_000)
 DIMENSION = 384
-PAUSE = 0.1
-"""Seconds between two searches: the threads of a BLAS keep a core busy for a while after a product."""
 CPU = time.process_time
 """Cost is CPU time, all threads together: it is the same on a machine that others use too."""
 
@@ -57,13 +55,9 @@ def main() -> None:
 Clock = Callable[[], float]
 
 
-def best_of(work: Callable[[], object], repeat: int, clock: Clock = time.perf_counter, *, pause: float = 0.0) -> float:
+def best_of(work: Callable[[], object], repeat: int, clock: Clock = time.perf_counter) -> float:
     """The shortest of some runs: what the machine can do when nobody is in the way."""
-    taken = []
-    for _ in range(repeat):
-        time.sleep(pause)
-        taken.append(timed(work, clock))
-    return min(taken)
+    return min(timed(work, clock) for _ in range(repeat))
 
 
 def timed(work: Callable[[], object], clock: Clock) -> float:
@@ -147,7 +141,7 @@ def searching() -> bool:
         ratios = []
         for _ in range(7):  # side by side, so that both meet the same machine
             bound = reading(matrix)
-            ratios.append(best_of(lambda q=query, m=matrix, t=ties: search(q, m, t, 100), 5, pause=PAUSE) / bound)  # type: ignore[misc]
+            ratios.append(best_of(lambda q=query, m=matrix, t=ties: search(q, m, t, 100), 5) / bound)  # type: ignore[misc]
         print(f"     {size:,} × {DIMENSION}: {matrix.nbytes / bound / 1e9:.1f} GB/s are read here")
         ratio = statistics.median(ratios)
         met.append(report(f"search of {size:,} vectors / reading them", ratio, 1.2, at_least=False))
@@ -160,7 +154,7 @@ def reading(matrix: np.ndarray) -> float:
     bounds = np.linspace(0, len(matrix), cores + 1).astype(int).tolist()
     parts = [matrix[a:b].reshape(-1) for a, b in pairwise(bounds)]
     with ThreadPoolExecutor(cores) as pool:
-        return best_of(lambda: list(pool.map(np.maximum.reduce, parts)), 5, pause=PAUSE)
+        return best_of(lambda: list(pool.map(np.maximum.reduce, parts)), 5)
 
 
 if __name__ == "__main__":
