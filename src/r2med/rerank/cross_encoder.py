@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -18,7 +19,7 @@ WINDOW = 8192
 """Pairs tokenized and sorted by length together; two windows are in memory at a time."""
 
 
-class CrossEncoder:
+class CrossEncoder(ABC):
     """What ONNX and torch share: tokens, batches of like length under a token budget, checks."""
 
     kind = "cross-encoder"
@@ -30,21 +31,21 @@ class CrossEncoder:
         self.query_prefix, self.document_prefix = query_prefix, document_prefix
 
     @property
+    @abstractmethod
     def tokenizer(self) -> PairTokenizer:
         """Loaded on first use."""
-        raise NotImplementedError
 
+    @abstractmethod
     def batching(self) -> tuple[int, int, int]:
         """Tokens of a batch, pairs of a batch, workers."""
-        raise NotImplementedError
 
+    @abstractmethod
     def forward(self, batch: list[PairIds], worker: int) -> Float32:
         """One score per pair."""
-        raise NotImplementedError
 
+    @abstractmethod
     def is_out_of_memory(self, error: BaseException) -> bool:
         """Whether a smaller batch may succeed where this one failed."""
-        raise NotImplementedError
 
     def stream(self, pairs: Pairs, family: str = "") -> Iterator[Scored]:
         """Score all pairs, a batch at a time; the next window is tokenized while this one is scored."""

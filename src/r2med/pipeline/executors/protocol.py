@@ -53,4 +53,4 @@ class Executor:
 
     def wait(self, tickets: Sequence[Ticket]) -> tuple[Ticket, Any]:
         """The value of the first stage of these that a worker finishes."""
-        raise NotImplementedError(tickets)
+        raise LookupError(f"nothing was sent away, so nobody has {tickets}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple, Protocol, runtime_checkable
@@ -57,7 +58,7 @@ class Encoder(Protocol):
         ...
 
 
-class BaseEncoder:
+class BaseEncoder(ABC):
     """What all backends share."""
 
     name: str = "encoder"
@@ -65,9 +66,9 @@ class BaseEncoder:
     def __init__(self) -> None:
         self.notes: Counter[str] = Counter()
 
+    @abstractmethod
     def stream(self, texts: Sequence[str], side: Side, instruction: str = "") -> Iterator[Batch]:
         """Encode all texts, a batch at a time."""
-        raise NotImplementedError
 
     def encode(self, texts: Sequence[str], side: Side = "document", instruction: str = "") -> Float32:
         """Encode all texts: one row each, in order."""
