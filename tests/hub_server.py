@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import unquote, urlsplit
 
+from tests.serving import in_background
+
 
 class Request(NamedTuple):
     """One request as it came in."""
@@ -191,12 +193,5 @@ def etag(file: Path) -> str:
 @contextmanager
 def running_hub() -> Iterator[Hub]:
     """A hub that serves until the block ends."""
-    hub = Hub()
-    thread = threading.Thread(target=hub.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
-    thread.start()
-    try:
+    with in_background(Hub()) as hub:
         yield hub
-    finally:
-        hub.shutdown()
-        hub.server_close()
-        thread.join()

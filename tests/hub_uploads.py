@@ -9,7 +9,6 @@ import base64
 import hashlib
 import json
 import re
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +18,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 import yaml
 
 from tests.hub_server import Failure, Handler, Hub, Repository, Request, etag
+from tests.serving import in_background
 
 LARGE = (".parquet", ".gz")
 
@@ -217,12 +217,5 @@ def _listed(path: str, file: Path) -> dict[str, object]:
 @contextmanager
 def writable_hub(root: Path) -> Iterator[WritableHub]:
     """A hub that takes uploads until the block ends."""
-    hub = WritableHub(root)
-    thread = threading.Thread(target=hub.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
-    thread.start()
-    try:
+    with in_background(WritableHub(root)) as hub:
         yield hub
-    finally:
-        hub.shutdown()
-        hub.server_close()
-        thread.join()

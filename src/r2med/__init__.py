@@ -11,8 +11,9 @@ Five lines from import to table:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from ._lazy import lazy
 from ._version import __version__
 
 if TYPE_CHECKING:
@@ -45,15 +46,7 @@ _HOMES = {
 }
 
 
-def __getattr__(name: str) -> Any:
-    """Import a public name when it is first used: `import r2med` itself costs nothing."""
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
-
-    value = getattr(import_module(f".{_HOMES[name]}", __name__), name)
-    globals()[name] = value
-    return value
+__getattr__ = lazy(__name__, _HOMES, globals())
 
 
 def __dir__() -> list[str]:

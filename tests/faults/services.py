@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 from tests.llm.server import ChatServer, error
 from tests.llm.server import Handler as ChatHandler
 from tests.retrieve.dense.service import vector
+from tests.serving import in_background
 
 
 class Handler(ChatHandler):
@@ -45,16 +45,8 @@ class OneServer(ChatServer):
 
 @contextmanager
 def serving() -> Iterator[OneServer]:
-    server = OneServer()
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-    thread.start()
-    try:
+    with in_background(OneServer()) as server:
         yield server
-    finally:
-        server.closing.set()
-        server.shutdown()
-        thread.join()
-        server.server_close()
 
 
 def ranked(body: dict[str, Any]) -> str:

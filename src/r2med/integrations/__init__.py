@@ -5,7 +5,9 @@ Nothing here is imported before it is used, and each module needs only the packa
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from .._lazy import lazy
 
 if TYPE_CHECKING:
     from .beir import from_beir, to_beir
@@ -31,13 +33,7 @@ _HOMES = {
 }
 
 
-def __getattr__(name: str) -> Any:
-    """Import a name when it is first used."""
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
-
-    return getattr(import_module(f".{_HOMES[name]}", __name__), name)
+__getattr__ = lazy(__name__, _HOMES, globals())
 
 
 def __dir__() -> list[str]:

@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from tests.serving import in_background
+
 DIMENSION = 8
 LIMIT = 50  # tokens: words of a text
 
@@ -114,12 +116,5 @@ class Handler(BaseHTTPRequestHandler):
 
 @contextmanager
 def serving() -> Iterator[Server]:
-    server = Server()
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-    thread.start()
-    try:
+    with in_background(Server()) as server:
         yield server
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
