@@ -20,10 +20,7 @@ import difflib
 from collections.abc import Iterable
 from pathlib import Path
 
-_CONTROL = {c: f"\\x{c:02x}" for c in (*range(32), *range(127, 160))} | {
-    ord("\n"): "\\n", ord("\r"): "\\r", ord("\t"): "\\t", 0x2028: "\\u2028", 0x2029: "\\u2029",
-}  # fmt: skip
-"""Characters that would break a line, or drive a terminal, if a file name or a value brought them into a message."""
+from .untrusted import printable
 
 
 class R2MedError(Exception):
@@ -32,7 +29,7 @@ class R2MedError(Exception):
     exit_code = 1
 
     def __init__(self, message: object = "") -> None:
-        super().__init__(str(message).translate(_CONTROL))
+        super().__init__(printable(str(message)))
 
 
 class UsageError(R2MedError):
