@@ -1,36 +1,156 @@
-"""Plug-ins: retrievers, rerankers and expanders that other packages offer as entry points.
+"""Objects of the user's own, by address (`module:attr`) or as a plug-in that an installed package offers.
 
 [project.entry-points."r2med.retrievers"]
 char-ngrams = "my_package:CharNgrams"
 
-They are found by their metadata alone and imported when somebody names one: a broken one breaks nothing else.
+Plug-ins are found by their metadata alone and imported when somebody names one: a broken one breaks nothing else.
 """
 
 from __future__ import annotations
 
+import importlib
+import inspect
+import sys
+from collections.abc import Mapping
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_type_hints
 
-from .addresses import made
-from .containing import contained
-from .errors import ModelError, R2MedError, UsageError
-from .objects import told
+import msgspec
+
+from .errors import ModelError, R2MedError, UsageError, nearest
+from .foreign import one_line, redirect_stdout
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
+    from .spec import Value
+
 Kind = Literal["retriever", "reranker", "expander"]
-GROUPS: dict[Kind, str] = {
-    "retriever": "r2med.retrievers",
-    "reranker": "r2med.rerankers",
-    "expander": "r2med.expanders",
-}
-RESERVED: dict[Kind, tuple[str, ...]] = {
-    "retriever": (),
-    "reranker": ("maxsim", "rankgpt", "reasoning", "setwise", "yesno"),
-    "expander": ("hyde", "query2doc", "lamer", "search-o1", "search-r1", "concepts", "oracle"),
-}
-"""Names of ours besides those of models and of BM25: no plug-in takes them over."""
+GROUPS: dict[Kind, str] = {kind: f"r2med.{kind}s" for kind in ("retriever", "reranker", "expander")}
+_WORDS: dict[str, object] = {"yes": True, "true": True, "no": False, "false": False, "none": None}
+
+
+class Made(NamedTuple):
+    """An object, and those of its constructor's arguments that differ from their defaults."""
+
+    value: Any
+    arguments: dict[str, Any]
+
+
+def load_address(address: str, arguments: Mapping[str, Value] | None = None) -> Made:
+    """The object at `module:attr`; modules of the current folder count, as they do for `python -m`."""
+    module, _, attribute = address.partition(":")
+    if not attribute:
+        raise UsageError(f"{address!r} is not an address: expected module:attr")
+    found: Any = _module(module, address)
+    for part in attribute.split("."):
+        if not hasattr(found, part):
+            raise UsageError(f"{address}: {module} has no {attribute}")
+        found = getattr(found, part)
+    return instantiate(found, address, arguments)
+
+
+def instantiate(target: Any, label: str, arguments: Mapping[str, Value] | None = None) -> Made:
+    """What a class or a factory gives when it is called; anything else is the thing itself.
+
+    A function that needs an argument which is not given is no factory: it encodes, scores or expands.
+    """
+    given = dict(arguments or {})
+    factory = inspect.isroutine(target) and (given or not _needs_arguments(target))
+    if not (inspect.isclass(target) or factory):
+        if given:
+            raise UsageError(f"{label} takes no arguments: it is no class")
+        return Made(target, {})
+    typed = _typed(target, label, given)
+    with redirect_stdout(label, "construction"):
+        try:
+            return Made(target(**typed), typed)
+        except R2MedError:
+            raise
+        except (Exception, SystemExit) as error:
+            raise ModelError(f"{label} cannot be constructed ({one_line(error)})") from error
+
+
+def _typed(target: Any, label: str, given: Mapping[str, Value]) -> dict[str, Any]:
+    """Arguments as their annotations or defaults say they are, without those at their defaults."""
+    if not given:
+        return {}
+    try:
+        declared = inspect.signature(target).parameters
+    except (TypeError, ValueError):
+        declared = {}  # type: ignore[assignment]
+    open_ended = any(p.kind is p.VAR_KEYWORD for p in declared.values())
+    if unknown := next((key for key in given if key not in declared and not open_ended), None):
+        near = nearest(unknown, declared)
+        advice = f"; did you mean {near[0]}?" if near else f"; it has {', '.join(declared) or 'none'}"
+        raise UsageError(f"{label} has no argument {unknown!r}{advice}")
+    hints = _hints(target)
+    typed = {}
+    for key, value in given.items():
+        default = declared[key].default if key in declared else inspect.Parameter.empty
+        made = _value(value, hints.get(key), default, f"{key} of {label}")
+        if default is inspect.Parameter.empty or made != default:
+            typed[key] = made
+    return typed
+
+
+def _hints(target: Any) -> dict[str, Any]:
+    try:
+        return get_type_hints(target.__init__ if inspect.isclass(target) else target)
+    except Exception:  # annotations that only a type checker can resolve
+        return {}
+
+
+def _value(value: Value, hint: Any, default: object, what: str) -> object:
+    if not isinstance(value, str):
+        return value
+    if hint is None and default not in (None, inspect.Parameter.empty):
+        hint = type(default)
+    if hint is None:
+        return _guess(value)
+    try:
+        return msgspec.convert(_WORDS.get(value.lower(), value) if hint is not str else value, hint, strict=False)
+    except msgspec.ValidationError:
+        name = getattr(hint, "__name__", str(hint))
+        raise UsageError(f"{what} must be a value of type {name}, not {value!r}") from None
+    except TypeError:  # a type that msgspec does not know: the class decides
+        return _guess(value)
+
+
+def _guess(text: str) -> object:
+    """A number, yes or no where the text is one; else the text."""
+    if text.lower() in _WORDS:
+        return _WORDS[text.lower()]
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
+def _needs_arguments(function: Any) -> bool:
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return True
+    return any(p.default is p.empty and p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL) for p in parameters)
+
+
+def _module(name: str, address: str) -> Any:
+    top = name.partition(".")[0]
+    here = Path.cwd()
+    local = (here / f"{top}.py").is_file() or (here / top).is_dir()
+    if top not in sys.modules and local and str(here) not in sys.path:
+        sys.path.append(str(here))  # last: a file here never hides an installed package
+    with redirect_stdout(address, "import"):
+        try:
+            return importlib.import_module(name)
+        except ImportError as error:
+            raise UsageError(f"{address}: {error}") from None
+        except (Exception, SystemExit) as error:
+            raise UsageError(f"{address}: {name} cannot be imported ({one_line(error)})") from error
 
 
 class Plugin(NamedTuple):
@@ -44,7 +164,7 @@ class Plugin(NamedTuple):
 
     @property
     def label(self) -> str:
-        """Whose it is and where it lies, for an error."""
+        """Its name, package and place, for an error."""
         return f"plug-in {self.name!r} of {self.distribution} ({self.entry.value})"
 
     @property
@@ -55,21 +175,21 @@ class Plugin(NamedTuple):
         except (ImportError, ValueError):
             return False
 
-    def make(self) -> Any:
-        """Import it and call it where it is a class or factory."""
-        with contained(self.label, "being loaded"):
+    def load(self, arguments: Mapping[str, Value] | None = None) -> Made:
+        """Import it, and call it where it is a class or factory."""
+        with redirect_stdout(self.label, "import"):
             try:
                 loaded = self.entry.load()
             except R2MedError:
                 raise
             except (Exception, SystemExit) as error:
-                raise ModelError(f"{self.label} cannot be loaded ({told(error)})") from error
-        return made(loaded, self.label)
+                raise ModelError(f"{self.label} cannot be loaded ({one_line(error)})") from error
+        return instantiate(loaded, self.label, arguments)
 
 
 def plugins(kind: Kind | None = None) -> list[Plugin]:
     """What the packages installed here offer, sorted by name."""
-    from importlib.metadata import entry_points  # brings the whole of email along: not for every command
+    from importlib.metadata import entry_points  # imports the email package: not for every command
 
     found = {
         Plugin(entry.name, which, *_owner(entry), entry)
@@ -81,7 +201,7 @@ def plugins(kind: Kind | None = None) -> list[Plugin]:
 
 
 def find_plugin(kind: Kind, name: str) -> Plugin | None:
-    """The plug-in of a name; two packages that offer the same name are an error, never a choice by chance."""
+    """The plug-in of a name; two packages that offer the same name are an error."""
     offers = [plugin for plugin in plugins(kind) if plugin.name == name]
     if len({p.distribution for p in offers}) > 1:
         raise UsageError(f"{kind} {name!r} is offered by {' and by '.join(p.distribution for p in offers)}: remove one")

@@ -26,8 +26,8 @@ class Run:
     """Rankings as two matrices (queries × depth).
 
     `docs` holds positions in `doc_ids`, `scores` their float32 scores; rows shorter than the depth are filled up with
-    `NO_DOCUMENT` and minus infinity. Rows are ordered by score descending, equal scores by document id descending,
-    as trec_eval orders them.
+    `NO_DOCUMENT` and minus infinity. Rows are put in trec_eval's order when a run is made, whoever made it: by score
+    descending, equal scores by document id descending.
     """
 
     def __init__(
@@ -44,8 +44,7 @@ class Run:
             raise UsageError(f"a run of {len(query_ids)} queries cannot hold matrices {docs.shape} and {scores.shape}")
         self.query_ids = query_ids
         self.doc_ids = doc_ids
-        self.docs = docs
-        self.scores = scores
+        self.docs, self.scores = _in_order(docs, scores, doc_ids)
         self.name = name
         self.notes: dict[str, object] = notes if notes is not None else {}
 
@@ -77,7 +76,7 @@ class Run:
         if np.isnan(scores).any():
             row = int(np.nonzero(np.isnan(scores).any(axis=1))[0][0])
             raise DataError(f"query {list(rankings)[row]!r} has a score that is not a number")
-        run = cls(IdTable(rankings), table, docs, scores, name=name).sorted()
+        run = cls(IdTable(rankings), table, docs, scores, name=name)
         run.check_unique()
         return run
 
@@ -131,22 +130,6 @@ class Run:
         """The same rankings under another name."""
         return Run(self.query_ids, self.doc_ids, self.docs, self.scores, name=name, notes=self.notes)
 
-    def sorted(self) -> Run:
-        """The same documents in trec_eval's order."""
-        if self.depth == 0:
-            return self
-        ties = np.append(self.doc_ids.tie_rank, np.int32(len(self.doc_ids)))[self.docs]
-        order = np.lexsort((ties, -self.scores), axis=1)
-        rows = np.arange(len(self))[:, None]
-        return Run(
-            self.query_ids,
-            self.doc_ids,
-            self.docs[rows, order],
-            self.scores[rows, order],
-            name=self.name,
-            notes=self.notes,
-        )
-
     def check_unique(self) -> None:
         """Refuse a ranking that names a document twice."""
         ordered = np.sort(self.docs, axis=1)
@@ -179,3 +162,20 @@ class Run:
         scores = np.full(docs.shape, -np.inf, dtype=np.float32)
         docs[known], scores[known] = self.docs[rows[known]], self.scores[rows[known]]
         return Run(query_ids, self.doc_ids, docs, scores, name=self.name, notes=self.notes)
+
+
+def _in_order(docs: Int32, scores: Float32, doc_ids: IdTable) -> tuple[Int32, Float32]:
+    """Rows in trec_eval's order; nothing is copied where they are in it already."""
+    before, after = scores[:, :-1], scores[:, 1:]
+    tied = (before == after) & (docs[:, 1:] >= 0)
+    falling = (before > after) | (docs[:, 1:] < 0)
+    empty_last = not ((docs[:, :-1] < 0) & (docs[:, 1:] >= 0)).any()
+    if empty_last and (falling | tied).all() and not tied.any():
+        return docs, scores
+    if np.isnan(scores).any():
+        raise DataError("a run has a score that is not a number")
+    ties = np.append(doc_ids.tie_rank, np.int32(len(doc_ids)))[docs]
+    if empty_last and (falling | (tied & (ties[:, :-1] < ties[:, 1:]))).all():
+        return docs, scores
+    order = np.lexsort((ties, -np.where(docs < 0, -np.inf, scores)), axis=1)
+    return np.take_along_axis(docs, order, axis=1), np.take_along_axis(scores, order, axis=1)

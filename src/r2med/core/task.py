@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import NamedTuple, overload
+from typing import Any, NamedTuple, TypeVar, overload
 
 from .columns import IdTable, TextColumn, TextColumnBuilder
 from .fingerprint import Hasher
 from .qrels import Qrels
+
+T = TypeVar("T")
 
 
 class Query(NamedTuple):
@@ -41,6 +43,7 @@ class Documents(Sequence[Document]):
         self.ids = ids
         self.texts = texts
         self.titles = titles if titles is not None and titles.nbytes else None
+        self._derived: dict[Hashable, Any] = {}
 
     @classmethod
     def of(cls, documents: Iterable[Document]) -> Documents:
@@ -78,6 +81,13 @@ class Documents(Sequence[Document]):
         """The document with this id."""
         position = self.ids.position(doc_id)
         return None if position < 0 else self[position]
+
+    def derived(self, key: Hashable, make: Callable[[], T]) -> T:
+        """A value made from the texts, such as their term counts: made once, kept as long as the documents are."""
+        if key not in self._derived:
+            self._derived[key] = make()
+        found: T = self._derived[key]
+        return found
 
     @cached_property
     def contents(self) -> TextColumn:
