@@ -23,9 +23,9 @@ from pathlib import Path
 import numpy as np
 from common import english_like, report
 
+from r2med.cache.vectors import EmbeddingCache
 from r2med.core import Document, Documents, Qrels, Query, Task
 from r2med.retrieve.bm25 import BM25
-from r2med.retrieve.cache import EmbeddingCache
 from r2med.retrieve.cores import available_cores
 from r2med.retrieve.vectors import search
 from r2med.tasks import write_task

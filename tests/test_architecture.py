@@ -18,12 +18,14 @@ ROOMS: dict[str, set[str]] = {
     "core": set(),
     "text": {"core"},
     "tasks": {"core", "text"},
-    "llm": {"core", "models"},  # the embedded model has a card like any other
+    "http": {"core"},
+    "cache": {"core"},
+    "llm": {"core", "http", "cache", "models"},  # the embedded model has a card like any other
     "models": {"core"},
-    "retrieve": {"core", "models", "text"},
-    "expand": {"core", "llm", "models", "retrieve"},  # the vocabulary comes out of carriers, as models do
+    "retrieve": {"core", "http", "cache", "models", "text"},
+    "expand": {"core", "cache", "llm", "models", "retrieve"},  # the vocabulary comes out of carriers, as models do
     "fuse": {"core"},
-    "rerank": {"core", "llm", "models", "retrieve"},  # cross-encoders share batching and devices with encoders
+    "rerank": {"core", "cache", "llm", "models", "retrieve"},  # cross-encoders share batching with encoders
     "scoring": {"core"},  # the design's `evaluate`: that name is a function of the package
 }
 ROOMS["pipeline"] = {*ROOMS, "results"}

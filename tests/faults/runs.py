@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from r2med.retrieve.shards import open_shard
+from r2med.cache.shards import open_shard
 from tests.retrieve.dense.weights import HOME
 
 TASKS = "mini/Biology,mini/MedQA-Diag,mini/IIYi-Clinical"

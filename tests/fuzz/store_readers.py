@@ -11,6 +11,9 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
+from r2med.cache.admin import list_sets
+from r2med.cache.shards import DamagedShard, open_shard, write_shard
+from r2med.cache.vectors import EmbeddingCache, ShardSet
 from r2med.core import R2MedError, TextColumn
 from r2med.expand.prompts import load_prompt
 from r2med.expand.replay import Replayed, read_recorded
@@ -30,11 +33,8 @@ from r2med.results.ledger import read_ledger
 from r2med.results.progress import FILE, ProgressFile, read_progress
 from r2med.results.protocols.bundle import read_protocol
 from r2med.retrieve import BM25, load_index, save_index
-from r2med.retrieve.cache import EmbeddingCache, ShardSet
-from r2med.retrieve.cache_admin import list_sets
 from r2med.retrieve.encoders.hub_folder import check_folder
 from r2med.retrieve.encoders.load import make_options
-from r2med.retrieve.shards import DamagedShard, open_shard, write_shard
 from r2med.scoring import MAIN
 from r2med.tasks import resolve
 from r2med.tasks.nano.manifest import read_manifest

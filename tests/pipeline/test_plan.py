@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+from r2med.cache.vectors import EmbeddingCache
 from r2med.cli.run import command
 from r2med.core import Task
 from r2med.pipeline import System, run_experiment
@@ -20,7 +21,6 @@ from r2med.pipeline.fusing import Fusion
 from r2med.pipeline.plan import Plan, Step, plan_experiment
 from r2med.results import ResultStore
 from r2med.retrieve import BM25, Retriever, embed
-from r2med.retrieve.cache import EmbeddingCache
 from r2med.retrieve.dense import DenseRetriever
 from r2med.tasks import resolve
 from tests.retrieve.dense.encoders import HashEncoder
@@ -118,7 +118,7 @@ def test_what_is_cached_is_counted(tmp_path: Path, encoder: HashEncoder, monkeyp
     documents = list(task.documents.contents)
     cold = stages(systems, store)["encode documents"]
     assert (cold.cached, cold.texts, cold.missing, cold.seconds) == ("no", 86, 86, None)
-    monkeypatch.setattr("r2med.retrieve.speed.TELLING_SECONDS", 0.0)
+    monkeypatch.setattr("r2med.cache.speed.TELLING_SECONDS", 0.0)
     embed.embed(encoder, documents[:30], "document", cache=cache)
     half = stages(systems, store)["encode documents"]
     assert (half.cached, half.missing) == ("partly", 56)

@@ -13,11 +13,11 @@ import msgspec
 import numpy as np
 import pytest
 
+from r2med.cache.pairs import pair_keys
 from r2med.core import Document, Documents, ModelError, Run, UsageError
 from r2med.rerank import as_reranker
 from r2med.rerank.pairs import Pairs
 from r2med.rerank.protocol import Reranker
-from r2med.rerank.score_cache import pair_keys
 
 from . import tiny
 
@@ -166,9 +166,10 @@ def test_empty_documents_and_an_empty_run() -> None:
 
 SLOW = """
 import sys, time
-from r2med.rerank import as_reranker, score_cache
+from r2med.cache import pairs
+from r2med.rerank import as_reranker
 from tests.rerank import tiny
-score_cache.FLUSH_SECONDS = 0.0
+pairs.FLUSH_SECONDS = 0.0
 class Slow:
     revision = "1"
     def predict(self, pairs):
@@ -183,7 +184,8 @@ print(run.notes["rerank"]["scored"], run.docs.tolist())
 
 
 def test_killed_in_the_middle_it_goes_on_where_it_was() -> None:
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent.parent)}
+    path = os.pathsep.join(filter(None, (str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH"))))
+    environment = {**os.environ, "PYTHONPATH": path}
 
     def start() -> subprocess.Popen[str]:
         return subprocess.Popen([sys.executable, "-c", SLOW], stdout=subprocess.PIPE, text=True, env=environment)

@@ -19,8 +19,8 @@ def command(context: click.Context, as_json: bool) -> None:
     """Show the embedding cache: every set of vectors, its size and when it was used last."""
     if context.invoked_subcommand is not None:
         return
-    from ..retrieve.cache import EmbeddingCache
-    from ..retrieve.cache_admin import list_sets
+    from ..cache.admin import list_sets
+    from ..cache.vectors import EmbeddingCache
 
     cache = EmbeddingCache()
     sets = list_sets(cache)
@@ -44,8 +44,8 @@ def command(context: click.Context, as_json: bool) -> None:
 @json_option
 def prune_command(max_size: str | None, unused_days: float | None, as_json: bool) -> None:
     """Remove damaged and abandoned files, and sets that are unused or too many."""
-    from ..retrieve.cache import EmbeddingCache
-    from ..retrieve.cache_admin import prune
+    from ..cache.admin import prune
+    from ..cache.vectors import EmbeddingCache
 
     done = prune(EmbeddingCache(), max_bytes=parse_size(max_size) if max_size else None, unused_days=unused_days)
     if as_json:

@@ -7,13 +7,13 @@ from typing import Literal
 
 import numpy as np
 
+from ..cache import ScoreCache, keeping, lookup, pair_keys
 from ..core import ModelError, Run, Task
 from ..core.columns import Int32, Int64
 from .candidates import on_task
 from .ordering import Float32, check_depth, reordered, top_pairs
 from .pairs import Pairs, PairScorer
 from .protocol import Progress, Rest
-from .score_cache import ScoreCache, keeping, lookup, pair_keys
 
 
 class PointwiseReranker:
@@ -81,7 +81,9 @@ class PointwiseReranker:
         damaged = 0
         shards = None
         if self.scorer.keeps_scores and self._cache is not False:
-            shards = (self._cache or ScoreCache()).open(self.scorer, family)
+            shards = (self._cache or ScoreCache()).open(
+                self.scorer.describe(), self.scorer.max_length(), family, label=self.scorer.name
+            )
             scores, cut, missing = lookup(shards, keys[first])
             damaged = shards.damaged
         if len(missing):

@@ -9,9 +9,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from ..cache import EmbeddingCache
 from ..core import Run, Task, UsageError
-from .cache import EmbeddingCache
-from .embed import Embedded, Progress, embed
+from .embed import Embedded, Progress, embed, verify_cache
 from .encoders.devices import resolve_devices
 from .encoders.load import as_encoder
 from .encoders.protocol import Encoder, Side
@@ -204,8 +204,6 @@ class DenseRetriever:
         }
 
     def _verify(self, task: Task) -> dict[str, object]:
-        from .verify import verify_cache
-
         if self.cache is None:
             raise UsageError("there is no cache to verify")
         instruction = self.instruction("document", task.family)

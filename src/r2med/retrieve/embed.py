@@ -11,14 +11,23 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..cache import (
+    LARGE,
+    CachedRows,
+    EmbeddingCache,
+    Found,
+    Keys,
+    ShardSet,
+    compact,
+    remember_speed,
+    text_keys,
+    verify_sample,
+)
 from ..core import TextColumn
 from ..core.columns import Int32, Int64
-from .cache import CachedRows, EmbeddingCache, Found, ShardSet, text_keys
-from .compact import LARGE, compact
+from .encoders.batching import estimated_tokens
 from .encoders.protocol import Batch, Encoder, Side
 from .rows import ArrayRows, Float32, Rows, TakenRows
-from .shards import Keys
-from .speed import estimated_tokens, remember_speed
 
 Progress = Callable[[int, int], None]
 FLUSH_SECONDS = 10.0
@@ -48,6 +57,19 @@ def identity(encoder: Encoder, side: Side, instruction: str) -> dict[str, object
     facts = {**encoder.describe(side), "side": side, "instruction": instruction}
     facts.pop("max_length", None)
     return facts
+
+
+def verify_cache(
+    encoder: Encoder, texts: Sequence[str], side: Side, instruction: str, cache: EmbeddingCache, count: int
+) -> dict[str, object]:
+    """Encode `count` cached texts again and compare; raises ModelError when the cache holds something else."""
+    shards = cache.open(identity(encoder, side, instruction), encoder.max_length(side), label=encoder.name)
+    dtype = str(encoder.describe(side).get("dtype"))
+
+    def encode(sample: list[str]) -> Float32:
+        return encoder.encode(sample, side, instruction)
+
+    return verify_sample(shards, texts, encode, count, name=encoder.name, dtype=dtype)
 
 
 def embed(

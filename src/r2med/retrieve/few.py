@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..cache import Piece
 from ..core.columns import Int32
-from .rows import Float32, InPieces, Piece, Rows
+from .rows import Float32, InPieces, Rows
 from .settle import SAFETY, check_finite, exact_products
 from .sparse import TopK, in_parallel, top_k
 

@@ -13,9 +13,9 @@ from typing import Protocol
 
 import numpy as np
 
+from ..cache import text_keys
 from ..core import Run, Task, UsageError
 from ..core.columns import Int32
-from .cache import text_keys
 from .embed import Progress
 from .encoders.load import make_options, model_folder
 from .encoders.protocol import Float32, Side

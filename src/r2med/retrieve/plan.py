@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .cache import EmbeddingCache, text_keys
+from ..cache import EmbeddingCache, known_speed, text_keys
 from .embed import identity
+from .encoders.batching import estimated_tokens
 from .encoders.protocol import Encoder, Side
-from .speed import estimated_tokens, known_speed
 
 
 class SidePlan(NamedTuple):

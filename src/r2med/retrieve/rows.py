@@ -3,29 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
+from ..cache import Piece
 from ..core import ModelError
-from ..core.columns import Int64
 
 Float32 = npt.NDArray[np.float32]
 Indices = npt.NDArray[np.integer]
 
 
 PIECE = 65_536
-
-
-class Piece(NamedTuple):
-    """Vectors as they lie in memory or in a file."""
-
-    matrix: Float32
-    places: Int64 | None
-    """Rows of the matrix in rising order; None: all of them."""
-    documents: Int64 | None
-    """Which documents these are; None: the same numbers."""
 
 
 @runtime_checkable

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from r2med.cache.vectors import EmbeddingCache
 from r2med.core import ModelError, R2MedError, Unavailable, UsageError
 from r2med.models import get_card
-from r2med.retrieve.cache import EmbeddingCache
 from r2med.retrieve.dense import DenseRetriever
 from r2med.retrieve.embed import embed
 from r2med.retrieve.encoders.api import HOMES, ApiEncoder

@@ -5,9 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from r2med.cache.vectors import CachedRows, EmbeddingCache, text_keys
 from r2med.core import ModelError
 from r2med.retrieve import few, vectors
-from r2med.retrieve.cache import CachedRows, EmbeddingCache, text_keys
 from r2med.retrieve.rows import ArrayRows, Float32, Rows
 from r2med.retrieve.vectors import search
 

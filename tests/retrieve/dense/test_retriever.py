@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from r2med.cache.vectors import EmbeddingCache
 from r2med.core import Document, Documents, MissingExtra, ModelError, Qrels, Query, Task, UsageError
 from r2med.models import folder_card, get_card
-from r2med.retrieve.cache import EmbeddingCache
 from r2med.retrieve.dense import DenseRetriever
 from r2med.retrieve.encoders.load import Options, load_encoder
 from r2med.retrieve.protocol import Retriever

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 import r2med
+from r2med.cache.vectors import EmbeddingCache
 from r2med.models import get_card
-from r2med.retrieve.cache import EmbeddingCache
 from r2med.retrieve.dense import DenseRetriever
 from r2med.scoring import evaluate_run
 from tests.conftest import SHARED_DATA

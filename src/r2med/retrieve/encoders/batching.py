@@ -19,6 +19,7 @@ from ...core.columns import Int32, Int64
 from .protocol import Batch, Float32, Side, check_vectors
 
 WINDOW = 2048
+BYTES_PER_TOKEN = 4
 Made = TypeVar("Made")
 Item = TypeVar("Item", bound=Sized)
 
@@ -53,6 +54,12 @@ class TokenBackend(MemoryBackend, Protocol):
     def forward(self, batch: list[list[int]], side: Side, instruction: str, worker: int) -> Float32:
         """One vector per list of token ids."""
         ...
+
+
+def estimated_tokens(texts: Sequence[str], positions: Int64, instruction: str, limit: int | None) -> Int64:
+    """About how many tokens some texts have, cut at the model's limit."""
+    tokens = (text_lengths(texts)[positions] + len(instruction)) // BYTES_PER_TOKEN + 1
+    return np.minimum(tokens, limit) if limit else tokens
 
 
 def text_lengths(texts: Sequence[str]) -> Int64:

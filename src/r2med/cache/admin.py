@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from .cache import LABEL, EmbeddingCache
 from .shards import SUFFIX, DamagedShard, open_shard
+from .vectors import LABEL, EmbeddingCache
 
 STALE_SECONDS = 24 * 3600.0
 """A temporary file this old belongs to a process that was killed."""

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from .cache import CachedRows, Found, ShardSet
 from .shards import SUFFIX, Float32, write_blocks
+from .vectors import CachedRows, Found, ShardSet
 
 LARGE = 1 << 30
 """A shard of this many bytes is left as it is: copying it again and again would cost more than opening it."""

@@ -17,18 +17,16 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
+from r2med.cache.admin import list_sets, prune
+from r2med.cache.compact import compact
+from r2med.cache.shards import DamagedShard, open_shard, write_shard
+from r2med.cache.vectors import EmbeddingCache, text_keys
 from r2med.cli.cache import command
 from r2med.core import ModelError, TextColumn
 from r2med.retrieve import embed as embedding
-from r2med.retrieve.cache import EmbeddingCache, text_keys
-from r2med.retrieve.cache_admin import list_sets, prune
-from r2med.retrieve.compact import compact
-from r2med.retrieve.embed import embed
-from r2med.retrieve.shards import DamagedShard, open_shard, write_shard
-from r2med.retrieve.verify import verify_cache
+from r2med.retrieve.embed import embed, verify_cache
 from tests.builders import TEXTS
-
-from .encoders import HashEncoder
+from tests.retrieve.dense.encoders import HashEncoder
 
 MANY = [f"text {i}" for i in range(95)]
 
@@ -136,7 +134,7 @@ WORKER = """
 import sys
 from pathlib import Path
 from r2med.retrieve import embed as embedding
-from r2med.retrieve.cache import EmbeddingCache
+from r2med.cache.vectors import EmbeddingCache
 from tests.retrieve.dense.encoders import HashEncoder
 embedding.FLUSH_SECONDS = 0.05
 first, last, root = int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3])
@@ -148,7 +146,7 @@ print(made.cached, made.encoded)
 
 
 def worker(first: int, last: int, root: Path, pause: str) -> subprocess.Popen[str]:
-    repository = Path(__file__).parents[3]
+    repository = Path(__file__).parents[2]
     return subprocess.Popen(
         [sys.executable, "-c", WORKER, str(first), str(last), str(root)],
         stdout=subprocess.PIPE,

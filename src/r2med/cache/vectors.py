@@ -20,16 +20,17 @@ from typing import NamedTuple
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 
 from ..core import ModelError, TextColumn, fingerprint
 from ..core.atomic import write_bytes
 from ..core.columns import Int32, Int64
 from ..core.places import home
-from .rows import Indices, Piece
 from .shards import SUFFIX, DamagedShard, Float32, Keys, Shard, open_shard, write_shard
 
 KEY_BYTES = 16
 UNLIMITED = "unlimited"
+Indices = npt.NDArray[np.integer]
 LABEL = "label"
 """In `set.json`: what people call the model."""
 
@@ -135,6 +136,16 @@ class ShardSet:
 def _numbers(shard: Int32) -> list[int]:
     """The shards that occur."""
     return np.flatnonzero(np.bincount(shard)).tolist()
+
+
+class Piece(NamedTuple):
+    """Vectors as they lie in memory or in a file."""
+
+    matrix: Float32
+    places: Int64 | None
+    """Rows of the matrix in rising order; None: all of them."""
+    documents: Int64 | None
+    """Which documents these are; None: the same numbers."""
 
 
 class CachedRows:

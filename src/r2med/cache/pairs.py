@@ -8,18 +8,53 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Protocol, TypeVar
 
 import numpy as np
 
 from ..core.columns import Int32, Int64
 from ..core.places import home
-from ..retrieve.cache import KEY_BYTES, CachedRows, EmbeddingCache, Found, ShardSet, text_keys
-from ..retrieve.shards import Keys
-from .pairs import Float32, Pairs, PairScorer, Scored
+from .shards import Float32, Keys
+from .vectors import KEY_BYTES, CachedRows, EmbeddingCache, Found, ShardSet, text_keys
 
 FLUSH_SECONDS = 10.0
+
+
+class TextPairs(Protocol):
+    """Pairs as positions in two lists of texts."""
+
+    @property
+    def queries(self) -> Sequence[str]: ...
+    @property
+    def documents(self) -> Sequence[str]: ...
+    @property
+    def query(self) -> Int32: ...
+    @property
+    def document(self) -> Int32: ...
+
+
+class ScoredPairs(Protocol):
+    """Scores of some pairs."""
+
+    @property
+    def rows(self) -> Int64:
+        """Positions among the pairs."""
+        ...
+
+    @property
+    def scores(self) -> Float32:
+        """NaN where the scorer could not tell."""
+        ...
+
+    @property
+    def cut(self) -> Int32:
+        """How many tokens of the document and of the query were cut off, pairs × 2."""
+        ...
+
+
+Scored = TypeVar("Scored", bound=ScoredPairs)
 
 
 class ScoreCache:
@@ -28,13 +63,12 @@ class ScoreCache:
     def __init__(self, root: Path | None = None) -> None:
         self._cache = EmbeddingCache(root if root is not None else home() / "rerank")
 
-    def open(self, scorer: PairScorer, family: str = "") -> ShardSet:
+    def open(self, facts: dict[str, object], max_length: int | None, family: str = "", *, label: str = "") -> ShardSet:
         """The scores of one scorer; the family of tasks is part of the key where instructions depend on it."""
-        facts = {**scorer.describe(), "family": family}
-        return self._cache.open(facts, scorer.max_length())
+        return self._cache.open({**facts, "family": family}, max_length, label=label)
 
 
-def pair_keys(pairs: Pairs) -> Keys:
+def pair_keys(pairs: TextPairs) -> Keys:
     """One 128-bit hash per pair, out of those of its texts."""
     used_queries, query = np.unique(pairs.query, return_inverse=True)
     used_documents, document = np.unique(pairs.document, return_inverse=True)

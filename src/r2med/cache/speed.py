@@ -2,28 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
 import msgspec
-import numpy as np
 
 from ..core import ResultError
 from ..core.atomic import write_bytes
-from ..core.columns import Int64
-from .encoders.batching import text_lengths
 
-BYTES_PER_TOKEN = 4
 FILE = "speed.json"
 TELLING_SECONDS = 0.5
 """Shorter spells are mostly loading."""
-
-
-def estimated_tokens(texts: Sequence[str], positions: Int64, instruction: str, limit: int | None) -> Int64:
-    """About how many tokens some texts have, cut at the model's limit."""
-    tokens = (text_lengths(texts)[positions] + len(instruction)) // BYTES_PER_TOKEN + 1
-    return np.minimum(tokens, limit) if limit else tokens
 
 
 def remember_speed(folder: Path, tokens: int, seconds: float) -> None:
