@@ -1,4 +1,4 @@
-"""BM25 in two named flavours.
+"""BM25 in two named variants.
 
 `bm25` is R2MED's protocol: the query is weighted with BM25 as a document is, so that a word repeated in a long
 vignette counts less than twice. `bm25-lucene` is the textbook sum over query tokens. On long queries the choice moves
@@ -9,16 +9,22 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from typing import Literal
+from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
+from msgspec import Meta
 
-from ..core import Run, Task, TextColumn, UsageError
+from ..core import IdTable, Run, Task, TextColumn, UsageError
 from ..core.columns import Int64
+from ..core.queries import Queries
 from ..text import TermCounts, get_analyzer
+from .contract import Retriever, check_depth, retrievers
 from .sparse import Float64, Postings, SparseQueries, build_postings, search
 
 QueryWeighting = Literal["bm25", "count"]
+K1 = Annotated[float, Meta(ge=0, description="how slowly repeated terms saturate")]
+B = Annotated[float, Meta(ge=0, le=1, description="how far long documents are held back")]
+Analyzer = Annotated[str, Meta(description="how texts become terms: english, simple or whitespace")]
 
 
 @dataclass(frozen=True)
@@ -114,43 +120,60 @@ class BM25Index:
         weights = self.idf[terms] * (frequency / (frequency + self._norm(lengths)[rows]))
         return SparseQueries(indptr, terms, weights)
 
+    def weighted(self, queries: Queries) -> SparseQueries:
+        """Weighted terms of queries that may stand for several texts each: the weighted mean of their terms."""
+        if queries.plain:
+            return self.queries(queries.column)
+        groups = queries.texts
+        single = self.queries(TextColumn.from_texts(part.text for group in groups for part in group))
+        shares = np.array([part.weight / sum(p.weight for p in group) for group in groups for part in group])
+        ends = np.concatenate(([0], np.cumsum([len(group) for group in groups])))
+        weights = single.weights * np.repeat(shares, np.diff(single.indptr))
+        return SparseQueries(single.indptr[ends], single.terms, weights)
 
-class BM25:
-    """The retriever."""
+
+class PreparedBM25(NamedTuple):
+    """An index with the documents it was made from."""
+
+    index: BM25Index
+    ids: IdTable
+    name: str
+
+    def search(self, queries: Queries, depth: int) -> Run:
+        """The best documents of each query, among those that share a term with it."""
+        check_depth(depth)
+        terms = self.index.weighted(queries)
+        top = search(self.index.postings, terms, self.ids.tie_rank, min(depth, len(self.ids)))
+        empty = int((np.diff(terms.indptr) == 0).sum())
+        notes: dict[str, object] = {"queries_without_terms": empty} if empty else {}
+        return Run(queries.ids, self.ids, *top, name=self.name, notes=notes)
+
+
+@retrievers.register("bm25")
+class BM25(Retriever):
+    """BM25 as R2MED computes it: queries are weighted as documents are."""
 
     kind = "lexical"
+    query: QueryWeighting = "bm25"
 
-    def __init__(
-        self,
-        k1: float = 0.9,
-        b: float = 0.4,
-        *,
-        query: QueryWeighting = "bm25",
-        analyzer: str = "english",
-        name: str | None = None,
-    ) -> None:
-        self.parameters = BM25Parameters(float(k1), float(b), query, analyzer)
-        self.name = name or ("bm25" if query == "bm25" else "bm25-lucene")
+    def __init__(self, k1: K1 = 0.9, b: B = 0.4, *, analyzer: Analyzer = "english") -> None:
+        self.parameters = BM25Parameters(float(k1), float(b), self.query, analyzer)
+        name = "bm25" if self.query == "bm25" else "bm25-lucene"
+        self.spec = retrievers.spec(name, k1=float(k1), b=float(b), analyzer=analyzer)
 
     def describe(self) -> dict[str, object]:
         """Everything that changes its rankings."""
         return {"retriever": "bm25", **asdict(self.parameters)}
 
-    def index(self, task: Task) -> BM25Index:
-        """Index the documents of a task."""
-        return BM25Index.build(task.documents.contents, self.parameters)
+    def prepare(self, task: Task) -> PreparedBM25:
+        """Index the documents; their terms are counted once, whichever variants search them."""
+        documents, name = task.documents, self.parameters.analyzer
+        counts = documents.derived(("terms", name), lambda: get_analyzer(name).count(documents.contents))
+        return PreparedBM25(BM25Index(self.parameters, counts), documents.ids, self.name)
 
-    def retrieve(self, task: Task, *, depth: int = 1000, index: BM25Index | None = None) -> Run:
-        """Rank the documents of a task for each of its queries, among those that share a term with it."""
-        if depth < 1:
-            raise UsageError(f"depth must be 1 or more, not {depth}")
-        index = index or self.index(task)
-        if index.parameters != self.parameters:
-            raise UsageError(f"the index was made with {index.parameters}, the retriever has {self.parameters}")
-        ids = task.documents.ids
-        if len(index) != len(ids):
-            raise UsageError(f"the index holds {len(index)} documents, the task {len(ids)}")
-        queries = index.queries(task.query_texts)
-        top = search(index.postings, queries, ids.tie_rank, min(depth, len(ids)))
-        empty = int((np.diff(queries.indptr) == 0).sum())
-        return Run(task.query_ids, ids, *top, name=self.name, notes={"queries_without_terms": empty} if empty else {})
+
+@retrievers.register("bm25-lucene")
+class BM25Lucene(BM25):
+    """BM25 as Lucene computes it: the sum over query tokens."""
+
+    query = "count"

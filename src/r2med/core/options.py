@@ -1,0 +1,92 @@
+"""How components are run on this machine. Nothing here changes what a component is, or what it ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from .budget import Budget
+from .errors import UsageError
+from .parameters import Parameter
+
+Progress = Callable[[int, int], None]
+"""Called with (done, in all)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """What a user may say about running models; a backend reads what concerns it."""
+
+    device: str | None = None
+    """`cpu`, `cuda`, `cuda:1`, `cuda:0,cuda:1`; None: every GPU there is, else the CPU."""
+    threads: int | None = None
+    batch_tokens: int | None = None
+    """Tokens that go through a model together."""
+    memory: int | None = None
+    """Bytes that dense search may hold beside its mapped vectors; None: what is fastest."""
+    verify: int = 0
+    """Cached texts that are encoded again and compared."""
+    cache: bool = True
+    """Whether vectors, scores and indexes are kept on disk."""
+    trust_remote_code: bool = False
+    allow_pickle: bool = False
+    """Load weights that are published as pickles only, which can run code."""
+    base_url: str = ""
+    """Of an API, instead of the environment's."""
+    concurrency: int | None = None
+    """Requests in flight; None: 16 for chat models, 8 for embeddings."""
+    requests_per_minute: int | None = None
+    tokens_per_minute: int | None = None
+    timeout: float | None = None
+    """Seconds for one answer; None: 600 for chat models, 60 for embeddings."""
+    attempts: int = 5
+    """Times a request is sent before giving up on the server."""
+    budget: Budget | None = None
+    """One for all that a command spends."""
+    dry_run: bool = False
+    """Nothing is sent or encoded."""
+    on_progress: Progress | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse nonsense where it is typed, not in a thread later."""
+        for name in ("threads", "batch_tokens", "concurrency", "requests_per_minute", "tokens_per_minute", "timeout"):
+            value = getattr(self, name)
+            if value is not None and value <= 0:
+                raise UsageError(f"{name} must be above 0, not {value}")
+        if self.attempts < 1:
+            raise UsageError(f"attempts must be 1 or more, not {self.attempts}")
+
+    def changed(self, changes: Mapping[str, object]) -> Options:
+        """A copy with some options changed."""
+        known = {field.name for field in fields(Options)}
+        if unknown := next((name for name in changes if name not in known), None):
+            raise UsageError(f"unknown option {unknown!r}; there are {', '.join(sorted(known))}")
+        values: dict[str, Any] = dict(changes)
+        return replace(self, **values) if values else self
+
+    def progress(self, done: int, total: int) -> None:
+        """Say how far the current work is."""
+        if self.on_progress is not None:
+            self.on_progress(done, total)
+
+
+RUN_OPTIONS = {
+    parameter.name: parameter
+    for parameter in (
+        Parameter("device", str, None, "cpu, cuda, cuda:1 …"),
+        Parameter("threads", int, None, "threads, or cores, of a model"),
+        Parameter("batch_tokens", int, None, "tokens that go through a model together"),
+        Parameter("allow_pickle", bool, False, "load weights that are published as pickles only"),
+        Parameter("trust_remote_code", bool, False, "let a model run Python code of its own"),
+        Parameter("concurrency", int, None, "requests in flight"),
+        Parameter("requests_per_minute", int, None, "most requests a minute"),
+        Parameter("tokens_per_minute", int, None, "most tokens a minute"),
+    )
+}
+"""Those that may stand in a spec beside its parameters, as in `bge:device=cpu`; they are no part of it."""
+
+
+def run_options(*names: str) -> Iterable[Parameter]:
+    """Some of them, for a registry."""
+    return [RUN_OPTIONS[name] for name in names or RUN_OPTIONS]

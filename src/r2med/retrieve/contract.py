@@ -1,0 +1,124 @@
+"""What every retriever is: it prepares the documents of a task, then searches them for any queries."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, runtime_checkable
+
+from ..core import Run, Task, UsageError
+from ..core.options import run_options
+from ..core.queries import Queries, Side
+from ..core.registry import Registry
+from ..core.spec import Spec
+
+if TYPE_CHECKING:
+    from ..core.options import Options
+    from .encoders.base import Encoder
+
+DEPTH = 1000
+"""Documents that are retrieved for a query unless somebody asks for another number."""
+
+
+@runtime_checkable
+class Index(Protocol):
+    """The documents of one task, ready to be searched."""
+
+    def search(self, queries: Queries, depth: int) -> Run:
+        """The best `depth` documents of each query; what happened on the way goes into the run's notes."""
+        ...
+
+
+class Work(NamedTuple):
+    """What is left to do for one side of a task, counted without doing it."""
+
+    texts: int
+    missing: int
+    """Distinct texts that are not kept from an earlier run."""
+    tokens: int
+    """About; of those that are missing."""
+    distinct: int
+    seconds: float | None = None
+    """At the speed measured last; None where nothing was measured."""
+    dollars: float | None = None
+    """None where no price is known."""
+
+
+class Retriever(ABC):
+    """Ranks the documents of a task."""
+
+    spec: Spec
+    kind: ClassVar[str] = "custom"
+    """lexical, dense, sparse, late-interaction, stored or custom: decides how expansions meet it."""
+    prepares: ClassVar[str] = "index"
+    """What `prepare` does, in the words of a plan."""
+    whole_on_worker: ClassVar[bool] = False
+    """Whether a worker that holds the model makes whole rankings, since nothing of them is kept."""
+
+    @property
+    def name(self) -> str:
+        """What results are filed under."""
+        return str(self.spec)
+
+    @abstractmethod
+    def describe(self) -> dict[str, object]:
+        """Everything that changes its rankings, as plain data: part of a result's fingerprint."""
+
+    @abstractmethod
+    def prepare(self, task: Task) -> Index:
+        """An index of the task's documents."""
+
+    def retrieve(self, task: Task, *, depth: int = DEPTH) -> Run:
+        """The best documents for the task's own queries."""
+        return self.prepare(task).search(Queries.of(task), depth)
+
+    def check(self) -> None:
+        """Raise what would stop it later, such as a missing key."""
+
+    def estimate(self, task: Task, side: Side) -> Work | None:
+        """What one side of a task has left to do; None where nothing can be counted."""
+        del task, side
+        return None
+
+    def distribute(self, remote: Remote | None) -> None:
+        """Let workers run the model, or take it back; a retriever without a model has nothing to give."""
+
+    def separator(self) -> str | None:
+        """What stands between two texts in the pairs its model was trained on; None where nobody knows."""
+        return None
+
+
+class Remote(Protocol):
+    """Workers that can hold a model."""
+
+    def encoder(self, encoder: Encoder, spec: Spec) -> Encoder:
+        """An encoder that describes itself here and encodes there."""
+        ...
+
+    def scorer(self, scorer: Any, spec: Spec) -> Any:
+        """The same for what scores pairs."""
+        ...
+
+
+class Build(Protocol):
+    """What makes components from specs: it knows the options of a command, and makes nothing twice."""
+
+    options: Options
+
+    def retriever(self, spec: str | Spec) -> Retriever:
+        """The retriever of a spec, for components that stand on one."""
+        ...
+
+    def chat(self, spec: Spec) -> Any:
+        """The chat model of a spec."""
+        ...
+
+
+def check_depth(depth: int) -> None:
+    """Refuse a ranking without documents."""
+    if depth < 1:
+        raise UsageError(f"depth must be 1 or more, not {depth}")
+
+
+retrievers: Registry[Retriever] = Registry(
+    "retriever", package="r2med.retrieve", options=run_options(), hint="(r2med models lists them)"
+)
