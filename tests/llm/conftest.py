@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from r2med import http
 from r2med.llm import Chat, Message, Options, Request, Sampling, get_llm
-from r2med.llm import limits as waits
 from tests.llm.server import ChatServer, serving
 
 KEY = "sk-test-0123456789abcdefXYZ"
@@ -25,7 +25,7 @@ def _own_keys(monkeypatch: pytest.MonkeyPatch) -> None:
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[ChatServer]:
     """A chat server; the environment points to it."""
     pytest.importorskip("httpx", reason="the extra `api` is not installed")
-    monkeypatch.setattr(waits, "FIRST_WAIT", 0.01)
+    monkeypatch.setattr(http, "FIRST_WAIT", 0.01)
     with serving() as running:
         monkeypatch.setenv("OPENAI_BASE_URL", running.url)
         monkeypatch.setenv("OPENAI_API_KEY", KEY)

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from r2med.core import R2MedError, UsageError
+from r2med.http import completions_url
 from r2med.llm import GenerationStore, Options, StoreKey, generate, get_llm
-from r2med.llm.endpoint import completions_url
 from r2med.llm.load import read_key
 from tests.llm.conftest import KEY, MakeChat, ask
 from tests.llm.server import BEHAVIOURS, ChatServer

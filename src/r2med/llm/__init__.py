@@ -7,6 +7,7 @@ with GenerationStore(key) as store:
         ...
 """
 
+from ..core.budget import BudgetSpent, Usage, estimate_tokens
 from .catalogue import LlmCard, llm_card, llm_names
 from .generate import generate
 from .generation import Generation, StoreKey, read_reply
@@ -15,7 +16,6 @@ from .parsing import MARKINGS, STATUSES, Parsed, Status, open_call, parse
 from .protocol import Chat, Choice, Estimate, Message, Reply, Request, Sampling, with_defaults
 from .replay import Replay
 from .store import GenerationStore
-from .usage import BudgetSpent, Usage, estimate_tokens
 
 __all__ = [
     "MARKINGS",

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..core import MissingExtra, ModelError
+from ..core.budget import Usage, estimate_tokens
 from ..models import Card, fetch, get_card, locate
 from .parallel import in_parallel
 from .protocol import Choice, Estimate, FinishReason, OnReply, Reply, Request, Sampling
-from .usage import Usage, estimate_tokens
 
 if TYPE_CHECKING:
     from .load import Options

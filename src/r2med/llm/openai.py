@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ..core import UsageError
+from ..core.budget import Budget, Usage, estimate_tokens
+from ..http import Endpoint, RateLimit, Rejected
 from .catalogue import LlmCard
-from .endpoint import Endpoint, Rejected
-from .limits import RateLimit
 from .parallel import in_parallel
 from .protocol import Choice, Estimate, FinishReason, OnReply, Reply, Request
-from .usage import Budget, Usage, estimate_tokens
 
 if TYPE_CHECKING:
     from .load import Options

@@ -8,7 +8,7 @@ from typing import Literal, Protocol
 import msgspec
 
 from ..core import fingerprint
-from .usage import Usage
+from ..core.budget import Usage
 
 Role = Literal["system", "user", "assistant"]
 FinishReason = Literal["stop", "length", "content_filter", "error"]

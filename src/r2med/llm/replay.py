@@ -9,11 +9,11 @@ from pathlib import Path
 import msgspec
 
 from ..core import DataError, Hasher
+from ..core.budget import Usage
 from ..core.stores import gunzip
 from .parallel import FAILURES_IN_A_ROW
 from .protocol import Choice, Estimate, OnReply, Reply, Request, Sampling
 from .store import is_header, read_generations, read_header
-from .usage import Usage
 
 
 class HydocLine(msgspec.Struct):

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from ..core import R2MedError
+from .errors import R2MedError
 
 BYTES_PER_TOKEN = 4
 # English prose; services bill what they count themselves.
