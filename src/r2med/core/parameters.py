@@ -68,10 +68,9 @@ class Parameter(NamedTuple):
 
 def declared_parameters(target: Any) -> dict[str, Parameter]:
     """The arguments of a class or function that carry a `Meta` in their annotation."""
-    call = target.__init__ if inspect.isclass(target) else target
-    hints = get_type_hints(call, include_extras=True)
+    hints = get_type_hints(target.__init__ if inspect.isclass(target) else target, include_extras=True)
     found = {}
-    for argument in inspect.signature(call).parameters.values():
+    for argument in inspect.signature(target).parameters.values():
         kind = hints.get(argument.name)
         if (meta := _meta(kind)) is not None:
             found[argument.name] = Parameter(argument.name, kind, argument.default, meta.description or "")

@@ -49,6 +49,8 @@ class Entry(Generic[T]):
     needs_argument: bool = False
     path: Path | None = None
     """Where a folder lies."""
+    open: bool = False
+    """Whether it takes parameters that are known only when it is made, as a plug-in does; they stay texts till then."""
 
     @property
     def shape(self) -> str:
@@ -207,6 +209,8 @@ class Registry(Generic[T]):
                 below[key] = nested[key].read(value, entry.name)
             elif key in self.options:
                 options[key] = self.options[key].read(value, entry.name)
+            elif entry.open:
+                own[key] = value
             else:
                 raise self._no_parameter(entry, key)
         if isinstance(argument, Spec) and self._nested is not None:

@@ -15,13 +15,17 @@ by its content and prints as `label~digest`. `Registry` reads specs (`core/regis
 from __future__ import annotations
 
 import hashlib
+import inspect
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
+from typing import TypeVar
 
 from .errors import DataError
+
+P = TypeVar("P")
 
 _RESERVED = re.compile(r"[%,+\s\x00-\x1f]|@(?=\d+$)")
 _CONTENT = re.compile(r"(?P<label>.*)~(?P<digest>[0-9a-f]{8})", re.DOTALL)
@@ -80,6 +84,11 @@ class Spec:
     def get(self, key: str, default: object = None) -> object:
         """A parameter, or a default."""
         return dict(self.parameters).get(key, default)
+
+    def values(self, declared: Callable[..., P]) -> P:
+        """The parameters as a value of the class that declares them, defaults filled in."""
+        known = inspect.signature(declared).parameters
+        return declared(**{key: value for key, value in self.parameters if key in known})
 
     def with_parameters(self, **changes: Value | None) -> Spec:
         """A copy with parameters changed, or removed where None."""

@@ -1,84 +1,97 @@
-"""Dense retrieval: an encoder, the cache, exact search."""
+"""Dense retrieval: an encoder, the cache of its vectors, exact search."""
 
 from __future__ import annotations
 
 import time
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Annotated, Literal, NamedTuple
+
+import numpy as np
+from msgspec import Meta
 
 from ..cache import EmbeddingCache
 from ..core import Run, Task, UsageError
-from .embed import Embedded, Progress, embed, verify_cache
-from .encoders.devices import resolve_devices
-from .encoders.load import as_encoder
-from .encoders.protocol import Encoder, Side
-from .encoders.spec import ModelCard
-from .rows import Rows, UnitRows, unit
-from .sparse import Float32, TopK
+from ..core.options import Options
+from ..core.queries import Queries, QueryText, Side
+from ..core.spec import Spec
+from ..models import Card
+from .cards import ModelParameters, card_of
+from .contract import Build, Remote, Retriever, Work, check_depth
+from .embed import Embedded, embed, remaining_work, verify_cache
+from .encoders import Encoder, load_encoder, resolve_devices
+from .gpu import gpu_first_stage
+from .rows import Float32, Rows, UnitRows, unit
+from .sparse import TopK
 from .truncation import positives_cut, truncation_note
-from .variants import Variant, search_variant
+from .variants import OVERSAMPLE, Precision, Variant, search_variant
 from .vectors import search
 
-if TYPE_CHECKING:
-    from .plan import SidePlan
-
 Similarity = Literal["cosine", "dot"]
-SIDES: tuple[Side, ...] = ("document", "query")
+SEPARATORS = {"bert": " [SEP] ", "mpnet": " </s> ", "roberta": " </s> ", "xlm-roberta": " </s> "}
+"""What stands between two texts in models that were trained on pairs; all others get a line break."""
 
 
-class DenseRetriever:
+@dataclass(frozen=True)
+class DenseParameters(ModelParameters):
+    """What may be set on a dense model."""
+
+    similarity: Annotated[Similarity | None, Meta(description="how vectors are compared")] = None
+    variant: Annotated[Precision, Meta(description="how documents are held in memory")] = "float32"
+    dimension: Annotated[int | None, Meta(ge=1, description="first dimensions that are kept (Matryoshka)")] = None
+    oversample: Annotated[int, Meta(ge=0, description="candidates that full vectors rescore; 0: none")] = OVERSAMPLE
+
+    @property
+    def held(self) -> Variant:
+        """How documents are held for the first look."""
+        return Variant(self.variant, self.dimension, self.oversample)
+
+
+class DenseRetriever(Retriever):
     """Ranks documents by the inner product or cosine of their vectors with the query's.
 
-    `model` is a card, or anything that encodes: an `Encoder`, an object with `encode_queries` and `encode_corpus` or
-    with `encode`, or its address as `module:attr`. Further `options` go to the backend (`device`, `batch_tokens`,
-    `trust_remote_code`, `max_length`, …). `folder` is where a card's files lie, `document_folder` those of its second
-    encoder; by default where `r2med models fetch` puts them. Nothing is loaded before a text has to be encoded.
+    Nothing is loaded before a text has to be encoded.
     """
 
     kind = "dense"
+    prepares = "encode documents"
 
     def __init__(
         self,
-        model: ModelCard | Encoder | object | str,
+        encoder: Encoder,
+        spec: Spec,
         *,
-        name: str = "",
-        folder: Path | None = None,
-        document_folder: Path | None = None,
+        card: Card | None = None,
         similarity: Similarity | None = None,
-        variant: str = "float32",
-        cache: EmbeddingCache | Literal[False] | None = None,
-        device: str | None = None,
-        verify: int = 0,
-        memory: int | None = None,
-        on_progress: Progress | None = None,
-        **options: object,
+        variant: Variant | None = None,
+        options: Options | None = None,
+        cache: EmbeddingCache | None = None,
     ) -> None:
-        if device is not None:
-            resolve_devices(device)  # search runs there too, whatever the backend does
-        self.encoder, self.card = as_encoder(
-            model, folder=folder, document_folder=document_folder, device=device, **options
-        )
-        self.name = name or (self.card.name if self.card else self.encoder.name)
-        self.similarity: Similarity = similarity or (self.card.similarity if self.card else "cosine")
-        if self.similarity not in ("cosine", "dot"):
-            raise UsageError(f"similarity must be cosine or dot, not {self.similarity!r}")
-        self.variant = Variant.parse(variant)
-        self.device = device
-        self.verify = verify
-        self.memory = memory
-        """Bytes that searching may take beside the mapped vectors; None: what is fastest."""
-        self.on_progress = on_progress
+        self.encoder, self.spec, self.card = encoder, spec, card
+        self.similarity: Similarity = similarity or (card.similarity if card else "cosine")
+        self.variant = variant or Variant()
+        self.options = options or Options()
+        self._own_encoder = encoder
         self._cache = cache
+        if self.options.device is not None:
+            resolve_devices(self.options.device)  # search runs there too, whatever the backend does
+
+    @classmethod
+    def from_spec(cls, spec: Spec, build: Build) -> DenseRetriever:
+        """The retriever of a model card."""
+        given, options = spec.values(DenseParameters), build.options.changed(spec.options)
+        card = card_of(spec, max_length=given.max_length, prompts=given.prompts)
+        encoder = load_encoder(card, options, dtype=given.dtype)
+        return cls(encoder, spec, card=card, similarity=given.similarity, variant=given.held, options=options)
 
     @cached_property
     def cache(self) -> EmbeddingCache | None:
-        """Where vectors are kept: under `R2MED_HOME` unless told otherwise, nowhere if `cache=False`."""
-        if self._cache is not None:
-            return self._cache or None
-        return EmbeddingCache() if getattr(self.encoder, "cacheable", True) else None
+        """Where vectors are kept; None for an encoder whose vectors cannot be known again."""
+        if not self.options.cache or not getattr(self.encoder, "cacheable", True):
+            return None
+        return self._cache or EmbeddingCache()
 
     def instruction(self, side: Side, family: str = "") -> str:
         """What stands before every text of a side, for tasks of a family."""
@@ -96,115 +109,144 @@ class DenseRetriever:
         }
 
     def check(self) -> None:
-        """Raise what would stop it later, such as a missing key; `plan` works without."""
+        """Raise what would stop it later, such as a missing key."""
         check = getattr(self.encoder, "check", None)
         if check is not None:
             check()
 
-    def embed(self, texts: Sequence[str], side: Side, family: str = "") -> Embedded:
-        """Vectors of texts, through the cache."""
-        return embed(
-            self.encoder,
-            texts,
-            side,
-            self.instruction(side, family),
-            cache=self.cache,
-            on_progress=self.on_progress,
-            memory=self.memory,
-        )
+    def separator(self) -> str | None:
+        """What its tokenizer puts between two texts."""
+        return None if self.card is None else SEPARATORS.get(self.card.architecture, "\n")
 
-    def texts(self, task: Task, side: Side) -> Sequence[str]:
-        """What is encoded of a task on one side."""
+    def embed(self, texts: Sequence[str], side: Side, instruction: str) -> Embedded:
+        """Vectors of texts, through the cache."""
+        return embed(self.encoder, texts, side, instruction, cache=self.cache, options=self.options)
+
+    def _texts(self, task: Task, side: Side) -> Sequence[str]:
         return task.documents.contents if side == "document" else task.query_texts
 
-    def plan_side(self, task: Task, side: Side) -> SidePlan:
-        """What one side would have to encode, counted without encoding."""
-        from .plan import plan_side
-
-        return plan_side(self.encoder, self.texts(task, side), side, self.instruction(side, task.family), self.cache)
-
-    def cost(self, tokens: int) -> float | None:
-        """Dollars for tokens; None where no price is known."""
+    def estimate(self, task: Task, side: Side) -> Work:
+        """What one side of a task has left to encode."""
+        instruction = self.instruction(side, task.family)
+        work = remaining_work(self.encoder, self._texts(task, side), side, instruction, self.cache)
         price = self.card.price.per_million if self.card and self.card.price else None
-        return None if price is None else tokens / 1e6 * price
+        return work._replace(dollars=None if price is None else work.tokens / 1e6 * price)
 
-    def plan(self, task: Task) -> dict[str, object]:
-        """What retrieving would have to encode, without encoding: for a look at the bill beforehand.
+    def distribute(self, remote: Remote | None) -> None:
+        """Let workers encode, unless the model runs elsewhere already."""
+        away = remote is not None and getattr(self._own_encoder, "runs_here", True)
+        self.encoder = remote.encoder(self._own_encoder, self.spec) if away and remote else self._own_encoder
 
-        Tokens are estimated from the length of the texts; `cost` is in dollars, None where no price is known.
-        """
-        sides = [self.plan_side(task, side) for side in SIDES]
-        tokens = sum(s.tokens for s in sides)
-        return {
-            "texts": sum(s.texts for s in sides),
-            "missing": sum(s.missing for s in sides),
-            "tokens": tokens,
-            "cost": self.cost(tokens),
-        }
+    def prepare(self, task: Task) -> DenseIndex:
+        """Encode the documents."""
+        self.about(task)
+        documents = self.embed(self._texts(task, "document"), "document", self.instruction("document", task.family))
+        verified = self._verified(task) if self.options.verify else None
+        return DenseIndex(self, task, documents, verified)
 
-    def encode(self, task: Task, side: Side) -> Embedded:
-        """Vectors of one side of a task, for `retrieve`."""
-        return self.embed(self.texts(task, side), side, task.family)
+    def about(self, task: Task) -> None:
+        """Tell the encoder which task is at hand; only somebody's own may want to know."""
 
-    def retrieve(
-        self,
-        task: Task,
-        *,
-        depth: int = 1000,
-        documents: Embedded | None = None,
-        queries: Embedded | None = None,
-    ) -> Run:
-        """The best `depth` documents of each query; what `encode` has made already is not made again."""
-        if depth < 1:
-            raise UsageError(f"depth must be 1 or more, not {depth}")
-        documents = documents or self.encode(task, "document")
-        queries = queries or self.encode(task, "query")
-        begin = time.perf_counter()
-        notes = self._notes(task, queries, documents)
-        if self.verify:
-            notes["verified"] = self._verify(task)
-        vectors, rows = queries.rows.read(0, len(task.queries)), documents.rows
-        # What the model's card says is of length one is not scaled again.
-        if self.similarity == "cosine" and not (self.card and self.card.normalize):
-            vectors, rows = unit(vectors) if len(vectors) else vectors, UnitRows(rows)
-        top = self._search(vectors, rows, task, depth)
-        notes["seconds"] = {
-            "encode": round(documents.seconds + queries.seconds, 4),
-            "search": round(time.perf_counter() - begin, 4),
-        }
-        return Run(task.query_ids, task.documents.ids, *top, name=self.name, notes=notes)
+    def _verified(self, task: Task) -> dict[str, object]:
+        if self.cache is None:
+            raise UsageError("there is no cache to verify")
+        texts, instruction = self._texts(task, "document"), self.instruction("document", task.family)
+        return verify_cache(self.encoder, texts, "document", instruction, self.cache, self.options.verify)
 
-    def _search(self, queries: Float32, rows: Rows, task: Task, depth: int) -> TopK:
-        from .gpu import gpu_first_stage
-
-        first_stage = gpu_first_stage(self.device, self.memory)
+    def rank(self, queries: Float32, rows: Rows, task: Task, depth: int) -> TopK:
+        """The best documents of query vectors."""
+        stage, memory = gpu_first_stage(self.options.device, self.options.memory), self.options.memory
         ties = task.documents.ids.tie_rank
         if self.variant.exact:
-            return search(queries, rows, ties, depth, first_stage=first_stage, memory=self.memory)
-        return search_variant(
-            queries, rows, self.variant, ties, depth, first_stage=first_stage, memory=self.memory
-        )  # fmt: skip
+            return search(queries, rows, ties, depth, first_stage=stage, memory=memory)
+        return search_variant(queries, rows, self.variant, ties, depth, first_stage=stage, memory=memory)
 
-    def _notes(self, task: Task, queries: Embedded, documents: Embedded) -> dict[str, object]:
-        limit = self.encoder.max_length("document")
-        return {
+
+class Vectors(NamedTuple):
+    """One vector for each query, with an account of how they were made."""
+
+    values: Float32
+    parts: list[Embedded]
+    averaged: int
+    """Texts that were averaged; 0 where every query is one text."""
+
+
+@dataclass(frozen=True)
+class DenseIndex:
+    """The vectors of a task's documents."""
+
+    retriever: DenseRetriever
+    task: Task
+    documents: Embedded
+    verified: dict[str, object] | None = None
+
+    def search(self, queries: Queries, depth: int) -> Run:
+        """The best documents of each query; a query of several texts is the mean of their vectors."""
+        check_depth(depth)
+        retriever, task = self.retriever, self.task
+        retriever.about(task)
+        made = self._encode(queries)
+        begin = time.perf_counter()
+        notes = self._notes(made)
+        vectors, rows = made.values, self.documents.rows
+        # What the model's card says is of length one is not scaled again, unless it was averaged.
+        unit_length = retriever.card is not None and retriever.card.normalize
+        if retriever.similarity == "cosine" and not (unit_length and not made.averaged):
+            vectors, rows = unit(vectors) if len(vectors) else vectors, rows if unit_length else UnitRows(rows)
+        top = retriever.rank(vectors, rows, task, depth)
+        notes["seconds"] = {
+            "encode": round(self.documents.seconds + sum(part.seconds for part in made.parts), 4),
+            "search": round(time.perf_counter() - begin, 4),
+        }
+        return Run(queries.ids, task.documents.ids, *top, name=retriever.name, notes=notes)
+
+    def _encode(self, queries: Queries) -> Vectors:
+        prefix = self.retriever.instruction("query", self.task.family)
+        if queries.plain:
+            made = self.retriever.embed(queries.column, "query", prefix)
+            return Vectors(made.rows.read(0, len(queries)), [made], 0)
+        return self._mean(queries.texts, prefix)
+
+    def _mean(self, groups: Sequence[tuple[QueryText, ...]], prefix: str) -> Vectors:
+        """The weighted mean of each query's vectors, of length one each where the model compares by cosine."""
+        parts = [part for group in groups for part in group]
+        owners = np.repeat(np.arange(len(groups)), [len(group) for group in groups])
+        sums, made = np.zeros((len(groups), 0)), list[Embedded]()
+        for side, instructed in sorted({(part.side, part.instruction) for part in parts}):
+            chosen = [i for i, p in enumerate(parts) if (p.side, p.instruction) == (side, instructed)]
+            # Documents carry what their side always carries; only the query's instruction can be left out.
+            own = self.retriever.instruction("document", self.task.family) if side == "document" else prefix
+            texts = [parts[i].text for i in chosen]
+            made.append(self.retriever.embed(texts, side, own if instructed or side == "document" else ""))
+            vectors = made[-1].rows.read(0, len(texts))
+            if self.retriever.similarity == "cosine":
+                vectors = unit(vectors)
+            if not sums.shape[1]:
+                sums = np.zeros((len(groups), vectors.shape[1]))
+            weights = np.array([parts[i].weight for i in chosen])[:, None]
+            np.add.at(sums, owners[chosen], weights * vectors)
+        totals = np.bincount(owners, weights=[part.weight for part in parts], minlength=len(groups))[:, None]
+        return Vectors(np.asarray(sums / np.where(totals > 0, totals, 1), dtype=np.float32), made, len(parts))
+
+    def _notes(self, made: Vectors) -> dict[str, object]:
+        encoder, documents, parts = self.retriever.encoder, self.documents, [*made.parts, self.documents]
+        limit = encoder.max_length("document")
+        tokens = np.concatenate([part.tokens for part in made.parts]) if made.parts else np.empty(0, np.int32)
+        notes: dict[str, object] = {
             "truncation": {
-                "query": truncation_note(queries.tokens, self.encoder.max_length("query")),
+                "query": truncation_note(tokens, encoder.max_length("query")),
                 "document": {
                     **truncation_note(documents.tokens, limit),
-                    **positives_cut(task, documents.tokens, limit),
+                    **positives_cut(self.task, documents.tokens, limit),
                 },
             },
             "cache": {
-                "cached": queries.cached + documents.cached,
-                "encoded": queries.encoded + documents.encoded,
-                "damaged_shards": queries.damaged_shards + documents.damaged_shards,
+                "cached": sum(part.cached for part in parts),
+                "encoded": sum(part.encoded for part in parts),
+                "damaged_shards": sum(part.damaged_shards for part in parts),
             },
-            "encoder": dict(Counter(queries.repaired) + Counter(documents.repaired)),
+            "encoder": dict(sum((Counter(part.repaired) for part in parts), Counter())),
         }
-
-    def _verify(self, task: Task) -> dict[str, object]:
-        if self.cache is None:
-            raise UsageError("there is no cache to verify")
-        instruction = self.instruction("document", task.family)
-        return verify_cache(self.encoder, task.documents.contents, "document", instruction, self.cache, self.verify)
+        if made.averaged:
+            notes["averaged_texts"] = made.averaged
+        return notes | ({"verified": self.verified} if self.verified is not None else {})

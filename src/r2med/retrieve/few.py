@@ -14,7 +14,7 @@ import numpy as np
 from ..cache import Piece
 from ..core.columns import Int32
 from .rows import Float32, InPieces, Rows
-from .settle import SAFETY, check_finite, exact_products
+from .near_ties import SAFETY, check_finite, exact_products
 from .sparse import TopK, in_parallel, top_k
 
 try:
@@ -27,7 +27,7 @@ MANY_DOCUMENTS = 16_384
 """Below this a product takes a few milliseconds anyway."""
 
 
-def pays(queries: int, rows: Rows) -> bool:
+def small_batch_faster(queries: int, rows: Rows) -> bool:
     """Whether this path is open and the shorter one."""
     return _dots is not None and queries <= FEW and rows.shape[0] >= MANY_DOCUMENTS and isinstance(rows, InPieces)
 

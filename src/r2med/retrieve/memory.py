@@ -1,7 +1,7 @@
 """How much of a search is held at once.
 
 Document vectors are read from mapped shards, block by block: those pages are the system's to drop and count for
-nothing here. What a search needs of its own are scores, running rankings and the rows it looks at twice; `Room` cuts
+nothing here. What a search needs of its own are scores, running rankings and the rows it looks at twice; `MemoryPlan` cuts
 these to a number of bytes. Its sizes change no bit of a result.
 """
 
@@ -12,7 +12,7 @@ import re
 from typing import NamedTuple
 
 from ..core import UsageError
-from .cores import available_cores
+from .sparse import available_cores
 
 TILE = 8
 DOCUMENT_BLOCK = 4096
@@ -41,7 +41,7 @@ def show_size(count: int) -> str:
     return f"{-(-count // (1 << 20))}MB" if count >= 1 << 20 else f"{-(-count // (1 << 10))}KB"
 
 
-class Room(NamedTuple):
+class MemoryPlan(NamedTuple):
     """What a search holds at once."""
 
     queries: int = QUERIES_AT_ONCE
@@ -53,8 +53,8 @@ class Room(NamedTuple):
     """Rows that each thread looks at twice in one go; None: all of a query's."""
 
     @classmethod
-    def within(cls, memory: int | None, queries: int, dimension: int, depth: int) -> Room:
-        """The room in `memory` bytes for a search of so many queries to a depth; None: what is fastest."""
+    def within(cls, memory: int | None, queries: int, dimension: int, depth: int) -> MemoryPlan:
+        """The plan in `memory` bytes for a search of so many queries to a depth; None: what is fastest."""
         if memory is None:
             return cls()
         fixed = queries * (16 * depth + 4 * dimension) + 4 * dimension * DOCUMENT_BLOCK

@@ -37,7 +37,7 @@ def prompt_type(side: Side) -> Any:
     return (theirs or PromptType)(side)
 
 
-class Rows:
+class Columns:
     """Columns of equal length, read by name or by position."""
 
     def __init__(self, columns: Mapping[str, Sequence[str]]) -> None:
@@ -64,9 +64,9 @@ class Rows:
             return self.columns[key]
         return {name: column[key] for name, column in self.columns.items()}
 
-    def select(self, positions: Sequence[int]) -> Rows:
+    def select(self, positions: Sequence[int]) -> Columns:
         """Some of the rows."""
-        return Rows({name: [column[i] for i in positions] for name, column in self.columns.items()})
+        return Columns({name: [column[i] for i in positions] for name, column in self.columns.items()})
 
 
 class Loader:
@@ -74,7 +74,7 @@ class Loader:
 
     num_workers = 0
 
-    def __init__(self, dataset: Rows, batch_size: int = BATCH) -> None:
+    def __init__(self, dataset: Columns, batch_size: int = BATCH) -> None:
         self.dataset = dataset
         self.batch_size = batch_size
         self.collate_fn: Callable[..., Any] | None = None
@@ -91,9 +91,9 @@ class Loader:
 def loader(texts: Sequence[str], side: Side) -> Loader:
     """Texts of one side under the names mteb gives them; it strips documents, so they are stripped here."""
     if side == "query":
-        return Loader(Rows({"text": texts, "query": texts}))
+        return Loader(Columns({"text": texts, "query": texts}))
     stripped = [text.strip() for text in texts]
-    return Loader(Rows({"text": stripped, "body": stripped}))
+    return Loader(Columns({"text": stripped, "body": stripped}))
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from ..core import ModelError
 from ..core.columns import Int32, Int64
-from .memory import Room
+from .memory import MemoryPlan
 from .rows import Float32, Rows
 from .sparse import TopK, in_parallel
 
@@ -17,7 +17,7 @@ SAMPLE = 1024
 SAFETY = 4.0
 
 
-def error_bound(queries: Float32, rows: Rows, found: TopK, room: Room | None = None) -> npt.NDArray[np.float64]:
+def error_bound(queries: Float32, rows: Rows, found: TopK, plan: MemoryPlan | None = None) -> npt.NDArray[np.float64]:
     """How far the float32 scores of each query may be from the exact ones: four times the most seen in a sample.
 
     The error depends on the data (many times larger where all vectors point one way), on the dimension and on the
@@ -28,10 +28,10 @@ def error_bound(queries: Float32, rows: Rows, found: TopK, room: Room | None = N
     count, width = found.docs.shape
     columns = np.linspace(0, width - 1, min(-(-SAMPLE // count), width)).astype(np.int64)
     row = np.repeat(np.arange(count), len(columns))
-    room = room or Room()
-    exact = exact_products(queries, rows, row, found.docs[:, columns].reshape(-1), room.gather).reshape(count, -1)
+    plan = plan or MemoryPlan()
+    exact = exact_products(queries, rows, row, found.docs[:, columns].reshape(-1), plan.gather).reshape(count, -1)
     error = np.abs(found.scores[:, columns] - exact).max(axis=1)
-    step = room.gather or count
+    step = plan.gather or count
     best = [np.linalg.norm(rows.take(found.docs[i : i + step, 0]), axis=1) for i in range(0, count, step)]
     norms = np.linalg.norm(queries, axis=1) * np.concatenate(best)
     scale = np.maximum(np.abs(found.scores).max(axis=1), norms / 8).astype(np.float64)
@@ -39,28 +39,28 @@ def error_bound(queries: Float32, rows: Rows, found: TopK, room: Room | None = N
     return np.asarray(SAFETY * relative * scale)
 
 
-def settle(
-    queries: Float32, rows: Rows, found: TopK, tie_rank: Int32, depth: int, room: Room | None = None
+def rescore_near_ties(
+    queries: Float32, rows: Rows, found: TopK, tie_rank: Int32, depth: int, plan: MemoryPlan | None = None
 ) -> tuple[TopK, npt.NDArray[np.bool_]]:
     """Order candidates by exact scores where float32 cannot tell, and cut at `depth`.
 
     Also says for which queries the cut runs through a row of near ties that reaches the last candidate, so that
     documents beyond it may belong above the cut.
     """
-    room = room or Room()
-    errors = error_bound(queries, rows, found, room)  # over all queries: their number at once must not matter
+    plan = plan or MemoryPlan()
+    errors = error_bound(queries, rows, found, plan)  # over all queries: their number at once must not matter
     count = len(queries)
     top = TopK(np.empty((count, depth), np.int32), np.empty((count, depth), np.float32))
     open_ended = np.zeros(count, dtype=np.bool_)
-    for begin in range(0, count, room.queries):
-        part = slice(begin, begin + room.queries)
+    for begin in range(0, count, plan.queries):
+        part = slice(begin, begin + plan.queries)
         some = TopK(found.docs[part], found.scores[part])
-        settled, open_ended[part] = _settle(queries[part], rows, some, tie_rank, depth, errors[part], room.gather)
-        top.docs[part], top.scores[part] = settled
+        ordered, open_ended[part] = _rescored(queries[part], rows, some, tie_rank, depth, errors[part], plan.gather)
+        top.docs[part], top.scores[part] = ordered
     return top, open_ended
 
 
-def _settle(
+def _rescored(
     queries: Float32,
     rows: Rows,
     found: TopK,

@@ -122,41 +122,6 @@ class TakenRows:
         return self._rows.take(self._places[indices])
 
 
-class ChainRows:
-    """Shards one below the other, as if they were one matrix."""
-
-    def __init__(self, shards: Sequence[Rows]) -> None:
-        self._shards = [shard for shard in shards if shard.shape[0]]
-        widths = {shard.shape[1] for shard in self._shards}
-        if len(widths) > 1:
-            raise ModelError(f"shards of {' and '.join(map(str, sorted(widths)))} dimensions are no one matrix")
-        self._ends = np.cumsum([shard.shape[0] for shard in self._shards], dtype=np.int64)
-        self.shape = (int(self._ends[-1]) if self._shards else 0, widths.pop() if widths else 0)
-
-    def read(self, begin: int, end: int) -> Float32:
-        """A block; no copy of its own where it lies in one shard."""
-        first = int(np.searchsorted(self._ends, begin, side="right"))
-        parts = []
-        while begin < end:
-            start = int(self._ends[first]) - self._shards[first].shape[0]
-            stop = min(end, int(self._ends[first]))
-            parts.append(self._shards[first].read(begin - start, stop - start))
-            begin, first = stop, first + 1
-        if len(parts) == 1:
-            return parts[0]
-        return np.concatenate(parts) if parts else np.empty((0, self.shape[1]), dtype=np.float32)
-
-    def take(self, indices: Indices) -> Float32:
-        """Single rows, whichever shards they lie in."""
-        rows = np.empty((len(indices), self.shape[1]), dtype=np.float32)
-        owners = np.searchsorted(self._ends, indices, side="right")
-        for owner in np.unique(owners).tolist():
-            here = owners == owner
-            start = int(self._ends[owner]) - self._shards[owner].shape[0]
-            rows[here] = self._shards[owner].take(indices[here] - start)
-        return rows
-
-
 def as_rows(documents: Rows | npt.NDArray[np.floating]) -> Rows:
     """A matrix or anything that already reads like one."""
     return ArrayRows(documents) if isinstance(documents, np.ndarray) else documents

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from itertools import pairwise
 from threading import Thread
@@ -14,7 +15,6 @@ import numpy.typing as npt
 from ..core import DataError
 from ..core.columns import Int32, Int64
 from . import _sparse_python
-from .cores import available_cores
 
 native: ModuleType = _sparse_python
 try:
@@ -99,6 +99,11 @@ def top_k(scores: Float32, tie_rank: Int32, depth: int) -> TopK:
 
     in_parallel(work, len(scores))
     return top
+
+
+def available_cores() -> int:
+    """Cores of the affinity mask, not of the machine: a container or `taskset` may have left us fewer."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def in_parallel(work: Callable[[int, int], None], count: int, *, small: int = 8) -> None:

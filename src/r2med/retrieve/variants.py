@@ -1,58 +1,44 @@
-"""Smaller vectors under their own names: half precision, 8 bits, one bit, fewer dimensions.
+"""Smaller vectors: half precision, 8 bits, one bit, fewer dimensions.
 
-    float16  bfloat16  int8  binary  float32@256  int8@256:norescore  binary:x10
+    bge:variant=int8            bge:dimension=256            bge:variant=binary,oversample=10
 
-`@256` keeps the first 256 dimensions (of a Matryoshka model) and scales them to length one again if they had it;
-by default the best `4 × depth` candidates of the small vectors are ranked by the full ones, `:xN` changes the factor,
-`:norescore` leaves the ranking as the small vectors gave it. Queries are never made smaller than float32.
+A cut to the first dimensions (of a Matryoshka model) is scaled to length one again if the vectors had it. The best
+`oversample × depth` candidates of the small vectors are ranked by the full ones; `oversample=0` leaves the ranking as
+the small vectors gave it. Queries are never made smaller than float32.
 """
 
 from __future__ import annotations
 
-import re
-from typing import NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 import numpy.typing as npt
 
 from ..core import UsageError
 from ..core.columns import Int32
-from .memory import DOCUMENT_BLOCK, Room
+from .memory import DOCUMENT_BLOCK, MemoryPlan
+from .near_ties import exact_scores
 from .rows import ArrayRows, Float32, Indices, PrefixRows, Rows, UnitRows, unit
-from .settle import exact_scores
 from .sparse import TopK
 from .vectors import FirstStage, search
 
-PRECISIONS = ("float32", "float16", "bfloat16", "int8", "binary")
-SPELLING = re.compile(r"(?P<precision>[a-z0-9]+)(@(?P<dimension>\d+))?(:(x(?P<factor>\d+)|(?P<plain>norescore)))?")
+Precision = Literal["float32", "float16", "bfloat16", "int8", "binary"]
+PRECISIONS: tuple[Precision, ...] = get_args(Precision)
+OVERSAMPLE = 4
 
 
 class Variant(NamedTuple):
     """How documents are held for the first look, and whether a second one follows."""
 
-    precision: str = "float32"
+    precision: Precision = "float32"
     dimension: int | None = None
-    oversample: int = 4
+    oversample: int = OVERSAMPLE
     """Candidates per wanted document that are rescored; 0: none are."""
-
-    @classmethod
-    def parse(cls, text: str) -> Variant:
-        """Read what `str` writes."""
-        match = SPELLING.fullmatch(text)
-        if match is None or match["precision"] not in PRECISIONS:
-            raise UsageError(
-                f"unknown vector variant {text!r}: one of {', '.join(PRECISIONS)}, "
-                "with @DIMENSIONS, :xN or :norescore behind it"
-            )
-        if (match["dimension"] and int(match["dimension"]) < 1) or (match["factor"] and int(match["factor"]) < 1):
-            raise UsageError(f"vector variant {text!r} keeps nothing")
-        oversample = 0 if match["plain"] else int(match["factor"] or 4)
-        return cls(match["precision"], int(match["dimension"]) if match["dimension"] else None, oversample)
 
     def __str__(self) -> str:
         cut = f"@{self.dimension}" if self.dimension else ""
-        rescoring = ":norescore" if not self.oversample else f":x{self.oversample}" if self.oversample != 4 else ""
-        return self.precision + cut + ("" if self.exact else rescoring)
+        rescoring = "" if self.exact or self.oversample == OVERSAMPLE else f":x{self.oversample}"
+        return self.precision + cut + rescoring
 
     @property
     def exact(self) -> bool:
@@ -170,7 +156,7 @@ def search_variant(
         return found
     count, width = found.docs.shape
     row = np.repeat(np.arange(count), width)
-    gather = Room.within(memory, count, rows.shape[1], width).gather
+    gather = MemoryPlan.within(memory, count, rows.shape[1], width).gather
     scores = exact_scores(queries, rows, row, found.docs.reshape(-1), gather).reshape(count, width) + np.float32(0)
     order = np.lexsort((tie_rank[found.docs], -scores), axis=1)[:, :depth]
     return TopK(np.take_along_axis(found.docs, order, axis=1), np.take_along_axis(scores, order, axis=1))

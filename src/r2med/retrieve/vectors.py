@@ -6,7 +6,7 @@ What is stable:
   zeros), so that BLAS never takes one of its other paths for edges: a score depends on its two vectors only, not on
   how many queries or documents there are or in which order. Equal vectors get equal bits, and tie.
 - float32 sums differ in their last bits between BLAS libraries, and between CPU and GPU. Where two scores of a query
-  are closer than that error, both are recomputed in float64 and rounded once (`settle`): the ranking is that of the
+  are closer than that error, both are recomputed in float64 and rounded once (`near_ties`): the ranking is that of the
   exact inner products, rounded to float32, on every machine.
 
 The scores of documents that are near no other stay as the product gave them: their last bits are the machine's. Up to
@@ -22,10 +22,10 @@ import numpy.typing as npt
 
 from ..core import ModelError, UsageError
 from ..core.columns import Int32
-from .few import pays, search_few
-from .memory import DOCUMENT_BLOCK, TILE, Room
+from .few import search_few, small_batch_faster
+from .memory import DOCUMENT_BLOCK, TILE, MemoryPlan
 from .rows import Float32, Rows, as_rows
-from .settle import check_finite, settle
+from .near_ties import check_finite, rescore_near_ties
 from .sparse import TopK, top_k
 
 MARGIN = 32
@@ -60,22 +60,22 @@ def search(
     if not len(queries) or not depth:
         return TopK(np.empty((len(queries), depth), np.int32), np.empty((len(queries), depth), np.float32))
     wide = min(depth + MARGIN, rows.shape[0])
-    room = Room.within(memory, len(queries), rows.shape[1], wide)
-    if first_stage is None and memory is None and pays(len(queries), rows):
+    plan = MemoryPlan.within(memory, len(queries), rows.shape[1], wide)
+    if first_stage is None and memory is None and small_batch_faster(len(queries), rows):
         return search_few(queries, rows, tie_rank, depth, wide)
-    return _search(queries, rows, tie_rank, depth, first_stage or ProductFirstStage(room), wide, room)
+    return _search(queries, rows, tie_rank, depth, first_stage or ProductFirstStage(plan), wide, plan)
 
 
 def _search(
-    queries: Float32, rows: Rows, tie_rank: Int32, depth: int, first_stage: FirstStage, wide: int, room: Room
+    queries: Float32, rows: Rows, tie_rank: Int32, depth: int, first_stage: FirstStage, wide: int, plan: MemoryPlan
 ) -> TopK:
     found = first_stage(queries, rows, tie_rank, wide)
     check_finite(found.scores)
-    top, open_ended = settle(queries, rows, found, tie_rank, depth, room)
+    top, open_ended = rescore_near_ties(queries, rows, found, tie_rank, depth, plan)
     del found
     if open_ended.any() and wide < rows.shape[0]:
         wider = min(4 * wide, rows.shape[0])
-        again = _search(queries[open_ended], rows, tie_rank, depth, first_stage, wider, room)
+        again = _search(queries[open_ended], rows, tie_rank, depth, first_stage, wider, plan)
         top.docs[open_ended], top.scores[open_ended] = again
     return top
 
@@ -92,15 +92,15 @@ def _check(queries: Float32, rows: Rows, tie_rank: Int32, depth: int) -> None:
 class ProductFirstStage:
     """Candidates by a blocked BLAS product on the CPU."""
 
-    def __init__(self, room: Room | None = None) -> None:
-        self.room = room or Room()
+    def __init__(self, plan: MemoryPlan | None = None) -> None:
+        self.plan = plan or MemoryPlan()
 
     def __call__(self, queries: Float32, rows: Rows, tie_rank: Int32, depth: int) -> TopK:
         """The best `depth` of each query, a batch of queries after the other."""
         width = min(depth, rows.shape[0])
         tops = TopK(np.empty((len(queries), width), np.int32), np.empty((len(queries), width), np.float32))
-        for begin in range(0, len(queries), self.room.queries):
-            part = slice(begin, begin + self.room.queries)
+        for begin in range(0, len(queries), self.plan.queries):
+            part = slice(begin, begin + self.plan.queries)
             tops.docs[part], tops.scores[part] = self._one_pass(queries[part], rows, tie_rank, width)
         return tops
 
@@ -108,7 +108,7 @@ class ProductFirstStage:
         documents, count = rows.shape[0], len(queries)
         padded = np.zeros((-(-count // TILE) * TILE, queries.shape[1]), dtype=np.float32)
         padded[:count] = queries
-        blocks = min(max(self.room.cells // len(padded) // DOCUMENT_BLOCK, 1), -(-documents // DOCUMENT_BLOCK))
+        blocks = min(max(self.plan.cells // len(padded) // DOCUMENT_BLOCK, 1), -(-documents // DOCUMENT_BLOCK))
         width = blocks * DOCUMENT_BLOCK
         scores = np.empty((len(padded), width), dtype=np.float32)
         top = TopK(np.empty((count, 0), np.int32), np.empty((count, 0), np.float32))
@@ -128,11 +128,11 @@ class ProductFirstStage:
 
     def _block(self, rows: Rows, begin: int, end: int) -> Float32:
         """A block of full height, zeros at its end; where memory is short, copies are made a piece at a time."""
-        if self.room.piece >= DOCUMENT_BLOCK and end - begin == DOCUMENT_BLOCK:
+        if self.plan.piece >= DOCUMENT_BLOCK and end - begin == DOCUMENT_BLOCK:
             return rows.read(begin, end)
         whole = np.zeros((DOCUMENT_BLOCK, rows.shape[1]), dtype=np.float32)
-        for start in range(begin, end, self.room.piece):
-            stop = min(start + self.room.piece, end)
+        for start in range(begin, end, self.plan.piece):
+            stop = min(start + self.plan.piece, end)
             whole[start - begin : stop - begin] = rows.read(start, stop)
         return whole
 

@@ -1,6 +1,7 @@
 """Encoders: one small protocol, a backend per file, each importing what it needs when it is used."""
 
-from .load import Options, as_encoder, load_encoder
-from .protocol import BaseEncoder, Batch, Encoder, Side
+from .base import BaseEncoder, Batch, Encoder, Float32
+from .devices import resolve_devices
+from .load import load_encoder, model_folder
 
-__all__ = ["BaseEncoder", "Batch", "Encoder", "Options", "Side", "as_encoder", "load_encoder"]
+__all__ = ["BaseEncoder", "Batch", "Encoder", "Float32", "load_encoder", "model_folder", "resolve_devices"]

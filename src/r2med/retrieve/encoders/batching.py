@@ -10,18 +10,24 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence, Sized
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import NamedTuple, Protocol, TypeVar
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
 from ...core import ModelError, TextColumn
 from ...core.columns import Int32, Int64
-from .protocol import Batch, Float32, Side, check_vectors
+from ...core.queries import Side
+from .base import Batch, Float32, WorkOrder, check_vectors
 
 WINDOW = 2048
+PREFIX = 1 << 16
+"""Characters of a text that are tokenized at first; more only where they give too few tokens."""
+MARGIN = 256
+"""Tokens beyond the limit, so that a word cut at the end of a beginning is not among those that are kept."""
 BYTES_PER_TOKEN = 4
 Made = TypeVar("Made")
 Item = TypeVar("Item", bound=Sized)
+T = TypeVar("T", bound=Sized)
 
 
 class Tokens(NamedTuple):
@@ -67,6 +73,42 @@ def text_lengths(texts: Sequence[str]) -> Int64:
     if isinstance(texts, TextColumn):
         return np.diff(texts.offsets)
     return np.fromiter(map(len, texts), dtype=np.int64, count=len(texts))
+
+
+def by_length(texts: Sequence[str], *, free: bool = False) -> WorkOrder:
+    """The order in which texts are put into batches: the longest first, a window at a time."""
+    return WorkOrder(np.argsort(-text_lengths(texts), kind="stable"), WINDOW, free)
+
+
+class Bounded(NamedTuple, Generic[T]):
+    """The beginning of a text that was tokenized: all of it, unless it is very long."""
+
+    text: str
+    tokens: T
+    times: float
+    """How many times longer the whole text is."""
+
+    @property
+    def total(self) -> int:
+        """Tokens of the whole text; an estimate where not all of it was tokenized."""
+        return round(len(self.tokens) * self.times)
+
+
+def tokenize_bounded(texts: list[str], limit: int, tokenize: Callable[[list[str]], list[T]]) -> list[Bounded[T]]:
+    """Tokens of each text without tokenizing what lies far beyond the limit: a corpus may hold a 50 MB document.
+
+    Of a long text a beginning is tokenized that gives more tokens than the limit; they are those the whole text
+    begins with.
+    """
+    made = [Bounded(text, tokens, 1.0) for text, tokens in zip(texts, tokenize([t[:PREFIX] for t in texts]), strict=True)]
+    for i, text in enumerate(texts):
+        size, tokens = PREFIX, made[i].tokens
+        while size < len(text) and len(tokens) <= limit + MARGIN:
+            size *= 4
+            (tokens,) = tokenize([text[:size]])
+        if len(text) > PREFIX:
+            made[i] = Bounded(text[:size], tokens, max(len(text) / size, 1.0))
+    return made
 
 
 def plan(lengths: Sequence[int], budget: int, most: int) -> list[list[int]]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...core import MissingExtra, UsageError
-from ..cores import available_cores
+from ..sparse import available_cores
 
 if TYPE_CHECKING:
     import torch

@@ -8,29 +8,89 @@ runs its own text on one thread.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ...core import MissingExtra, ModelError
-from ..cores import available_cores
-from .batching import Tokens, pad, stream_batches
+from ...core.foreign import first_line
+from ...core.options import Options
+from ...core.queries import Side
+from ...models import Card
+from ..sparse import available_cores
+from .base import BaseEncoder, Batch, Float32, WorkOrder, normalized
+from .batching import Tokens, by_length, pad, stream_batches, tokenize_bounded
 from .identity import file_hash
-from .protocol import BaseEncoder, Batch, Float32, Side, normalized
-from .tokens import FileTokenizer
 
 if TYPE_CHECKING:
     import onnxruntime
+
+BATCH_TOKENS = 4096
+
+
+class FileTokenizer:
+    """The tokenizer of a model folder."""
+
+    def __init__(self, folder: Path) -> None:
+        try:
+            from tokenizers import Tokenizer
+        except ImportError:
+            raise MissingExtra("tokenizing for ONNX models", "onnx") from None
+        path = folder / "tokenizer.json"
+        if not path.is_file():
+            raise ModelError(f"{folder} holds no tokenizer.json")
+        try:
+            self._tokenizer = Tokenizer.from_file(str(path))
+        except Exception as error:
+            raise ModelError(f"{path} is not a tokenizer ({str(error)[:120]})") from None
+        # The file may carry the padding and truncation its author used last; both are ours to decide.
+        self._tokenizer.no_padding()
+        self._tokenizer.no_truncation()
+        self._special = self._tokenizer.num_special_tokens_to_add(False)
+        self.pad_id = self._find_pad(folder)
+
+    def _find_pad(self, folder: Path) -> int:
+        config = folder / "tokenizer_config.json"
+        try:
+            named = json.loads(config.read_text(encoding="utf-8")).get("pad_token") if config.is_file() else None
+        except (OSError, ValueError, AttributeError, RecursionError) as error:
+            raise ModelError(f"{config} cannot be read ({error})") from None
+        if isinstance(named, dict):
+            named = named.get("content")
+        for token in (named, "[PAD]", "<pad>"):
+            if isinstance(token, str) and (found := self._tokenizer.token_to_id(token)) is not None:
+                return int(found)
+        return 0
+
+    def token_id(self, token: str) -> int | None:
+        """Number of a token, or None."""
+        found: int | None = self._tokenizer.token_to_id(token)
+        return found
+
+    def tokenize(self, texts: list[str], limit: int) -> list[Tokens]:
+        """Token ids with special tokens, the text cut so that all fit into `limit`."""
+        made: list[Tokens] = []
+        for bounded in tokenize_bounded(texts, limit, self._encodings):
+            encoding, total = bounded.tokens, bounded.total + self._special
+            if total > limit:
+                encoding.truncate(max(limit - self._special, 0))
+            made.append(Tokens(self._tokenizer.post_process(encoding).ids, total))
+        return made
+
+    def _encodings(self, texts: list[str]) -> list[Any]:
+        return list(self._tokenizer.encode_batch_fast(texts, add_special_tokens=False))
 
 
 class OnnxModel:
     """A session with its tokenizer; sessions are shared by all worker threads."""
 
-    def __init__(self, folder: Path, *, file: str = "", threads: int | None = None) -> None:
+    def __init__(self, folder: Path, *, threads: int | None = None) -> None:
         self.folder = folder
-        self.path = find_onnx(folder, file)
+        self.path = find_onnx(folder)
         self.tokenizer = FileTokenizer(folder)
         self.per_text = scales_batches(self.path)
         self.workers = threads or available_cores()
@@ -67,54 +127,40 @@ class OnnxModel:
 class OnnxEncoder(BaseEncoder):
     """Dense vectors from an ONNX file and a `tokenizer.json`."""
 
-    def __init__(
-        self,
-        folder: Path,
-        *,
-        name: str = "",
-        file: str = "",
-        pooling: str = "cls",
-        normalize: bool = True,
-        query_length: int = 512,
-        document_length: int = 512,
-        batch_tokens: int = 4096,
-        threads: int | None = None,
-        identity: dict[str, object] | None = None,
-    ) -> None:
+    def __init__(self, card: Card, folder: Path, options: Options | None = None) -> None:
         super().__init__()
-        self.name = name or folder.name
-        self.pooling = pooling
-        self.normalize = normalize
-        self.lengths: dict[Side, int] = {"query": query_length, "document": document_length}
-        self.batch_tokens = batch_tokens
-        self.identity = identity or {}
-        self._source = (folder, file, threads)
-        self._model: OnnxModel | None = None
+        self.card, self.folder, self.options = card, folder, options or Options()
+        self.name = card.name
 
-    @property
+    @cached_property
     def model(self) -> OnnxModel:
         """Loaded on first use: a task whose vectors are all in the cache needs no model."""
-        if self._model is None:
-            folder, file, threads = self._source
-            self._model = OnnxModel(folder, file=file, threads=threads)
-        return self._model
+        return OnnxModel(self.folder, threads=self.options.threads)
 
     def describe(self, side: Side) -> dict[str, object]:
         """Everything besides text and instruction that changes a vector."""
         return {
-            **self.identity,
             "backend": "onnx",
-            "file": file_hash(find_onnx(*self._source[:2])),
-            "tokenizer": file_hash(self._source[0] / "tokenizer.json"),
+            "file": file_hash(find_onnx(self.folder)),
+            "tokenizer": file_hash(self.folder / "tokenizer.json"),
             "pooling": self.pooling,
-            "normalize": self.normalize,
-            "max_length": self.lengths[side],
+            "normalize": self.card.normalize,
+            "max_length": self.max_length(side),
             "dtype": "model",
         }
 
     def max_length(self, side: Side) -> int:
         """Where texts are cut, in tokens."""
-        return self.lengths[side]
+        return self.card.length(side)
+
+    @property
+    def pooling(self) -> str:
+        """How token states become one vector."""
+        return self.card.pooling
+
+    def work_order(self, texts: Sequence[str]) -> WorkOrder:
+        """A model that takes one text at a time lets workers share texts as they like."""
+        return by_length(texts, free=scales_batches(find_onnx(self.folder)))
 
     def stream(self, texts: Sequence[str], side: Side, instruction: str = "") -> Iterator[Batch]:
         """Encode all texts, a batch at a time."""
@@ -124,21 +170,21 @@ class OnnxEncoder(BaseEncoder):
             texts,
             side,
             instruction,
-            budget=self.batch_tokens,
+            budget=self.options.batch_tokens or BATCH_TOKENS,
             most=1 if model.per_text else 64,
             workers=model.workers,
         )
 
     def tokenize(self, texts: list[str], side: Side, instruction: str) -> list[Tokens]:
         """Token ids of each text."""
-        return self.model.tokenizer.tokenize([instruction + t for t in texts], self.lengths[side])
+        return self.model.tokenizer.tokenize([instruction + t for t in texts], self.max_length(side))
 
     def forward(self, batch: list[list[int]], side: Side, instruction: str, worker: int) -> Float32:
         """One vector per list of token ids."""
         del side, instruction, worker
         hidden, mask = self.model.hidden(batch)
         pooled = hidden if hidden.ndim == 2 else pool(hidden, mask, self.pooling)
-        return normalized(pooled) if self.normalize else pooled
+        return normalized(pooled) if self.card.normalize else pooled
 
     def is_out_of_memory(self, error: BaseException) -> bool:
         """Whether a smaller batch may succeed."""
@@ -158,12 +204,12 @@ def pool(hidden: Float32, mask: Float32, pooling: str) -> Float32:
     raise ModelError(f"pooling {pooling!r} is not known to the ONNX backend (cls, mean, last)")
 
 
-def find_onnx(folder: Path, file: str = "") -> Path:
-    """The model file: the one named, or `model.onnx` in the folder or its `onnx` folder."""
-    for candidate in (file,) if file else ("model.onnx", "onnx/model.onnx"):
+def find_onnx(folder: Path) -> Path:
+    """The model file: `model.onnx` in the folder or its `onnx` folder."""
+    for candidate in ("model.onnx", "onnx/model.onnx"):
         if (folder / candidate).is_file():
             return folder / candidate
-    raise ModelError(f"{folder} holds no {file or 'model.onnx'}")
+    raise ModelError(f"{folder} holds no model.onnx")
 
 
 def scales_batches(path: Path) -> bool:
@@ -175,8 +221,3 @@ def scales_batches(path: Path) -> bool:
                 return True
             tail = chunk[-len(needle) :]
     return False
-
-
-def first_line(error: BaseException) -> str:
-    """A library's message as one short line."""
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]

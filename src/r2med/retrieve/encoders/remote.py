@@ -7,10 +7,11 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from ...core import ModelError
-from .batching import Job, Tokens, stream_jobs
+from ...core.queries import Side
+from .base import Batch, Float32, check_vectors, normalized
+from .batching import Job, Tokens, stream_jobs, tokenize_bounded
 from .custom import to_numpy
 from .devices import token_budget
-from .protocol import Batch, Float32, Side, check_vectors, normalized
 from .torch_encoder import TorchEncoder
 
 
@@ -25,8 +26,9 @@ class RemoteCodeEncoder(TorchEncoder):
         limit = self.max_length(side)
 
         def tokenize(window: list[str]) -> list[Tokens]:
-            made = self._ids(self.tokenizer(side), [instruction + t for t in window], side)
-            return [Tokens(ids[:limit], len(ids)) for ids in made]
+            tokenizer, whole = self.tokenizer(side), [instruction + t for t in window]
+            made = tokenize_bounded(whole, limit, lambda some: self._ids(tokenizer, some, side))
+            return [Tokens(b.tokens[:limit], b.total) for b in made]
 
         def work(job: Job, worker: int) -> Batch:
             given = [texts[int(row)] for row in job.rows]

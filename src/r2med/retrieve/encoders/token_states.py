@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from ...core import UsageError
+from ...core.options import Options
+from ...core.queries import Side
+from ...models import Card
+from .base import Float32, check_vectors
 from .batching import Job, Tokens, pad, stream_jobs
-from .onnx import OnnxEncoder
-from .protocol import Float32, Side, check_vectors
+from .onnx import BATCH_TOKENS, OnnxEncoder
 from .torch_encoder import TorchEncoder
-
-if TYPE_CHECKING:
-    from .load import Options
-    from .spec import ModelCard
 
 
 class TextStates(NamedTuple):
@@ -47,6 +46,8 @@ class TokenEncoder(Protocol):
 class OnnxTokenEncoder(OnnxEncoder):
     """Token vectors from an ONNX file."""
 
+    pooling = "tokens"
+
     def stream_states(self, texts: Sequence[str], side: Side, instruction: str = "") -> Iterator[list[TextStates]]:
         """Token vectors of all texts, a batch at a time."""
         model = self.model
@@ -60,7 +61,7 @@ class OnnxTokenEncoder(OnnxEncoder):
             lambda window: self.tokenize(window, side, instruction),
             work,
             texts,
-            budget=self.batch_tokens,
+            budget=self.options.batch_tokens or BATCH_TOKENS,
             most=1 if model.per_text else 64,
             workers=model.workers,
         )
@@ -98,19 +99,10 @@ def _cut(job: Job, hidden: Float32, texts: Sequence[str], name: str) -> list[Tex
     return made
 
 
-def token_encoder(card: ModelCard, folder: Path, options: Options) -> TokenEncoder:
+def token_encoder(card: Card, folder: Path, options: Options, *, dtype: str | None = None) -> TokenEncoder:
     """The token encoder of a card."""
     if card.backend == "onnx":
-        return OnnxTokenEncoder(
-            folder,
-            name=card.name,
-            pooling="tokens",
-            normalize=card.normalize,
-            query_length=card.query_length,
-            document_length=card.document_length,
-            batch_tokens=options.batch_tokens or 4096,
-            threads=options.threads,
-        )
+        return OnnxTokenEncoder(card, folder, options)
     if card.backend != "transformers":
         raise UsageError(f"{card.name} runs on {card.backend}, which gives no vectors of tokens")
-    return TorchTokenEncoder(card, folder, options)
+    return TorchTokenEncoder(card, folder, options, dtype=dtype)

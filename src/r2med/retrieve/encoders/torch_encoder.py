@@ -5,24 +5,22 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from .batching import Tokens, pad, stream_batches
+from ...core.options import Options
+from ...core.queries import Side
+from ...models import Card
+from .base import BaseEncoder, Batch, Float32, WorkOrder
+from .batching import Tokens, by_length, pad, stream_batches, tokenize_bounded
 from .devices import is_out_of_memory, resolve_devices, resolve_dtype, token_budget, torch_dtype, use_all_cores
-from .hub_folder import check_folder, load_model, load_tokenizer
 from .identity import folder_hashes
-from .pooling import bidirectional, load_projection, pool, to_array
-from .protocol import BaseEncoder, Batch, Float32, Side
-
-if TYPE_CHECKING:
-    from .load import Options
-    from .spec import ModelCard
+from .torch_models import bidirectional, check_folder, load_model, load_projection, load_tokenizer, pool, to_array
 
 
 class Replica:
     """One encoder on one device."""
 
-    def __init__(self, card: ModelCard, folder: Path, options: Options, device: str, dtype: str) -> None:
+    def __init__(self, card: Card, folder: Path, options: Options, device: str, dtype: str) -> None:
         self.device = device
         self.model = load_model(card, folder, options, device, dtype)
         self.projection = load_projection(folder / card.projection, device) if card.projection else None
@@ -38,16 +36,24 @@ class Replica:
 class TorchEncoder(BaseEncoder):
     """One or two encoders (queries, documents), on as many devices as there are."""
 
-    def __init__(self, card: ModelCard, folder: Path, options: Options, *, document_folder: Path | None = None) -> None:
+    def __init__(
+        self,
+        card: Card,
+        folder: Path,
+        options: Options | None = None,
+        *,
+        document_folder: Path | None = None,
+        dtype: str | None = None,
+    ) -> None:
         super().__init__()
         self.name = card.name
         self.card = card
-        self.options = options
+        self.options = options = options or Options()
         self.folders: dict[Side, Path] = {"query": folder, "document": document_folder or folder}
         for path in set(self.folders.values()):
             check_folder(path, card, options)
         self.devices = resolve_devices(options.device)
-        self.dtype = resolve_dtype(options.dtype, self.devices)
+        self.dtype = resolve_dtype(dtype, self.devices)
         self._replicas: dict[tuple[Path, int], Replica] = {}
         self._tokenizers: dict[Path, Any] = {}
         self._lock = threading.Lock()
@@ -70,6 +76,10 @@ class TorchEncoder(BaseEncoder):
     def max_length(self, side: Side) -> int:
         """Where texts are cut, in tokens."""
         return self.card.length(side)
+
+    def work_order(self, texts: Sequence[str]) -> WorkOrder:
+        """Whole windows: what a text becomes may depend on its batch in the last bits."""
+        return by_length(texts)
 
     def tokenizer(self, side: Side) -> Any:
         """Loaded on first use."""
@@ -113,13 +123,14 @@ class TorchEncoder(BaseEncoder):
         whole = [instruction + t for t in texts]
         if self.card.pooling == "last-eos":
             return self._with_eos(whole, tokenizer, limit)
-        made = self._ids(tokenizer, whole, side)
+        bounded = tokenize_bounded(whole, limit, lambda some: self._ids(tokenizer, some, side))
+        made = [b.tokens for b in bounded]
         long = [i for i, ids in enumerate(made) if len(ids) > limit]
-        cut = self._ids(tokenizer, [whole[i] for i in long], side, truncation=True, max_length=limit) if long else []
-        totals = [len(ids) for ids in made]
+        texts = [bounded[i].text for i in long]
+        cut = self._ids(tokenizer, texts, side, truncation=True, max_length=limit) if long else []
         for i, ids in zip(long, cut, strict=True):
             made[i] = ids
-        return [Tokens(ids, total) for ids, total in zip(made, totals, strict=True)]
+        return [Tokens(ids, b.total) for ids, b in zip(made, bounded, strict=True)]
 
     def _ids(self, tokenizer: Any, texts: list[str], side: Side, **how: object) -> list[list[int]]:
         pair = self.card.document_pair and side == "document"
@@ -131,10 +142,15 @@ class TorchEncoder(BaseEncoder):
         """One EOS at the end of every text, whether or not this version of the tokenizer appends it."""
         eos = tokenizer.eos_token_id
         made = []
-        for ids in tokenizer(texts, padding=False, verbose=False)["input_ids"]:
+        for bounded in tokenize_bounded(texts, limit, lambda some: self._plain_ids(tokenizer, some)):
+            ids = bounded.tokens
             own = ids[:-1] if ids and ids[-1] == eos else ids
-            made.append(Tokens([*own[: limit - 1], eos], len(own) + 1))
+            made.append(Tokens([*own[: limit - 1], eos], round(len(own) * bounded.times) + 1))
         return made
+
+    def _plain_ids(self, tokenizer: Any, texts: list[str]) -> list[list[int]]:
+        kept: list[list[int]] = tokenizer(texts, padding=False, verbose=False)["input_ids"]
+        return kept
 
     def forward(self, batch: list[list[int]], side: Side, instruction: str, worker: int) -> Float32:
         """One vector per list of token ids."""

@@ -5,15 +5,15 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import Literal, NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
 from ...core import ModelError
 from ...core.columns import Int32, Int64
+from ...core.queries import Side
 
-Side = Literal["query", "document"]
 Float32 = npt.NDArray[np.float32]
 UNKNOWN_TOKENS = -1
 
@@ -58,10 +58,24 @@ class Encoder(Protocol):
         ...
 
 
+class WorkOrder(NamedTuple):
+    """How texts are dealt out to workers so that each sees the batches that one process would make."""
+
+    order: Int64
+    window: int
+    """Neighbours in that order which belong together."""
+    free: bool = False
+    """Whether any cut will do, because a text's vector does not depend on the texts beside it."""
+
+
 class BaseEncoder(ABC):
     """What all backends share."""
 
     name: str = "encoder"
+    cacheable: bool = True
+    """Whether a vector made now can be known to be valid later."""
+    runs_here: bool = True
+    """False for a model behind an API, which no worker of ours can hold."""
 
     def __init__(self) -> None:
         self.notes: Counter[str] = Counter()
@@ -69,6 +83,10 @@ class BaseEncoder(ABC):
     @abstractmethod
     def stream(self, texts: Sequence[str], side: Side, instruction: str = "") -> Iterator[Batch]:
         """Encode all texts, a batch at a time."""
+
+    def work_order(self, texts: Sequence[str]) -> WorkOrder:
+        """How texts are dealt out to workers."""
+        return WorkOrder(np.arange(len(texts)), len(texts) or 1)
 
     def encode(self, texts: Sequence[str], side: Side = "document", instruction: str = "") -> Float32:
         """Encode all texts: one row each, in order."""

@@ -1,0 +1,112 @@
+"""Retrievers by model card: the named models, any folder, any hub id; and plug-ins."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any
+
+from msgspec import Meta
+
+from ..core import UsageError
+from ..core.parameters import Parameter, declared_parameters
+from ..core.places import exists, typed_path
+from ..core.plugins import find_plugin, plugins
+from ..core.registry import Entry
+from ..core.spec import Content, Spec
+from ..models import Card, card_names, find_card, get_card
+from .contract import Retriever, retrievers
+
+RETRIEVES = ("dense", "sparse", "late-interaction")
+
+
+@dataclass(frozen=True)
+class ModelParameters:
+    """What may be set on any model that encodes."""
+
+    max_length: Annotated[int | None, Meta(ge=1, description="tokens a text keeps, instead of the model's limit")] = None
+    dtype: Annotated[str | None, Meta(description="precision: float32, float16 or bfloat16")] = None
+    prompts: Annotated[Content | None, Meta(description="a prompt pack in place of the task instructions")] = None
+
+
+def card_of(spec: Spec, *, max_length: int | None = None, prompts: Content | None = None) -> Card:
+    """The card behind a spec, with what the spec changes on it."""
+    card = find_card(str(spec.path) if spec.path is not None else spec.name)
+    if max_length is not None:
+        card = card.replace(query_length=max_length, document_length=max_length)
+    return card if prompts is None else card.with_prompts(prompts.located())
+
+
+def card_parameters(card: Card, declared: Any) -> dict[str, Parameter]:
+    """Declared parameters with the defaults of one card: what the card says already need not be said again."""
+    found = declared_parameters(declared)
+    defaults: dict[str, object] = {}
+    if card.query_length == card.document_length:
+        defaults["max_length"] = card.document_length
+    if "similarity" in found:
+        defaults["similarity"] = card.similarity
+    return {name: p._replace(default=defaults.get(name, p.default)) for name, p in found.items()}
+
+
+def place_card(text: str) -> Card | None:
+    """The card of a folder or a hub id; None for anything else."""
+    path = typed_path(text)
+    is_folder = (exists(path) and path.is_dir()) or text.startswith(("/", "./", "../", "~"))
+    return find_card(text) if is_folder or "/" in text else None
+
+
+def place_name(card: Card) -> str:
+    """How a model without a card of its own prints: a hub id as it is, a folder by its content."""
+    if not card.folder:
+        return card.name
+    return f"{Path(card.folder).name}~{card.revision.removeprefix('local-')[:8]}"
+
+
+def entry_of(card: Card) -> Entry[Retriever] | None:
+    """The entry of a card that retrieves."""
+    from .dense import DenseParameters, DenseRetriever
+    from .late_interaction import MaxSimRetriever
+    from .splade import SpladeRetriever
+
+    makers: dict[str, tuple[Any, Any]] = {
+        "dense": (DenseRetriever.from_spec, DenseParameters),
+        "late-interaction": (MaxSimRetriever.from_spec, ModelParameters),
+        "sparse": (SpladeRetriever.from_spec, ModelParameters),
+    }
+    if card.kind not in makers:
+        return None
+    make, declared = makers[card.kind]
+    return Entry(card.name, make, card.summary, card_parameters(card, declared))
+
+
+def _named(name: str) -> Entry[Retriever] | None:
+    if name.casefold().replace("_", "-") not in card_names():
+        return None
+    card = get_card(name)
+    if (entry := entry_of(card)) is None:
+        raise UsageError(f"{card.name} is a {card.kind} model, not a retriever")
+    return entry
+
+
+def _placed(text: str) -> Entry[Retriever] | None:
+    card = place_card(text)
+    if card is None:
+        return None
+    if (entry := entry_of(card)) is None:
+        raise UsageError(f"{text} is a {card.kind} model, not a retriever")
+    return replace(entry, name=place_name(card), path=Path(card.folder) if card.folder else None)
+
+
+def _plugged(name: str) -> Entry[Retriever] | None:
+    from .custom import from_plugin
+
+    plugin = find_plugin("retriever", name)
+    return None if plugin is None else Entry(name, from_plugin, f"plug-in of {plugin.distribution}", open=True)
+
+
+retrievers.finders += [_named, _plugged]
+retrievers.places.append(_placed)
+retrievers.listings += [
+    lambda: (name for name in card_names() if get_card(name).kind in RETRIEVES),
+    lambda: (plugin.name for plugin in plugins("retriever")),
+]

@@ -1,0 +1,166 @@
+"""Models in transformers: loading from disk (safetensors, no foreign code, unless asked), and pooling."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+
+from ...core import MissingExtra, ModelError
+from ...core.foreign import first_line
+from ...core.options import Options
+from ...models import Card
+from .devices import torch_dtype
+
+if TYPE_CHECKING:
+    import torch
+
+
+def check_folder(folder: Path, card: Card, options: Options) -> None:
+    """What can be refused without loading anything."""
+    if not folder.is_dir():
+        raise ModelError(f"{folder}: no such folder")
+    try:
+        config = msgspec.json.decode((folder / "config.json").read_bytes(), type=dict[str, Any])
+    except FileNotFoundError:
+        raise ModelError(f"{folder}: no config.json, so not a model folder") from None
+    except (OSError, ValueError, RecursionError) as error:
+        raise ModelError(f"{folder}/config.json cannot be read ({error})") from None
+    if card.remote_code and not options.trust_remote_code:
+        raise ModelError(f"{card.name} runs Python code of its own from {card.source}: allow it with trust_remote_code")
+    if not any(folder.glob("*.safetensors")) and not options.allow_pickle:
+        if any(folder.glob("*.bin")) or any(folder.glob("*.pt")):
+            raise ModelError(
+                f"{folder} has only pickled weights, which can run code: allow them with allow_pickle"
+            )
+        raise ModelError(f"{folder} has no weights (*.safetensors)")
+    places = config.get("max_position_embeddings")
+    longest = max(card.query_length, card.document_length)
+    # Learned positions end where their table ends; rotary ones are defined beyond, if untrained.
+    if card.architecture == "bert" and isinstance(places, int) and longest > places:
+        raise ModelError(f"{card.name} takes at most {places} tokens, not {longest}")
+
+
+def load_tokenizer(folder: Path, options: Options) -> Any:
+    """The tokenizer of a folder."""
+    transformers = import_transformers()
+    try:
+        return transformers.AutoTokenizer.from_pretrained(
+            folder, trust_remote_code=options.trust_remote_code, local_files_only=True
+        )
+    except Exception as error:
+        raise ModelError(f"the tokenizer in {folder} cannot be loaded: {first_line(error)}") from None
+
+
+def load_model(card: Card, folder: Path, options: Options, device: str, dtype: str) -> Any:
+    """The model of a folder on a device, ready to encode."""
+    transformers = import_transformers()
+    loader = transformers.T5EncoderModel if card.architecture == "t5-encoder" else transformers.AutoModel
+    return load_with(loader, folder, options, device, dtype)
+
+
+def load_masked_lm(folder: Path, options: Options, device: str, dtype: str) -> Any:
+    """The model of a folder with its masked-language head."""
+    return load_with(import_transformers().AutoModelForMaskedLM, folder, options, device, dtype)
+
+
+def load_with(loader: Any, folder: Path, options: Options, device: str, dtype: str, **changes: Any) -> Any:
+    """What a class of transformers makes of a folder, on a device, ready to run; pickles only if asked for."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            model = loader.from_pretrained(
+                folder,
+                dtype=torch_dtype(dtype),
+                trust_remote_code=options.trust_remote_code,
+                use_safetensors=None if options.allow_pickle else True,
+                local_files_only=True,
+                **changes,
+            )
+    except Exception as error:
+        raise ModelError(f"the model in {folder} cannot be loaded: {first_line(error)}") from None
+    return model.eval().to(device)
+
+
+def import_transformers() -> Any:
+    """The library without its progress bars and advice, which belong to interactive use."""
+    try:
+        import transformers
+    except ImportError:
+        raise MissingExtra("running this model", "torch") from None
+    library: Any = transformers
+    library.logging.set_verbosity_error()
+    library.utils.logging.disable_progress_bar()
+    return library
+
+
+def pool(hidden: torch.Tensor, mask: torch.Tensor, pooling: str, skip: int = 0) -> torch.Tensor:
+    """Pool in float32. `skip` tokens of instruction are left out of a mean."""
+    import torch
+
+    hidden = hidden.float()
+    if pooling == "cls":
+        # The first attended token: column 0, unless the padding stands on the left.
+        return hidden[torch.arange(len(hidden), device=hidden.device), mask.int().argmax(dim=1)]
+    if pooling in ("last", "last-eos"):
+        places = torch.arange(1, mask.shape[1] + 1, device=mask.device)
+        return hidden[torch.arange(len(hidden), device=hidden.device), (mask * places).argmax(dim=1)]
+    if pooling in ("mean", "mean-after-instruction"):
+        if pooling == "mean-after-instruction":
+            mask = mask * (mask.cumsum(dim=1) > skip)
+        weights = mask.unsqueeze(-1).to(hidden.dtype)
+        return (hidden * weights).sum(dim=1) / weights.sum(dim=1).clamp(min=1)
+    raise ModelError(f"pooling {pooling!r} is not known to the torch backend")
+
+
+def load_projection(folder: Path, device: str) -> torch.nn.Module:
+    """The linear layer that some sentence-transformers models put behind pooling."""
+    import torch
+
+    path = folder / "config.json"
+    if not path.is_file():
+        raise ModelError(f"{folder} holds no config.json: the projection behind pooling is missing")
+    try:
+        config: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        layer = torch.nn.Linear(config["in_features"], config["out_features"], bias=config.get("bias", True))
+        state = _load_state(folder)
+        layer.load_state_dict({name.removeprefix("linear."): value for name, value in state.items()})
+    except ModelError:
+        raise
+    except Exception as error:  # torch, safetensors and the JSON each have their own
+        raise ModelError(f"{folder}: the projection behind pooling cannot be loaded ({first_line(error)})") from None
+    activation = str(config.get("activation_function", "torch.nn.modules.linear.Identity")).rsplit(".", 1)[-1]
+    if activation not in ("Identity", "Tanh", "GELU", "ReLU"):
+        raise ModelError(f"{folder}: activation {activation} is not known")
+    return torch.nn.Sequential(layer, getattr(torch.nn, activation)()).float().eval().to(device)
+
+
+def _load_state(folder: Path) -> dict[str, torch.Tensor]:
+    import torch
+
+    if (folder / "model.safetensors").is_file():
+        from safetensors.torch import load_file
+
+        return dict(load_file(folder / "model.safetensors"))
+    if (folder / "pytorch_model.bin").is_file():
+        # `weights_only` reads tensors and nothing that could run.
+        return dict(torch.load(folder / "pytorch_model.bin", map_location="cpu", weights_only=True))
+    raise ModelError(f"{folder} holds no weights")
+
+
+def bidirectional(mask: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """An attention mask that lets every token see every other: causal models take a 4-d mask as it is."""
+    import torch
+
+    allowed = mask.bool()[:, None, None, :].expand(-1, 1, mask.shape[1], -1)
+    blocked = torch.zeros(allowed.shape, dtype=dtype, device=mask.device)
+    return blocked.masked_fill(~allowed, torch.finfo(dtype).min)
+
+
+def to_array(vectors: torch.Tensor) -> np.ndarray[Any, np.dtype[np.float32]]:
+    """To the CPU as float32."""
+    return np.asarray(vectors.float().cpu().numpy(), dtype=np.float32)
