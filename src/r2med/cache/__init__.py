@@ -1,6 +1,7 @@
-"""The content-addressed store on disk: vectors and pair scores (more to come)."""
+"""The content-addressed store on disk: vectors, pair scores and indexes."""
 
 from .admin import Pruned, SetInfo, list_sets, prune
+from .arrays import ArrayCache
 from .compact import LARGE, compact
 from .pairs import ScoreCache, keeping, lookup, pair_keys
 from .shards import DamagedShard, Keys, open_shard, write_shard
@@ -10,6 +11,7 @@ from .verify import verify_sample
 
 __all__ = [
     "LARGE",
+    "ArrayCache",
     "CachedRows",
     "DamagedShard",
     "EmbeddingCache",
