@@ -179,7 +179,7 @@ class Remembered:
 
 def cached(home: Path) -> dict[str, float]:
     """CPU seconds of a task whose vectors are all in the cache; the first process fills it."""
-    from r2med.cache.vectors import EmbeddingCache
+    from r2med.cache import EmbeddingCache
     from r2med.core import Document, Documents, Qrels, Query, Task
     from r2med.retrieve.dense import DenseRetriever
     from r2med.scoring import evaluate_run

@@ -23,7 +23,7 @@ from pathlib import Path
 import numpy as np
 from common import english_like, report
 
-from r2med.cache.vectors import EmbeddingCache
+from r2med.cache import EmbeddingCache
 from r2med.core import Document, Documents, Qrels, Query, Task
 from r2med.retrieve.bm25 import BM25
 from r2med.retrieve.cores import available_cores

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -17,10 +18,17 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from r2med.cache.admin import list_sets, prune
-from r2med.cache.compact import compact
-from r2med.cache.shards import DamagedShard, open_shard, write_shard
-from r2med.cache.vectors import EmbeddingCache, text_keys
+from r2med.cache import (
+    DamagedShard,
+    EmbeddingCache,
+    checked,
+    compact,
+    list_sets,
+    open_shard,
+    prune,
+    text_keys,
+    write_shard,
+)
 from r2med.cli.cache import command
 from r2med.core import ModelError, TextColumn
 from r2med.retrieve import embed as embedding
@@ -120,13 +128,71 @@ def test_every_flipped_bit_is_seen(tmp_path: Path) -> None:
         changed[place] ^= 0x10
         path.write_bytes(changed)
         with pytest.raises(DamagedShard):
-            open_shard(path)
+            open_shard(path, check=True)
+
+
+def count_reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The sizes of all bodies that are read to be checked from now on."""
+    reads: list[int] = []
+    real = zlib.crc32
+
+    def counted(data: bytes, start: int = 0) -> int:
+        if len(data) > 64:
+            reads.append(len(data))
+        return real(data, start)
+
+    monkeypatch.setattr("r2med.cache.shards.zlib.crc32", counted)
+    monkeypatch.setattr(checked, "SETTLED_SECONDS", -1.0)
+    return reads
+
+
+def test_only_shards_that_are_used_are_checked_and_once_per_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Opening a model's vectors for a small task does not read those of all other tasks."""
+    cache = EmbeddingCache(tmp_path)
+    for name in ("one", "two", "three"):
+        embed(HashEncoder(), [f"{name} {i}" for i in range(40)], "document", cache=cache)
+    monkeypatch.setattr("r2med.cache.checked._whole", set())
+    reads = count_reads(monkeypatch)
+    for _ in range(5):
+        made = embed(HashEncoder(), [f"two {i}" for i in range(40)], "document", cache=cache)
+        assert made.cached == 40
+    assert len(reads) == 1
+    embed(HashEncoder(), ["new"], "document", cache=cache).rows.read(0, 1)
+    assert sum(size > 1000 for size in reads) == 1
+
+
+def test_damage_after_a_check_is_still_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checked, "SETTLED_SECONDS", -1.0)
+    cache = EmbeddingCache(tmp_path)
+    embed(HashEncoder(), MANY, "document", cache=cache)
+    (path,) = shard_files(tmp_path)
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.unlink()  # the first is still mapped
+    path.write_bytes(data)
+    os.utime(path, (1, 1))
+    assert embed(HashEncoder(), MANY, "document", cache=cache).damaged_shards == 1
+
+
+def test_a_damaged_shard_that_no_text_needs_is_not_counted_and_not_used(tmp_path: Path) -> None:
+    cache = EmbeddingCache(tmp_path)
+    embed(HashEncoder(), MANY, "document", cache=cache)
+    (path,) = shard_files(tmp_path)
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.unlink()
+    path.write_bytes(data)
+    made = embed(HashEncoder(), ["another text"], "document", cache=cache)
+    assert (made.encoded, made.damaged_shards) == (1, 0)
+    assert prune(cache).damaged == 1
 
 
 def test_another_dimension_is_refused(tmp_path: Path) -> None:
     cache = EmbeddingCache(tmp_path)
     embed(HashEncoder(dimension=8), MANY, "document", cache=cache)
-    with pytest.raises(ModelError, match="12 dimensions, but the embedding cache holds 8"):
+    with pytest.raises(ModelError, match="12 dimensions, but the cache holds 8"):
         embed(HashEncoder(dimension=12), [*MANY, "new"], "document", cache=cache)
 
 
@@ -134,7 +200,7 @@ WORKER = """
 import sys
 from pathlib import Path
 from r2med.retrieve import embed as embedding
-from r2med.cache.vectors import EmbeddingCache
+from r2med.cache import EmbeddingCache
 from tests.retrieve.dense.encoders import HashEncoder
 embedding.FLUSH_SECONDS = 0.05
 first, last, root = int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3])

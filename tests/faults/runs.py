@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from r2med.cache.shards import open_shard
+from r2med.cache import open_shard
 from tests.retrieve.dense.weights import HOME
 
 TASKS = "mini/Biology,mini/MedQA-Diag,mini/IIYi-Clinical"
@@ -116,7 +116,7 @@ def check_whole(place: Place) -> None:
         elif path.suffix == ".json":
             json.loads(path.read_bytes())
     for path in place.home.rglob("*.shard"):
-        open_shard(path)  # raises where a byte is wrong
+        open_shard(path, check=True)  # raises where a byte is wrong
 
 
 def rows_and_texts(home: Path) -> tuple[int, int]:

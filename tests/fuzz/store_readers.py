@@ -11,9 +11,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from r2med.cache.admin import list_sets
-from r2med.cache.shards import DamagedShard, open_shard, write_shard
-from r2med.cache.vectors import EmbeddingCache, ShardSet
+from r2med.cache import DamagedShard, EmbeddingCache, ShardSet, list_sets, open_shard, write_shard
 from r2med.core import R2MedError, TextColumn
 from r2med.expand.prompts import load_prompt
 from r2med.expand.replay import Replayed, read_recorded
@@ -108,7 +106,7 @@ def shard_bytes(folder: Path) -> bytes:
 def shards(folder: Path) -> Case:
     def read(path: Path) -> object:
         try:
-            return open_shard(path)
+            return open_shard(path, check=True)
         except DamagedShard:
             return None
 

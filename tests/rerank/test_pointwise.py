@@ -13,10 +13,9 @@ import msgspec
 import numpy as np
 import pytest
 
-from r2med.cache.pairs import pair_keys
+from r2med.cache import pair_keys
 from r2med.core import Document, Documents, ModelError, Run, UsageError
 from r2med.rerank import as_reranker
-from r2med.rerank.pairs import Pairs
 from r2med.rerank.protocol import Reranker
 
 from . import tiny
@@ -123,8 +122,7 @@ def test_without_a_revision_nothing_is_kept() -> None:
 
 
 def test_pair_keys_tell_the_two_sides_apart() -> None:
-    pairs = Pairs(["a", "b"], ["a", "b"], np.array([0, 1, 0], np.int32), np.array([1, 0, 1], np.int32))
-    keys = pair_keys(pairs).tolist()
+    keys = pair_keys(["a", "b"], ["a", "b"], np.array([0, 1, 0], np.int32), np.array([1, 0, 1], np.int32)).tolist()
     assert keys[0] == keys[2] != keys[1]
 
 
@@ -166,10 +164,10 @@ def test_empty_documents_and_an_empty_run() -> None:
 
 SLOW = """
 import sys, time
-from r2med.cache import pairs
+from r2med.cache import scores
 from r2med.rerank import as_reranker
 from tests.rerank import tiny
-pairs.FLUSH_SECONDS = 0.0
+scores.FLUSH_SECONDS = 0.0
 class Slow:
     revision = "1"
     def predict(self, pairs):

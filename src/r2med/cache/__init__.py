@@ -1,15 +1,24 @@
-"""The content-addressed store on disk: vectors and pair scores (more to come)."""
+"""The content-addressed store on disk: vectors, pair scores and indexes."""
 
 from .admin import Pruned, SetInfo, list_sets, prune
-from .compact import LARGE, compact
-from .pairs import ScoreCache, keeping, lookup, pair_keys
-from .shards import DamagedShard, Keys, open_shard, write_shard
-from .speed import known_speed, remember_speed
-from .vectors import CachedRows, EmbeddingCache, Found, Piece, ShardSet, text_keys
-from .verify import verify_sample
+from .arrays import ArrayCache
+from .scores import keeping, lookup
+from .shards import LARGE, DamagedShard, Found, Keys, ShardSet, compact, open_shard, write_shard
+from .vectors import (
+    CachedRows,
+    EmbeddingCache,
+    Piece,
+    ScoreCache,
+    known_speed,
+    pair_keys,
+    remember_speed,
+    text_keys,
+    verify_sample,
+)
 
 __all__ = [
     "LARGE",
+    "ArrayCache",
     "CachedRows",
     "DamagedShard",
     "EmbeddingCache",

@@ -63,7 +63,7 @@ def prune(cache: EmbeddingCache, *, max_bytes: int | None = None, unused_days: f
     removed = damaged = temporary = freed = 0
     for path in cache.root.glob(f"*/*/*{SUFFIX}"):
         try:
-            open_shard(path)
+            open_shard(path, check=True)
         except DamagedShard:
             freed += _remove(path)
             damaged += 1

@@ -1,13 +1,14 @@
-"""Shard files: some vectors with the hashes of their texts, whole or not at all.
+"""Shard files: rows of float32 with the keys they are found by, whole or not at all.
 
     magic        16 bytes
     header       count, dimension, CRC-32 of the body, CRC-32 of the header so far; filled up to 64 bytes
     keys         count × 16 bytes: hash of the text
     tokens       count × int32: length of the text before it was cut, -1 if unknown; filled up to 64 bytes
-    vectors      count × dimension × float32
+    rows         count × dimension × float32
 
 A shard is written under a temporary name and renamed, and never changed afterwards: processes that encode at the same
-time each write their own, and nobody waits.
+time each write their own, and nobody waits. Its header is checked when it is opened, its body before a row of it is
+used, once per process.
 """
 
 from __future__ import annotations
@@ -19,14 +20,18 @@ import struct
 import time
 import zlib
 from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from ..core import ModelError
 from ..core.atomic import atomic_file
-from ..core.columns import Int32
+from ..core.columns import Int32, Int64
+from .checked import FileIdentity, whole
 
 MAGIC = b"r2med vectors 1\n"
 HEADER = struct.Struct("<QIII")
@@ -37,28 +42,36 @@ Keys = npt.NDArray[np.uint64]
 Float32 = npt.NDArray[np.float32]
 
 
-class Shard(NamedTuple):
-    """An open shard: views into the mapped file."""
-
-    keys: Keys
-    """count × 2."""
-    tokens: Int32
-    vectors: Float32
-
-
 class DamagedShard(Exception):
     """A shard that was cut off or changed after it was written."""
 
 
+class Shard(NamedTuple):
+    """An open shard: views into the mapped file."""
+
+    path: Path
+    keys: Keys
+    """count × 2."""
+    tokens: Int32
+    vectors: Float32
+    identity: FileIdentity
+    matches: Callable[[], bool]
+    """Reads the body and compares it with its checksum."""
+
+    def is_whole(self) -> bool:
+        """Whether the body is what was written; read once per process."""
+        return whole(self.identity, self.matches)
+
+
 def write_shard(folder: Path, keys: Keys, tokens: Int32, vectors: Float32) -> Path:
-    """Write vectors as a new shard of `folder`."""
+    """Write rows as a new shard of `folder`."""
     return write_blocks(folder, keys, tokens, vectors.shape[1], lambda: iter([vectors]))
 
 
 def write_blocks(
     folder: Path, keys: Keys, tokens: Int32, dimension: int, blocks: Callable[[], Iterator[Float32]]
 ) -> Path:
-    """The same with vectors that come a block at a time, twice: once to be summed up, once to be written."""
+    """The same with rows that come a block at a time, twice: once for the checksum, once to be written."""
     path = folder / f"{time.time_ns():016x}-{os.getpid()}-{secrets.token_hex(4)}{SUFFIX}"
 
     def parts() -> Iterator[bytes | memoryview]:
@@ -80,22 +93,30 @@ def write_blocks(
     return path
 
 
-def open_shard(path: Path) -> Shard:
-    """Map a shard after checking every byte of it; raises DamagedShard, or FileNotFoundError if it is gone."""
+def open_shard(path: Path, *, check: bool = False) -> Shard:
+    """Map a shard whose header and size are right, and its body too with `check`.
+
+    Raises DamagedShard, or FileNotFoundError if it is gone.
+    """
     with path.open("rb") as stream:
         head = stream.read(START)
-        size = os.fstat(stream.fileno()).st_size
+        facts = os.fstat(stream.fileno())
         count, dimension, checksum = _read_header(head)
-        if size != _vectors_start(count) + 4 * count * dimension:
+        if facts.st_size != _rows_start(count) + 4 * count * dimension:
             raise DamagedShard("wrong size")
         mapped = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
-    with memoryview(mapped) as view, view[START:] as body:
-        if zlib.crc32(body) != checksum:
-            raise DamagedShard("wrong checksum")
+
+    def matches() -> bool:
+        with memoryview(mapped) as view, view[START:] as body:
+            return zlib.crc32(body) == checksum
+
     keys = np.frombuffer(mapped, dtype="<u8", count=2 * count, offset=START).reshape(count, 2)
     tokens = np.frombuffer(mapped, dtype="<i4", count=count, offset=START + 16 * count)
-    vectors = np.frombuffer(mapped, dtype="<f4", count=count * dimension, offset=_vectors_start(count))
-    return Shard(keys, tokens, vectors.reshape(count, dimension))
+    vectors = np.frombuffer(mapped, dtype="<f4", count=count * dimension, offset=_rows_start(count))
+    shard = Shard(path, keys, tokens, vectors.reshape(count, dimension), FileIdentity.of(facts), matches)
+    if check and not shard.is_whole():
+        raise DamagedShard("wrong checksum")
+    return shard
 
 
 def _read_header(head: bytes) -> tuple[int, int, int]:
@@ -112,5 +133,143 @@ def _gap(count: int) -> int:
     return -20 * count % 64
 
 
-def _vectors_start(count: int) -> int:
+def _rows_start(count: int) -> int:
     return START + 20 * count + _gap(count)
+
+
+class Found(NamedTuple):
+    """Where rows lie: shard and row of each key, -1 where there is none."""
+
+    shard: Int32
+    row: Int64
+
+    def take(self, positions: Int64 | npt.NDArray[np.bool_]) -> Found:
+        """Some of the keys."""
+        return Found(self.shard[positions], self.row[positions])
+
+    @property
+    def shards(self) -> list[int]:
+        """Numbers of the shards that occur."""
+        return np.flatnonzero(np.bincount(self.shard[self.shard >= 0])).tolist()
+
+
+class ShardSet:
+    """All shards of one folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.shards: list[Shard] = []
+        self.damaged = 0
+        while not self._open_all():
+            # Another process merged shards between the listing and here: what it wrote is there now.
+            self.shards, self.damaged = [], 0
+
+    def _open_all(self) -> bool:
+        """Open every shard of the folder; False if one had gone before it could be opened."""
+        for path in sorted(self.folder.glob(f"*{SUFFIX}")):
+            try:
+                self._add(open_shard(path))
+            except DamagedShard:
+                self.damaged += 1
+            except FileNotFoundError:
+                return False
+        return True
+
+    def _add(self, shard: Shard) -> None:
+        if self.shards and shard.vectors.shape[1] != self.dimension:
+            raise ModelError(
+                f"the cache holds vectors of {self.dimension} and of {shard.vectors.shape[1]} dimensions "
+                f"for one model ({self.folder}); remove that folder, or give the model another name or revision"
+            )
+        self._set([*self.shards, shard])
+
+    def _set(self, shards: list[Shard]) -> None:
+        self.shards = shards
+        self.__dict__.pop("_index", None)
+
+    @property
+    def dimension(self) -> int:
+        """Length of the rows; 0 while there are none."""
+        return int(self.shards[0].vectors.shape[1]) if self.shards else 0
+
+    def __len__(self) -> int:
+        return sum(len(shard.keys) for shard in self.shards)
+
+    @cached_property
+    def _index(self) -> tuple[Keys, Int32, Int64]:
+        """Keys in order, with shard and row of each."""
+        keys = np.concatenate([shard.keys for shard in self.shards])
+        order = np.argsort(keys[:, 0], kind="stable")
+        sizes = [len(shard.keys) for shard in self.shards]
+        shard = np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)
+        row = np.concatenate([np.arange(size, dtype=np.int64) for size in sizes])
+        return keys[order], shard[order], row[order]
+
+    def find(self, keys: Keys) -> Found:
+        """Where each key's row lies. Shards that hold one are checked first; a damaged one is left out and counted."""
+        while True:
+            found = self._look_up(keys)
+            damaged = {number for number in found.shards if not self.shards[number].is_whole()}
+            if not damaged:
+                return found
+            self.damaged += len(damaged)
+            self._set([shard for number, shard in enumerate(self.shards) if number not in damaged])
+
+    def _look_up(self, keys: Keys) -> Found:
+        if not len(self):
+            return Found(np.full(len(keys), -1, np.int32), np.full(len(keys), -1, np.int64))
+        known, shard, row = self._index
+        at = np.minimum(np.searchsorted(known[:, 0], keys[:, 0]), len(known) - 1)
+        hit = (known[at] == keys).all(axis=1)
+        return Found(np.where(hit, shard[at], np.int32(-1)), np.where(hit, row[at], np.int64(-1)))
+
+    def append(self, keys: Keys, tokens: Int32, vectors: Float32) -> None:
+        """Keep rows on disk from now on."""
+        if self.shards and vectors.shape[1] != self.dimension:
+            raise ModelError(
+                f"the model returned vectors of {vectors.shape[1]} dimensions, but the cache holds "
+                f"{self.dimension} for it ({self.folder})"
+            )
+        self._add(open_shard(write_shard(self.folder, keys, tokens, vectors)))
+
+    def tokens(self, found: Found) -> Int32:
+        """Token counts of found texts."""
+        counts = np.full(len(found.row), -1, dtype=np.int32)
+        for number in found.shards:
+            here = found.shard == number
+            counts[here] = self.shards[number].tokens[found.row[here]]
+        return counts
+
+
+LARGE = 1 << 30
+"""A shard of this many bytes is left as it is: copying it again and again would cost more than opening it."""
+BLOCK = 4096
+
+
+def compact(folder: Path, *, large: int = LARGE) -> int:
+    """Merge the shards of one folder, of which an hour of encoding leaves hundreds; says how many there were.
+
+    The new shard is whole before an old one goes, and is written a block at a time, whatever its size. A process that
+    reads meanwhile has the old ones mapped, or finds them gone and looks again. Damaged shards are left for `prune`.
+    """
+    shards = ShardSet(folder)
+    small = [shard for shard in shards.shards if shard.vectors.nbytes < large and shard.is_whole()]
+    if len(small) < 2:
+        return len(shards.shards)
+    keys = np.concatenate([shard.keys for shard in small])
+    _, first = np.unique(keys, axis=0, return_index=True)
+    keep = np.sort(first)
+    tokens = np.concatenate([shard.tokens for shard in small])[keep]
+    ends = np.cumsum([len(shard.keys) for shard in small])
+
+    def blocks() -> Iterator[Float32]:
+        for shard, end in zip(small, ends.tolist(), strict=True):
+            start = end - len(shard.keys)
+            rows = keep[(keep >= start) & (keep < end)] - start
+            yield from (shard.vectors[rows[begin : begin + BLOCK]] for begin in range(0, len(rows), BLOCK))
+
+    write_blocks(folder, keys[keep], tokens, shards.dimension, blocks)
+    for shard in small:
+        with suppress(OSError):  # another process was faster, or Windows, where a mapped file stays
+            shard.path.unlink()
+    return len(shards.shards)

@@ -1,7 +1,8 @@
-"""The embedding cache: vectors by the content of their text, in sets named by everything else that shapes them.
+"""Vectors and pair scores by the content of their texts, in sets named by everything else that shapes them.
 
     R2MED_HOME/embeddings/<fingerprint>/set.json        what the fingerprint stands for, and a name for people
     R2MED_HOME/embeddings/<fingerprint>/<max length>/   shards
+    R2MED_HOME/rerank/…                                 the same for scores of pairs
 
 The fingerprint covers model files or revision, side, instruction, pooling, normalisation, dimension and dtype; the
 maximum length has a folder of its own, because a text that fits into both of two lengths has one vector for both.
@@ -11,9 +12,8 @@ Tasks that share passages share their vectors, whatever ids the passages have.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
@@ -22,120 +22,93 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from ..core import ModelError, TextColumn, fingerprint
+from ..core import ModelError, ResultError, TextColumn, fingerprint
 from ..core.atomic import write_bytes
 from ..core.columns import Int32, Int64
 from ..core.places import home
-from .shards import SUFFIX, DamagedShard, Float32, Keys, Shard, open_shard, write_shard
+from .shards import Float32, Found, Keys, ShardSet
 
 KEY_BYTES = 16
 UNLIMITED = "unlimited"
-Indices = npt.NDArray[np.integer]
+ABOUT = "set.json"
 LABEL = "label"
 """In `set.json`: what people call the model."""
+SPEED = "speed.json"
+TELLING_SECONDS = 0.5
+"""Encoding that took less was mostly loading, and says nothing about speed."""
+TOLERANCE = {"float32": 1e-3, "model": 1e-3}
+LOOSE = 5e-2
+"""Half precision: vectors of one text move by a percent with the texts it shares a batch with."""
+Indices = npt.NDArray[np.integer]
 
 
 def text_keys(texts: Sequence[str]) -> Keys:
     """One 128-bit hash per text."""
     if isinstance(texts, TextColumn):
         view, ends = texts.data.data if len(texts.data) else memoryview(b""), texts.offsets.tolist()
-        parts: Iterable[bytes | memoryview] = (view[a:b] for a, b in pairwise(ends))
-    else:
-        parts = (text.encode() for text in texts)
+        return _keys(view[a:b] for a, b in pairwise(ends))
+    return _keys(text.encode() for text in texts)
+
+
+def pair_keys(queries: Sequence[str], documents: Sequence[str], query: Int32, document: Int32) -> Keys:
+    """One 128-bit hash per pair of a query and a document, given by their positions, out of those of its texts."""
+    used_queries, query_row = np.unique(query, return_inverse=True)
+    used_documents, document_row = np.unique(document, return_inverse=True)
+    left = text_keys([queries[i] for i in used_queries.tolist()])[query_row.reshape(-1)]
+    right = text_keys([documents[i] for i in used_documents.tolist()])[document_row.reshape(-1)]
+    both = np.ascontiguousarray(np.concatenate((left, right), axis=1)).tobytes()
+    return _keys(both[i : i + 2 * KEY_BYTES] for i in range(0, len(both), 2 * KEY_BYTES))
+
+
+def _keys(parts: Iterable[bytes | memoryview]) -> Keys:
     digests = b"".join(hashlib.blake2b(part, digest_size=KEY_BYTES).digest() for part in parts)
     return np.frombuffer(digests, dtype="<u8").reshape(-1, 2)
 
 
-class Found(NamedTuple):
-    """Where vectors lie: shard and row of each key, -1 where there is none."""
+class SetCache:
+    """All sets under one folder."""
 
-    shard: Int32
-    row: Int64
+    place = ""
 
+    def __init__(self, root: Path | None = None) -> None:
+        self.root = root if root is not None else home() / self.place
 
-class ShardSet:
-    """All shards of one folder."""
+    def open(self, identity: dict[str, object], max_length: int | None, *, label: str = "") -> ShardSet:
+        """The set of this identity at this length, as used now.
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.shards: list[Shard] = []
-        self.damaged = 0
-        self.names: list[str] = []
-        """Of the shards, in their order, without suffix."""
-        while not self._open_all():
-            # Another process merged shards between the listing and here: what it wrote is there now.
-            self.shards, self.names, self.damaged = [], [], 0
+        `label` is what people call the model. It is kept beside the facts and is none of them: the same weights under
+        another name have the same vectors.
+        """
+        shards = self.look(identity, max_length)
+        about = shards.folder.parent / ABOUT
+        if not about.exists():
+            facts = msgspec.json.encode({LABEL: label, **identity}, order="deterministic")
+            write_bytes(about, msgspec.json.format(facts) + b"\n")
+        with suppress(OSError):
+            about.touch()  # when it was last used, for pruning
+        return shards
 
-    def _open_all(self) -> bool:
-        """Open every shard of the folder; False if one had gone before it could be opened."""
-        for path in sorted(self.folder.glob(f"*{SUFFIX}")):
-            try:
-                self._add(path, open_shard(path))
-            except DamagedShard:
-                self.damaged += 1
-            except FileNotFoundError:
-                return False
-        return True
+    def look(self, identity: dict[str, object], max_length: int | None) -> ShardSet:
+        """The same without writing anything: for those who only count what is there."""
+        folder = self.root / fingerprint("embeddings", identity)
+        return ShardSet(folder / (UNLIMITED if max_length is None else str(max_length)))
 
-    def _add(self, path: Path, shard: Shard) -> None:
-        if self.shards and shard.vectors.shape[1] != self.dimension:
-            raise ModelError(
-                f"the embedding cache holds vectors of {self.dimension} and of {shard.vectors.shape[1]} dimensions "
-                f"for one model ({self.folder}); remove that folder, or give the model another name or revision"
-            )
-        self.shards.append(shard)
-        self.names.append(path.stem)
-        self.__dict__.pop("_index", None)
-
-    @property
-    def dimension(self) -> int:
-        """Length of the vectors; 0 while there are none."""
-        return int(self.shards[0].vectors.shape[1]) if self.shards else 0
-
-    def __len__(self) -> int:
-        return sum(len(shard.keys) for shard in self.shards)
-
-    @cached_property
-    def _index(self) -> tuple[Keys, Int32, Int64]:
-        """Keys in order, with shard and row of each."""
-        keys = np.concatenate([shard.keys for shard in self.shards])
-        order = np.argsort(keys[:, 0], kind="stable")
-        sizes = [len(shard.keys) for shard in self.shards]
-        shard = np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)
-        row = np.concatenate([np.arange(size, dtype=np.int64) for size in sizes])
-        return keys[order], shard[order], row[order]
-
-    def find(self, keys: Keys) -> Found:
-        """Where each key's vector lies."""
-        if not self.shards:
-            return Found(np.full(len(keys), -1, np.int32), np.full(len(keys), -1, np.int64))
-        known, shard, row = self._index
-        at = np.minimum(np.searchsorted(known[:, 0], keys[:, 0]), len(known) - 1)
-        hit = (known[at] == keys).all(axis=1)
-        return Found(np.where(hit, shard[at], np.int32(-1)), np.where(hit, row[at], np.int64(-1)))
-
-    def append(self, keys: Keys, tokens: Int32, vectors: Float32) -> None:
-        """Keep vectors on disk from now on."""
-        if self.shards and vectors.shape[1] != self.dimension:
-            raise ModelError(
-                f"the model returned vectors of {vectors.shape[1]} dimensions, but the embedding cache holds "
-                f"{self.dimension} for it ({self.folder})"
-            )
-        path = write_shard(self.folder, keys, tokens, vectors)
-        self._add(path, open_shard(path))
-
-    def tokens(self, found: Found) -> Int32:
-        """Token counts of found texts."""
-        counts = np.full(len(found.row), -1, dtype=np.int32)
-        for number in _numbers(found.shard[found.shard >= 0]):
-            here = found.shard == number
-            counts[here] = self.shards[number].tokens[found.row[here]]
-        return counts
+    def siblings(self, shards: ShardSet) -> list[tuple[int, ShardSet]]:
+        """The same model at other lengths, the longest first."""
+        lengths = [int(p.name) for p in shards.folder.parent.glob("*") if p.name.isdigit() and p != shards.folder]
+        return [(n, ShardSet(shards.folder.parent / str(n))) for n in sorted(lengths, reverse=True)]
 
 
-def _numbers(shard: Int32) -> list[int]:
-    """The shards that occur."""
-    return np.flatnonzero(np.bincount(shard)).tolist()
+class EmbeddingCache(SetCache):
+    """Vectors of texts."""
+
+    place = "embeddings"
+
+
+class ScoreCache(SetCache):
+    """Scores of pairs: a row is the score and how many tokens of document and query were cut."""
+
+    place = "rerank"
 
 
 class Piece(NamedTuple):
@@ -149,7 +122,7 @@ class Piece(NamedTuple):
 
 
 class CachedRows:
-    """Vectors read from the mapped shards as they are needed."""
+    """Rows read from the mapped shards as they are needed."""
 
     def __init__(self, shards: ShardSet, found: Found) -> None:
         self._shards, self._found = shards.shards, found
@@ -160,61 +133,72 @@ class CachedRows:
         shard, row = self._found.shard[begin:end], self._found.row[begin:end]
         if len(row) and (shard == shard[0]).all() and (np.diff(row) == 1).all():
             return np.asarray(self._shards[shard[0]].vectors[row[0] : row[-1] + 1])
-        return self._gather(shard, row)
+        return self._gather(Found(shard, row))
 
     def take(self, indices: Indices) -> Float32:
         """Single rows."""
-        return self._gather(self._found.shard[indices], self._found.row[indices])
+        return self._gather(Found(self._found.shard[indices], self._found.row[indices]))
 
     def pieces(self) -> Iterator[Piece]:
         """Shard by shard, in the order of the file."""
-        for number in _numbers(self._found.shard):
+        for number in self._found.shards:
             documents = np.flatnonzero(self._found.shard == number)
             documents = documents[np.argsort(self._found.row[documents], kind="stable")]
             places, vectors = self._found.row[documents], self._shards[number].vectors
-            whole = len(places) == len(vectors) and bool((np.diff(places) == 1).all())
-            yield Piece(vectors, None if whole else np.ascontiguousarray(places), documents)
+            every = len(places) == len(vectors) and bool((np.diff(places) == 1).all())
+            yield Piece(vectors, None if every else np.ascontiguousarray(places), documents)
 
-    def _gather(self, shard: Int32, row: Int64) -> Float32:
-        numbers = _numbers(shard)
+    def _gather(self, found: Found) -> Float32:
+        numbers = found.shards
         if len(numbers) == 1:
-            return np.asarray(self._shards[numbers[0]].vectors[row])
-        rows = np.empty((len(row), self.shape[1]), dtype=np.float32)
-        order = np.argsort(shard, kind="stable")
-        bounds = [*np.searchsorted(shard[order], numbers).tolist(), len(order)]
+            return np.asarray(self._shards[numbers[0]].vectors[found.row])
+        rows = np.empty((len(found.row), self.shape[1]), dtype=np.float32)
+        order = np.argsort(found.shard, kind="stable")
+        bounds = [*np.searchsorted(found.shard[order], numbers).tolist(), len(order)]
         for number, (begin, end) in zip(numbers, pairwise(bounds), strict=True):
             here = order[begin:end]
-            rows[here] = self._shards[number].vectors[row[here]]
+            rows[here] = self._shards[number].vectors[found.row[here]]
         return rows
 
 
-class EmbeddingCache:
-    """All sets under one folder."""
+def remember_speed(folder: Path, tokens: int, seconds: float) -> None:
+    """Keep how fast a model was beside its vectors: it makes seconds out of a plan's tokens."""
+    if seconds < TELLING_SECONDS:
+        return
+    facts = {"tokens": tokens, "seconds": round(seconds, 3), "tokens_per_second": round(tokens / seconds, 1)}
+    with suppress(ResultError):  # a plan without seconds is still a plan
+        write_bytes(folder / SPEED, msgspec.json.encode(facts) + b"\n")
 
-    def __init__(self, root: Path | None = None) -> None:
-        self.root = root if root is not None else home() / "embeddings"
 
-    def open(self, identity: dict[str, object], max_length: int | None, *, label: str = "") -> ShardSet:
-        """The set of vectors of this identity at this length, as used now.
+def known_speed(folder: Path) -> float | None:
+    """Estimated tokens a second at which this set grew last; None where it was not measured."""
+    try:
+        facts = msgspec.json.decode((folder / SPEED).read_bytes(), type=dict[str, float])
+        return facts["tokens_per_second"] or None
+    except (OSError, msgspec.MsgspecError, KeyError):
+        return None
 
-        `label` is what people call the model. It is kept beside the facts and is none of them: the same weights under
-        another name have the same vectors.
-        """
-        shards = self.look(identity, max_length)
-        about = shards.folder.parent / "set.json"
-        if not about.exists():
-            facts = msgspec.json.encode({LABEL: label, **identity}, order="deterministic")
-            write_bytes(about, msgspec.json.format(facts) + b"\n")
-        with suppress(OSError):
-            about.touch()  # when it was last used, for pruning
-        return shards
 
-    def look(self, identity: dict[str, object], max_length: int | None) -> ShardSet:
-        """The same without a trace: for those who only count what is there."""
-        folder = self.root / fingerprint("embeddings", identity)
-        return ShardSet(folder / (UNLIMITED if max_length is None else str(max_length)))
-
-    def siblings(self, shards: ShardSet) -> list[tuple[int, ShardSet]]:
-        """The same model at other lengths, the longest first."""
-        lengths = [int(p.name) for p in shards.folder.parent.glob("*") if p.name.isdigit() and p != shards.folder]
-        return [(n, ShardSet(shards.folder.parent / str(n))) for n in sorted(lengths, reverse=True)]
+def verify_sample(
+    shards: ShardSet, texts: Sequence[str], encode: Callable[[list[str]], Float32], count: int, *, name: str, dtype: str
+) -> dict[str, object]:
+    """Encode `count` cached texts again and compare; raises ModelError when the cache holds something else."""
+    found = shards.find(text_keys(texts))
+    known = np.flatnonzero(found.row >= 0)
+    sample = np.sort(np.random.default_rng(len(known)).choice(known, min(count, len(known)), replace=False))
+    if not len(sample):
+        return {"checked": 0, "largest_difference": 0.0}
+    stored = CachedRows(shards, found).take(sample)
+    fresh = encode([texts[int(i)] for i in sample])
+    if fresh.shape != stored.shape:
+        raise ModelError(f"the cache holds vectors of {stored.shape[1]} dimensions, {name} {fresh.shape[1]}")
+    scale = np.maximum(np.linalg.norm(stored, axis=1), np.finfo(np.float32).tiny)
+    difference = np.linalg.norm(fresh - stored, axis=1) / scale
+    allowed = TOLERANCE.get(dtype, LOOSE)
+    wrong = int((difference > allowed).sum())
+    if wrong:
+        raise ModelError(
+            f"{wrong} of {len(sample)} cached vectors of {name} are not what it returns now (up to "
+            f"{difference.max():.2g} away, {allowed:g} allowed); remove {shards.folder} and encode again"
+        )
+    return {"checked": len(sample), "largest_difference": float(difference.max())}

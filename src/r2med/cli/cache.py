@@ -19,8 +19,7 @@ def command(context: click.Context, as_json: bool) -> None:
     """Show the embedding cache: every set of vectors, its size and when it was used last."""
     if context.invoked_subcommand is not None:
         return
-    from ..cache.admin import list_sets
-    from ..cache.vectors import EmbeddingCache
+    from ..cache import EmbeddingCache, list_sets
 
     cache = EmbeddingCache()
     sets = list_sets(cache)
@@ -44,8 +43,7 @@ def command(context: click.Context, as_json: bool) -> None:
 @json_option
 def prune_command(max_size: str | None, unused_days: float | None, as_json: bool) -> None:
     """Remove damaged and abandoned files, and sets that are unused or too many."""
-    from ..cache.admin import prune
-    from ..cache.vectors import EmbeddingCache
+    from ..cache import EmbeddingCache, prune
 
     done = prune(EmbeddingCache(), max_bytes=parse_size(max_size) if max_size else None, unused_days=unused_days)
     if as_json:

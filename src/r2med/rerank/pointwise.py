@@ -72,7 +72,7 @@ class PointwiseReranker:
 
     def _scores(self, pairs: Pairs, family: str) -> tuple[Float32, Int32, dict[str, object]]:
         """Scores and cut tokens of all pairs, through the cache."""
-        keys = pair_keys(pairs)
+        keys = pair_keys(pairs.queries, pairs.documents, pairs.query, pairs.document)
         _, first, inverse = np.unique(keys, axis=0, return_index=True, return_inverse=True)
         distinct, inverse = pairs.take(first), inverse.reshape(-1)
         scores = np.full(len(first), np.nan, dtype=np.float32)
@@ -81,9 +81,9 @@ class PointwiseReranker:
         damaged = 0
         shards = None
         if self.scorer.keeps_scores and self._cache is not False:
-            shards = (self._cache or ScoreCache()).open(
-                self.scorer.describe(), self.scorer.max_length(), family, label=self.scorer.name
-            )
+            # The family of tasks is part of the key: instructions may depend on it.
+            facts = {**self.scorer.describe(), "family": family}
+            shards = (self._cache or ScoreCache()).open(facts, self.scorer.max_length(), label=self.scorer.name)
             scores, cut, missing = lookup(shards, keys[first])
             damaged = shards.damaged
         if len(missing):

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from r2med.cache.vectors import EmbeddingCache
+from r2med.cache import EmbeddingCache
 from r2med.core import ModelError, R2MedError, Unavailable, UsageError
 from r2med.models import get_card
 from r2med.retrieve.dense import DenseRetriever

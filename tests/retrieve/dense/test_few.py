@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from r2med.cache.vectors import CachedRows, EmbeddingCache, text_keys
+from r2med.cache import CachedRows, EmbeddingCache, text_keys
 from r2med.core import ModelError
 from r2med.retrieve import few, vectors
 from r2med.retrieve.rows import ArrayRows, Float32, Rows

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from r2med.cache.vectors import EmbeddingCache
+from r2med.cache import EmbeddingCache
 from r2med.core import Document, Documents, MissingExtra, ModelError, Qrels, Query, Task, UsageError
 from r2med.models import folder_card, get_card
 from r2med.retrieve.dense import DenseRetriever

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import r2med
-from r2med.cache.vectors import EmbeddingCache
+from r2med.cache import EmbeddingCache
 from r2med.models import get_card
 from r2med.retrieve.dense import DenseRetriever
 from r2med.scoring import evaluate_run

@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from r2med.cache.compact import compact
-from r2med.cache.vectors import EmbeddingCache
+from r2med.cache import EmbeddingCache, compact
 from r2med.core import IdTable, ModelError, UsageError
 from r2med.retrieve.embed import embed
 from r2med.retrieve.memory import Room, parse_size, show_size
@@ -129,7 +128,7 @@ LARGER_THAN_MEMORY = """
 import resource, sys
 from pathlib import Path
 import numpy as np
-from r2med.cache.vectors import CachedRows, Found, ShardSet
+from r2med.cache import CachedRows, Found, ShardSet
 from r2med.retrieve.rows import UnitRows
 from r2med.retrieve.vectors import search
 
@@ -163,7 +162,7 @@ if limit:
 @pytest.mark.skipif(sys.platform != "linux", reason="limits of data memory are Linux's")
 def test_a_corpus_larger_than_memory(tmp_path: Path) -> None:
     """400 MB of vectors in eight shards, searched by a process that may not allocate more than 150 MB."""
-    from r2med.cache.shards import write_shard
+    from r2med.cache import write_shard
 
     rng = np.random.default_rng(0)
     for number in range(8):
