@@ -1,3 +1,4 @@
+# ruff: noqa: F401 - what is imported for type checkers is found by `__getattr__` at run time
 """Reasoning-driven medical retrieval: run, score, explain and publish experiments.
 
 Five lines from import to table:
@@ -5,72 +6,51 @@ Five lines from import to table:
     import r2med
     task = r2med.load("mini/MedQA-Diag")
     run = r2med.BM25().retrieve(task)
-    print(r2med.evaluate(run, task).means)
+    print(r2med.score(run, task).means)
     r2med.run("bm25", "bm25-lucene", tasks="mini")
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-from ._lazy import lazy
 from ._version import __version__
 
 if TYPE_CHECKING:
-    from .api import evaluate
+    from .api import Scores, compare, evaluate, expand, fuse, plan, rerank, run, score, search, systems
     from .core import Document, Documents, Qrels, Query, R2MedError, Run, Task
-    from .notebook import Scores, compare, run
-    from .retrieve import BM25
-    from .scoring import Measure
+    from .core.options import Options
+    from .core.queries import Queries
+    from .core.spec import Spec
+    from .pipeline import SystemSpec
+    from .retrieve import BM25, get_retriever
+    from .scoring import Evaluation, Measure
     from .tasks import load, load_all, read_qrels, read_run, write_run
 
 _HOMES = {
-    "BM25": "retrieve",
-    "Document": "core",
-    "Documents": "core",
-    "Measure": "scoring",
-    "Qrels": "core",
-    "Query": "core",
-    "R2MedError": "core",
-    "Run": "core",
-    "Scores": "notebook",
-    "Task": "core",
-    "compare": "notebook",
-    "evaluate": "api",
-    "load": "tasks",
-    "load_all": "tasks",
-    "read_qrels": "tasks",
-    "read_run": "tasks",
-    "run": "notebook",
-    "write_run": "tasks",
+    "api": "Scores compare evaluate expand fuse plan rerank run score search systems",
+    "core": "Document Documents Qrels Query R2MedError Run Task",
+    "core.options": "Options",
+    "core.queries": "Queries",
+    "core.spec": "Spec",
+    "pipeline": "SystemSpec",
+    "retrieve": "BM25 get_retriever",
+    "scoring": "Evaluation Measure",
+    "tasks": "load load_all read_qrels read_run write_run",
 }
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
+
+__all__ = sorted([*_HOME_OF, "__version__"])  # noqa: PLE0605
 
 
-__getattr__ = lazy(__name__, _HOMES, globals())
+def __getattr__(name: str) -> Any:
+    """Public names are imported when they are first used, so that `import r2med` stays quick."""
+    if name not in _HOME_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = value = getattr(import_module(f".{_HOME_OF[name]}", __name__), name)
+    return value
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
-
-
-__all__ = [
-    "BM25",
-    "Document",
-    "Documents",
-    "Measure",
-    "Qrels",
-    "Query",
-    "R2MedError",
-    "Run",
-    "Scores",
-    "Task",
-    "__version__",
-    "compare",
-    "evaluate",
-    "load",
-    "load_all",
-    "read_qrels",
-    "read_run",
-    "run",
-    "write_run",
-]
+    return __all__

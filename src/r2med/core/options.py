@@ -44,6 +44,8 @@ class Options:
     """Times a request is sent before giving up on the server."""
     budget: Budget | None = None
     """One for all that a command spends."""
+    keep_prompts: bool = False
+    """Store every prompt in full beside its answer."""
     dry_run: bool = False
     """Nothing is sent or encoded."""
     on_progress: Progress | None = None

@@ -9,8 +9,10 @@ from there, and nowhere else.
 from __future__ import annotations
 
 import inspect
+import types
 from collections.abc import Iterator
-from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
+from dataclasses import is_dataclass
+from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 
@@ -31,13 +33,13 @@ class Parameter(NamedTuple):
 
     def read(self, text: str, whose: str) -> Value:
         """The value that a text stands for."""
-        kind = _bare(self.type)
-        if Content in (kind, *get_args(kind)):
+        kinds = _kinds(self.type)
+        if Content in kinds:
             return content_at(text, self.name)
         value: object = text
-        if kind is bool or bool in get_args(kind):
+        if bool in kinds:
             value = _WORDS.get(text.lower(), text)
-        elif get_origin(kind) is tuple:
+        elif any(get_origin(kind) is tuple for kind in kinds):
             value = text.split("/")
         return self.check(value, whose)
 
@@ -54,21 +56,23 @@ class Parameter(NamedTuple):
     @property
     def wanted(self) -> str:
         """What values look like, for people."""
-        kind, meta = _bare(self.type), _meta(self.type)
-        if choices := _choices(kind):
-            return f"{', '.join(map(str, choices[:-1]))} or {choices[-1]}" if len(choices) > 1 else str(choices[0])
-        if kind is bool or bool in get_args(kind):
+        kinds = _kinds(self.type)
+        if choices := [str(choice) for kind in kinds if get_origin(kind) is Literal for choice in get_args(kind)]:
+            return " or ".join([", ".join(choices[:-1]), choices[-1]]) if len(choices) > 1 else choices[0]
+        if bool in kinds:
             return "yes or no"
-        if get_origin(kind) is tuple:
+        if any(get_origin(kind) is tuple for kind in kinds):
             return "numbers with / between them"
-        number = kind in (int, float) or {int, float} & set(get_args(kind))
-        bounds = [f"{word} {bound:g}" for word, bound in _bounds(meta)]
-        return f"a number{' of ' + ' and '.join(bounds) if bounds else ''}" if number else "a text"
+        if not {int, float} & set(kinds):
+            return "a text"
+        bounds = " and ".join(f"{word} {bound:g}" for word, bound in _bounds(_meta(self.type)))
+        return f"a number of {bounds}" if bounds else "a number"
 
 
 def declared_parameters(target: Any) -> dict[str, Parameter]:
     """The arguments of a class or function that carry a `Meta` in their annotation."""
-    hints = get_type_hints(target.__init__ if inspect.isclass(target) else target, include_extras=True)
+    own = inspect.isclass(target) and not is_dataclass(target)
+    hints = get_type_hints(target.__init__ if own else target, include_extras=True)
     found = {}
     for argument in inspect.signature(target).parameters.values():
         kind = hints.get(argument.name)
@@ -77,19 +81,19 @@ def declared_parameters(target: Any) -> dict[str, Parameter]:
     return found
 
 
-def _bare(kind: Any) -> Any:
-    return get_args(kind)[0] if get_origin(kind) is Annotated else kind
+def _alternatives(kind: Any) -> tuple[Any, ...]:
+    return get_args(kind) if isinstance(kind, types.UnionType) or get_origin(kind) is Union else (kind,)
+
+
+def _kinds(kind: Any) -> list[Any]:
+    """The types that a value may have, without annotations and None."""
+    bare = (get_args(k)[0] if get_origin(k) is Annotated else k for k in _alternatives(kind))
+    return [k for k in bare if k is not type(None)]
 
 
 def _meta(kind: Any) -> msgspec.Meta | None:
-    if get_origin(kind) is not Annotated:
-        return None
-    return next((extra for extra in get_args(kind)[1:] if isinstance(extra, msgspec.Meta)), None)
-
-
-def _choices(kind: Any) -> tuple[Any, ...]:
-    literal = next((k for k in (kind, *get_args(kind)) if get_origin(k) is Literal), None)
-    return get_args(literal) if literal is not None else ()
+    extras = (e for k in _alternatives(kind) if get_origin(k) is Annotated for e in get_args(k)[1:])
+    return next((extra for extra in extras if isinstance(extra, msgspec.Meta)), None)
 
 
 def _bounds(meta: msgspec.Meta | None) -> Iterator[tuple[str, float]]:

@@ -49,6 +49,8 @@ class Entry(Generic[T]):
     needs_argument: bool = False
     path: Path | None = None
     """Where a folder lies."""
+    target: Any = None
+    """The class that was registered."""
     open: bool = False
     """Whether it takes parameters that are known only when it is made, as a plug-in does; they stay texts till then."""
 
@@ -70,7 +72,6 @@ class Registry(Generic[T]):
         options: Iterable[Parameter] = (),
         depth: int | None = None,
         nested: Callable[[], Registry[Any]] | None = None,
-        addresses: bool = True,
         hint: str = "",
     ) -> None:
         self.kind, self.package, self.depth, self.hint = kind, package, depth, hint
@@ -84,7 +85,9 @@ class Registry(Generic[T]):
         """Asked for what is no name at all: folders, hub ids."""
         self.listings: list[Callable[[], Iterable[str]]] = []
         """More names for listings and suggestions."""
-        self._nested, self._addresses = nested, addresses
+        self.from_address: Callable[..., T] | None = None
+        """Makes what lies at `module:attr`; None where a kind has no such thing."""
+        self._nested = nested
         self._entries: dict[str, Entry[T]] = {}
         self._aliases: dict[str, str] = {}
         self._loaded = not package
@@ -98,12 +101,16 @@ class Registry(Generic[T]):
         needs_argument: bool = False,
         summary: str = "",
     ) -> Callable[[Any], Any]:
-        """Class or function decorator: it makes the entry of that name, by `from_spec` where it has that."""
+        """Class decorator: it makes the entry of that name, by `from_spec` where it has that.
+
+        The parameters are those of its class `Parameters`, or of its own constructor.
+        """
 
         def add(target: Any) -> Any:
             make = getattr(target, "from_spec", None) or _from_parameters(target)
-            declared, about = declared_parameters(target), summary or first_sentence(target)
-            self.add(Entry(name, make, about, declared, argument, needs_argument), aliases=aliases)
+            declared = declared_parameters(getattr(target, "Parameters", target))
+            about = summary or first_sentence(target)
+            self.add(Entry(name, make, about, declared, argument, needs_argument, target=target), aliases=aliases)
             return target
 
         return add
@@ -155,6 +162,18 @@ class Registry(Generic[T]):
             raise self.unknown(spec.name)
         return found
 
+    def __getitem__(self, name: str) -> Entry[T]:
+        if (entry := self.find(name)) is None:
+            raise self.unknown(name)
+        return entry
+
+    def make(self, spec: Spec, *given: Any) -> T:
+        """The component of a spec; `given` is whatever its kind needs to be made."""
+        own = self.find(spec.name) is None and spec.path is None
+        if own and self.from_address is not None and _ADDRESS.fullmatch(spec.name):
+            return self.from_address(spec, *given)
+        return self.entry(spec).make(spec, *given)
+
     def unknown(self, name: str) -> UnknownName:
         """The error for a name that nobody has."""
         known = self.names()
@@ -183,7 +202,7 @@ class Registry(Generic[T]):
         left, _, right = text.rpartition(":")
         if "=" in right and (entry := self._ask(self.places, unquote(left))):
             return self._read(entry, right, text)
-        if self._addresses and (match := _ADDRESS.match(text)):
+        if self.from_address is not None and (match := _ADDRESS.match(text)):
             return self._address(match[0], text[match.end() :].removeprefix(","), text)
         raise self.unknown(unquote(head))
 
@@ -256,6 +275,23 @@ class Registry(Generic[T]):
         near = nearest(key, [*entry.parameters, *self.options])
         advice = f"; did you mean {near[0]}?" if near else f"; it has {', '.join(entry.parameters) or 'none'}"
         return UsageError(f"{entry.name} has no parameter {key!r}{advice}")
+
+    def declared(self, spec: Spec) -> Mapping[str, Parameter]:
+        """The parameters that a spec may have; of somebody's own object, those that every entry has."""
+        if self.find(spec.name) is None and spec.path is None and _ADDRESS.fullmatch(spec.name):
+            return self.shared
+        return self.entry(spec).parameters
+
+    def changed(self, spec: Spec, **parameters: object) -> Spec:
+        """The spec with some parameters set from Python values; None leaves one as it is."""
+        declared = self.declared(spec)
+        given = {key: value for key, value in parameters.items() if value is not None}
+        if unknown := next((key for key in given if key not in declared), None):
+            raise UsageError(f"{spec.name} has no parameter {unknown!r}")
+        typed = {key: declared[key].check(value, spec.name) for key, value in given.items()}
+        changed = spec.with_parameters(**typed)
+        kept = tuple((k, v) for k, v in changed.parameters if k not in declared or declared[k].default != v)
+        return replace(changed, parameters=kept)
 
     def normal(self, spec: Spec, entry: Entry[T] | None = None) -> Spec:
         """The spec without parameters that are at their defaults."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple, TypeVar, overload
@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, TypeVar, overload
 from .columns import IdTable, TextColumn, TextColumnBuilder
 from .fingerprint import Hasher
 from .qrels import Qrels
+from .run import Run
 
 T = TypeVar("T")
 
@@ -123,6 +124,10 @@ class Task:
     source: str = ""
     revision: str = ""
     extra: dict[str, str] = field(default_factory=dict, compare=False)
+    candidates: Callable[[str], Run] | None = field(default=None, compare=False, repr=False)
+    """Reads a set of ranked candidates that came with the task, by its name."""
+    published: Callable[[str, str], Mapping[str, Sequence[str]]] | None = field(default=None, compare=False, repr=False)
+    """Reads texts that were published with the task, by method and chat model: texts by query id."""
 
     @property
     def full_name(self) -> str:

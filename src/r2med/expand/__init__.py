@@ -1,40 +1,28 @@
 """Reasoning before retrieval: texts made from queries, and how retrievers take them.
 
-expander = get_expander("hyde:gpt4")
-expansions = expander.expand(task)
-searchable = apply(expansions, task, "lexical")
+expansions = expanders.make(expanders.parse("hyde:gpt4"), build).expand(task)
+queries, policy = queries_for(retriever, task, expansions)
 """
 
-from .diagnose import Diagnosis, diagnose, infer
-from .generated import Settings
-from .policy import POLICIES, Piece, Policy, apply, expanded_task, get_policy, policy_for, query_groups, separator_for
-from .protocol import Expander, Plan
-from .specs import GENERATING, METHODS, get_expander, with_chat
-from .values import Expansion, Expansions
-from .vectors import group_vectors, retrieve_groups
+from .contract import Cost, Expander, Expansion, Expansions, expanders
+from .custom import as_expander
+from .diagnose import Diagnosis, diagnose, infer, judge
+from .policy import POLICIES, Policy, expanded_queries, policy_for, queries_for
 
 __all__ = [
-    "GENERATING",
-    "METHODS",
     "POLICIES",
+    "Cost",
     "Diagnosis",
     "Expander",
     "Expansion",
     "Expansions",
-    "Piece",
-    "Plan",
     "Policy",
-    "Settings",
-    "apply",
+    "as_expander",
     "diagnose",
-    "expanded_task",
-    "get_expander",
-    "get_policy",
-    "group_vectors",
+    "expanded_queries",
+    "expanders",
     "infer",
+    "judge",
     "policy_for",
-    "query_groups",
-    "retrieve_groups",
-    "separator_for",
-    "with_chat",
+    "queries_for",
 ]

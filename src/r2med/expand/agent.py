@@ -14,8 +14,8 @@ import msgspec
 
 from ..core import ModelError, Query
 from ..llm import Chat, Generation, GenerationStore, Message, Request, Sampling, open_call, read_reply
+from ..llm.prompts import Prompt, fill
 from .passages import SearchTool, render_passages
-from .prompts import Prompt, fill
 
 POLL = 0.2
 # Seconds between looks at a call that another process is making.

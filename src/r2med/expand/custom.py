@@ -1,31 +1,80 @@
-"""Expanders people bring themselves: an `Expander`, or any function from a query's text to more text."""
+"""Expanders people bring themselves: one of our contract, or any function from a query's text to more text."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from ..core import ModelError, Query, Task, UsageError
-from ..core.addresses import made
-from ..core.objects import answering, describe_object, name_of
-from ..retrieve.guarded import described, is_ours
-from .policy import DEFAULTS
-from .protocol import FREE, Expander, Plan, Progress
-from .values import Expansion, Expansions
+from ..core.foreign import wrap_errors
+from ..core.identity import Identity, identify, name_of
+from ..core.options import Progress
+from ..core.plugins import find_plugin, instantiate, load_address, plugins
+from ..core.registry import Entry
+from ..core.spec import Spec
+from ..retrieve import Build
+from ..retrieve.custom import described, object_spec
+from .contract import EMPTY, OK, Cost, Expander, Expansion, Expansions, expanders
 
-METHOD = "custom"
-EMPTY = "empty"
+
+def from_address(spec: Spec, build: Build) -> Expander:
+    """The expander at `module:attr`, made with the arguments of the spec."""
+    del build
+    made = load_address(spec.name, dict(spec.without("policy").parameters))
+    return _named(made.value, made.arguments, spec)
 
 
-class CustomExpander:
+def from_plugin(spec: Spec, build: Build) -> Expander:
+    """The expander that an installed package offers under the name of the spec."""
+    del build
+    plugin = find_plugin("expander", spec.name)
+    assert plugin is not None
+    made = plugin.load(dict(spec.without("policy").parameters))
+    try:
+        return _named(made.value, made.arguments, spec)
+    except UsageError as error:
+        raise UsageError(f"{plugin.label}: {error}") from None
+
+
+def _named(model: Any, arguments: dict[str, Any], spec: Spec) -> Expander:
+    policy = {key: value for key, value in spec.parameters if key == "policy"}
+    return as_expander(model, spec=replace(spec, parameters=tuple(sorted((arguments | policy).items()))))
+
+
+def as_expander(model: Any, *, spec: Spec | None = None) -> Expander:
+    """An object as expander; a class is constructed."""
+    if isinstance(model, Expander):
+        return model
+    model = instantiate(model, str(spec or name_of(model))).value
+    if isinstance(model, Expander):
+        return model
+    identity = identify(model)
+    spec = spec or object_spec(model, identity)
+    if callable(getattr(model, "expand", None)):
+        return ForeignExpander(model, spec, identity)
+    return CustomExpander(model, spec, identity)
+
+
+def _plugged(name: str) -> Entry[Expander] | None:
+    plugin = find_plugin("expander", name)
+    return None if plugin is None else Entry(name, from_plugin, f"plug-in of {plugin.distribution}", open=True)
+
+
+expanders.from_address = from_address
+expanders.finders.append(_plugged)
+expanders.listings.append(lambda: (plugin.name for plugin in plugins("expander")))
+
+
+class CustomExpander(Expander):
     """Asks an object for the text that goes with a query: its `expand_query(text)`, or the object itself is called."""
 
-    method = METHOD
+    method = "custom"
+    needs_text = False
 
-    def __init__(self, model: Any, *, name: str = "") -> None:
-        self.model = model
-        self.name = name or name_of(model)
+    def __init__(self, model: Any, spec: Spec, identity: Identity) -> None:
+        self.model, self.spec, self.identity = model, spec, identity
         self.warning = str(getattr(model, "warning", "") or "")
         found = getattr(model, "expand_query", None)
         if not callable(found) and (not callable(model) or inspect.isclass(model)):
@@ -33,12 +82,11 @@ class CustomExpander:
         self._call: Callable[[str], Any] = found if callable(found) else model
 
     def describe(self) -> dict[str, object]:
-        return {"method": self.method, "name": self.name, **describe_object(self.model)}
-
-    def plan(self, task: Task, *, limit: int | None = None) -> Plan:
-        return FREE
+        """The object's identity."""
+        return {"method": self.method, "name": self.name, **self.identity.facts}
 
     def expand(self, task: Task, *, limit: int | None = None, on_progress: Progress | None = None) -> Expansions:
+        """Ask for each query."""
         items, queries = {}, task.queries[:limit]
         for number, query in enumerate(queries, start=1):
             items[query.id] = self._expansion(query)
@@ -47,45 +95,45 @@ class CustomExpander:
         return Expansions(self.method, self.describe(), items)
 
     def _expansion(self, query: Query) -> Expansion:
-        with answering(self.name, f"query {query.id!r}"):
+        with wrap_errors(self.name, f"query {query.id!r}"):
             given = self._call(query.text)
         texts = (given,) if isinstance(given, str) else tuple(given or ())
         if not all(isinstance(text, str) for text in texts):
             raise ModelError(f"{self.name} returned something else than text for query {query.id!r}")
         usable = tuple(text for text in texts if text.strip())
-        statuses = tuple("ok" if text.strip() else EMPTY for text in texts) or (EMPTY,)
+        statuses = tuple(OK if text.strip() else EMPTY for text in texts) or (EMPTY,)
         return Expansion(query_id=query.id, original=query.text, texts=usable, statuses=statuses)
 
 
-class GuardedExpander:
-    """An expander written against our own protocol by somebody else: what goes wrong in it is a line that names it."""
+class ForeignExpander(Expander):
+    """An expander written against our contract by somebody else; its answer is checked."""
 
-    def __init__(self, model: Expander) -> None:
-        self.model = model
-        self.name, self.method, self.warning = model.name, model.method, model.warning
+    needs_text = False
+
+    def __init__(self, model: Any, spec: Spec, identity: Identity) -> None:
+        self.model, self.spec, self.identity = model, spec, identity
+        self.method = str(getattr(model, "method", "custom"))
+        self.warning = str(getattr(model, "warning", "") or "")
         self.chat = getattr(model, "chat", None)
 
     def describe(self) -> dict[str, object]:
-        return described(self.model, self.name)
+        """What it says of itself, and its identity."""
+        return {"method": self.method, **described(self.model, self.name), "identity": self.identity.facts}
 
-    def plan(self, task: Task, *, limit: int | None = None) -> Plan:
-        with answering(self.name, f"planning {task.full_name}"):
-            return self.model.plan(task, limit=limit)
-
-    def expand(self, task: Task, *, limit: int | None = None, on_progress: Progress | None = None) -> Expansions:
-        with answering(self.name, asked := f"{len(task.queries[:limit])} queries of {task.full_name}"):
-            found = self.model.expand(task, limit=limit, on_progress=on_progress)
-        if not isinstance(found, Expansions):
-            raise ModelError(f"{self.name} returned {type(found).__name__} for {asked}, not Expansions")
+    def plan(self, task: Task, *, limit: int | None = None) -> Cost:
+        """Its own plan, where it has one."""
+        if not callable(getattr(self.model, "plan", None)):
+            return Cost()
+        with wrap_errors(self.name, f"planning {task.full_name}"):
+            found: Cost = self.model.plan(task, limit=limit)
         return found
 
-
-def as_expander(model: Any, *, name: str = "") -> Expander:
-    """An object as expander; a class is made."""
-    model = made(model, name or name_of(model))
-    if not isinstance(model, Expander):
-        return CustomExpander(model, name=name)
-    if model.method not in DEFAULTS:
-        known = ", ".join(DEFAULTS)
-        raise UsageError(f"{model.name} calls its method {model.method!r}: retrievers know how to take {known}")
-    return model if is_ours(model, Expander) else GuardedExpander(model)
+    def expand(self, task: Task, *, limit: int | None = None, on_progress: Progress | None = None) -> Expansions:
+        """What it makes of the queries."""
+        with wrap_errors(self.name, given := f"{len(task.queries[:limit])} queries of {task.full_name}"):
+            found = self.model.expand(task, limit=limit, on_progress=on_progress)
+        if not isinstance(found, Expansions):
+            raise ModelError(f"{self.name} returned {type(found).__name__} for {given}, not Expansions")
+        entry = expanders.find(found.method)
+        own = getattr(entry.target, "policies", None) if entry is not None else None
+        return found if own is None else replace(found, policies=own)

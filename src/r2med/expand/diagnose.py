@@ -7,15 +7,61 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 
 from ..core import Task, UsageError
+from ..core.options import Progress
+from ..core.queries import Queries
+from ..core.spec import Content, Spec
+from ..llm import Chat, GenerationStore, Request, Sampling, StoreKey, generate, reasons
+from ..llm.reading import read_verdict
+from ..retrieve import Build, Retriever
 from .answers import names_answer
-from .oracle import Oracle
-from .policy import Piece, apply, get_policy, policy_for
-from .values import Expansions
+from .contract import MISSING, Expander, Expansion, Expansions, expanders
+from .generated import REASONING_TOKENS, load_prompt
+from .passages import cut_to_tokens
+from .policy import queries_for
 
+PASSAGE_TOKENS = 1024
+ANSWER_TOKENS = 512
 RIGHT, WRONG, UNKNOWN = "right", "wrong", "unknown"
-Searchable = Task | list[tuple[Piece, ...]]
-Score = Callable[[Searchable], Mapping[str, float]]
-"""Retrieves with what it is given and returns one score per query id."""
+Score = Callable[[Queries], Mapping[str, float]]
+"""Retrieves with queries and returns one score per query id."""
+
+
+@expanders.register("oracle")
+class Oracle(Expander):
+    """The true answer as expansion: the ceiling that a perfect inference gives a retriever, not a system."""
+
+    method = "oracle"
+    warning = "the oracle reads the true answer: its score is a ceiling, not a result"
+
+    def __init__(self, spec: Spec | None = None) -> None:
+        self.spec = spec or Spec("oracle")
+
+    @classmethod
+    def from_spec(cls, spec: Spec, build: Build) -> Oracle:
+        """The oracle needs nothing."""
+        del build
+        return cls(spec)
+
+    def describe(self) -> dict[str, object]:
+        """The method is all there is."""
+        return {"method": self.method}
+
+    def expand(self, task: Task, *, limit: int | None = None, on_progress: Progress | None = None) -> Expansions:
+        """The answer of each query that has one."""
+        if not any(query.answer for query in task.queries):
+            raise UsageError(f"{task.full_name} has no answers: there is no oracle for it")
+        items = {
+            q.id: Expansion(
+                query_id=q.id,
+                original=q.text,
+                texts=(q.answer,) if q.answer else (),
+                statuses=("ok" if q.answer else MISSING,),
+            )
+            for q in task.queries[:limit]
+        }
+        if on_progress:
+            on_progress(len(items), len(items))
+        return Expansions(self.method, self.describe(), items)
 
 
 class Group(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,34 +128,34 @@ def gains(inference: Mapping[str, str], raw: Mapping[str, float], expanded: Mapp
 def diagnose(
     expansions: Expansions,
     task: Task,
-    kind: str,
+    retriever: Retriever,
     score: Score,
     *,
     policy: str | None = None,
-    separator: str | None = None,
     inference: Mapping[str, str] | None = None,
     judged_by: str = "words",
 ) -> Diagnosis:
     """Compare raw, expanded and oracle queries; `inference` holds verdicts of another judge than word matching."""
-    chosen = policy_for(expansions, kind, policy)
     verdicts = dict(infer(expansions, task) if inference is None else inference)
 
-    def scored(searched: Searchable) -> dict[str, float]:
-        return {i: value for i, value in score(searched).items() if expansions.of(i) is not None}
+    def scored(of: Expansions | None) -> tuple[dict[str, float], str]:
+        queries, used = Queries.of(task), ""
+        if of is not None:
+            queries, chosen = queries_for(retriever, task, of, policy if of is expansions else None)
+            used = chosen.name
+        return {i: value for i, value in score(queries).items() if expansions.of(i) is not None}, used
 
-    raw = scored(task)
-    expanded = scored(apply(expansions, task, kind, policy=chosen, separator=separator))
-    ceiling = None
-    if any(query.answer for query in task.queries):
-        ceiling = scored(apply(Oracle().expand(task), task, kind, separator=separator))
+    raw, _ = scored(None)
+    expanded, used = scored(expansions)
     whole, after = _mean(list(raw.values())), _mean(list(expanded.values()))
     if whole is None or after is None:
         raise UsageError(f"{task.full_name} has no scored queries")
+    ceiling, oracle_policy = scored(Oracle().expand(task)) if any(q.answer for q in task.queries) else (None, "")
     return Diagnosis(
         task=task.full_name,
         method=expansions.method,
-        policy=chosen.name,
-        oracle_policy=get_policy("oracle", kind).name,
+        policy=used,
+        oracle_policy=oracle_policy,
         inference=verdicts,
         named=named_share(task, verdicts),
         judged_by=judged_by,
@@ -122,3 +168,24 @@ def diagnose(
 
 def _mean(values: Sequence[float]) -> float | None:
     return sum(values) / len(values) if values else None
+
+
+def judge(expansions: Expansions, task: Task, chat: Chat, *, prompts: Content | None = None) -> dict[str, str]:
+    """Verdicts by query id; a judge that says neither yes nor no leaves a query `unknown`."""
+    prompt = load_prompt("judge", task.family, prompts)
+    sampling = Sampling(max_tokens=REASONING_TOKENS if reasons(chat) else ANSWER_TOKENS, temperature=0.0, seed=0)
+    verdicts = {query.id: UNKNOWN for query in task.queries if expansions.of(query.id)}
+    requests = []
+    for query in task.queries:
+        item = expansions.of(query.id)
+        if query.answer and item is not None and item.usable:
+            passage = cut_to_tokens("\n\n".join(item.texts), PASSAGE_TOKENS)
+            messages = prompt.messages(query=query.text, answer=query.answer, passage=passage)
+            requests.append(Request(messages, sampling, query.id))
+    key = StoreKey.of("judge", chat, prompt.hash, sampling, task.fingerprint)
+    with GenerationStore(key) as kept:
+        for generation in generate(chat, requests, kept):
+            if generation.usable:
+                verdict = read_verdict(generation.final)
+                verdicts[generation.query_id] = UNKNOWN if verdict is None else RIGHT if verdict else WRONG
+    return verdicts

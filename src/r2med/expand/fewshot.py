@@ -7,8 +7,8 @@ from collections.abc import Iterable
 import msgspec
 
 from ..core import Task, UsageError, fingerprint
-from .normalise import contains, tokens
-from .prompts import Example, Prompt, fill
+from ..llm.prompts import Example, Prompt, fill
+from .answers import contains, tokens
 
 NEAR = 0.7
 """Share of common words from which two questions are the same question."""

@@ -1,49 +1,69 @@
-"""What the one-shot methods share: one prompt a query, n answers, everything kept as it arrives."""
+"""Methods that ask a chat model once per query: HyDE, query2doc, LameR."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
-from typing import NamedTuple
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
+from msgspec import Meta
 
-from ..core import Query, Task, UsageError
-from ..llm import Chat, Generation, GenerationStore, Message, Request, Sampling, StoreKey, generate, with_defaults
-from .prompts import Prompt, load_prompt, prompt_hashes
-from .protocol import Plan, Progress
-from .values import Expansion, Expansions
+from ..core import DataError, Query, Task
+from ..core.options import Options, Progress
+from ..core.queries import Queries
+from ..core.spec import Content, Spec
+from ..llm import (
+    Chat,
+    Generation,
+    GenerationStore,
+    Message,
+    Request,
+    Sampling,
+    StoreKey,
+    generate,
+    reasons,
+    with_defaults,
+)
+from ..llm.prompts import DEFAULT_FAMILY, FAMILIES, Prompt, built_in, read_prompt
+from ..retrieve import Build, Retriever, get_retriever
+from .contract import INSTEAD, JOINED, Cost, Expander, Expansion, Expansions, expanders
+from .fewshot import render_examples, without_leaks
+from .passages import contents_of, render_passages
+from .replay import RECORDED, recorded
 
 REASONING_TOKENS = 10_240
 """Room for a model that thinks before it answers, as R2MED's scripts gave it: a chain that is cut is no answer."""
+ANSWER_TOKENS = 512
 
 
-def reasons(chat: Chat) -> bool:
-    """Whether a model is known to think at length, in sight or out of it."""
-    return chat.marking not in ("none", "auto")
+def load_prompt(method: str, family: str, pack: Content | None = None) -> Prompt:
+    """The prompt for a method and a task family: the user's, where a pack is given, else ours.
+
+    A pack is one file (used for everything), a folder of `<family>.toml`, or a folder of `<method>/<family>.toml`.
+    """
+    slug = FAMILIES.get(family, DEFAULT_FAMILY)
+    if pack is None:
+        return built_in("r2med.expand", f"{method}/{slug}")
+    path = pack.located()
+    if path.is_file():
+        return read_prompt(path)
+    tried = [path / method / f"{slug}.toml", path / f"{slug}.toml", path / f"{method}.toml"]
+    if found := next((candidate for candidate in tried if candidate.is_file()), None):
+        return read_prompt(found)
+    raise DataError(f"holds no prompt for {method} on {slug} (looked for {method}/{slug}.toml, {slug}.toml)", path=path)
 
 
-class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """What a user may set for any method that asks an LLM; None: the method's own default."""
-
-    passages: int | None = None
-    # Answers a query gets.
-    max_tokens: int | None = None
-    # Most tokens of one answer, reasoning included.
-    temperature: float | None = None
-    top_p: float | None = None
-    seed: int | None = 0
-    prompts: Path | None = None
-    # A prompt pack of the user's own.
-    keep_prompts: bool = False
-    # Store every prompt in full.
-    clean: bool = True
-    # Strip chatty preambles and markdown fences.
-    concurrency: int = 16
-    # Queries an agent works on at once; one-shot methods leave this to the LLM's own options.
-    store: Path | None = None
-    # Folder of the generation store; None: under R2MED_HOME.
+def prompt_hashes(method: str, pack: Content | None = None) -> dict[str, str]:
+    """Fingerprints of a method's prompts by task family; a pack of the user's own need not have them all."""
+    hashes = {}
+    for family, slug in FAMILIES.items():
+        with suppress(DataError):
+            hashes[slug] = load_prompt(method, family, pack).hash
+    return hashes
 
 
 class Prepared(NamedTuple):
@@ -55,52 +75,72 @@ class Prepared(NamedTuple):
     notes: dict[str, object]
 
 
-class Generated(ABC):
+@dataclass(frozen=True)
+class GenerationParameters:
+    """What may be set on a method that asks a chat model."""
+
+    passages: Annotated[int, Meta(ge=1, description="generations for each query")] = 1
+    max_tokens: Annotated[int, Meta(ge=1, description="most tokens of an answer, reasoning included")] | None = None
+    temperature: Annotated[float, Meta(ge=0, description="of the sampling, not the model's own")] | None = None
+    top_p: Annotated[float, Meta(gt=0, le=1, description="likeliest tokens that are sampled from")] | None = None
+    seed: Annotated[int, Meta(description="where the server takes one")] | None = 0
+    prompts: Annotated[Content, Meta(description="a prompt file or pack in place of ours")] | None = None
+    raw: Annotated[bool, Meta(description="keep chatty preambles and markdown fences")] = False
+
+    def sampling(self, chat: Chat, tokens: int, **more: Any) -> Sampling:
+        """How answers of a model are drawn; a model that reasons needs room for it."""
+        wanted = Sampling(
+            max_tokens=self.max_tokens or tokens, temperature=self.temperature, top_p=self.top_p, seed=self.seed, **more
+        )
+        return with_defaults(wanted, chat.defaults)
+
+
+class Generated(Expander):
     """A method that asks once per query."""
 
-    method: str
-    default_passages = 1
-    default_tokens = 512
-    # Of an answer; a model that reasons gets `REASONING_TOKENS`.
-    default_temperature: float | None = None
+    Parameters: type[GenerationParameters] = GenerationParameters
 
-    def __init__(self, chat: Chat, settings: Settings | None = None) -> None:
-        self.chat = chat
-        self.settings = settings or Settings()
-        self.name = f"{self.method}:{chat.name}"
+    def __init__(
+        self,
+        chat: Chat,
+        given: GenerationParameters | None = None,
+        *,
+        spec: Spec | None = None,
+        options: Options | None = None,
+    ) -> None:
+        self.chat: Chat = chat
+        self.given = given or self.Parameters()
+        self.spec = spec or Spec(self.method, chat.spec)
+        self.options = options or Options()
         self.warning = chat.warning
-        self.passages = self.settings.passages or self.default_passages
-        if self.passages < 1 or (self.settings.max_tokens or 1) < 1:
-            raise UsageError("passages and max_tokens must be 1 or more")
+        tokens = REASONING_TOKENS if reasons(chat) else ANSWER_TOKENS
+        self.sampling = self.given.sampling(chat, tokens, n=self.given.passages)
 
-    @property
-    def sampling(self) -> Sampling:
-        """How answers are drawn."""
-        s = self.settings
-        temperature = self.default_temperature if s.temperature is None else s.temperature
-        wanted = Sampling(
-            max_tokens=s.max_tokens or (REASONING_TOKENS if reasons(self.chat) else self.default_tokens),
-            temperature=temperature,
-            top_p=s.top_p,
-            seed=s.seed,
-            n=self.passages,
-        )
-        return with_defaults(wanted, self.chat.defaults)
+    @classmethod
+    def from_spec(cls, spec: Spec, build: Build) -> Expander:
+        """The method on the chat model that is its argument, or on texts that were recorded."""
+        assert isinstance(spec.argument, Spec)
+        if spec.argument.name in RECORDED:
+            return recorded(spec)
+        chat, options = build.chat(spec.argument), build.options.changed(spec.options)
+        made = cls(chat, spec.values(cls.Parameters), spec=replace(spec, argument=chat.spec), options=options)
+        made.equip(build)
+        return made
+
+    def equip(self, build: Build) -> None:
+        """Take what else the method stands on, such as a first stage."""
 
     def describe(self) -> dict[str, object]:
+        """Method, model, sampling and prompts."""
         return {
             "method": self.method,
             "llm": self.chat.name,
             "model": self.chat.describe(),
             "sampling": msgspec.to_builtins(self.sampling),
-            "clean": self.settings.clean,
-            "prompts": self.prompt_hashes(),
+            "clean": not self.given.raw,
+            "prompts": prompt_hashes(self.method, self.given.prompts),
             **self.own_settings(),
         }
-
-    def prompt_hashes(self) -> dict[str, str]:
-        """Fingerprints of the prompts of all task families that the pack has."""
-        return prompt_hashes(self.method, self.settings.prompts)
 
     def own_settings(self) -> dict[str, object]:
         """What else of the method changes a prompt."""
@@ -113,7 +153,7 @@ class Generated(ABC):
 
     def prompt(self, task: Task) -> tuple[Prompt, dict[str, object]]:
         """The prompt for a task, and notes about it."""
-        return load_prompt(self.method, task.family, self.settings.prompts), {}
+        return load_prompt(self.method, task.family, self.given.prompts), {}
 
     def prepare(self, task: Task, limit: int | None = None) -> Prepared:
         """Everything that will be sent."""
@@ -130,14 +170,16 @@ class Generated(ABC):
         """Where the answers for this task are kept; how they are cleaned is decided when they are read."""
         settings = self.own_settings()
         key = StoreKey.of(self.method, self.chat, prepared.template, self.sampling, task.fingerprint, settings)
-        return GenerationStore(key, self.settings.store, read_only=read_only)
+        return GenerationStore(key, read_only=read_only)
 
-    def plan(self, task: Task, *, limit: int | None = None) -> Plan:
+    def plan(self, task: Task, *, limit: int | None = None) -> Cost:
+        """What the requests that are not in the store will take at most."""
         prepared = self.prepare(task, limit)
         with self.open_store(prepared, task, read_only=True) as store:
             return plan_requests(self.chat, prepared.requests, store)
 
     def expand(self, task: Task, *, limit: int | None = None, on_progress: Progress | None = None) -> Expansions:
+        """Ask for every query what is not in the store yet."""
         prepared = self.prepare(task, limit)
         answers: dict[str, list[Generation]] = {}
         done = 0
@@ -146,21 +188,102 @@ class Generated(ABC):
                 self.chat,
                 prepared.requests,
                 store,
-                clean=self.settings.clean,
-                keep_prompt=self.settings.keep_prompts,
+                clean=not self.given.raw,
+                keep_prompt=self.options.keep_prompts,
             )
             for generation in arriving:
                 answers.setdefault(generation.query_id, []).append(generation)
                 done += 1
                 if on_progress:
-                    on_progress(done, len(prepared.requests) * self.passages)
+                    on_progress(done, len(prepared.requests) * self.given.passages)
             place = str(store.path)
         items = {
             query.id: expansion_of(query, sorted(answers.get(query.id, ()), key=lambda g: g.sample))
             for query in task.queries[:limit]
         }
         notes = {"store": place, **prepared.notes, **({"warning": self.warning} if self.warning else {})}
-        return Expansions(self.method, self.describe(), items, notes)
+        return Expansions(self.method, self.describe(), items, notes, self.policies)
+
+
+@dataclass(frozen=True)
+class HydeParameters(GenerationParameters):
+    """What may be set on HyDE."""
+
+    temperature: Annotated[float, Meta(ge=0, description="high enough that passages differ")] | None = 0.7
+
+
+@expanders.register("hyde", argument="chat", needs_argument=True)
+class HyDE(Generated):
+    """Hypothetical passages, or similar cases, that the answer would stand in (Gao et al., 2023)."""
+
+    method = "hyde"
+    policies = INSTEAD
+    Parameters = HydeParameters
+
+    def values(self, prompt: Prompt, queries: Sequence[Query], task: Task) -> Iterable[Mapping[str, str]]:
+        """The query alone."""
+        del prompt, task
+        return ({"query": query.text} for query in queries)
+
+
+@expanders.register("query2doc", argument="chat", needs_argument=True)
+class Query2doc(Generated):
+    """One passage, asked for with worked examples (Wang et al., 2023)."""
+
+    method = "query2doc"
+    policies = {**JOINED, "lexical": "query*5+passages", "dense": "query+passages.tokenizer"}  # noqa: RUF012
+
+    def prompt(self, task: Task) -> tuple[Prompt, dict[str, object]]:
+        """The prompt without examples that touch the evaluated queries."""
+        kept, dropped = without_leaks(super().prompt(task)[0], task)
+        return kept, {"examples": len(kept.examples), **({"examples_left_out": list(dropped)} if dropped else {})}
+
+    def values(self, prompt: Prompt, queries: Sequence[Query], task: Task) -> Iterable[Mapping[str, str]]:
+        """The query, and the examples that may be shown."""
+        del task
+        examples = render_examples(prompt, prompt.examples)
+        return ({"query": query.text, "examples": examples} for query in queries)
+
+
+@dataclass(frozen=True)
+class LamerParameters(GenerationParameters):
+    """What may be set on LameR."""
+
+    retriever: Annotated[str, Meta(description="the first stage whose passages stand in the prompt")] = "bm25"
+    top: Annotated[int, Meta(ge=1, description="passages that stand in the prompt")] = 10
+    passage_tokens: Annotated[int, Meta(ge=1, description="tokens that each of them keeps")] = 128
+
+
+@expanders.register("lamer", argument="chat", needs_argument=True)
+class LameR(Generated):
+    """The answer is written with first-stage passages in sight (Shen et al., 2024)."""
+
+    method = "lamer"
+    policies = {**JOINED, "dense": "mean"}  # noqa: RUF012
+    Parameters = LamerParameters
+    given: LamerParameters
+
+    def equip(self, build: Build) -> None:
+        """The first stage."""
+        self.retriever = build.retriever(self.given.retriever)
+
+    @cached_property
+    def retriever(self) -> Retriever:
+        """The first stage."""
+        return get_retriever(self.given.retriever)
+
+    def own_settings(self) -> dict[str, object]:
+        """The first stage, and how much of it is shown."""
+        top, tokens = self.given.top, self.given.passage_tokens
+        return {"first_stage": self.retriever.describe(), "top": top, "passage_tokens": tokens}
+
+    def values(self, prompt: Prompt, queries: Sequence[Query], task: Task) -> Iterable[Mapping[str, str]]:
+        """The query, and the best passages for it."""
+        index = self.retriever.prepare(task)
+        run = index.search(Queries.of(replace(task, queries=tuple(queries))), self.given.top)
+        for row, query in enumerate(queries):
+            passages = render_passages(prompt, contents_of(run, row, task), self.given.passage_tokens)
+            yield {"query": query.text, "passages": passages}
 
 
 def expansion_of(query: Query, generations: Sequence[Generation]) -> Expansion:
@@ -182,12 +305,12 @@ def expansion_of(query: Query, generations: Sequence[Generation]) -> Expansion:
     )
 
 
-def plan_requests(chat: Chat, requests: Sequence[Request], store: GenerationStore) -> Plan:
+def plan_requests(chat: Chat, requests: Sequence[Request], store: GenerationStore) -> Cost:
     """What the requests that are not in the store will take at most."""
     missing = [r.after(len(store.begun(r))) for r in requests if store.get(r) is None]
     estimates = [chat.estimate(request) for request in missing]
     costs = [e.cost for e in estimates]
-    return Plan(
+    return Cost(
         calls=sum(e.calls for e in estimates),
         stored=len(requests) - len(missing),
         prompt_tokens=sum(e.prompt_tokens for e in estimates),

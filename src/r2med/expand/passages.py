@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable
-from dataclasses import replace
 
-from ..core import Qrels, Query, Run, Task
+from ..core import Run, Task
+from ..core.queries import Queries
 from ..llm import estimate_tokens
-from ..retrieve import BM25, BM25Index, Retriever
-from .prompts import Prompt, fill
+from ..llm.prompts import Prompt
+from ..retrieve import Index, Retriever
 
 NOTHING = "(nothing was found)"
 
@@ -30,11 +30,7 @@ def cut_to_tokens(text: str, budget: int) -> str:
 
 def render_passages(prompt: Prompt, passages: Iterable[str], budget: int) -> str:
     """Numbered passages as the prompt writes them."""
-    written = [
-        fill(prompt.passage, number=str(number), passage=cut_to_tokens(passage, budget))
-        for number, passage in enumerate(passages, start=1)
-    ]
-    return "\n\n".join(written) or NOTHING
+    return prompt.numbered([cut_to_tokens(passage, budget) for passage in passages]) or NOTHING
 
 
 def contents_of(run: Run, row: int, task: Task) -> list[str]:
@@ -47,23 +43,16 @@ class SearchTool:
     """A retriever over a task's documents for texts that are no queries of it; may be called from many threads."""
 
     def __init__(self, retriever: Retriever, task: Task) -> None:
-        self.retriever = retriever
-        self.task = task
+        self.retriever, self.task = retriever, task
         self._lock = threading.Lock()
-        self._index: BM25Index | None = None
+        self._index: Index | None = None
 
     def search(self, text: str, top: int) -> list[str]:
         """The best passages; none for an empty text."""
         if not text.strip():
             return []
-        asked = replace(self.task, queries=(Query("search", text),), qrels=Qrels.from_judgments([]))
         with self._lock:
-            run = self._retrieve(asked, top)
+            if self._index is None:  # one index for all searches
+                self._index = self.retriever.prepare(self.task)
+            run = self._index.search(Queries.typed([text]), top)
         return contents_of(run, 0, self.task)
-
-    def _retrieve(self, asked: Task, top: int) -> Run:
-        if not isinstance(self.retriever, BM25):
-            return self.retriever.retrieve(asked, depth=top)
-        if self._index is None:  # one index for all searches
-            self._index = self.retriever.index(self.task)
-        return self.retriever.retrieve(asked, depth=top, index=self._index)

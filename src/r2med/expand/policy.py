@@ -6,19 +6,16 @@ more than the choice of LLM does, so it is never implied by code: it has a name,
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import msgspec
 
 from ..core import Task, UnknownName, UsageError
-from .values import Expansion, Expansions, check_covers
+from ..core.queries import Queries, QueryText, Side
+from ..retrieve import Retriever
+from .contract import OTHER, Expansion, Expansions
 
 Mode = Literal["replace", "append", "mean"]
-Side = Literal["query", "document"]
-SPECIAL_SEPARATORS = {"bert": " [SEP] ", "mpnet": " </s> ", "roberta": " </s> ", "xlm-roberta": " </s> "}
-"""What stands between two texts in models that were trained on pairs; all others get a line break."""
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=False):
@@ -44,14 +41,6 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=False):
         return described
 
 
-class Piece(NamedTuple):
-    """One text of a mean, and how it is encoded."""
-
-    text: str
-    side: Side
-    instruction: bool
-
-
 POLICIES = {
     p.name: p
     for p in (
@@ -68,45 +57,40 @@ POLICIES = {
     )
 }
 KINDS = ("lexical", "dense", "sparse", "late-interaction", "custom")
-_APPEND = dict.fromkeys(KINDS, "query+passages")
-_PASSAGES = {**_APPEND, "lexical": "passages", "dense": "mean"}
-DEFAULTS: dict[str, dict[str, str]] = {
-    "hyde": _PASSAGES,
-    "query2doc": {**_APPEND, "lexical": "query*5+passages", "dense": "query+passages.tokenizer"},
-    "lamer": {**_APPEND, "dense": "mean"},
-    "search-o1": _PASSAGES,
-    "search-r1": _PASSAGES,
-    "concepts": {**_APPEND, "lexical": "query*3+passages"},
-    "oracle": _APPEND,
-    "custom": _APPEND,
-}
 R2MED = "r2med"
 """The name that stands for whatever R2MED's scripts do: see `published_policy`."""
 INSTRUCTED_TEXTS = frozenset({"nv", "grit", "inst-l", "inst-xl"})
 """Models whose passages R2MED's scripts encode with the query instruction; all others go without."""
+PUBLISHED_METHODS = frozenset({"hyde", "query2doc", "lamer", "search-o1", "search-r1"})
 REASONING = frozenset({"think", "think-optional", "final-response", "solution", "answer"})
 """Markings of the LLMs whose final answer those scripts treat alike for every method."""
 
 
-def published_policy(method: str, kind: str, *, model: str = "", reasoning: bool = False) -> str:
-    """The policy behind R2MED's published figures, for a retriever's name and a reasoning LLM or another."""
+def published_policy(method: str, kind: str, *, model: str = "", reasoning: bool = False) -> str | None:
+    """The policy behind R2MED's published figures, for a retriever's name and a reasoning chat model or another."""
     if kind == "dense" and (method != "query2doc" or reasoning):
         return "mean.query-side" if model in INSTRUCTED_TEXTS else "mean.r2med"
     if kind == "lexical" and reasoning:
         return "passages"
-    return "query*2+passages" if (method, kind) == ("query2doc", "lexical") else DEFAULTS[method][kind]
+    return "query*2+passages" if (method, kind) == ("query2doc", "lexical") else None
 
 
-def get_policy(method: str, kind: str, name: str | None = None, *, model: str = "", reasoning: bool = False) -> Policy:
-    """The policy of a method for a kind of retriever, or the one that is asked for by name."""
+def policy_for(expansions: Expansions, kind: str, name: str | None = None, *, model: str = "") -> Policy:
+    """The policy by which these texts meet a kind of retriever: the method's own, or one asked for by name.
+
+    `model` is the retriever's name, which R2MED's own policy depends on; whether the chat model reasons is read from
+    how the expansions describe themselves.
+    """
     if kind not in KINDS:
         raise UsageError(f"a retriever of kind {kind!r} takes no expansions (those that do: {', '.join(KINDS)})")
-    if method not in DEFAULTS:
-        raise UnknownName("expansion method", method, DEFAULTS)
-    chosen = name or DEFAULTS[method][kind]
+    own = expansions.policies.get(kind, expansions.policies[OTHER])
+    chosen = name or own
     if name == R2MED:
-        known = method not in ("concepts", "oracle", "custom")  # those are ours
-        chosen = published_policy(method, kind, model=model, reasoning=reasoning) if known else DEFAULTS[method][kind]
+        published = expansions.method in PUBLISHED_METHODS
+        reasoning = _marking(expansions) in REASONING
+        chosen = (
+            published_policy(expansions.method, kind, model=model, reasoning=reasoning) or own if published else own
+        )
     if chosen not in POLICIES:
         raise UnknownName("policy", chosen, POLICIES, hint=f"(known: {R2MED}, {', '.join(POLICIES)})")
     policy = POLICIES[chosen]
@@ -115,70 +99,37 @@ def get_policy(method: str, kind: str, name: str | None = None, *, model: str = 
     return policy
 
 
-def policy_for(expansions: Expansions, kind: str, name: str | None = None, *, model: str = "") -> Policy:
-    """The policy for these expansions; whether their LLM reasons is read from how they describe themselves."""
+def queries_for(
+    retriever: Retriever, task: Task, expansions: Expansions, policy: str | None = None
+) -> tuple[Queries, Policy]:
+    """What a retriever searches with, and the policy that made it."""
+    used = policy_for(expansions, retriever.kind, policy, model=retriever.spec.name)
+    return expanded_queries(task, expansions, used, separator=retriever.separator()), used
+
+
+def _marking(expansions: Expansions) -> object:
+    """How the chat model marks its reasoning."""
     described = expansions.description
-    llm = described.get("model")
-    marking = described.get("marking") or (llm.get("marking") if isinstance(llm, dict) else "")
-    return get_policy(expansions.method, kind, name, model=model, reasoning=marking in REASONING)
+    model = described.get("model")
+    return described.get("marking") or (model.get("marking") if isinstance(model, dict) else "")
 
 
-def separator_for(architecture: str) -> str:
-    """What suits a model's tokenizer between query and passage."""
-    return SPECIAL_SEPARATORS.get(architecture, "\n")
+def expanded_queries(task: Task, expansions: Expansions, policy: Policy, *, separator: str | None = None) -> Queries:
+    """What a retriever searches with; the raw query where nothing usable was generated."""
+    expansions.check_covers(task)
+    texts = [_texts(query.text, expansions.of(query.id), policy, separator) for query in task.queries]
+    return Queries(task.query_ids, task.query_texts, texts)
 
 
-def expanded_text(expansion: Expansion, policy: Policy, separator: str | None = None) -> str:
-    """The text that is searched with; the raw query where nothing usable was generated."""
-    if not expansion.usable:
-        return expansion.original
-    joined = " ".join(expansion.texts)
-    if policy.mode == "replace":
-        return joined
-    between = policy.separator if policy.separator is not None else separator or "\n"
-    return " ".join([expansion.original] * policy.repeat) + between + joined
-
-
-def expanded_task(task: Task, expansions: Expansions, policy: Policy, *, separator: str | None = None) -> Task:
-    """The task with its query texts replaced; its fingerprint follows from the new texts."""
+def _texts(query: str, item: Expansion | None, policy: Policy, separator: str | None) -> tuple[QueryText, ...]:
+    if item is None or not item.usable:
+        return (QueryText(query),)
     if policy.mode == "mean":
-        raise UsageError(f"policy {policy.name!r} averages vectors: use query_groups")
-    check_covers(expansions, task)
-    items = (expansions.of(query.id) for query in task.queries)
-    queries = tuple(
-        query if item is None else query._replace(text=expanded_text(item, policy, separator))
-        for query, item in zip(task.queries, items, strict=True)
-    )
-    return replace(task, queries=queries)
-
-
-def query_groups(task: Task, expansions: Expansions, policy: Policy) -> list[tuple[Piece, ...]]:
-    """For each query, the texts whose vectors are averaged: the query, then what was generated from it."""
-    if policy.mode != "mean":
-        raise UsageError(f"policy {policy.name!r} makes texts, not vectors: use expanded_task")
-    check_covers(expansions, task)
-    groups = []
-    for query in task.queries:
-        item = expansions.of(query.id)
-        texts: Sequence[str] = item.texts if item is not None else ()
-        use_instruction = policy.instruction or not texts  # a query that stands alone is searched as any raw query
-        with_instruction = policy.text_instruction and policy.text_side == "query"
-        pieces = [Piece(text, policy.text_side, with_instruction) for text in texts]
-        groups.append((Piece(query.text, "query", use_instruction), *pieces))
-    return groups
-
-
-def apply(
-    expansions: Expansions,
-    task: Task,
-    kind: str,
-    *,
-    policy: str | Policy | None = None,
-    model: str = "",
-    separator: str | None = None,
-) -> Task | list[tuple[Piece, ...]]:
-    """What a retriever of a kind searches with: a task of new texts, or groups of texts to average."""
-    chosen = policy if isinstance(policy, Policy) else policy_for(expansions, kind, policy, model=model)
-    if chosen.mode == "mean":
-        return query_groups(task, expansions, chosen)
-    return expanded_task(task, expansions, chosen, separator=separator)
+        instructed = policy.text_instruction and policy.text_side == "query"
+        own = QueryText(query, instruction=policy.instruction)
+        return (own, *(QueryText(text, 1.0, policy.text_side, instructed) for text in item.texts))
+    joined = " ".join(item.texts)
+    if policy.mode == "replace":
+        return (QueryText(joined),)
+    between = policy.separator if policy.separator is not None else separator or "\n"
+    return (QueryText(" ".join([query] * policy.repeat) + between + joined),)

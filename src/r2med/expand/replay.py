@@ -1,23 +1,25 @@
 """`METHOD:replay:FILE`: texts that somebody generated before, so that a result needs no LLM to be reproduced.
 
-Read are R2MED's `query_with_hydoc.jsonl` (`{"id", "hy_doc"}`), files of the generation store, and mappings that a
-higher room hands in (the expansions published with a task). Published answers of reasoning models hold their chain of
+Read are R2MED's `query_with_hydoc.jsonl` (`{"id", "hy_doc"}`), files of the generation store, and what was published
+with a task (`METHOD:published:LLM`). Published answers of reasoning models hold their chain of
 thought: they are parsed like fresh ones, by the marks of the LLM that a file's folder or the source names.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from ..core import DataError, Task, UsageError, fingerprint
+from ..core.options import Progress
+from ..core.spec import Content, Spec
+from ..core.untrusted import file_name
 from ..llm import Choice, Generation, Replay, parse
 from ..llm.catalogue import find_llm
 from ..llm.store import is_header, read_header, read_store
-from .protocol import FREE, Plan, Progress
-from .values import MISSING, Expansion, Expansions
+from .contract import MISSING, Expander, Expansion, Expansions, expanders
 
 
 class Recorded(NamedTuple):
@@ -27,50 +29,62 @@ class Recorded(NamedTuple):
     statuses: tuple[str, ...]
 
 
-Texts = Mapping[str, Sequence[str]] | Callable[[Task], Mapping[str, Sequence[str]]]
-"""Texts by query id, or where to get those of a task."""
+RECORDED = ("replay", "published")
+"""Sources of texts that somebody generated before."""
 
 
-class Replayed:
-    """Recorded texts as an expander."""
+def recorded(spec: Spec) -> Replayed:
+    """The expander of `METHOD:replay:FILE` or `METHOD:published:LLM`."""
+    source = spec.argument
+    assert isinstance(source, Spec)
+    if source.name == "replay":
+        assert isinstance(source.argument, Content)
+        return Replayed(spec.name, path=source.argument.located(), spec=spec)
+    return Replayed(spec.name, published=str(source.argument), spec=spec)
+
+
+class Replayed(Expander):
+    """Recorded texts as an expander: of a file, a folder, or those published with a task."""
 
     def __init__(
         self,
         method: str,
-        texts: Texts | None = None,
         *,
         path: Path | None = None,
-        source: str = "",
+        published: str = "",
+        spec: Spec | None = None,
         marking: str = "auto",
         clean: bool = False,
     ) -> None:
-        if (texts is None) == (path is None):
-            raise UsageError("recorded texts come from a file or from a mapping, not from both or neither")
-        self.method = method
-        self.path = path
-        self.source = source or (str(path) if path else "recorded")
-        self.name = f"{method}:replay:{Path(self.source).name}" if path else f"{method}:{self.source}"
-        self.marking = marking_of(path.resolve().parent.name) if path and marking == "auto" else marking
-        self.clean = clean
+        if (path is None) == (not published):
+            raise UsageError("recorded texts come from a file or from a task, not from both or neither")
+        self.method, self.path, self.published, self.clean = method, path, published, clean
+        self.policies = expanders[method].target.policies  # type: ignore[misc]
+        source = Spec("replay", Content.of(path)) if path else Spec("published", published)
+        self.spec = spec or Spec(method, source)
+        known = path.resolve().parent.name if path else published
+        self.marking = marking_of(known) if marking == "auto" else marking
         self.warning = _warning(path) if path else ""
-        self._texts = texts
 
     def describe(self) -> dict[str, object]:
-        """The content counts, not where it lies; texts that are looked up by task are named by their source."""
-        if self.path is not None:
-            content = _content(self.path)
-        elif isinstance(self._texts, Mapping):
-            content = fingerprint(
-                "recorded", {k: [v] if isinstance(v, str) else list(v) for k, v in self._texts.items()}
-            )
-        else:
-            content = self.source
+        """The content counts, not where it lies; texts that come with a task are `task_facts`."""
+        content = f"published:{self.published}" if self.path is None else _content(self.path)
         return {"method": self.method, "replay": content, "marking": self.marking, "clean": self.clean}
 
-    def plan(self, task: Task, *, limit: int | None = None) -> Plan:
-        return FREE
+    def task_facts(self, task: Task) -> dict[str, object]:
+        """The published texts themselves: the task's own fingerprint does not cover them."""
+        if self.path is not None:
+            return {}
+        texts = self._published(task)
+        return {"texts": fingerprint("recorded", {key: list(texts[key]) for key in sorted(texts)})}
+
+    def _published(self, task: Task) -> Mapping[str, Sequence[str]]:
+        if task.published is None:
+            raise UsageError(f"{task.full_name} comes without published expansions")
+        return task.published(self.method, self.published)
 
     def expand(self, task: Task, *, limit: int | None = None, on_progress: Progress | None = None) -> Expansions:
+        """The recorded texts of each query."""
         recorded = self._recorded(task)
         queries = task.queries[:limit]
         if self.path and self.path.is_file() and _is_store(self.path) and not any(q.id in recorded for q in queries):
@@ -88,22 +102,24 @@ class Replayed:
         missing = sum(query.id not in recorded for query in queries)
         content = fingerprint("recorded", {key: recorded[key].texts for key in sorted(recorded)})
         notes: dict[str, object] = {"queries_without_recorded_text": missing} if missing else {}
-        return Expansions(self.method, {**self.describe(), "content": content}, items, notes)
+        return Expansions(self.method, {**self.describe(), "content": content}, items, notes, self.policies)
 
     def _recorded(self, task: Task) -> dict[str, Recorded]:
-        if self._texts is None:
+        if self.path is not None:
             return read_recorded(self._file(task), self.method, self.marking, clean=self.clean)
-        texts = self._texts if isinstance(self._texts, Mapping) else self._texts(task)
+        texts = self._published(task)
         return {key: as_recorded(value, self.marking, clean=self.clean) for key, value in texts.items()}
 
     def _file(self, task: Task) -> Path:
         assert self.path is not None
         if not self.path.is_dir():
             return self.path
+        known = {task.name, task.collection}
+        name, collection = file_name(task.name, known=known), file_name(task.collection or "own", known=known)
         tried = [
-            self.path / task.collection / f"{task.name}.jsonl",
-            self.path / f"{task.name}.jsonl",
-            self.path / task.name / "query_with_hydoc.jsonl",
+            self.path / collection / f"{name}.jsonl",
+            self.path / f"{name}.jsonl",
+            self.path / name / "query_with_hydoc.jsonl",
             self.path / "query_with_hydoc.jsonl",
         ]
         for candidate in tried:

@@ -3,79 +3,105 @@
 from __future__ import annotations
 
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Annotated
 
 import msgspec
+from msgspec import Meta
 
 from ..core import Query, Task, UsageError
-from ..llm import Chat, GenerationStore, Request, Sampling, StoreKey, estimate_tokens, with_defaults
-from ..retrieve import Retriever, get_retriever
+from ..core.options import Options, Progress
+from ..core.spec import Spec
+from ..llm import Chat, GenerationStore, Request, StoreKey, estimate_tokens, reasons
+from ..llm.prompts import Prompt
+from ..retrieve import Build, Retriever, get_retriever
 from .agent import REASONING, Limits, Loop, Outcome, Tags, opening_messages
-from .generated import Settings, as_text, reasons
+from .contract import INSTEAD, Cost, Expander, Expansion, Expansions, expanders
+from .generated import GenerationParameters, as_text, load_prompt, prompt_hashes
 from .passages import SearchTool
-from .prompts import Prompt, load_prompt, prompt_hashes
-from .protocol import Plan, Progress
-from .values import Expansion, Expansions
+from .replay import RECORDED, recorded
+
+CONCURRENCY = 16
+"""Queries that an agent works on at once."""
 
 
-class Searching:
+@dataclass(frozen=True)
+class SearchingParameters(GenerationParameters):
+    """What may be set on an agent."""
+
+    retriever: Annotated[str, Meta(description="the search tool")] = "bm25"
+
+
+class Searching(Expander):
     """What both agents share."""
 
-    method: str
     tags: Tags
+    policies = INSTEAD
+    Parameters = SearchingParameters
 
     def __init__(
         self,
         chat: Chat,
-        settings: Settings | None = None,
+        given: SearchingParameters | None = None,
         *,
-        retriever: Retriever | None = None,
+        spec: Spec | None = None,
+        options: Options | None = None,
         limits: Limits | None = None,
     ) -> None:
-        self.chat = chat
-        self.settings = settings or Settings()
-        self.retriever = retriever or get_retriever("bm25")
-        if (self.settings.passages or 1) != 1:
-            raise UsageError(f"{self.method} gives one answer a query, not {self.settings.passages}")
-        limits = limits or (REASONING if reasons(chat) else Limits())
-        if self.settings.max_tokens:
-            limits = msgspec.structs.replace(limits, turn_tokens=self.settings.max_tokens)
-        self.limits = limits
-        self.name = f"{self.method}:{chat.name}"
-        self.warning = chat.warning
+        self.chat: Chat = chat
+        self.given, self.options = given or SearchingParameters(), options or Options()
+        self.spec, self.warning = spec or Spec(self.method, chat.spec), chat.warning
+        if self.given.passages != 1:
+            raise UsageError(f"{self.method} gives one answer a query, not {self.given.passages}")
+        self.limits = limits or (REASONING if reasons(chat) else Limits())
+        if self.given.max_tokens:
+            self.limits = msgspec.structs.replace(self.limits, turn_tokens=self.given.max_tokens)
+        self.sampling = self.given.sampling(chat, self.limits.turn_tokens)
 
-    @property
-    def sampling(self) -> Sampling:
-        """How turns are drawn; limits and stops come from the loop."""
-        s = self.settings
-        wanted = Sampling(max_tokens=self.limits.turn_tokens, temperature=s.temperature, top_p=s.top_p, seed=s.seed)
-        return with_defaults(wanted, self.chat.defaults)
+    @classmethod
+    def from_spec(cls, spec: Spec, build: Build) -> Expander:
+        """The agent on the chat model that is its argument, or on texts that were recorded."""
+        assert isinstance(spec.argument, Spec)
+        if spec.argument.name in RECORDED:
+            return recorded(spec)
+        chat, options = build.chat(spec.argument), build.options.changed(spec.options)
+        made = cls(chat, spec.values(SearchingParameters), spec=replace(spec, argument=chat.spec), options=options)
+        made.retriever = build.retriever(made.given.retriever)
+        return made
+
+    @cached_property
+    def retriever(self) -> Retriever:
+        """The search tool."""
+        return get_retriever(self.given.retriever)
 
     def own_settings(self) -> dict[str, object]:
         """What besides prompt and model changes an answer."""
         return {"tool": self.retriever.describe(), "limits": msgspec.to_builtins(self.limits)}
 
     def describe(self) -> dict[str, object]:
+        """Method, model, sampling, prompts, tool and limits."""
         return {
             "method": self.method,
             "llm": self.chat.name,
             "model": self.chat.describe(),
             "sampling": msgspec.to_builtins(self.sampling),
-            "clean": self.settings.clean,
-            "prompts": prompt_hashes(self.method, self.settings.prompts),
+            "clean": not self.given.raw,
+            "prompts": prompt_hashes(self.method, self.given.prompts),
             **self.own_settings(),
         }
 
     def prompt(self, task: Task) -> Prompt:
         """The prompt for a task."""
-        return load_prompt(self.method, task.family, self.settings.prompts)
+        return load_prompt(self.method, task.family, self.given.prompts)
 
     def open_store(self, prompt: Prompt, task: Task, *, read_only: bool = False) -> GenerationStore:
         """Where turns and outcomes are kept."""
-        settings = {**self.own_settings(), "clean": self.settings.clean}
+        settings = {**self.own_settings(), "clean": not self.given.raw}
         key = StoreKey.of(self.method, self.chat, prompt.hash, self.sampling, task.fingerprint, settings)
-        return GenerationStore(key, self.settings.store, read_only=read_only)
+        return GenerationStore(key, read_only=read_only)
 
-    def plan(self, task: Task, *, limit: int | None = None) -> Plan:
+    def plan(self, task: Task, *, limit: int | None = None) -> Cost:
         """The most that the limits allow; agents usually stop earlier."""
         prompt = self.prompt(task)
         openings = {q.id: opening_messages(prompt, q, self.limits) for q in task.queries[:limit]}
@@ -85,7 +111,7 @@ class Searching:
             place = str(store.path)
         bills = [self._worst(request, condenses=bool(prompt.condense)) for request in missing]
         calls, prompt_tokens, completion_tokens = (sum(b[i] for b in bills) for i in range(3))
-        return Plan(
+        return Cost(
             calls=calls,
             stored=len(requests) - len(missing),
             prompt_tokens=prompt_tokens,
@@ -126,15 +152,17 @@ class Searching:
         return prompt_tokens * per_prompt + completion_tokens * per_completion
 
     def expand(self, task: Task, *, limit: int | None = None, on_progress: Progress | None = None) -> Expansions:
+        """Let the agent work on every query, several at a time."""
         prompt, queries = self.prompt(task), task.queries[:limit]
         tool = SearchTool(self.retriever, task)
         items: dict[str, Expansion] = {}
         with self.open_store(prompt, task) as store:
             loop = Loop(
                 self.chat, prompt, self.tags, self.limits, self.sampling, tool, store,
-                clean=self.settings.clean, keep_prompt=self.settings.keep_prompts,
+                clean=not self.given.raw, keep_prompt=self.options.keep_prompts,
             )  # fmt: skip
-            with ThreadPoolExecutor(max_workers=max(1, min(self.settings.concurrency, len(queries)))) as pool:
+            at_once = min(self.options.concurrency or CONCURRENCY, len(queries))
+            with ThreadPoolExecutor(max_workers=max(1, at_once)) as pool:
                 running: dict[Future[Outcome], Query] = {pool.submit(loop.run, query): query for query in queries}
                 try:
                     for done in as_completed(running):
@@ -153,9 +181,10 @@ class Searching:
             "searches": sum(len(item.searches) for item in ordered.values()),
             **({"warning": self.warning} if self.warning else {}),
         }
-        return Expansions(self.method, self.describe(), ordered, notes)
+        return Expansions(self.method, self.describe(), ordered, notes, self.policies)
 
 
+@expanders.register("search-o1", argument="chat", needs_argument=True)
 class SearchO1(Searching):
     """Reasons, searches between marked tags, and reads a digest of what was found (Li et al., 2025)."""
 
@@ -167,6 +196,7 @@ class SearchO1(Searching):
     )
 
 
+@expanders.register("search-r1", argument="chat", needs_argument=True)
 class SearchR1(Searching):
     """The same with R1's tags and the passages themselves (Jin et al., 2025)."""
 

@@ -9,9 +9,9 @@ with GenerationStore(key) as store:
 
 from ..core.budget import BudgetSpent, Usage, estimate_tokens
 from .catalogue import LlmCard, llm_card, llm_names
+from .chats import chats, get_llm, reasons
 from .generate import generate
 from .generation import Generation, StoreKey, read_reply
-from .load import Options, get_llm
 from .parsing import MARKINGS, STATUSES, Parsed, Status, open_call, parse
 from .protocol import Chat, Choice, Estimate, Message, Reply, Request, Sampling, with_defaults
 from .replay import Replay
@@ -28,7 +28,6 @@ __all__ = [
     "GenerationStore",
     "LlmCard",
     "Message",
-    "Options",
     "Parsed",
     "Replay",
     "Reply",
@@ -37,6 +36,7 @@ __all__ = [
     "Status",
     "StoreKey",
     "Usage",
+    "chats",
     "estimate_tokens",
     "generate",
     "get_llm",
@@ -45,5 +45,6 @@ __all__ = [
     "open_call",
     "parse",
     "read_reply",
+    "reasons",
     "with_defaults",
 ]

@@ -1,27 +1,24 @@
 """Experiments as data, and running them."""
 
+from .build import Builder
 from .executors import EXECUTORS, Executor, get_executor
-from .experiment import Builder, Experiment, SystemSpec, ladder, read_experiment, systems_from
-from .fusing import FUSIONS, Fusion
-from .run import Outcome, by_system, check_writable, run_experiment
-from .system import Reranking, System
+from .experiment import Experiment, ablations, default_systems, read_experiment
+from .run import Outcome, check_writable, run_experiment
+from .system import Reranking, System, SystemSpec
 
 __all__ = [
     "EXECUTORS",
-    "FUSIONS",
     "Builder",
     "Executor",
     "Experiment",
-    "Fusion",
     "Outcome",
     "Reranking",
     "System",
     "SystemSpec",
-    "by_system",
+    "ablations",
     "check_writable",
+    "default_systems",
     "get_executor",
-    "ladder",
     "read_experiment",
     "run_experiment",
-    "systems_from",
 ]

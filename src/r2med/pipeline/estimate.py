@@ -9,8 +9,7 @@ import msgspec
 
 from ..core import Task
 from ..expand import Expander
-from ..retrieve.dense import DenseRetriever
-from .fingerprints import result_fingerprint
+from ..retrieve import Work
 from .plan import Plan, Step
 
 Cached = Literal["yes", "partly", "no", "unknown"]
@@ -49,7 +48,7 @@ def estimate_all(plans: Iterable[Plan]) -> list[StageEstimate]:
         found += [estimate(step, plan) for step in plan.steps]
         for system in plan.systems:
             if system.name in plan.kept:
-                key = result_fingerprint(system, plan.task, plan.depth)
+                key = plan.expected[system.name]
                 found.append(
                     StageEstimate(
                         task=plan.task.full_name, stage="score", what=system.name, key=key, systems=[system.name],
@@ -76,29 +75,31 @@ def estimate(step: Step, plan: Plan) -> StageEstimate:
 
 def _facts(step: Step, task: Task) -> dict[str, Any]:
     part = step.part
-    counts: dict[str, dict[str, Any]] = {
-        "load": {"cached": "yes", "texts": len(task.documents) + len(task.queries)},
-        "index": {"texts": len(task.documents)},
-        "retrieve": {"texts": len(task.queries)},
-    }
-    if step.kind in ("encode documents", "encode queries"):
-        return _encoding(part, task, step.kind)
+    if step.kind == "load":
+        return {"cached": "yes", "texts": len(task.documents) + len(task.queries)}
+    if step.kind == "prepare":
+        return {"stage": part.prepares, "texts": len(task.documents), **_work(part.estimate(task, "document"))}
+    if step.kind == "search":
+        # What an expander makes of the queries is known when it has.
+        raw = len(step.needs) == 1
+        return {"texts": len(task.queries), **(_work(part.estimate(task, "query")) if raw else {"cached": "unknown"})}
     if step.kind == "expand":
         return _expanding(part, task)
     if step.kind == "rerank":
         return {"cached": "unknown", "texts": len(task.queries) * min(part.depth, len(task.documents))}
-    return counts.get(step.kind, {})
+    return {}
 
 
-def _encoding(retriever: DenseRetriever, task: Task, kind: str) -> dict[str, Any]:
-    side = retriever.plan_side(task, "document" if kind == "encode documents" else "query")
+def _work(work: Work | None) -> dict[str, Any]:
+    if work is None:
+        return {}
     return {
-        "cached": _cached(side.distinct - side.missing, side.missing),
-        "texts": side.texts,
-        "missing": side.missing,
-        "tokens": side.tokens,
-        "dollars": retriever.cost(side.tokens),
-        "seconds": side.seconds,
+        "cached": _cached(work.distinct - work.missing, work.missing),
+        "texts": work.texts,
+        "missing": work.missing,
+        "tokens": work.tokens,
+        "dollars": work.dollars,
+        "seconds": work.seconds,
     }
 
 

@@ -8,52 +8,52 @@ retrievers = ["bm25"]
 
 [[system]]
 retrievers = ["bm25", "bge-small"]
-fuse = "rrf"
+fuse = "weighted"
+weights = [0.7, 0.3]
 rerank = "maxsim@50"
+
+[[system]]
+spec = "hyde:gpt4+bm25"
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import cache
+from collections.abc import Iterable, Sequence
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple
 
 import msgspec
 
 from ..core import DataError, UsageError
+from ..core.spec import Spec
 from ..core.toml import loads
-from ..expand import Expander, Settings, get_expander
-from ..llm import Options as LlmOptions
-from ..rerank import Reranker, Rest, get_reranker, split_depth
-from ..retrieve import Retriever, get_retriever
-from ..retrieve.dense import DenseRetriever
-from .candidates import Candidates
-from .executors.protocol import Made, Recipe
-from .fusing import Fusion
-from .system import Reranking, System
+from ..expand import expanders
+from ..fuse import fusions
+from ..models import get_card, locate
+from ..rerank import Rest, rerankers
+from ..retrieve import DEPTH, retrievers
+from .system import SystemSpec
 
-Part = TypeVar("Part")
-RUN = "run:"
-Progress = Callable[[int, int], None]
-Spending = Callable[[int, int, Any], None]
-"""Called with (done, total, usage): usage counts calls and dollars, or is None where nobody is asked."""
-RERANKER_OPTIONS = ("device", "trust_remote_code", "on_progress")
+EMBEDDED = "bge-small"
+ENGINES = {"onnx": ("onnx", ("onnxruntime", "tokenizers")), "transformers": ("torch", ("torch", "transformers"))}
 
 
-class SystemSpec(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """One system, as written."""
+class SystemTable(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """One system, as written: a whole spec, or its parts."""
 
-    retrievers: list[str]
+    spec: str = ""
+    # `hyde:gpt4+bm25+nv.rrf+maxsim@50`; then nothing else.
+    retrievers: list[str] = []
     # Names of retrievers; `run:FILE` is a stored run.
     fuse: str = ""
     # How several retrievers become one: `rrf`, `weighted`, `combsum`, `combmnz`, `tuned`.
-    k: int = 60
+    k: int | None = None
     # The constant of `rrf`.
     weights: list[float] = []
     # One a retriever, for `weighted`.
     expand: str = ""
-    # `hyde:gpt4`, `concepts`, `query2doc:replay:FILE` …
+    # `hyde:gpt4`, `query2doc:replay:FILE` …
     policy: str | None = None
     # How expansions meet retrievers, instead of the method's own policy.
     rerank: str = ""
@@ -61,16 +61,39 @@ class SystemSpec(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     rest: Rest = "keep"
     # Candidates below the reranker's depth: `keep` or `drop`.
 
+    def read(self) -> SystemSpec:
+        """The system's spec."""
+        if self.spec:
+            if self != SystemTable(spec=self.spec):
+                raise UsageError(f"a system is given by its spec ({self.spec}) or by its parts, not by both")
+            return SystemSpec.parse(self.spec)
+        if not self.retrievers:
+            raise UsageError("a system needs a spec, or retrievers")
+        if not self.fuse and (self.weights or self.k is not None):
+            raise UsageError("weights and k belong to a fusion: name one")
+        if not self.expand and self.policy:
+            raise UsageError("a policy belongs to an expansion: name one")
+        return SystemSpec(
+            tuple(retrievers.parse(name) for name in self.retrievers),
+            fusion_spec(self.fuse, weights=self.weights, k=self.k) if self.fuse else None,
+            expander_spec(self.expand, policy=self.policy) if self.expand else None,
+            reranker_spec(self.rerank, rest=self.rest) if self.rerank else None,
+        )
+
 
 class Experiment(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """Systems × tasks."""
 
-    system: list[SystemSpec]
+    system: list[SystemTable]
     # One table `[[system]]` each.
     tasks: list[str] = msgspec.field(default_factory=lambda: ["mini"])
     # Collections, tasks or folders.
-    depth: int = 1000
+    depth: int = DEPTH
     # Documents a query.
+
+    def systems(self) -> list[SystemSpec]:
+        """Every system once; two tables that say the same are one system."""
+        return list(dict.fromkeys(table.read() for table in self.system))
 
 
 def read_experiment(path: Path) -> Experiment:
@@ -83,116 +106,78 @@ def read_experiment(path: Path) -> Experiment:
         raise DataError(f"is no experiment ({error})", path=path) from None
 
 
-class Builder:
-    """Makes systems; a retriever, expander or reranker that several of them name is made once."""
-
-    def __init__(
-        self,
-        published: Callable[..., Any] | None = None,
-        *,
-        max_cost: float | None = None,
-        dry_run: bool = False,
-        settings: Settings | None = None,
-        on_expand: Spending | None = None,
-        memory: int | None = None,
-        **options: Any,
-    ) -> None:
-        self.memory = memory
-        self.made: list[Made] = []
-        """Parts that a worker can make again, with their recipes."""
-        self.options = options | ({} if max_cost is None else {"max_cost": max_cost})
-        self.published = published
-        self.settings = settings
-        self.on_expand = on_expand
-        self.llm_options = LlmOptions(max_cost=max_cost, dry_run=dry_run)
-        self._open: list[Any] = []
-        self.retriever = cache(self._retriever)
-        self.expander = cache(self._expander)
-        self.reranker = cache(self._reranker)
-
-    def build(self, spec: SystemSpec) -> System:
-        """One system."""
-        if spec.fuse and len(spec.retrievers) < 2:
-            raise UsageError(f"fusion {spec.fuse!r} needs at least two retrievers")
-        reranking = None
-        if spec.rerank:
-            name, depth = split_depth(spec.rerank)
-            reranking = Reranking(self.reranker(name), depth, spec.rest)
-        fusion = Fusion(spec.fuse, k=spec.k, weights=tuple(spec.weights)) if spec.fuse else None
-        expander = self.expander(spec.expand) if spec.expand else None
-        return System(
-            tuple(self.retriever(name) for name in spec.retrievers),
-            fusion,
-            expander,
-            spec.policy,
-            reranking,
-            self._watch(expander) if expander else None,
-        )
-
-    def _retriever(self, spec: Any) -> Retriever:
-        if not isinstance(spec, str):  # somebody's own object
-            return get_retriever(spec, **self.options)
-        if spec.startswith(RUN):
-            return Candidates(spec.removeprefix(RUN))
-        made = get_retriever(spec, **self.options)
-        if isinstance(made, DenseRetriever):
-            made.memory = self.memory
-        return self._keep(made, "retriever", spec, self.options)
-
-    def _expander(self, spec: str) -> Expander:
-        made = get_expander(spec, settings=self.settings, options=self.llm_options, published=self.published)
-        self._open.append(getattr(made, "chat", None))
-        return made
-
-    def _reranker(self, spec: str) -> Reranker:
-        own = {k: v for k, v in self.options.items() if k in RERANKER_OPTIONS}
-        made = get_reranker(spec, llm_options=self.llm_options, **own)
-        self._open.append(getattr(made, "chat", None))
-        return self._keep(made, "reranker", spec, own)
-
-    def _keep(self, part: Part, kind: str, spec: str, options: dict[str, Any]) -> Part:
-        """Write down how a part was made; a folder is named so that another working directory finds it too."""
-        folder = Path(spec).expanduser()
-        plain = {key: value for key, value in options.items() if value is not None}
-        self.made.append(Made(part, Recipe(kind, str(folder.resolve()) if folder.is_dir() else spec, plain)))
-        return part
-
-    def _watch(self, expander: Expander) -> Progress | None:
-        """Progress of an expander, with what its calls have cost so far."""
-        if self.on_expand is None:
-            return None
-        tell, usage = self.on_expand, getattr(getattr(expander, "chat", None), "usage", None)
-        return lambda done, total: tell(done, total, usage)
-
-    def __enter__(self) -> Builder:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Close the connections to language models."""
-        for chat in filter(None, self._open):
-            chat.close()
+def fusion_spec(text: str, *, weights: Sequence[float] = (), k: int | None = None) -> Spec:
+    """A fusion with what is said of it apart from its name."""
+    spec = fusions.parse(text)
+    given: dict[str, Any] = dict(spec.parameters)
+    if weights:
+        if spec.name != "weighted":
+            raise UsageError(f"{spec.name} takes no weights")
+        given["w"] = tuple(float(weight) for weight in weights)
+    if k is not None:
+        if spec.name != "rrf":
+            raise UsageError(f"{spec.name} has no constant k: rrf has")
+        given["k"] = k
+    return fusions.spec(spec.name, **given)
 
 
-def ladder(retrievers: list[str], *, expand: str = "", rerank: str = "", **shared: Any) -> list[SystemSpec]:
+def expander_spec(text: str | Spec, *, policy: str | None = None, **parameters: object) -> Spec:
+    """An expander with what is said of it apart from its name."""
+    return expanders.changed(expanders.parse(text), policy=policy, **parameters)
+
+
+def reranker_spec(text: str | Spec, *, rest: Rest = "keep") -> Spec:
+    """A reranker with what becomes of the documents below its depth."""
+    spec = rerankers.parse(text)
+    return rerankers.changed(spec, rest=None if rest == "keep" else rest)
+
+
+def ablations(
+    retrieved: Sequence[Spec], *, fusion: Spec | None = None, expander: Spec | None = None, reranker: Spec | None = None
+) -> list[SystemSpec]:
     """The systems of one command line: each retriever alone, all of them fused, and each step more on top.
 
     The plain system stands beside the extended one, so that the effect of a step can be seen.
     """
-    fuse, weights, k = shared.pop("fuse", ""), shared.pop("weights", []), shared.pop("k", 60)
-    policy, rest = shared.pop("policy", None), shared.pop("rest", "keep")
-    rungs = [SystemSpec(retrievers=[r]) for r in retrievers]
-    if fuse:
-        rungs.append(SystemSpec(retrievers=retrievers, fuse=fuse, weights=weights, k=k))
-    last = rungs[-1:] if fuse else rungs
-    if expand:
-        expanded = [msgspec.structs.replace(s, expand=expand, policy=policy) for s in rungs]
-        rungs, last = [*rungs, *expanded], expanded[-1:] if fuse else expanded
-    if rerank:
-        rungs = [*rungs, *(msgspec.structs.replace(s, rerank=rerank, rest=rest) for s in last)]
-    return rungs
+    systems = [SystemSpec((spec,)) for spec in retrieved]
+    if fusion is not None:
+        systems.append(SystemSpec(tuple(retrieved), fusion))
+    last = systems[-1:] if fusion is not None else systems
+    if expander is not None:
+        expanded = [SystemSpec(s.retrievers, s.fusion, expander) for s in systems]
+        systems, last = [*systems, *expanded], expanded[-1:] if fusion is not None else expanded
+    if reranker is not None:
+        systems += [SystemSpec(s.retrievers, s.fusion, s.expander, reranker) for s in last]
+    return list(dict.fromkeys(systems))
 
 
-def systems_from(retrievers: list[str], fuse: str = "", **options: Any) -> list[System]:
-    """Each retriever as a system of its own and, where a fusion is asked for, all of them fused."""
-    builder = Builder(**options)
-    return [builder.build(spec) for spec in ladder(retrievers, fuse=fuse)]
+class Defaults(NamedTuple):
+    """Retrievers, how they are fused, and what is missing for more."""
+
+    retrievers: list[str]
+    fusion: str
+    missing: str
+
+
+def default_systems() -> Defaults:
+    """BM25, the embedded dense model and their fusion; BM25 alone where that model cannot run."""
+    missing = missing_for(EMBEDDED)
+    return Defaults(["bm25", "bm25-lucene"], "", missing) if missing else Defaults(["bm25", EMBEDDED], "rrf", "")
+
+
+def missing_for(name: str) -> str:
+    """What a named model lacks to run on this machine: its engine, or its weights; empty where it lacks nothing."""
+    card = get_card(name)
+    extra, modules = ENGINES[card.backend]
+    if any(find_spec(module) is None for module in modules):
+        return f"{name} needs an optional dependency: pip install 'r2med[{extra}]'"
+    return "" if locate(card) is not None else f"{name} is not on this machine: r2med models fetch {name}"
+
+
+def at_lengths(specs: Iterable[Spec], lengths: Sequence[int]) -> list[Spec]:
+    """Each model at each length; retrievers that cut no texts stay as they are."""
+    found: list[Spec] = []
+    for spec in specs:
+        cuts = "max_length" in retrievers.declared(spec) and spec.get("max_length") is None
+        found += [retrievers.changed(spec, max_length=n) for n in lengths] if cuts and lengths else [spec]
+    return list(dict.fromkeys(found))

@@ -1,8 +1,7 @@
 """An experiment as a graph of stages: what is printed is what runs.
 
 Each stage has a key made of everything that its value depends on: task content, parameters, and the keys of the stages
-it needs. Two systems that ask for the same thing ask for the same key, and it is there once. Executors know no other
-order of work than this graph.
+it needs. Two systems that ask for the same thing ask for the same key, and it is there once.
 """
 
 from __future__ import annotations
@@ -10,24 +9,19 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
-from ..core import Run, Task, fingerprint
-from ..expand import Expander
-from ..results import ResultStore, TaskResult
+from .._version import __version__
+from ..core import Task, UsageError, fingerprint
+from ..core.queries import Queries
+from ..expand import Expander, queries_for
+from ..results import SCHEMA, ResultStore, TaskResult
 from ..retrieve import Retriever
-from ..retrieve.bm25 import BM25
-from ..retrieve.dense import SIDES, DenseRetriever
-from ..retrieve.embed import identity
-from ..retrieve.encoders.protocol import Side
-from ..tasks import TaskRef
 from . import stages
-from .fingerprints import result_fingerprint, why_stale
+from .stages import Ranked, Timed
 from .system import Reranking, System
 
-Kind = Literal[
-    "load", "index", "encode documents", "encode queries", "expand", "retrieve", "fuse", "rerank", "score"
-]  # fmt: skip
+Kind = Literal["load", "prepare", "expand", "search", "fuse", "rerank", "score"]
 Values = Mapping[str, Any]
 
 
@@ -38,7 +32,7 @@ class Step:
     key: str
     kind: Kind
     what: str
-    """The part that does it, by name."""
+    """The component that does it, by name."""
     needs: tuple[str, ...]
     owner: str
     """The system that asked for it first."""
@@ -46,6 +40,8 @@ class Step:
     """The retriever, expander, fusion, reranking or system behind it."""
     do: Callable[[Values], Any] = field(repr=False)
     """Makes the value out of those of the stages it needs."""
+    queries: Callable[[Values], Queries] | None = field(default=None, repr=False)
+    """What a search is for, made out of the same values."""
     systems: list[str] = field(default_factory=list)
 
 
@@ -61,10 +57,59 @@ class Plan:
     """By system."""
     stale: dict[str, str]
     """Why a stored result of a system does not count."""
+    expected: dict[str, str]
+    """Fingerprint of each system's result."""
+
+
+def result_fingerprint(system: System, task: Task, depth: int) -> str:
+    """Hash of all that a result depends on."""
+    parts = {"version": __version__, "schema": SCHEMA, "depth": depth, "task": task.fingerprint}
+    return fingerprint("result", parts | {"system": system.describe(), "facts": system.task_facts(task)})
+
+
+def why_stale(stored: TaskResult, system: System, task: Task, depth: int) -> str:
+    """Which of its inputs changed since a result was stored."""
+    if unknown := system.unknown_state():
+        name, why = next(iter(unknown.items()))
+        return f"{name} may have changed: {why}; give it a `version` to reuse its results"
+    if stored.task.fingerprint != task.fingerprint:
+        return "the data changed"
+    if stored.system.description != system.describe():
+        return "the system's parameters or files changed"
+    if stored.depth != depth:
+        return f"it was made at depth {stored.depth}"
+    if stored.environment.get("versions", {}).get("r2med") == __version__:  # type: ignore[attr-defined]
+        return "what came with the task changed"
+    return "it was made by another version of r2med"
+
+
+def check_names(systems: Sequence[System]) -> list[System]:
+    """Every system once; two different ones under one name are refused."""
+    found: dict[str, System] = {}
+    for system in systems:
+        other = found.setdefault(system.name, system)
+        if other is not system and fingerprint("system", other.describe()) != fingerprint("system", system.describe()):
+            raise UsageError(
+                f"two different systems are called {system.name}: give their objects a `name` or a `version`"
+            )
+    return list(found.values())
+
+
+class TaskSource(Protocol):
+    """A task that can be loaded."""
+
+    @property
+    def full_name(self) -> str:
+        """How the task is called in results."""
+        ...
+
+    def load(self) -> Task:
+        """Read it."""
+        ...
 
 
 def plan_experiment(
-    refs: Sequence[TaskRef],
+    refs: Sequence[TaskSource],
     systems: Sequence[System],
     store: ResultStore,
     *,
@@ -73,11 +118,12 @@ def plan_experiment(
     provenance: Mapping[str, object] | None = None,
 ) -> Iterator[Plan]:
     """The plan of one task after the other, each loaded when it is its turn."""
+    chosen = check_names(systems)
     for ref in refs:
         begin = time.perf_counter()
         task = ref.load()
         planner = Planner(task, depth, store, time.perf_counter() - begin, provenance or {})
-        yield planner.plan(systems, overwrite=overwrite)
+        yield planner.plan(chosen, overwrite=overwrite)
 
 
 class Planner:
@@ -89,14 +135,15 @@ class Planner:
         self.task, self.depth, self.store, self.loading = task, depth, store, loading
         self.provenance = provenance
         self.steps: dict[str, Step] = {}
-        self.queries = fingerprint("queries", [list(task.query_ids), list(task.query_texts)])
+        self.queries = Queries.of(task)
         self.system = ""
 
     def plan(self, systems: Sequence[System], *, overwrite: bool) -> Plan:
         """All stages of all systems whose result is not there."""
-        made = Plan(self.task, self.depth, [], list(systems), {}, {})
+        made = Plan(self.task, self.depth, [], list(systems), {}, {}, {})
         for system in systems:
             expected = result_fingerprint(system, self.task, self.depth)
+            made.expected[system.name] = expected
             path = self.store.path(system.name, self.task.collection, self.task.name)
             stored = None if overwrite else self.store.read(path)
             if stored is not None and stored.fingerprint == expected:
@@ -110,11 +157,18 @@ class Planner:
         return made
 
     def _add(
-        self, kind: Kind, facts: object, what: str, needs: Sequence[str], part: object, do: Callable[[Values], Any]
+        self,
+        kind: Kind,
+        facts: object,
+        what: str,
+        needs: Sequence[str],
+        part: object,
+        do: Callable[[Values], Any],
+        queries: Callable[[Values], Queries] | None = None,
     ) -> str:
         """The key of a stage; it is new, or another system has asked for it already."""
         key = fingerprint(kind, [facts, list(needs)])
-        step = self.steps.setdefault(key, Step(key, kind, what, tuple(needs), self.system, part, do))
+        step = self.steps.setdefault(key, Step(key, kind, what, tuple(needs), self.system, part, do, queries))
         if self.system not in step.systems:
             step.systems.append(self.system)
         for need in needs:
@@ -133,23 +187,21 @@ class Planner:
         return self._add("load", task.fingerprint, task.full_name, (), task, lambda values: task)
 
     def _score(self, system: System, expected: str) -> str:
-        last = self._ranked(system)
+        first = [self._searched(system, retriever) for retriever in system.retrievers]
+        last = self._fused(system, first) if system.fusion else first[0]
+        if system.reranking:
+            last = self._reranked(system, system.reranking, last)
         scorer = stages.Scorer(self.store, self.task, self.depth, self.loading, expected, self.provenance)
         return self._add(
             "score", expected, system.name, [last], system, lambda values: scorer.score(system, values[last])
         )  # fmt: skip
 
-    def _ranked(self, system: System) -> str:
-        first = [self._retrieved(system, retriever) for retriever in system.retrievers]
-        key = self._fused(system, first) if system.fusion else first[0]
-        return self._reranked(system, system.reranking, key) if system.reranking else key
-
     def _fused(self, system: System, first: list[str]) -> str:
-        fusion, names, name = system.fusion, [r.name for r in system.retrievers], system.first_stage
+        fusion, names, name = system.fusion, [r.name for r in system.retrievers], system.spec.first_stage
         assert fusion is not None
         task, depth = self.task, self.depth
 
-        def do(values: Values) -> stages.Stage:
+        def do(values: Values) -> Ranked:
             return stages.fuse(fusion, [values[key] for key in first], names, task, depth, name)
 
         return self._add("fuse", [fusion.describe(), task.qrels.fingerprint, depth, name], name, first, fusion, do)
@@ -157,73 +209,48 @@ class Planner:
     def _reranked(self, system: System, reranking: Reranking, first: str) -> str:
         task, name = self.task, system.name
 
-        def do(values: Values) -> stages.Stage:
+        def do(values: Values) -> Ranked:
             return stages.rerank(reranking, values[first], task, name)
 
-        what = f"{reranking.reranker.name}@{reranking.depth}"
-        return self._add("rerank", [reranking.describe(), self.queries, name], what, [first], reranking, do)
+        facts = [reranking.describe(), self.queries.fingerprint, name]
+        return self._add("rerank", facts, str(reranking.spec), [first], reranking, do)
 
-    def _retrieved(self, system: System, retriever: Retriever) -> str:
-        ready = self._prepared(retriever, queries=system.expander is None)
-        needs = list(ready.values())
-        expander, policy, task, depth = system.expander, system.policy, self.task, self.depth
-        facts: list[object] = [retriever.name, retriever.describe(), task.documents.fingerprint, self.queries, depth]
+    def _searched(self, system: System, retriever: Retriever) -> str:
+        prepared, depth, task = self._prepared(retriever), self.depth, self.task
+        facts: list[object] = [retriever.name, retriever.describe(), self.queries.fingerprint, depth]
+        expander, policy = system.expander, system.policy
         if expander is None:
-
-            def do(values: Values) -> stages.Stage:
-                return stages.retrieve(retriever, task, depth, {name: values[key] for name, key in ready.items()})
-
-            return self._add("retrieve", facts, retriever.name, needs or [self._load()], retriever, do)
+            return self._add(
+                "search", facts, retriever.name, [prepared], retriever,
+                lambda values: stages.search(retriever, values[prepared], Queries.of(task), depth),
+                lambda values: Queries.of(task),
+            )  # fmt: skip
         expanded = self._expanded(expander, system)
 
-        def do_expanded(values: Values) -> stages.Stage:
-            inputs = {name: values[key] for name, key in ready.items()}
-            return stages.retrieve_expansions(retriever, expander, values[expanded], policy, task, depth, inputs)
+        def do(values: Values) -> Ranked:
+            return stages.search_expanded(
+                retriever, values[prepared], expander, values[expanded], policy, task, depth
+            )  # fmt: skip
+
+        def queries(values: Values) -> Queries:
+            return queries_for(retriever, task, values[expanded].value, policy)[0]
 
         what = f"{expander.name}+{retriever.name}"
-        return self._add("retrieve", [*facts, policy], what, [*needs, expanded], retriever, do_expanded)
+        return self._add("search", [*facts, policy], what, [prepared, expanded], retriever, do, queries)
 
     def _expanded(self, expander: Expander, system: System) -> str:
         task, watch = self.task, system.on_expand
-        facts = [expander.name, expander.describe(), task.fingerprint]
+        facts = [expander.name, expander.describe(), expander.task_facts(task), task.fingerprint]
         return self._add(
             "expand", facts, expander.name, [self._load()], expander,
             lambda values: stages.expand(expander, task, watch),
         )  # fmt: skip
 
-    def _prepared(self, retriever: Retriever, *, queries: bool) -> dict[str, str]:
-        """The stages that a kind of retriever stands on: an index, or vectors of both sides."""
-        if type(retriever) is BM25:
-            return {"index": self._indexed(retriever)}
-        if not isinstance(retriever, DenseRetriever):
-            return {}
-        sides: tuple[Side, ...] = SIDES if queries else ("document",)
-        return {("documents" if side == "document" else "queries"): self._encoded(retriever, side) for side in sides}
-
-    def _indexed(self, retriever: BM25) -> str:
+    def _prepared(self, retriever: Retriever) -> str:
+        """The documents made ready for one retriever; raw and expanded queries search the same index."""
         task = self.task
-        facts = {k: v for k, v in retriever.describe().items() if k != "query"}  # how queries are weighed comes later
+        described = [retriever.describe(), retriever.task_facts(task), task.documents.fingerprint, task.family]
         return self._add(
-            "index", [facts, task.documents.fingerprint], retriever.name, [self._load()], retriever,
-            lambda values: stages.index(retriever, task),
+            "prepare", [retriever.name, *described], retriever.name, [self._load()], retriever,
+            lambda values: Timed.of(lambda: retriever.prepare(task)),
         )  # fmt: skip
-
-    def _encoded(self, retriever: DenseRetriever, side: Side) -> str:
-        task, encoder = self.task, retriever.encoder
-        facts: list[object] = [
-            identity(encoder, side, retriever.instruction(side, task.family)),
-            encoder.max_length(side),
-            task.documents.fingerprint if side == "document" else self.queries,
-        ]
-        if retriever.cache is None:
-            facts.append(retriever.name)  # nothing tells one state of such a model from the next
-        kind: Kind = "encode documents" if side == "document" else "encode queries"
-        return self._add(
-            kind, facts, retriever.name, [self._load()], retriever, lambda values: retriever.encode(task, side)
-        )  # fmt: skip
-
-
-def ranking(value: object) -> Run:
-    """The run behind the value of a stage that ranks."""
-    assert isinstance(value, stages.Stage)
-    return value.run

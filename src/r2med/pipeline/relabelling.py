@@ -12,8 +12,8 @@ import numpy as np
 
 from ..core import Task
 from ..llm import Chat
-from ..rerank.llm.yesno import YesNoScorer
 from ..rerank.pairs import Pairs
+from ..rerank.yesno import YesNoScorer
 from ..scoring.pool import PoolEntry
 from ..scoring.relabel import Relabelling, agreement_cases, relabel
 
@@ -29,7 +29,7 @@ class LlmJudge:
     """
 
     def __init__(self, chat: Chat, *, prompt: Path | None = None, store: Path | None = None) -> None:
-        self.scorer = YesNoScorer(chat, name=f"judge:{chat.name}", logits=False, prompt=prompt, store=store)
+        self.scorer = YesNoScorer(chat, logits=False, prompt=prompt, store=store)
 
     @property
     def name(self) -> str:

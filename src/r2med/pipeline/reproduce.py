@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from dataclasses import replace
 
 from ..core import Run, UsageError
+from ..core.spec import Spec
 from ..expand.policy import R2MED, REASONING, published_policy
-from ..expand.specs import GENERATING, Published, get_expander
+from ..models import Card, card_names, find_card
 from ..results import ResultStore, TaskResult
 from ..results.ledger import Figure, Ledger
 from ..results.protocols import Expected, Part, Protocol, differences, get_protocol, parts, unstated
 from ..results.reproduction import Reproduction, verdicts
-from ..retrieve import Retriever, get_retriever
+from ..retrieve import retrievers
 from ..scoring import MAIN, Measure
 from ..tasks import TaskRef
+from .build import Builder
 from .run import Notify, run_experiment
-from .system import Reranking, System
-
-if TYPE_CHECKING:
-    from ..models import Card
+from .system import SystemSpec
 
 PROTOCOL_OF = {"mini": "default", "nano": "nano-profile", "r2med": "r2med-paper"}
 """The protocol that a collection's main figures were made under."""
@@ -37,12 +36,11 @@ def reproduce(
     measure: Measure = MAIN,
     tolerance: float | None = None,
     run: bool = True,
-    published_texts: Published | None = None,
     notify: Notify = lambda system, task, what: None,
 ) -> Reproduction:
     """Compare a system with the ledger. What is stored is read; what is not is run, unless `run` is false.
 
-    An expansion is run from `published_texts`, the generated texts that come with a task; no LLM is asked.
+    An expansion is run from the generated texts that come with a task; no chat model is asked.
     """
     chosen = get_protocol(protocol or PROTOCOL_OF.get(collection, "default"))
     figure = ledger.find(name, collection, chosen.name)
@@ -53,7 +51,7 @@ def reproduce(
     published = [ref for ref in refs if ref.name in figure.tasks(measure.key)]
     if not published:
         raise UsageError(f"none of the tasks asked for has a published figure for {name}")
-    results = _results(figure, chosen, published, store, published_texts, run=run, notify=notify)
+    results = _results(figure, chosen, published, store, run=run, notify=notify)
     reasons = {r.task.name: _reasons(r, chosen, store) for r in results}
     allowed = figure.source.tolerance if tolerance is None else tolerance
     done = {r.task.name for r in results}
@@ -86,106 +84,70 @@ def card_under(card: Card, protocol: Protocol) -> tuple[Card, Expected]:
     return card, expected
 
 
-def retriever_under(name: str, protocol: Protocol) -> Retriever:
-    """A retriever as a protocol sets it.
-
-    One that the protocol changes goes by `name@protocol`, so that its results never take the place of the plain ones.
-    """
-    plain = _card(name)
-    if plain is None or plain.kind != "dense" or (card := card_under(plain, protocol)[0]) == plain:
-        return get_retriever(name)
-    from ..models import locate
-    from ..retrieve.dense import DenseRetriever
-
-    second = locate(card, "document") if card.document_source else None
-    return DenseRetriever(card, name=_filed(name, protocol), folder=locate(card), document_folder=second)
+def spec_under(figure: Figure, protocol: Protocol) -> SystemSpec:
+    """A published system as a protocol sets it; its expansions are those published with the tasks."""
+    system = SystemSpec.parse(figure.system)
+    changed = system
+    if protocol.truncation == "published":
+        changed = replace(system, retrievers=tuple(map(_as_published, system.retrievers)))
+    expander = changed.expander
+    if expander is not None and isinstance(expander.argument, Spec):
+        expander = replace(expander, argument=Spec("published", expander.argument.name))
+        changed = replace(changed, expander=expander.with_parameters(policy=R2MED if protocol.name == PAPER else None))
+    return changed
 
 
-def _card(name: str) -> Card | None:
-    from ..models import card_names, find_card
-
-    return find_card(name) if name in card_names() or "/" in name else None
-
-
-def _filed(name: str, protocol: Protocol) -> str:
-    return f"{name}@{protocol.name}"
+def _as_published(spec: Spec) -> Spec:
+    """A model with the paper's settings; a retriever without any stays as it is."""
+    if "protocol" not in retrievers.entry(spec).parameters:
+        return spec
+    return retrievers.normal(spec.with_parameters(protocol=PAPER))
 
 
 def _results(
-    figure: Figure,
-    protocol: Protocol,
-    refs: Sequence[TaskRef],
-    store: ResultStore,
-    texts: Published | None,
-    *,
-    run: bool,
-    notify: Notify,
+    figure: Figure, protocol: Protocol, refs: Sequence[TaskRef], store: ResultStore, *, run: bool, notify: Notify
 ) -> list[TaskResult]:
-    if run and figure.kind == "retriever":
-        return _run(figure, protocol, refs, store, None, notify)
-    found = {ref.full_name: result for ref in refs if (result := _read(figure, protocol, ref, store)) is not None}
+    names = list(_filed_names(figure, protocol))
+    found: dict[str, TaskResult] = {}
+    if not (run and figure.kind == "retriever"):
+        found = {ref.full_name: result for ref in refs if (result := _read(names, ref, store)) is not None}
     missing = [ref for ref in refs if ref.full_name not in found]
-    if run and missing and _runnable(figure, missing, texts):
-        found |= {r.task.full_name: r for r in _run(figure, protocol, missing, store, texts, notify)}
+    if run and missing and _runnable(figure, missing):
+        with Builder() as builder:
+            system = builder.build(spec_under(figure, protocol))
+            found |= {r.task.full_name: r for r in run_experiment(missing, [system], store, notify=notify).results}
     if not found:
         more = "" if figure.kind == "retriever" else "; run it first: it is more than a retriever"
         raise UsageError(f"{store.root} holds no results of {figure.system} on these tasks{more}")
     return [found[ref.full_name] for ref in refs if ref.full_name in found]
 
 
-def _read(figure: Figure, protocol: Protocol, ref: TaskRef, store: ResultStore) -> TaskResult | None:
+def _read(names: Sequence[str], ref: TaskRef, store: ResultStore) -> TaskResult | None:
     """A stored result, the one nearest to the protocol first."""
-    read = (store.read(store.path(name, ref.collection, ref.name)) for name in _filed_names(figure, protocol))
+    read = (store.read(store.path(name, ref.collection, ref.name)) for name in names)
     return next((result for result in read if result is not None), None)
 
 
 def _filed_names(figure: Figure, protocol: Protocol) -> Iterator[str]:
-    """What `r2med run` calls a system of the ledger: `hyde:gpt4+nv` may be `hyde:published:gpt4+nv,policy=r2med`."""
-    spec, _, retriever = figure.system.partition("+")
-    method, _, llm = spec.partition(":")
-    if figure.kind == "expansion":
-        expanders = (f"{method}:published:{llm}", spec)
-        retrievers = (_filed(retriever, protocol), retriever)
-        policies = (f",policy={R2MED}", "") if protocol.name == PAPER else ("",)
-        yield from (f"{e}+{r}{p}" for p in policies for r in retrievers for e in expanders)
-    elif figure.kind == "reranker":
-        yield f"{_filed(spec, protocol)}+{retriever}"
-        yield figure.system
-    else:
-        yield from (_filed(figure.system, protocol), figure.system)
+    """What a system of the ledger may be filed under: as the protocol sets it, as published, as it is named."""
+    wanted = spec_under(figure, protocol)
+    yield str(wanted)
+    if wanted.expander is not None:
+        plain = SystemSpec.parse(figure.system)
+        yield str(replace(plain, expander=wanted.expander))
+        yield str(replace(wanted, expander=wanted.expander.without("policy")))
+        yield str(replace(plain, expander=wanted.expander.without("policy")))
+    yield f"{figure.system}@{protocol.name}"  # the first edition's way
+    yield figure.system
 
 
-def _runnable(figure: Figure, refs: Sequence[TaskRef], texts: Published | None) -> bool:
-    """Whether a system can be run from its name without asking an LLM."""
-    spec, plus, _ = figure.system.partition("+")
-    method, _, llm = spec.partition(":")
-    if figure.kind != "expansion" or not plus or method not in GENERATING or texts is None:
-        return figure.kind == "reranker" and bool(plus) and "@" in figure.system
-    return all(any((e.method, e.llm) == (method, llm) for e in ref.expansions()) for ref in refs)
-
-
-def _run(
-    figure: Figure,
-    protocol: Protocol,
-    refs: Sequence[TaskRef],
-    store: ResultStore,
-    texts: Published | None,
-    notify: Notify,
-) -> list[TaskResult]:
-    first, _, second = figure.system.partition("+")
-    if figure.kind == "expansion":
-        method, _, llm = first.partition(":")
-        expander = get_expander(f"{method}:published:{llm}", published=texts)
-        policy = R2MED if protocol.name == PAPER else None
-        system = System((retriever_under(second, protocol),), expander=expander, policy=policy)
-    elif figure.kind == "reranker":
-        from ..rerank import get_reranker, split_depth
-
-        name, depth = split_depth(second)
-        system = System((retriever_under(first, protocol),), reranking=Reranking(get_reranker(name), depth))
-    else:
-        system = System((retriever_under(figure.system, protocol),))
-    return run_experiment(refs, [system], store, notify=notify).results
+def _runnable(figure: Figure, refs: Sequence[TaskRef]) -> bool:
+    """Whether a system can be run from its name without asking a chat model."""
+    expander = SystemSpec.parse(figure.system).expander
+    if expander is None:
+        return True
+    wanted = (expander.name, expander.argument.name if isinstance(expander.argument, Spec) else "")
+    return all(any((e.method, e.llm) == wanted for e in ref.expansions()) for ref in refs)
 
 
 def _reasons(result: TaskResult, protocol: Protocol, store: ResultStore) -> list[str]:
@@ -200,6 +162,10 @@ def _reasons(result: TaskResult, protocol: Protocol, store: ResultStore) -> list
     return found
 
 
+def _card(name: str) -> Card | None:
+    return find_card(name) if name in card_names() or "/" in name else None
+
+
 def _expected(result: TaskResult, part: Part, protocol: Protocol) -> Expected:
     """What a protocol means for one retriever of a result."""
     card = _card(part.name)
@@ -212,7 +178,8 @@ def _expected(result: TaskResult, part: Part, protocol: Protocol) -> Expected:
     reasoning = marking in REASONING
     if method not in protocol.expansion[part.kind] or ((method, part.kind) == ("query2doc", "dense") and not reasoning):
         return expected  # the scripts' own separator, which the table names and r2med does not have
-    return expected._replace(policy=published_policy(method, part.kind, model=part.name, reasoning=reasoning))
+    policy = published_policy(method, part.kind, model=part.name, reasoning=reasoning)
+    return expected._replace(policy=policy or protocol.expansion[part.kind].get(method))
 
 
 def _policy_used(result: TaskResult, retriever: str) -> str | None:

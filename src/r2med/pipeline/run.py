@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import tempfile
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from ..core import ResultError
 from ..results import ResultStore, TaskResult
 from ..results.progress import ProgressFile
-from ..tasks import TaskRef
-from .executors.protocol import Executor
-from .plan import Plan, Step, plan_experiment
+from .executors import Executor
+from .plan import Plan, Step, TaskSource, plan_experiment
 from .schedule import Finished, run_plans
 from .system import System
 
@@ -26,7 +26,7 @@ class Outcome(NamedTuple):
 
 
 def run_experiment(
-    refs: Sequence[TaskRef],
+    refs: Sequence[TaskSource],
     systems: Sequence[System],
     store: ResultStore,
     *,
@@ -81,18 +81,9 @@ def run_experiment(
 
 def check_writable(store: ResultStore) -> None:
     """Fail before hours of work, not after them."""
-    probe = store.root / ".r2med-probe"
     try:
         store.root.mkdir(parents=True, exist_ok=True)
-        probe.write_bytes(b"")
-        probe.unlink()
+        with tempfile.TemporaryFile(dir=store.root):
+            pass
     except OSError as error:
         raise ResultError(f"{store.root}: cannot be written ({error.strerror or error})") from None
-
-
-def by_system(results: Iterable[TaskResult]) -> dict[str, list[TaskResult]]:
-    """Results grouped by system, in order of appearance."""
-    grouped: dict[str, list[TaskResult]] = {}
-    for result in results:
-        grouped.setdefault(result.system.name, []).append(result)
-    return grouped

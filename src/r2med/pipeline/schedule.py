@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from ..results import TaskResult
-from .executors.protocol import Executor, Ticket
+from .executors import Executor, Ticket
 from .plan import Plan, Step
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from typing import NamedTuple
 
-from ..core import Qrels, Query, Task, UsageError
+from ..core import Task, UsageError
+from ..core.options import Options
+from ..core.queries import Queries
+from ..core.spec import Spec
 from ..retrieve import get_retriever
-from ..retrieve.dense import DenseRetriever
 from ..text import get_analyzer
 
 _WORD = re.compile(r"\w+(?:['’]\w+)*")
@@ -26,18 +27,17 @@ class Found(NamedTuple):
     terms: list[str]
 
 
-def search_text(task: Task, text: str, retriever: str, top: int, *, memory: int | None = None) -> list[Found]:
+def search_text(
+    task: Task, text: str, retriever: str | Spec | object, top: int, *, options: Options | None = None
+) -> list[Found]:
     """The best passages for a text that is no query of the task."""
     if not text.strip():
         raise UsageError("the query is empty")
-    asked = replace(task, queries=(Query("typed", text),), qrels=Qrels.from_judgments([]))
     analyze = get_analyzer("english")
     wanted = set(analyze(text))
-    searcher = get_retriever(retriever)
-    if isinstance(searcher, DenseRetriever):
-        searcher.memory = memory
+    run = get_retriever(retriever, options).prepare(task).search(Queries.typed([text]), top)
     found = []
-    for rank, hit in enumerate(searcher.retrieve(asked, depth=top).row(0), start=1):
+    for rank, hit in enumerate(run.row(0), start=1):
         document = task.documents.get(hit.doc_id)
         assert document is not None
         marks, terms = [], dict[str, None]()

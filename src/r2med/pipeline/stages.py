@@ -4,94 +4,96 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
 from ..core import Run, Task, UsageError
-from ..expand import Expander, Expansions
-from ..expand.custom import METHOD as CUSTOM
+from ..core.queries import Queries
+from ..expand import Expander, Expansions, Policy, queries_for
+from ..fuse import Fusion
 from ..rerank import safeguards, without
 from ..rerank.safeguard import RANK as SAFEGUARD_RANK
 from ..results import SCHEMA, ResultStore, SystemInfo, TaskInfo, TaskResult
 from ..results.provenance import environment
-from ..retrieve import Retriever
-from ..retrieve.bm25 import BM25, BM25Index
+from ..retrieve import Index, Retriever
 from ..scoring import evaluate_run
 from ..scoring.before_after import before_after
-from .expanding import expansion_notes, retrieve_expanded
-from .fusing import Fusion
-from .system import Reranking, Stage, System
+from .system import Reranking, System
 
-__all__ = ["Expanded", "Indexed", "Scorer", "Stage", "expand", "fuse", "index", "rerank", "retrieve"]
+T = TypeVar("T")
 
 
-class Indexed(NamedTuple):
-    """An index, and what making it took."""
+class Timed(NamedTuple, Generic[T]):
+    """A value and the seconds it took."""
 
-    made: BM25Index
+    value: T
     seconds: float
 
-
-class Expanded(NamedTuple):
-    """Expansions, and what making them took."""
-
-    expansions: Expansions
-    seconds: float
-
-
-def index(retriever: BM25, task: Task) -> Indexed:
-    """Index the documents."""
-    start = time.perf_counter()
-    return Indexed(retriever.index(task), time.perf_counter() - start)
+    @classmethod
+    def of(cls, make: Callable[[], T]) -> Timed[T]:
+        """Make a value and measure it."""
+        begin = time.perf_counter()
+        return cls(make(), time.perf_counter() - begin)
 
 
-def expand(expander: Expander, task: Task, on_progress: Callable[[int, int], None] | None) -> Expanded:
+class Ranked(NamedTuple):
+    """A ranking, what each step towards it took, and the candidates a reranker got."""
+
+    run: Run
+    seconds: dict[str, float]
+    notes: dict[str, Any]
+    candidates: Run | None = None
+    expansions: Expansions | None = None
+
+
+def expand(expander: Expander, task: Task, on_progress: Callable[[int, int], None] | None) -> Timed[Expansions]:
     """Expand every query."""
-    start = time.perf_counter()
-    made = expander.expand(task, on_progress=on_progress)
-    # Somebody's own expander may have nothing to add to any query; an LLM without an answer has failed.
-    if task.queries and expander.method != CUSTOM and not any(item.usable for item in made):
+    made = Timed.of(lambda: expander.expand(task, on_progress=on_progress))
+    # Somebody's own expander may have nothing to add to any query; a chat model without an answer has failed.
+    if task.queries and expander.needs_text and not any(item.usable for item in made.value):
         raise UsageError(f"{expander.name} has no usable text for any query of {task.full_name}")
-    return Expanded(made, time.perf_counter() - start)
+    return made
 
 
-def ready(retriever: Retriever, inputs: Mapping[str, Any]) -> tuple[dict[str, Any], float]:
-    """What a retriever takes besides a task, out of earlier stages, and what those took."""
-    if "index" in inputs and isinstance(retriever, BM25):
-        shared, seconds = inputs["index"]
-        own = BM25Index(retriever.parameters, shared.counts, lengths=shared.lengths, postings=shared.postings)
-        return {"index": own}, seconds
-    return dict(inputs), sum(made.seconds for made in inputs.values())
+def search(retriever: Retriever, index: Timed[Index], queries: Queries, depth: int) -> Ranked:
+    """Rank the documents for queries."""
+    run, seconds = Timed.of(lambda: index.value.search(queries, depth))
+    return Ranked(run.renamed(retriever.name), {"retrieve": index.seconds + seconds}, dict(run.notes))
 
 
-def retrieve(retriever: Retriever, task: Task, depth: int, inputs: Mapping[str, Any]) -> Stage:
-    """Rank the documents for the queries as they are."""
-    given, before = ready(retriever, inputs)
-    start = time.perf_counter()
-    run = retriever.retrieve(task, depth=depth, **given)
-    return Stage(run, {"retrieve": before + time.perf_counter() - start}, dict(run.notes))
-
-
-def retrieve_expansions(
+def search_expanded(
     retriever: Retriever,
+    index: Timed[Index],
     expander: Expander,
-    expanded: Expanded,
+    expanded: Timed[Expansions],
     policy: str | None,
     task: Task,
     depth: int,
-    inputs: Mapping[str, Any],
-) -> Stage:
+) -> Ranked:
     """Rank the documents for what was made of the queries."""
-    given, before = ready(retriever, inputs)
-    start = time.perf_counter()
-    run, used = retrieve_expanded(retriever, task, expanded.expansions, policy, depth, **given)
-    seconds = {"expand": expanded.seconds, "retrieve": before + time.perf_counter() - start}
-    notes = {**run.notes, "expansion": expansion_notes(expander, expanded.expansions, used)}
-    return Stage(run, seconds, notes, expansions=expanded.expansions)
+    queries, used = queries_for(retriever, task, expanded.value, policy)
+    ranked = search(retriever, index, queries, depth)
+    return with_expansions(ranked, expander, expanded, used)
 
 
-def fuse(fusion: Fusion, made: Sequence[Stage], names: Sequence[str], task: Task, depth: int, name: str) -> Stage:
+def with_expansions(ranked: Ranked, expander: Expander, expanded: Timed[Expansions], used: Policy) -> Ranked:
+    """A ranking with what its result says about the expansion."""
+    notes: dict[str, object] = {
+        "method": expanded.value.method,
+        "expander": expander.name,
+        "policy": used.name,
+        "policy_settings": used.describe(),
+        **expanded.value.summary(),
+        **({"warning": expander.warning} if expander.warning else {}),
+    }
+    seconds = {"expand": expanded.seconds, **ranked.seconds}
+    return ranked._replace(
+        seconds=seconds, notes={**ranked.notes, "expansion": notes}, expansions=expanded.value
+    )  # fmt: skip
+
+
+def fuse(fusion: Fusion, made: Sequence[Ranked], names: Sequence[str], task: Task, depth: int, name: str) -> Ranked:
     """One ranking from several."""
     seconds: dict[str, float] = {}
     notes: dict[str, object] = {}
@@ -101,16 +103,16 @@ def fuse(fusion: Fusion, made: Sequence[Stage], names: Sequence[str], task: Task
     start = time.perf_counter()
     run = fusion.fuse([s.run for s in made], task, depth, name)
     seconds["fuse"] = time.perf_counter() - start
-    return Stage(run, seconds, notes | run.notes, expansions=made[0].expansions)
+    return Ranked(run, seconds, notes | run.notes, expansions=made[0].expansions)
 
 
-def rerank(reranking: Reranking, first: Stage, task: Task, name: str) -> Stage:
+def rerank(reranking: Reranking, first: Ranked, task: Task, name: str) -> Ranked:
     """The best candidates in a new order."""
     start = time.perf_counter()
     candidates = Run(first.run.query_ids, first.run.doc_ids, first.run.docs, first.run.scores, name=first.run.name)
     run = reranking.reranker.rerank(task, candidates, reranking.depth, rest=reranking.rest).renamed(name)
     seconds = first.seconds | {"rerank": time.perf_counter() - start}
-    return Stage(run, seconds, first.notes | run.notes, candidates, first.expansions)
+    return Ranked(run, seconds, first.notes | run.notes, candidates, first.expansions)
 
 
 class Scorer(NamedTuple):
@@ -123,7 +125,7 @@ class Scorer(NamedTuple):
     fingerprint: str
     provenance: Mapping[str, object]
 
-    def score(self, system: System, stage: Stage) -> TaskResult:
+    def score(self, system: System, stage: Ranked) -> TaskResult:
         """Score and store one system on the task."""
         task = self.task
         start = time.perf_counter()
@@ -132,12 +134,16 @@ class Scorer(NamedTuple):
         notes = dict(stage.notes)
         if stage.candidates is not None and system.reranking is not None:
             notes["before_after"] = reranking_effect(stage, system.reranking, task)
+        if unknown := system.unknown_state():
+            notes["not_reused"] = unknown
         if dangling := dangling_judgments(task):
             notes["judgments_of_missing_documents"] = dangling
         result = TaskResult(
             schema=SCHEMA,
             fingerprint=self.fingerprint,
-            system=SystemInfo(name=system.name, kind=system.kind, description=system.describe()),
+            system=SystemInfo(
+                name=system.name, kind=system.kind, description=system.describe(), spec=system.spec.data()
+            ),
             task=task_info(task),
             measures=evaluation.means | evaluation.micro_recall,
             depth=self.depth,
@@ -151,7 +157,7 @@ class Scorer(NamedTuple):
         return result
 
 
-def reranking_effect(stage: Stage, reranking: Reranking, task: Task) -> dict[str, object]:
+def reranking_effect(stage: Ranked, reranking: Reranking, task: Task) -> dict[str, object]:
     """The first stage's measures, the reranker's, the oracle's; a Nano safeguard's share apart."""
     assert stage.candidates is not None
     effect = before_after(stage.candidates, stage.run, task.qrels, reranking.depth, rest=reranking.rest)

@@ -1,30 +1,84 @@
-"""A system: what turns a task into a run, as a value with a name.
+"""A system: what turns a task into a ranking. Its spec is one value with one printed form.
 
-Names read from left to right as the flow goes: `hyde:gpt4+bm25+nv.rrf+maxsim@50` expands with HyDE, retrieves with two
-retrievers, fuses them and reranks the best fifty.
+    hyde:gpt4+bm25+nv.rrf+maxsim@50
+
+expands with HyDE, retrieves with two retrievers, fuses them and reranks the best fifty. An expander that is no
+registered method stands behind `expand=`. Everything that changes a ranking is in the spec or in its fingerprint.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Literal, cast
 
-from ..core import Run, UsageError
-from ..expand import Expander, Expansions
-from ..rerank import Reranker, Rest
-from ..retrieve import Retriever
-from .fusing import Fusion
+from ..core import Run, Task, UsageError
+from ..core.queries import Queries
+from ..core.spec import Spec
+from ..expand import Expander, expanders, queries_for
+from ..fuse import Fusion, fusions
+from ..rerank import DEPTH, Reranker, Rest, rerankers
+from ..retrieve import Retriever, retrievers
+
+EXPAND = "expand="
+_DEPTH = re.compile(r".+@\d+", re.DOTALL)
 
 
-class Stage(NamedTuple):
-    """A run, what each step towards it took, and the candidates a reranker got."""
+@dataclass(frozen=True)
+class SystemSpec:
+    """What a system is made of."""
 
-    run: Run
-    seconds: dict[str, float]
-    notes: dict[str, object]
-    candidates: Run | None = None
-    expansions: Expansions | None = None
+    retrievers: tuple[Spec, ...]
+    fusion: Spec | None = None
+    expander: Spec | None = None
+    reranker: Spec | None = None
+
+    def __post_init__(self) -> None:
+        if not self.retrievers:
+            raise UsageError("a system needs a retriever")
+        if len(self.retrievers) > 1 and self.fusion is None:
+            raise UsageError("several retrievers in one system need a fusion")
+        if len(self.retrievers) == 1 and self.fusion is not None:
+            raise UsageError(f"fusion {self.fusion} needs at least two retrievers")
+
+    @classmethod
+    def parse(cls, text: str) -> SystemSpec:
+        """Read what `str` writes."""
+        segments = text.split("+")
+        expander = reranker = fusion = None
+        if segments[0].startswith(EXPAND) or expanders.find(segments[0].partition(":")[0]) is not None:
+            expander = expanders.parse(segments.pop(0).removeprefix(EXPAND))
+        if segments and _DEPTH.fullmatch(segments[-1]):
+            reranker = rerankers.parse(segments.pop())
+        if len(segments) > 1:
+            names = "|".join(re.escape(entry.name) for entry in fusions)
+            match = re.fullmatch(rf"(?P<last>.+)\.(?P<fusion>({names})(:.*)?)", segments[-1], re.DOTALL)
+            if match is None:
+                raise UsageError(f"{text!r} names several retrievers and no fusion, as in bm25+bge-small.rrf")
+            segments[-1], fusion = match["last"], fusions.parse(match["fusion"])
+        return cls(tuple(retrievers.parse(segment) for segment in segments), fusion, expander, reranker)
+
+    @property
+    def first_stage(self) -> str:
+        """All that stands before the reranker, printed."""
+        name = "+".join(map(str, self.retrievers)) + (f".{self.fusion}" if self.fusion else "")
+        if self.expander is None:
+            return name
+        own = "" if expanders.find(self.expander.name) is not None else EXPAND
+        return f"{own}{self.expander}+{name}"
+
+    def __str__(self) -> str:
+        return self.first_stage + (f"+{self.reranker}" if self.reranker else "")
+
+    def data(self) -> dict[str, object]:
+        """The spec as plain data, for result files."""
+        found: dict[str, object] = {"retrievers": [spec.data() for spec in self.retrievers]}
+        for name in ("expander", "fusion", "reranker"):
+            part: Spec | None = getattr(self, name)
+            if part is not None:
+                found[name] = part.data()
+        return found
 
 
 @dataclass(frozen=True)
@@ -32,8 +86,20 @@ class Reranking:
     """A reranker, how deep it goes, and what becomes of the documents below."""
 
     reranker: Reranker
-    depth: int = 100
+    depth: int = DEPTH
     rest: Rest = "keep"
+
+    @classmethod
+    def of(cls, reranker: Reranker, spec: Spec) -> Reranking:
+        """The reranking that a spec asks for."""
+        rest = cast(Literal["keep", "drop"], spec.get("rest", "keep"))
+        return cls(reranker, spec.depth or DEPTH, rest)
+
+    @property
+    def spec(self) -> Spec:
+        """The reranker's spec with depth and rest."""
+        changed = self.reranker.spec.with_parameters(rest=None if self.rest == "keep" else self.rest)
+        return changed.at(self.depth)
 
     def describe(self) -> dict[str, object]:
         """Everything that changes its rankings."""
@@ -52,29 +118,27 @@ class System:
     on_expand: Callable[[int, int], None] | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        if not self.retrievers:
-            raise UsageError("a system needs a retriever")
-        if len(self.retrievers) > 1 and not self.fusion:
-            raise UsageError("several retrievers in one system need a fusion")
-        if len(self.retrievers) == 1 and self.fusion:
-            raise UsageError(f"fusion {self.fusion.method!r} needs at least two retrievers")
+        _ = self.spec  # refuses what cannot be
+        if self.fusion is not None:
+            self.fusion.check(len(self.retrievers))
+        stored = next((r for r in self.retrievers if r.kind == "stored"), None)
+        if self.expander is not None and stored is not None:
+            raise UsageError(f"{stored.name} is a stored ranking: expanded queries cannot change it")
+
+    @property
+    def spec(self) -> SystemSpec:
+        """What it is, as its parts were found: a chat model with its host, a folder with its content."""
+        return SystemSpec(
+            tuple(retriever.spec for retriever in self.retrievers),
+            self.fusion.spec if self.fusion else None,
+            self.expander.spec.with_parameters(policy=self.policy) if self.expander else None,
+            self.reranking.spec if self.reranking else None,
+        )
 
     @property
     def name(self) -> str:
         """What results are filed under."""
-        if not self.reranking:
-            return self.first_stage
-        return f"{self.first_stage}+{self.reranking.reranker.name}@{self.reranking.depth}"
-
-    @property
-    def first_stage(self) -> str:
-        """The name of all that stands before the reranker."""
-        name = "+".join(r.name for r in self.retrievers)
-        if self.fusion:
-            name += f".{self.fusion.method}"
-        if self.expander:
-            name = f"{self.expander.name}+{name}" + (f",policy={self.policy}" if self.policy else "")
-        return name
+        return str(self.spec)
 
     @property
     def kind(self) -> str:
@@ -96,3 +160,34 @@ class System:
         if self.reranking:
             described["reranking"] = self.reranking.describe()
         return described
+
+    def rank(self, task: Task, depth: int) -> Run:
+        """The ranking of a task, made here and now."""
+        expansions = self.expander.expand(task, on_progress=self.on_expand) if self.expander else None
+        runs = []
+        for retriever in self.retrievers:
+            queries = Queries.of(task)
+            if expansions is not None:
+                queries, _ = queries_for(retriever, task, expansions, self.policy)
+            runs.append(retriever.prepare(task).search(queries, depth))
+        run = self.fusion.fuse(runs, task, depth, self.spec.first_stage) if self.fusion else runs[0]
+        if self.reranking is None:
+            return run
+        reranking = self.reranking
+        return reranking.reranker.rerank(task, run, reranking.depth, rest=reranking.rest).renamed(self.name)
+
+    def task_facts(self, task: Task) -> dict[str, object]:
+        """What else its ranking of one task depends on."""
+        facts: dict[str, object] = {}
+        for retriever in self.retrievers:
+            facts |= {f"{retriever.name}.{key}": value for key, value in retriever.task_facts(task).items()}
+        if self.expander:
+            facts |= {f"expander.{key}": value for key, value in self.expander.task_facts(task).items()}
+        return facts
+
+    def unknown_state(self) -> dict[str, str]:
+        """Parts whose state cannot be read, with the reason: results of this system are never reused."""
+        parts = (*self.retrievers, self.expander, self.reranking.reranker if self.reranking else None)
+        scorers = (getattr(part, "scorer", part) for part in parts if part is not None)
+        identities = ((getattr(part, "name", ""), getattr(part, "identity", None)) for part in scorers)
+        return {name: identity.unknown for name, identity in identities if identity is not None and identity.unknown}

@@ -1,22 +1,122 @@
-"""Cross-encoders: a pair goes in, a score comes out. The loop that all backends share."""
+"""Cross-encoders: a pair goes in, a score comes out. Tokens and the loop that all backends share.
+
+A query stands in a hundred pairs. Each text is tokenized once and put together as the model's own template does:
+tokenizers treat the two halves of a pair apart anyway, so the ids are the same.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..core import ModelError
 from ..core.columns import Int64
-from ..retrieve.encoders.batching import halving, plan
-from .pairs import Float32, Pairs, Scored
-from .tokens import PairIds, PairTokenizer
+from ..core.options import Options
+from ..models import Card
+from ..retrieve.encoders.base import WorkOrder
+from ..retrieve.encoders.batching import Job, halving, stream_jobs, tokenize_bounded
+from .pairs import Float32, Pairs, Scored, by_query
 
 WINDOW = 8192
 """Pairs tokenized and sorted by length together; two windows are in memory at a time."""
+
+
+class PairIds:
+    """What the model sees of a pair."""
+
+    __slots__ = ("cut", "ids", "second")
+
+    def __init__(self, ids: list[int], second: int, cut: tuple[int, int]) -> None:
+        self.ids = ids
+        self.second = second
+        """Where the second segment begins; the number of tokens if there is only one."""
+        self.cut = cut
+        """Tokens of document and query that were cut off."""
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @property
+    def types(self) -> list[int]:
+        """Segment of each token."""
+        return [0] * self.second + [1] * (len(self.ids) - self.second)
+
+
+class Template(NamedTuple):
+    """The special tokens around and between two texts."""
+
+    before: list[int]
+    between: list[int]
+    after: list[int]
+    second_segment: int | None
+    """How many tokens of `between` belong to the first segment; None: one segment for all."""
+
+    @property
+    def size(self) -> int:
+        """How many special tokens there are."""
+        return len(self.before) + len(self.between) + len(self.after)
+
+
+class Text(NamedTuple):
+    """A tokenized text, no longer than a model could take, and its whole length."""
+
+    ids: list[int]
+    total: int
+
+
+def document_floor(limit: int) -> int:
+    """Tokens a document keeps even beside a query that would fill the model: an eighth of it, 16 at least."""
+    return max(16, limit // 8)
+
+
+class PairTokenizer:
+    """Builds pairs with a `tokenizers.Tokenizer`, whichever library loaded it."""
+
+    def __init__(self, tokenizer: Any, limit: int, name: str) -> None:
+        # Whoever saved it may have left their padding and truncation in it; both are ours to decide.
+        tokenizer.no_padding()
+        tokenizer.no_truncation()
+        self._tokenizer = tokenizer
+        self.limit = limit
+        self.template = read_template(tokenizer, name)
+        if limit < self.template.size + 2:
+            raise ModelError(f"{name}: a maximum length of {limit} tokens leaves no room for a pair of texts")
+
+    def texts(self, texts: list[str]) -> list[Text]:
+        """Ids without special tokens."""
+        bounded = tokenize_bounded(texts, self.limit, self._encodings)
+        return [Text(b.tokens.ids[: self.limit], b.total) for b in bounded]
+
+    def _encodings(self, texts: list[str]) -> list[Any]:
+        return list(self._tokenizer.encode_batch_fast(texts, add_special_tokens=False))
+
+    def pair(self, query: Text, document: Text) -> PairIds:
+        """Both texts within the limit: the document gives way first, down to a floor, then the query."""
+        before, between, after, segment = self.template
+        room = self.limit - self.template.size
+        kept = min(query.total, max(room - min(document.total, document_floor(self.limit)), 1))
+        shown = min(document.total, room - kept)
+        first = len(before) + kept
+        ids = [*before, *query.ids[:kept], *between, *document.ids[:shown], *after]
+        second = len(ids) if segment is None else first + segment
+        return PairIds(ids, second, (document.total - shown, query.total - kept))
+
+
+def read_template(tokenizer: Any, name: str) -> Template:
+    """The template, read off a pair that the tokenizer makes itself."""
+    made = tokenizer.encode("a", "b")
+    sides, ids, types = made.sequence_ids, made.ids, made.type_ids
+    left = [i for i, side in enumerate(sides) if side == 0]
+    right = [i for i, side in enumerate(sides) if side == 1]
+    if not left or not right or left[-1] > right[0]:
+        raise ModelError(f"the tokenizer of {name} does not make pairs of texts")
+    between = slice(left[-1] + 1, right[0])
+    segment = None if types[right[0]] == types[left[0]] else types[between].count(types[left[0]])
+    return Template(ids[: left[0]], ids[between], ids[right[-1] + 1 :], segment)
 
 
 class CrossEncoder(ABC):
@@ -24,11 +124,16 @@ class CrossEncoder(ABC):
 
     kind = "cross-encoder"
     keeps_scores = True
+    distributable = True
 
-    def __init__(self, name: str, *, query_prefix: str = "", document_prefix: str = "") -> None:
-        self.name = name
+    def __init__(self, card: Card, options: Options | None = None) -> None:
+        self.card, self.options, self.name = card, options or Options(), card.name
         self.notes: Counter[str] = Counter()
-        self.query_prefix, self.document_prefix = query_prefix, document_prefix
+        self.query_prefix, self.document_prefix = card.prefix("query", ""), card.prefix("document", "")
+
+    def max_length(self) -> int:
+        """Where pairs are cut."""
+        return self.card.document_length
 
     @property
     @abstractmethod
@@ -47,37 +152,23 @@ class CrossEncoder(ABC):
     def is_out_of_memory(self, error: BaseException) -> bool:
         """Whether a smaller batch may succeed where this one failed."""
 
+    def work_order(self, pairs: Pairs) -> WorkOrder:
+        """Whole windows of pairs: what a pair scores may depend on its batch in the last bits."""
+        return by_query(pairs, WINDOW)
+
     def stream(self, pairs: Pairs, family: str = "") -> Iterator[Scored]:
         """Score all pairs, a batch at a time; the next window is tokenized while this one is scored."""
         del family
         budget, most, workers = self.batching()
-        order = np.lexsort((pairs.document, pairs.query))
-        windows = [order[start : start + WINDOW] for start in range(0, len(order), WINDOW)]
-        slots = list(range(workers))
 
-        def work(job: tuple[Int64, list[PairIds]]) -> Scored:
-            rows, batch = job
-            worker = slots.pop()
-            try:
-                scores = halving(lambda part: self.forward(part, worker), batch, self)
-            finally:
-                slots.append(worker)
-            return self._checked(rows, scores, batch, pairs)
+        def work(job: Job[PairIds], worker: int) -> Scored:
+            scores = halving(lambda part: self.forward(part, worker), job.items, self)
+            return self._checked(job.rows, scores, job.items, pairs)
 
-        with ThreadPoolExecutor(workers) as pool, ThreadPoolExecutor(1) as ahead:
-            try:
-                upcoming = ahead.submit(self.tokenize, pairs.take(windows[0])) if windows else None
-                for number, rows in enumerate(windows):
-                    assert upcoming is not None
-                    items = upcoming.result()
-                    if number + 1 < len(windows):
-                        upcoming = ahead.submit(self.tokenize, pairs.take(windows[number + 1]))
-                    groups = plan([len(item) for item in items], budget, most)
-                    yield from pool.map(work, [(rows[group], [items[i] for i in group]) for group in groups])
-            finally:
-                # A failure or an interrupt must not wait for a window of work that nobody will see.
-                pool.shutdown(wait=True, cancel_futures=True)
-                ahead.shutdown(wait=True, cancel_futures=True)
+        order = by_query(pairs, WINDOW)
+        return stream_jobs(
+            order, lambda rows: self.tokenize(pairs.take(rows)), work, budget=budget, most=most, workers=workers
+        )
 
     def tokenize(self, pairs: Pairs) -> list[PairIds]:
         """Pairs as tokens; a text that occurs several times is read once."""

@@ -5,37 +5,113 @@ from __future__ import annotations
 import inspect
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from functools import cached_property
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from ..core import ModelError, UsageError
-from ..core.objects import accepted, answering, describe_object, name_of, revision_of, takes
+from ..core import ModelError, Run, Task, UsageError
+from ..core.foreign import accepted, takes, wrap_errors
+from ..core.identity import Identity, identify, name_of
+from ..core.options import Options
+from ..core.plugins import Made, find_plugin, instantiate, load_address
+from ..core.queries import Queries
+from ..core.spec import Spec
+from ..retrieve import Build
+from ..retrieve.custom import checked_run, described, object_spec
+from ..retrieve.encoders.base import WorkOrder
 from ..retrieve.encoders.custom import to_numpy
-from .pairs import Pairs, Scored, not_cut
+from ..retrieve.mteb_inputs import BATCH, SPLIT, SUBSET, loader, task_facts
+from .contract import DEPTH, Reranker, Rest, rerankers
+from .pairs import Pairs, Scored, by_query, not_cut
+from .pointwise import PointwiseReranker
 
 CHUNK = 1024
+
+
+def from_address(spec: Spec, build: Build) -> Reranker:
+    """The reranker at `module:attr`, made with the arguments of the spec."""
+    own = {key: value for key, value in spec.parameters if key not in ("rest", "logit")}
+    return _made(load_address(spec.name, own), spec, build)
+
+
+def from_plugin(spec: Spec, build: Build) -> Reranker:
+    """The reranker that an installed package offers under the name of the spec."""
+    plugin = find_plugin("reranker", spec.name)
+    assert plugin is not None
+    own = {key: value for key, value in spec.parameters if key not in ("rest", "logit")}
+    try:
+        return _made(plugin.load(own), spec, build)
+    except UsageError as error:
+        raise UsageError(f"{plugin.label}: {error}") from None
+
+
+def _made(made: Made, spec: Spec, build: Build) -> Reranker:
+    shared = {key: value for key, value in spec.parameters if key in ("rest", "logit")}
+    named = replace(spec, parameters=tuple(sorted((made.arguments | shared).items())))
+    logit = spec.get("logit")
+    options = build.options.changed(spec.options)
+    return as_reranker(made.value, spec=named, logit=None if logit is None else int(str(logit)), options=options)
+
+
+def as_reranker(
+    model: Any, *, spec: Spec | None = None, logit: int | None = None, options: Options | None = None
+) -> Reranker:
+    """An object as reranker: one already, a cross-encoder of whichever library, a function of pairs."""
+    if isinstance(model, Reranker):
+        return model
+    model = instantiate(model, str(spec or name_of(model))).value
+    if isinstance(model, Reranker):
+        return model
+    identity = identify(model)
+    spec = spec or object_spec(model, identity).at(DEPTH)
+    if callable(getattr(model, "rerank", None)):
+        return ForeignReranker(model, spec, identity)
+    return PointwiseReranker(CustomScorer(model, str(spec.at(None)), identity, logit=logit), spec, options)
+
+
+rerankers.from_address = from_address
+
+
+class ForeignReranker(Reranker):
+    """A reranker written against our contract by somebody else; its answer is checked."""
+
+    def __init__(self, model: Any, spec: Spec, identity: Identity) -> None:
+        self.model, self.spec, self.identity = model, spec, identity
+        self.kind = str(getattr(model, "kind", "custom"))  # type: ignore[misc]
+
+    def describe(self) -> dict[str, object]:
+        """What it says of itself, and its identity."""
+        return {**described(self.model, self.name), "identity": self.identity.facts}
+
+    def rerank(self, task: Task, candidates: Run, depth: int = DEPTH, *, rest: Rest = "keep") -> Run:
+        """Reorder the first `depth` candidates of each query."""
+        given = f"the first {depth} candidates of {len(candidates)} queries of {task.full_name}"
+        with wrap_errors(self.name, given):
+            found = self.model.rerank(task, candidates, depth, rest=rest)
+        return checked_run(found, task, Queries.of(task), self.name, given)
 
 
 class CustomScorer:
     """Wraps an object with `predict`, or a function, that turns a list of (query, document) into scores.
 
     MTEB's `CrossEncoderProtocol` is known by its `predict`, which takes two lots of inputs and the facts of a task.
-
     Scores are cached only if it has a `cache_key`, `revision` or `version`: nothing else says when it changes.
     `logit` picks the score of an object that returns several numbers a pair.
     """
 
     kind = "custom"
+    distributable = False
 
-    def __init__(self, model: Any, *, name: str = "", logit: int | None = None) -> None:
-        self.model = model
-        self.logit = logit
+    def __init__(self, model: Any, name: str, identity: Identity, *, logit: int | None = None) -> None:
+        self.model, self.name, self.identity, self.logit = model, name, identity, logit
         self.notes: Counter[str] = Counter()
-        self.name = name or name_of(model)
         self._call = self._find()
-        self.keeps_scores = bool(revision_of(model))
+        self.keeps_scores = "revision" in identity.facts
+
+    def work_order(self, pairs: Pairs) -> WorkOrder:
+        """Never dealt out."""
+        return by_query(pairs, CHUNK)
 
     def _find(self) -> Callable[[Sequence[tuple[str, str]]], Any]:
         if callable(found := getattr(self.model, "predict", None)):
@@ -49,8 +125,6 @@ class CustomScorer:
         raise UsageError(f"{self.name} does not score pairs: it has no predict and cannot be called")
 
     def _mteb(self, pairs: Sequence[tuple[str, str]]) -> Any:
-        from ..retrieve.mteb_inputs import BATCH, SPLIT, SUBSET, loader, task_facts
-
         given = {
             "task_metadata": task_facts(None),
             "hf_split": SPLIT,
@@ -62,13 +136,9 @@ class CustomScorer:
         predict = self.model.predict
         return predict(loader(queries, "query"), loader(documents, "document"), **accepted(predict, given))
 
-    @cached_property
-    def _object(self) -> dict[str, object]:
-        return describe_object(self.model)
-
     def describe(self) -> dict[str, object]:
-        """What little is known."""
-        return {"backend": "custom", "name": self.name, **self._object, "logit": self.logit}
+        """The wrapped model's identity."""
+        return {"backend": "custom", "name": self.name, **self.identity.facts, "logit": self.logit}
 
     def max_length(self) -> int | None:
         """What the object says of itself."""
@@ -85,7 +155,7 @@ class CustomScorer:
             rows = order[start : start + CHUNK]
             what = f"pairs {start}–{start + len(rows) - 1} of {len(order)}"
             texts = pairs.texts(rows)
-            with answering(self.name, what):
+            with wrap_errors(self.name, what):
                 answer = self._call(texts)
             made = self._scores(answer, what)
             if made.shape != (len(rows),):

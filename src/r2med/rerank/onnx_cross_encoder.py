@@ -13,32 +13,22 @@ from typing import Any
 import numpy as np
 
 from ..core import ModelError
+from ..core.options import Options
+from ..models import Card
+from ..retrieve.encoders.base import WorkOrder
 from ..retrieve.encoders.batching import pad
 from ..retrieve.encoders.identity import file_hash
-from ..retrieve.encoders.load import Options
-from ..retrieve.encoders.onnx import OnnxModel, find_onnx
-from .cross_encoder import CrossEncoder
-from .pairs import Float32
-from .tokens import PairIds, PairTokenizer
+from ..retrieve.encoders.onnx import BATCH_TOKENS, OnnxModel, find_onnx, scales_batches
+from .cross_encoder import WINDOW, CrossEncoder, PairIds, PairTokenizer
+from .pairs import Float32, Pairs, by_query
 
 
 class OnnxCrossEncoder(CrossEncoder):
     """A sequence classifier as an ONNX file beside its `tokenizer.json`."""
 
-    def __init__(
-        self,
-        folder: Path,
-        *,
-        name: str = "",
-        limit: int = 512,
-        logit: int = 0,
-        query_prefix: str = "",
-        document_prefix: str = "",
-        options: Options | None = None,
-    ) -> None:
-        super().__init__(name or folder.name, query_prefix=query_prefix, document_prefix=document_prefix)
-        self.folder, self.limit, self.logit = folder, limit, logit
-        self.options = options or Options()
+    def __init__(self, card: Card, folder: Path, options: Options | None = None) -> None:
+        super().__init__(card, options)
+        self.folder = folder
 
     @cached_property
     def model(self) -> OnnxModel:
@@ -48,7 +38,7 @@ class OnnxCrossEncoder(CrossEncoder):
     @cached_property
     def tokenizer(self) -> PairTokenizer:
         """Loaded on first use."""
-        return PairTokenizer(self.model.tokenizer._tokenizer, self.limit, self.name)
+        return PairTokenizer(self.model.tokenizer.backend, self.max_length(), self.name)
 
     def describe(self) -> dict[str, object]:
         """Everything besides the texts and the maximum length that changes a score."""
@@ -56,17 +46,17 @@ class OnnxCrossEncoder(CrossEncoder):
             "backend": "onnx",
             "file": file_hash(find_onnx(self.folder)),
             "tokenizer": file_hash(self.folder / "tokenizer.json"),
-            "logit": self.logit,
+            "logit": self.card.logit,
             "template": [self.query_prefix, self.document_prefix],
         }
 
-    def max_length(self) -> int:
-        """Where pairs are cut."""
-        return self.limit
+    def work_order(self, pairs: Pairs) -> WorkOrder:
+        """An 8-bit file takes one pair at a time, so workers may share pairs as they like."""
+        return by_query(pairs, WINDOW, free=scales_batches(find_onnx(self.folder)))
 
     def batching(self) -> tuple[int, int, int]:
         """One pair at a time for 8-bit files."""
-        return self.options.batch_tokens or 4096, 1 if self.model.per_text else 64, self.model.workers
+        return self.options.batch_tokens or BATCH_TOKENS, 1 if self.model.per_text else 64, self.model.workers
 
     def forward(self, batch: list[PairIds], worker: int) -> Float32:
         """One score per pair."""
@@ -76,7 +66,7 @@ class OnnxCrossEncoder(CrossEncoder):
         types, _ = pad([item.types for item in batch], 0)
         feed: dict[str, Any] = {"input_ids": ids, "attention_mask": mask, "token_type_ids": types}
         (output,) = model.session.run(model.outputs[:1], {k: v for k, v in feed.items() if k in model.inputs})
-        return pick_logit(np.asarray(output, dtype=np.float32), self.logit, self.name)
+        return pick_logit(np.asarray(output, dtype=np.float32), self.card.logit, self.name)
 
     def is_out_of_memory(self, error: BaseException) -> bool:
         """Whether a smaller batch may succeed."""

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from ..core import NO_DOCUMENT, ModelError, Run, UsageError
 from ..core.columns import Int32
-from .protocol import RESTS, Rest
+from .contract import RESTS, Rest
 
 Float32 = npt.NDArray[np.float32]
 

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..core.columns import Int32, Int64
+from ..retrieve.encoders.base import WorkOrder
 
 Float32 = npt.NDArray[np.float32]
 
@@ -59,6 +60,8 @@ class PairScorer(Protocol):
     """What went wrong and was repaired on the way, counted."""
     keeps_scores: bool
     """Whether scores go into the cache: not where they are cheaper to make than to find."""
+    distributable: bool
+    """Whether a worker can hold the model that scores."""
 
     def describe(self) -> dict[str, object]:
         """Everything besides the two texts that changes a score, as plain data: the cache key."""
@@ -68,9 +71,18 @@ class PairScorer(Protocol):
         """Where pairs are cut, in tokens; None if the backend cannot say."""
         ...
 
+    def work_order(self, pairs: Pairs) -> WorkOrder:
+        """How pairs are dealt out to workers."""
+        ...
+
     def stream(self, pairs: Pairs, family: str = "") -> Iterator[Scored]:
         """Score all pairs, some at a time, so that finished ones can be kept when a later one fails."""
         ...
+
+
+def by_query(pairs: Pairs, window: int, *, free: bool = False) -> WorkOrder:
+    """Pairs in the order of their queries, so that a query is read once."""
+    return WorkOrder(np.lexsort((pairs.document, pairs.query)), window, free)
 
 
 def not_cut(count: int) -> Int32:

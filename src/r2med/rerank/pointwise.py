@@ -3,44 +3,47 @@
 from __future__ import annotations
 
 import time
-from typing import Literal
 
 import numpy as np
 
 from ..cache import ScoreCache, keeping, lookup, pair_keys
 from ..core import ModelError, Run, Task
 from ..core.columns import Int32, Int64
-from .candidates import on_task
+from ..core.options import Options
+from ..core.spec import Spec
+from ..retrieve import Remote
+from ..retrieve.stored import on_task
+from .contract import DEPTH, Reranker, Rest
 from .ordering import Float32, check_depth, reordered, top_pairs
 from .pairs import Pairs, PairScorer
-from .protocol import Progress, Rest
 
 
-class PointwiseReranker:
+class PointwiseReranker(Reranker):
     """Orders candidates by a scorer's scores, which are kept in the score cache.
 
     Equal pairs are scored once, whatever ids their texts have.
     """
 
     def __init__(
-        self,
-        scorer: PairScorer,
-        *,
-        name: str = "",
-        cache: ScoreCache | Literal[False] | None = None,
-        on_progress: Progress | None = None,
+        self, scorer: PairScorer, spec: Spec, options: Options | None = None, *, cache: ScoreCache | None = None
     ) -> None:
-        self.scorer = scorer
-        self.name = name or scorer.name
-        self.kind = scorer.kind
-        self.on_progress = on_progress
-        self._cache = cache
+        self.scorer = self._own_scorer = scorer
+        self.spec, self.options, self._cache = spec, options or Options(), cache
+        self.kind = scorer.kind  # type: ignore[misc]
+
+    def distribute(self, remote: Remote | None) -> None:
+        """Let workers score, where the scorer is a model that they can hold."""
+        own = self._own_scorer
+        if remote is None or not own.distributable:
+            self.scorer = own
+        else:
+            self.scorer = remote.scorer(own, self.spec, self.options)
 
     def describe(self) -> dict[str, object]:
         """Everything that changes its rankings."""
         return {"kind": self.kind, **self.scorer.describe(), "max_length": self.scorer.max_length()}
 
-    def rerank(self, task: Task, candidates: Run, depth: int = 100, *, rest: Rest = "keep") -> Run:
+    def rerank(self, task: Task, candidates: Run, depth: int = DEPTH, *, rest: Rest = "keep") -> Run:
         """Reorder the first `depth` candidates of each query."""
         check_depth(depth, rest)
         begin = time.perf_counter()
@@ -80,7 +83,7 @@ class PointwiseReranker:
         missing: Int64 = np.arange(len(first))
         damaged = 0
         shards = None
-        if self.scorer.keeps_scores and self._cache is not False:
+        if self.scorer.keeps_scores and self.options.cache:
             # The family of tasks is part of the key: instructions may depend on it.
             facts = {**self.scorer.describe(), "family": family}
             shards = (self._cache or ScoreCache()).open(facts, self.scorer.max_length(), label=self.scorer.name)
@@ -96,8 +99,7 @@ class PointwiseReranker:
                     raise ModelError(f"{self.name} returned an infinite score")
                 scores[missing[scored.rows]], cut[missing[scored.rows]] = scored.scores, scored.cut
                 done += len(scored.rows)
-                if self.on_progress is not None:
-                    self.on_progress(done, len(missing))
+                self.options.progress(done, len(missing))
         account: dict[str, object] = {
             "distinct_pairs": len(first),
             "cache_hits": len(first) - len(missing),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import warnings
 from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
@@ -10,19 +11,18 @@ from typing import Any
 
 import numpy as np
 
-from ..core import ModelError
+from ..core import MissingExtra, ModelError
+from ..core.foreign import first_line
+from ..core.options import Options
 from ..models import Card
-from ..retrieve.cores import available_cores
 from ..retrieve.encoders.batching import pad
 from ..retrieve.encoders.devices import import_torch, is_out_of_memory, resolve_devices, resolve_dtype, token_budget
-from ..retrieve.encoders.hub_folder import check_folder, load_tokenizer
 from ..retrieve.encoders.identity import folder_hashes
-from ..retrieve.encoders.load import Options
-from .cross_encoder import CrossEncoder
-from .load_classifier import load_adapted, load_classifier
+from ..retrieve.encoders.torch_models import check_folder, import_transformers, load_tokenizer, load_with
+from ..retrieve.sparse import available_cores
+from .cross_encoder import CrossEncoder, PairIds, PairTokenizer
 from .onnx_cross_encoder import pick_logit
 from .pairs import Float32, Pairs, Scored
-from .tokens import PairIds, PairTokenizer
 
 CPU_BATCH_TOKENS = 2048
 """Small batches stay in a core's cache."""
@@ -31,13 +31,20 @@ CPU_BATCH_TOKENS = 2048
 class TorchCrossEncoder(CrossEncoder):
     """One classifier on as many devices as there are; on a CPU every core works on batches of its own."""
 
-    def __init__(self, card: Card, folder: Path, options: Options, *, base: Path | None = None) -> None:
-        super().__init__(card.name, query_prefix=card.prefix("query", ""), document_prefix=card.prefix("document", ""))
-        self.card, self.folder, self.base, self.options = card, folder, base, options
-        check_folder(base or folder, card, options)
-        self.limit = card.document_length
-        self.devices = resolve_devices(options.device)
-        self.dtype = resolve_dtype(options.dtype, self.devices)
+    def __init__(
+        self,
+        card: Card,
+        folder: Path,
+        options: Options | None = None,
+        *,
+        base: Path | None = None,
+        dtype: str | None = None,
+    ) -> None:
+        super().__init__(card, options)
+        self.folder, self.base = folder, base
+        check_folder(base or folder, card, self.options)
+        self.devices = resolve_devices(self.options.device)
+        self.dtype = resolve_dtype(dtype, self.devices)
         self.on_gpu = self.devices[0].startswith("cuda")
         self._models: dict[str, Any] = {}
         self._lock = threading.Lock()
@@ -53,10 +60,6 @@ class TorchCrossEncoder(CrossEncoder):
             "dtype": self.dtype,
         }
 
-    def max_length(self) -> int:
-        """Where pairs are cut."""
-        return self.limit
-
     @cached_property
     def _hub_tokenizer(self) -> Any:
         own = (self.folder / "tokenizer_config.json").is_file() or (self.folder / "tokenizer.json").is_file()
@@ -68,7 +71,7 @@ class TorchCrossEncoder(CrossEncoder):
         backend = getattr(self._hub_tokenizer, "backend_tokenizer", None)
         if backend is None:
             raise ModelError(f"{self.name} has no fast tokenizer (tokenizer.json), which pairs are made with")
-        return PairTokenizer(backend, self.limit, self.name)
+        return PairTokenizer(backend, self.max_length(), self.name)
 
     @property
     def pad_id(self) -> int:
@@ -141,3 +144,48 @@ def _logits(model: Any, inputs: dict[str, Any], torch: Any) -> Any:
     hidden = body(**inputs).last_hidden_state
     last = inputs["attention_mask"].sum(dim=1) - 1
     return head(hidden[torch.arange(len(last), device=hidden.device), last])
+
+
+def load_classifier(folder: Path, options: Options, device: str, dtype: str, **changes: Any) -> Any:
+    """A sequence classifier on a device, ready to score."""
+    loader = import_transformers().AutoModelForSequenceClassification
+    return first_token_only(load_with(loader, folder, options, device, dtype, **changes))
+
+
+def first_token_only(model: Any) -> Any:
+    """Let the last layer of BERT and its kin work on the first token alone: the head reads no other.
+
+    After attention nothing mixes tokens any more, so three quarters of that layer are done for one token instead of
+    all of them, and the score is the same.
+    """
+    if model.config.model_type not in ("bert", "xlm-roberta", "roberta", "electra", "camembert"):
+        return model
+    body = getattr(model, model.base_model_prefix, None)
+    try:
+        after_attention = body.encoder.layer[-1].attention.output  # type: ignore[union-attr]
+    except (AttributeError, IndexError):
+        return model
+    after_attention.register_forward_pre_hook(lambda _, given: tuple(states[:, :1] for states in given))
+    return model
+
+
+def load_adapted(adapter: Path, base: Path, options: Options, device: str, dtype: str) -> Any:
+    """A base model with an adapter merged into its weights, one score per pair."""
+    try:
+        from peft import PeftModel
+    except ImportError:
+        raise MissingExtra("merging an adapter", "torch") from None
+    if not (adapter / "adapter_config.json").is_file():
+        raise ModelError(f"{adapter}: no adapter_config.json, so not an adapter")
+    if not (adapter / "adapter_model.safetensors").is_file() and not options.allow_pickle:
+        pickled = (adapter / "adapter_model.bin").is_file()
+        why = "has only pickled weights, which can run code: allow them with allow_pickle" if pickled else "no weights"
+        raise ModelError(f"{adapter}: {why}")
+    model = load_classifier(base, options, "cpu", dtype, num_labels=1)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            merged = PeftModel.from_pretrained(model, str(adapter), local_files_only=True).merge_and_unload()
+    except Exception as error:
+        raise ModelError(f"the adapter in {adapter} does not fit {base}: {first_line(error)}") from None
+    return merged.eval().to(device)

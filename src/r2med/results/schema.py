@@ -16,6 +16,8 @@ class SystemInfo(msgspec.Struct, kw_only=True):
     # `lexical`, `dense`, `fused`, `expanded`, `reranked` …
     description: dict[str, object]
     # Everything that changes its rankings.
+    spec: dict[str, object] = {}
+    # What it is made of, as data; empty in results of the first edition.
 
 
 class TaskInfo(msgspec.Struct, kw_only=True):

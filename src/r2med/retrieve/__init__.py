@@ -1,8 +1,24 @@
-"""First-stage retrieval."""
+"""First-stage retrieval.
+
+index = get_retriever("bm25").prepare(task)
+run = index.search(Queries.of(task), depth=1000)
+"""
 
 from .bm25 import BM25, BM25Index, BM25Parameters
-from .index_files import load_index, save_index
-from .protocol import Retriever
-from .specs import get_retriever
+from .contract import DEPTH, Build, Index, Remote, Retriever, Work, retrievers
+from .custom import as_retriever, get_retriever
 
-__all__ = ["BM25", "BM25Index", "BM25Parameters", "Retriever", "get_retriever", "load_index", "save_index"]
+__all__ = [
+    "BM25",
+    "DEPTH",
+    "BM25Index",
+    "BM25Parameters",
+    "Build",
+    "Index",
+    "Remote",
+    "Retriever",
+    "Work",
+    "as_retriever",
+    "get_retriever",
+    "retrievers",
+]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Literal
 
 import numpy as np
 from msgspec import Meta
@@ -132,7 +132,8 @@ class BM25Index:
         return SparseQueries(single.indptr[ends], single.terms, weights)
 
 
-class PreparedBM25(NamedTuple):
+@dataclass(frozen=True)
+class PreparedBM25:
     """An index with the documents it was made from."""
 
     index: BM25Index

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
@@ -17,6 +17,7 @@ from ..core.spec import Content, Spec
 from ..models import Card, card_names, find_card, get_card
 from .contract import Retriever, retrievers
 
+PAPER = "r2med-paper"
 RETRIEVES = ("dense", "sparse", "late-interaction")
 
 
@@ -24,17 +25,23 @@ RETRIEVES = ("dense", "sparse", "late-interaction")
 class ModelParameters:
     """What may be set on any model that encodes."""
 
-    max_length: Annotated[int | None, Meta(ge=1, description="tokens a text keeps, instead of the model's limit")] = None
-    dtype: Annotated[str | None, Meta(description="precision: float32, float16 or bfloat16")] = None
-    prompts: Annotated[Content | None, Meta(description="a prompt pack in place of the task instructions")] = None
+    max_length: Annotated[int, Meta(ge=1, description="tokens that a text keeps")] | None = None
+    dtype: Annotated[str, Meta(description="precision: float32, float16 or bfloat16")] | None = None
+    prompts: Annotated[Content, Meta(description="a prompt pack in place of the task instructions")] | None = None
+    protocol: Annotated[Literal["r2med-paper"], Meta(description="the settings of the paper's scripts")] | None = None
+
+    def changed(self, card: Card) -> Card:
+        """The card as these parameters set it."""
+        if self.protocol is not None:
+            card = card.published()
+        if self.max_length is not None:
+            card = card.replace(query_length=self.max_length, document_length=self.max_length)
+        return card if self.prompts is None else card.with_prompts(self.prompts.located())
 
 
-def card_of(spec: Spec, *, max_length: int | None = None, prompts: Content | None = None) -> Card:
-    """The card behind a spec, with what the spec changes on it."""
-    card = find_card(str(spec.path) if spec.path is not None else spec.name)
-    if max_length is not None:
-        card = card.replace(query_length=max_length, document_length=max_length)
-    return card if prompts is None else card.with_prompts(prompts.located())
+def card_of(spec: Spec) -> Card:
+    """The card behind a spec."""
+    return find_card(str(spec.path) if spec.path is not None else spec.name)
 
 
 def card_parameters(card: Card, declared: Any) -> dict[str, Parameter]:
@@ -45,6 +52,8 @@ def card_parameters(card: Card, declared: Any) -> dict[str, Parameter]:
         defaults["max_length"] = card.document_length
     if "similarity" in found:
         defaults["similarity"] = card.similarity
+    if card.published() == card:
+        defaults["protocol"] = PAPER
     return {name: p._replace(default=defaults.get(name, p.default)) for name, p in found.items()}
 
 

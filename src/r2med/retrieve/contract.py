@@ -63,6 +63,11 @@ class Retriever(ABC):
     def describe(self) -> dict[str, object]:
         """Everything that changes its rankings, as plain data: part of a result's fingerprint."""
 
+    def task_facts(self, task: Task) -> dict[str, object]:
+        """What else its ranking of one task depends on, besides itself and the task's content."""
+        del task
+        return {}
+
     @abstractmethod
     def prepare(self, task: Task) -> Index:
         """An index of the task's documents."""
@@ -71,7 +76,7 @@ class Retriever(ABC):
         """The best documents for the task's own queries."""
         return self.prepare(task).search(Queries.of(task), depth)
 
-    def check(self) -> None:
+    def check(self) -> None:  # noqa: B027 - most have nothing to check
         """Raise what would stop it later, such as a missing key."""
 
     def estimate(self, task: Task, side: Side) -> Work | None:
@@ -79,7 +84,7 @@ class Retriever(ABC):
         del task, side
         return None
 
-    def distribute(self, remote: Remote | None) -> None:
+    def distribute(self, remote: Remote | None) -> None:  # noqa: B027
         """Let workers run the model, or take it back; a retriever without a model has nothing to give."""
 
     def separator(self) -> str | None:
@@ -90,11 +95,11 @@ class Retriever(ABC):
 class Remote(Protocol):
     """Workers that can hold a model."""
 
-    def encoder(self, encoder: Encoder, spec: Spec) -> Encoder:
+    def encoder(self, encoder: Encoder, spec: Spec, options: Options) -> Encoder:
         """An encoder that describes itself here and encodes there."""
         ...
 
-    def scorer(self, scorer: Any, spec: Spec) -> Any:
+    def scorer(self, scorer: Any, spec: Spec, options: Options) -> Any:
         """The same for what scores pairs."""
         ...
 

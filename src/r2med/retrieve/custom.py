@@ -16,7 +16,7 @@ from ..core.identity import Identity, identify, name_of
 from ..core.options import Options
 from ..core.plugins import find_plugin, instantiate, load_address
 from ..core.queries import Queries
-from ..core.spec import Spec, Value
+from ..core.spec import Spec
 from .contract import Build, Index, Retriever, check_depth, retrievers
 from .dense import DenseRetriever, Similarity
 from .encoders.base import Encoder
@@ -60,6 +60,28 @@ def from_plugin(spec: Spec, build: Build) -> Retriever:
         raise UsageError(f"{plugin.label}: {error}") from None
 
 
+class _Alone:
+    """Makes retrievers outside any experiment."""
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+
+    def retriever(self, spec: str | Spec) -> Retriever:
+        """A retriever that another stands on."""
+        return get_retriever(spec, self.options)
+
+    def chat(self, spec: Spec) -> Any:
+        """No retriever of ours stands on a chat model."""
+        raise UsageError(f"{spec} is a chat model, not a retriever")
+
+
+def get_retriever(spec: str | Spec | Any, options: Options | None = None) -> Retriever:
+    """The retriever of a spec, or an object as one."""
+    if not isinstance(spec, str | Spec):
+        return as_retriever(spec, options=options)
+    return retrievers.make(retrievers.parse(spec), _Alone(options or Options()))
+
+
 def as_retriever(model: Any, *, spec: Spec | None = None, options: Options | None = None) -> Retriever:
     """An object as a retriever; a class is constructed."""
     if isinstance(model, Retriever):
@@ -76,6 +98,9 @@ def as_retriever(model: Any, *, spec: Spec | None = None, options: Options | Non
     if scores_pairs(model):
         raise UsageError(f"{spec} scores pairs of texts: it is a reranker, not a retriever")
     return ObjectRetriever(model, spec, identity, options or Options())
+
+
+retrievers.from_address = from_address
 
 
 def is_searcher(model: Any) -> bool:
@@ -105,7 +130,7 @@ class ForeignRetriever(Retriever):
             return _TaskIndex(self, task, lambda queries, depth: self._retrieve(task, queries, depth))
         with wrap_errors(self.name, f"preparing {task.full_name}"):
             index = self.model.prepare(task)
-        return _TaskIndex(self, task, lambda queries, depth: index.search(queries, depth))
+        return _TaskIndex(self, task, index.search)
 
     def _retrieve(self, task: Task, queries: Queries, depth: int) -> Any:
         texts = queries.single(self.name)
@@ -220,7 +245,7 @@ class ObjectRetriever(DenseRetriever):
         encoder: Encoder = model if ours else CustomEncoder(model, str(spec), identity)
         found = "cosine" if ours else comparison(model)
         self.compare: Compare | None = found if callable(found) else None
-        similarity: Similarity = "dot" if callable(found) else found  # type: ignore[assignment]
+        similarity: Similarity = "dot" if callable(found) else found
         super().__init__(encoder, spec, similarity=similarity, options=options)
         self.identity = identity
 

@@ -38,9 +38,9 @@ SEPARATORS = {"bert": " [SEP] ", "mpnet": " </s> ", "roberta": " </s> ", "xlm-ro
 class DenseParameters(ModelParameters):
     """What may be set on a dense model."""
 
-    similarity: Annotated[Similarity | None, Meta(description="how vectors are compared")] = None
+    similarity: Annotated[Similarity, Meta(description="how vectors are compared")] | None = None
     variant: Annotated[Precision, Meta(description="how documents are held in memory")] = "float32"
-    dimension: Annotated[int | None, Meta(ge=1, description="first dimensions that are kept (Matryoshka)")] = None
+    dimension: Annotated[int, Meta(ge=1, description="first dimensions that are kept (Matryoshka)")] | None = None
     oversample: Annotated[int, Meta(ge=0, description="candidates that full vectors rescore; 0: none")] = OVERSAMPLE
 
     @property
@@ -82,7 +82,7 @@ class DenseRetriever(Retriever):
     def from_spec(cls, spec: Spec, build: Build) -> DenseRetriever:
         """The retriever of a model card."""
         given, options = spec.values(DenseParameters), build.options.changed(spec.options)
-        card = card_of(spec, max_length=given.max_length, prompts=given.prompts)
+        card = given.changed(card_of(spec))
         encoder = load_encoder(card, options, dtype=given.dtype)
         return cls(encoder, spec, card=card, similarity=given.similarity, variant=given.held, options=options)
 
@@ -134,8 +134,11 @@ class DenseRetriever(Retriever):
 
     def distribute(self, remote: Remote | None) -> None:
         """Let workers encode, unless the model runs elsewhere already."""
-        away = remote is not None and getattr(self._own_encoder, "runs_here", True)
-        self.encoder = remote.encoder(self._own_encoder, self.spec) if away and remote else self._own_encoder
+        own = self._own_encoder
+        if remote is None or not getattr(own, "runs_here", True):
+            self.encoder = own
+        else:
+            self.encoder = remote.encoder(own, self.spec, self.options)
 
     def prepare(self, task: Task) -> DenseIndex:
         """Encode the documents."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -19,17 +19,20 @@ from ..cache import (
     Keys,
     ShardSet,
     compact,
+    known_speed,
     remember_speed,
     text_keys,
     verify_sample,
 )
 from ..core import TextColumn
 from ..core.columns import Int32, Int64
+from ..core.options import Options
+from ..core.queries import Side
+from .contract import Work
+from .encoders.base import Batch, Encoder
 from .encoders.batching import estimated_tokens
-from .encoders.protocol import Batch, Encoder, Side
 from .rows import ArrayRows, Float32, Rows, TakenRows
 
-Progress = Callable[[int, int], None]
 FLUSH_SECONDS = 10.0
 FLUSH_BYTES = 64 << 20
 MANY_SHARDS = 8
@@ -72,6 +75,22 @@ def verify_cache(
     return verify_sample(shards, texts, encode, count, name=encoder.name, dtype=dtype)
 
 
+def remaining_work(
+    encoder: Encoder, texts: Sequence[str], side: Side, instruction: str, cache: EmbeddingCache | None
+) -> Work:
+    """The texts of a side that would go through the model, counted without encoding."""
+    keys = text_keys(texts)
+    _, first = np.unique(keys, axis=0, return_index=True)
+    distinct, speed = len(first), None
+    if cache is not None:
+        shards = cache.look(identity(encoder, side, instruction), encoder.max_length(side))
+        first = first[shards.find(keys[first]).row < 0]
+        speed = known_speed(shards.folder.parent)
+    tokens = int(estimated_tokens(texts, first, instruction, encoder.max_length(side)).sum())
+    seconds = 0.0 if not tokens else tokens / speed if speed else None
+    return Work(len(texts), len(first), tokens, distinct, seconds)
+
+
 def embed(
     encoder: Encoder,
     texts: Sequence[str],
@@ -79,16 +98,15 @@ def embed(
     instruction: str = "",
     *,
     cache: EmbeddingCache | None = None,
-    on_progress: Progress | None = None,
-    memory: int | None = None,
+    options: Options | None = None,
 ) -> Embedded:
     """Vectors of all texts; equal texts are encoded once.
 
-    Without a cache they are kept in memory or, where they would take more than a quarter of `memory`, in a temporary
-    file.
+    Without a cache they are kept in memory or, where they would take more than a quarter of the memory that the
+    options allow, in a temporary file.
     """
     begin, before = time.perf_counter(), Counter(encoder.notes)
-    made = _embed(encoder, texts, side, instruction, cache, on_progress, memory)
+    made = _embed(encoder, texts, side, instruction, cache, options or Options())
     return made._replace(seconds=time.perf_counter() - begin, repaired=dict(encoder.notes - before))
 
 
@@ -98,12 +116,11 @@ def _embed(
     side: Side,
     instruction: str,
     cache: EmbeddingCache | None,
-    on_progress: Progress | None,
-    memory: int | None,
+    options: Options,
 ) -> Embedded:
     keys = text_keys(texts)
     if cache is None:
-        return _without_cache(encoder, texts, keys, side, instruction, on_progress, memory)
+        return _without_cache(encoder, texts, keys, side, instruction, options)
     shards = cache.open(identity(encoder, side, instruction), encoder.max_length(side), label=encoder.name)
     found = shards.find(keys)
     missing = _first_of_each(keys, np.flatnonzero(found.row < 0))
@@ -111,7 +128,7 @@ def _embed(
     if len(missing):
         missing = _borrow(cache, shards, encoder.max_length(side), keys, missing)
         begin = time.perf_counter()
-        _encode_missing(encoder, texts, keys, missing, side, instruction, shards, on_progress)
+        _encode_missing(encoder, texts, keys, missing, side, instruction, shards, options)
         if len(missing):
             remember_speed(
                 shards.folder.parent,
@@ -166,7 +183,7 @@ def _encode_missing(
     side: Side,
     instruction: str,
     shards: ShardSet,
-    on_progress: Progress | None,
+    options: Options,
 ) -> None:
     """Encode and keep in groups, so that a kill costs the last seconds only."""
     if not len(missing):
@@ -185,8 +202,7 @@ def _encode_missing(
             group.append(batch)
             size += batch.vectors.nbytes
             done += len(batch.rows)
-            if on_progress is not None:
-                on_progress(done, len(missing))
+            options.progress(done, len(missing))
             if size > FLUSH_BYTES or time.monotonic() - since > FLUSH_SECONDS:
                 flush()
                 size, since = 0, time.monotonic()
@@ -202,8 +218,7 @@ def _without_cache(
     keys: Keys,
     side: Side,
     instruction: str,
-    on_progress: Progress | None,
-    memory: int | None,
+    options: Options,
 ) -> Embedded:
     first = _first_of_each(keys, np.arange(len(keys)))
     vectors = np.empty((0, 0), dtype=np.float32)
@@ -211,11 +226,10 @@ def _without_cache(
     done = 0
     for batch in encoder.stream(_subset(texts, first), side, instruction) if len(first) else ():
         if not done:
-            vectors = _room_for(len(first), batch.vectors.shape[1], memory)
+            vectors = _matrix(len(first), batch.vectors.shape[1], options.memory)
         vectors[batch.rows], tokens[batch.rows] = batch.vectors, batch.tokens
         done += len(batch.rows)
-        if on_progress is not None:
-            on_progress(done, len(first))
+        options.progress(done, len(first))
     if len(first) < len(keys):
         _, inverse = np.unique(keys, axis=0, return_inverse=True)
         place = np.empty(len(first), dtype=np.int64)
@@ -225,7 +239,7 @@ def _without_cache(
     return Embedded(ArrayRows(vectors), tokens, 0, len(first), 0)
 
 
-def _room_for(count: int, dimension: int, memory: int | None) -> Float32:
+def _matrix(count: int, dimension: int, memory: int | None) -> Float32:
     """A matrix to be filled: in memory, or in a file that goes when nobody uses it."""
     if memory is None or 4 * count * dimension <= memory // 4:
         return np.empty((count, dimension), dtype=np.float32)

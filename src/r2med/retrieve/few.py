@@ -13,8 +13,8 @@ import numpy as np
 
 from ..cache import Piece
 from ..core.columns import Int32
-from .rows import Float32, InPieces, Rows
 from .near_ties import SAFETY, check_finite, exact_products
+from .rows import Float32, InPieces, Rows
 from .sparse import TopK, in_parallel, top_k
 
 try:

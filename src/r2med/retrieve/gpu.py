@@ -1,7 +1,7 @@
 """The first stage of exact search on a GPU.
 
-float32 throughout (no TF32) and candidates with a margin; `near_ties` then decides near ties on the CPU in float64, as it
-does for the CPU's own product, so both give the same ranking.
+float32 throughout (no TF32) and candidates with a margin; `near_ties` then decides on the CPU in float64, as it does
+for the CPU's own product, so both give the same ranking.
 """
 
 from __future__ import annotations

@@ -1,25 +1,26 @@
 """Late interaction: a query's score is the sum, over its tokens, of the best match among the document's tokens.
 
 Exact and over the whole corpus: documents are encoded a batch at a time, compared with all queries at once and
-forgotten. Token vectors are not cached: those of a passage take as much room as two hundred passages' own.
+forgotten.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 
 from ..cache import text_keys
-from ..core import Run, Task, UsageError
+from ..core import Run, Task
 from ..core.columns import Int32
-from .embed import Progress
-from .encoders.load import make_options, model_folder
-from .encoders.protocol import Float32, Side
-from .encoders.spec import ModelCard
+from ..core.options import Options
+from ..core.queries import Queries, QueryText, Side
+from ..core.spec import Spec
+from ..models import Card
+from .cards import ModelParameters, card_of
+from .contract import Build, Retriever, check_depth
+from .encoders import Float32, model_folder
 from .encoders.token_states import TextStates, TokenEncoder, token_encoder
 from .rows import unit
 from .sparse import top_k
@@ -27,14 +28,6 @@ from .truncation import positives_cut, truncation_note
 
 QUERY_TOKENS = 8192
 """Query tokens compared at once: with a batch of documents, some 50 MB of similarities."""
-
-
-class Scorer(Protocol):
-    """Anything that scores documents against queries token by token."""
-
-    def __call__(self, queries: list[Float32], documents: list[Float32]) -> Float32:
-        """Scores, queries × documents."""
-        ...
 
 
 def maxsim(queries: list[Float32], documents: list[Float32]) -> Float32:
@@ -63,28 +56,22 @@ def _spans(sizes: list[int], most: int) -> list[tuple[int, int]]:
     return [*spans, (first, len(sizes))] if sizes else []
 
 
-class MaxSimRetriever:
+class MaxSimRetriever(Retriever):
     """ColBERT-style retrieval with any model that gives a vector per token."""
 
     kind = "late-interaction"
+    prepares = "encode documents"
+    whole_on_worker = True
 
-    def __init__(
-        self,
-        card: ModelCard,
-        *,
-        name: str = "",
-        folder: Path | None = None,
-        encoder: TokenEncoder | None = None,
-        on_progress: Progress | None = None,
-        **options: object,
-    ) -> None:
-        made = make_options(**options)
-        if made.max_length is not None:
-            card = card.replace(query_length=made.max_length, document_length=made.max_length)
-        self.card = card
-        self.name = name or card.name
-        self.encoder = encoder or token_encoder(card, model_folder(card, folder), made)
-        self.on_progress = on_progress
+    def __init__(self, card: Card, spec: Spec, encoder: TokenEncoder, options: Options) -> None:
+        self.card, self.spec, self.encoder, self.options = card, spec, encoder, options
+
+    @classmethod
+    def from_spec(cls, spec: Spec, build: Build) -> MaxSimRetriever:
+        """The retriever of a model card."""
+        given, options = spec.values(ModelParameters), build.options.changed(spec.options)
+        card = given.changed(card_of(spec))
+        return cls(card, spec, token_encoder(card, model_folder(card), options, dtype=given.dtype), options)
 
     def describe(self) -> dict[str, object]:
         """Everything that changes its rankings."""
@@ -95,53 +82,72 @@ class MaxSimRetriever:
             "instructions": self.card.describe().get("instructions", {}),
         }
 
-    def _states(self, texts: Sequence[str], side: Side, family: str) -> list[TextStates]:
-        prefix = self.card.prefix(side, self.card.instruction(side, family))
+    def prepare(self, task: Task) -> MaxSimIndex:
+        """Nothing is kept: token vectors of a passage take as much room as two hundred passages' own."""
+        return MaxSimIndex(self, task)
+
+
+class MaxSimIndex:
+    """The documents of a task, encoded and forgotten a batch at a time."""
+
+    def __init__(self, retriever: MaxSimRetriever, task: Task) -> None:
+        self.retriever, self.task, self.encoder = retriever, task, retriever.encoder
+
+    def _prefix(self, side: Side) -> str:
+        card = self.retriever.card
+        return card.prefix(side, card.instruction(side, self.task.family))
+
+    def _ready(self, states: Float32) -> Float32:
+        return unit(states) if self.retriever.card.normalize else states
+
+    def search(self, queries: Queries, depth: int) -> Run:
+        """The best `depth` documents of each query; a query of several texts scores the weighted mean of theirs."""
+        check_depth(depth)
+        begin = time.perf_counter()
+        groups, ids = queries.texts, self.task.documents.ids
+        made = self._states([part.text for group in groups for part in group])
+        scores, tokens = self._score([self._ready(text.states) for text in made])
+        if not queries.plain:
+            scores = _mean_scores(scores, groups)
+        limit = self.encoder.max_length("document")
+        top = top_k(scores, ids.tie_rank, min(depth, len(ids)))
+        lengths = np.array([text.tokens for text in made], np.int32)
+        notes: dict[str, object] = {
+            "truncation": {
+                "query": truncation_note(lengths, self.retriever.card.length("query")),
+                "document": {**truncation_note(tokens, limit), **positives_cut(self.task, tokens, limit)},
+            },
+            "seconds": {"encode": round(time.perf_counter() - begin, 4)},
+        }
+        return Run(queries.ids, ids, *top, name=self.retriever.name, notes=notes)
+
+    def _states(self, texts: Sequence[str]) -> list[TextStates]:
         made: list[TextStates | None] = [None] * len(texts)
-        for batch in self.encoder.stream_states(texts, side, prefix):
+        for batch in self.encoder.stream_states(texts, "query", self._prefix("query")):
             for item in batch:
                 made[item.row] = item
         return [m for m in made if m is not None]
 
-    def retrieve(self, task: Task, *, depth: int = 1000) -> Run:
-        """The best `depth` documents of each query."""
-        if depth < 1:
-            raise UsageError(f"depth must be 1 or more, not {depth}")
-        begin = time.perf_counter()
-        queries = self._states(task.query_texts, "query", task.family)
-        vectors = [self._ready(q.states) for q in queries]
-        scores, tokens = self._score(vectors, task)
-        limit = self.encoder.max_length("document")
-        ids = task.documents.ids
-        top = top_k(scores, ids.tie_rank, min(depth, len(ids)))
-        notes: dict[str, object] = {
-            "truncation": {
-                "query": truncation_note(np.array([q.tokens for q in queries], np.int32), self.card.length("query")),
-                "document": {**truncation_note(tokens, limit), **positives_cut(task, tokens, limit)},
-            },
-            "seconds": {"encode": round(time.perf_counter() - begin, 4)},
-        }
-        return Run(task.query_ids, ids, *top, name=self.name, notes=notes)
-
-    def _ready(self, states: Float32) -> Float32:
-        return unit(states) if self.card.normalize else states
-
-    def _score(self, queries: list[Float32], task: Task) -> tuple[Float32, Int32]:
+    def _score(self, queries: list[Float32]) -> tuple[Float32, Int32]:
         """Scores of all pairs; equal texts are scored once, so that they tie."""
-        texts = task.documents.contents
+        texts = self.task.documents.contents
         keys = text_keys(texts)
         _, first, inverse = np.unique(keys, axis=0, return_index=True, return_inverse=True)
         scores = np.empty((len(queries), len(first)), dtype=np.float32)
         tokens = np.empty(len(first), dtype=np.int32)
-        prefix = self.card.prefix("document", self.card.instruction("document", task.family))
         done = 0
-        for batch in self.encoder.stream_states(texts.take(first.tolist()), "document", prefix):
+        for batch in self.encoder.stream_states(texts.take(first.tolist()), "document", self._prefix("document")):
             rows = np.array([item.row for item in batch])
             if queries:
                 scores[:, rows] = maxsim(queries, [self._ready(item.states) for item in batch])
             tokens[rows] = [item.tokens for item in batch]
             done += len(batch)
-            if self.on_progress is not None:
-                self.on_progress(done, len(first))
+            self.retriever.options.progress(done, len(first))
         back = inverse.reshape(-1)
         return np.ascontiguousarray(scores[:, back]), tokens[back]
+
+
+def _mean_scores(scores: Float32, groups: Sequence[tuple[QueryText, ...]]) -> Float32:
+    starts = np.concatenate(([0], np.cumsum([len(group) for group in groups])[:-1]))
+    shares = np.array([part.weight / sum(p.weight for p in group) for group in groups for part in group])
+    return np.add.reduceat(scores * shares[:, None], starts, axis=0).astype(np.float32)

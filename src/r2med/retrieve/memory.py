@@ -1,8 +1,8 @@
 """How much of a search is held at once.
 
 Document vectors are read from mapped shards, block by block: those pages are the system's to drop and count for
-nothing here. What a search needs of its own are scores, running rankings and the rows it looks at twice; `MemoryPlan` cuts
-these to a number of bytes. Its sizes change no bit of a result.
+nothing here. What a search needs of its own are scores, running rankings and the rows it looks at twice; a
+`MemoryPlan` cuts these to a number of bytes. Its sizes change no bit of a result.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from enum import Enum
 from typing import Any
 
 from ..core import Task
-from .encoders.protocol import Side
+from ..core.queries import Side
 
 SPLIT, SUBSET = "test", "default"
 BATCH = 32

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
 from ..cache import Piece
-from ..core import ModelError
 
 Float32 = npt.NDArray[np.float32]
 Indices = npt.NDArray[np.integer]

@@ -8,20 +8,23 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from pathlib import Path
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..core import Run, Task, UsageError
 from ..core.columns import Int32, Int64
-from .embed import Progress
+from ..core.options import Options
+from ..core.queries import Queries, Side
+from ..core.spec import Spec
+from ..models import Card
+from .cards import ModelParameters, card_of
+from .contract import Build, Retriever, check_depth
+from .encoders import Float32, model_folder
 from .encoders.batching import pad
-from .encoders.hub_folder import load_masked_lm
-from .encoders.load import make_options, model_folder
-from .encoders.protocol import Float32, Side
-from .encoders.spec import ModelCard
 from .encoders.torch_encoder import Replica, TorchEncoder
+from .encoders.torch_models import load_masked_lm
 from .sparse import Postings, SparseQueries, search
 from .truncation import positives_cut, truncation_note
 
@@ -70,8 +73,8 @@ class SpladeEncoder(TorchEncoder):
             return np.asarray(weights.amax(dim=1).cpu().numpy(), dtype=np.float32)
 
     def sparse(
-        self, texts: Sequence[str], side: Side, instruction: str, on_progress: Progress | None = None
-    ) -> tuple[SparseMatrix, Int32]:
+        self, texts: Sequence[str], side: Side, instruction: str, options: Options
+    ) -> tuple[SparseMatrix, Int32]:  # fmt: skip
         """Term weights of all texts, and their lengths in tokens."""
         terms: list[Int32] = [np.empty(0, np.int32)] * len(texts)
         weights: list[Float32] = [np.empty(0, np.float32)] * len(texts)
@@ -84,8 +87,7 @@ class SpladeEncoder(TorchEncoder):
                 weights[row] = vector[terms[row]]
             size = batch.vectors.shape[1]
             done += len(batch.rows)
-            if on_progress is not None:
-                on_progress(done, len(texts))
+            options.progress(done, len(texts))
         indptr = np.concatenate(([0], np.cumsum([len(t) for t in terms]))).astype(np.int64)
         empty_terms, empty_weights = [np.empty(0, np.int32)], [np.empty(0, np.float32)]
         return (
@@ -94,29 +96,24 @@ class SpladeEncoder(TorchEncoder):
         )
 
 
-class SpladeRetriever:
+class SpladeRetriever(Retriever):
     """Ranks by the inner product of term weights."""
 
     kind = "sparse"
+    prepares = "encode documents"
+    whole_on_worker = True
 
-    def __init__(
-        self,
-        card: ModelCard,
-        *,
-        name: str = "",
-        folder: Path | None = None,
-        on_progress: Progress | None = None,
-        **options: object,
-    ) -> None:
+    def __init__(self, card: Card, spec: Spec, encoder: SpladeEncoder, options: Options) -> None:
+        self.card, self.spec, self.encoder, self.options = card, spec, encoder, options
+
+    @classmethod
+    def from_spec(cls, spec: Spec, build: Build) -> SpladeRetriever:
+        """The retriever of a model card."""
+        given, options = spec.values(ModelParameters), build.options.changed(spec.options)
+        card = given.changed(card_of(spec))
         if card.backend != "transformers":
             raise UsageError(f"{card.name}: learned sparse models run in transformers, not in {card.backend}")
-        made = make_options(**options)
-        if made.max_length is not None:
-            card = card.replace(query_length=made.max_length, document_length=made.max_length)
-        self.card = card
-        self.name = name or card.name
-        self.encoder = SpladeEncoder(card, model_folder(card, folder), made)
-        self.on_progress = on_progress
+        return cls(card, spec, SpladeEncoder(card, model_folder(card), options, dtype=given.dtype), options)
 
     def describe(self) -> dict[str, object]:
         """Everything that changes its rankings."""
@@ -127,28 +124,57 @@ class SpladeRetriever:
             "instructions": self.card.describe().get("instructions", {}),
         }
 
-    def retrieve(self, task: Task, *, depth: int = 1000) -> Run:
+    def prepare(self, task: Task) -> SpladeIndex:
+        """The documents are encoded when they are first searched."""
+        return SpladeIndex(self, task)
+
+
+class SpladeIndex:
+    """Term weights of a task's documents."""
+
+    def __init__(self, retriever: SpladeRetriever, task: Task) -> None:
+        self.retriever, self.task = retriever, task
+
+    def _encode(self, texts: Sequence[str], side: Side, *, progress: bool) -> tuple[SparseMatrix, Int32]:
+        card = self.retriever.card
+        prefix = card.prefix(side, card.instruction(side, self.task.family))
+        options = self.retriever.options if progress else Options()
+        return self.retriever.encoder.sparse(texts, side, prefix, options)
+
+    @cached_property
+    def documents(self) -> tuple[SparseMatrix, Int32]:
+        """Made once, whatever searches follow."""
+        return self._encode(self.task.documents.contents, "document", progress=True)
+
+    @cached_property
+    def postings(self) -> Postings:
+        """The documents' weights by term."""
+        return self.documents[0].postings()
+
+    def search(self, queries: Queries, depth: int) -> Run:
         """The best `depth` documents of each query among those that share a term with it."""
-        if depth < 1:
-            raise UsageError(f"depth must be 1 or more, not {depth}")
+        check_depth(depth)
         begin = time.perf_counter()
-        prefixes = {
-            side: self.card.prefix(side, self.card.instruction(side, task.family)) for side in ("query", "document")
-        }
-        documents, tokens = self.encoder.sparse(
-            task.documents.contents, "document", prefixes["document"], self.on_progress
-        )
-        queries, query_tokens = self.encoder.sparse(task.query_texts, "query", prefixes["query"])
-        weighted = SparseQueries(queries.indptr, queries.terms, queries.weights.astype(np.float64))
-        ids = task.documents.ids
-        top = search(documents.postings(), weighted, ids.tie_rank, min(depth, len(ids)))
-        limit = self.encoder.max_length("document")
+        retriever, ids = self.retriever, self.task.documents.ids
+        documents, tokens = self.documents
+        weighted, query_tokens = self._weighted(queries)
+        top = search(self.postings, weighted, ids.tie_rank, min(depth, len(ids)))
+        limit = retriever.encoder.max_length("document")
         notes: dict[str, object] = {
             "truncation": {
-                "query": truncation_note(query_tokens, self.encoder.max_length("query")),
-                "document": {**truncation_note(tokens, limit), **positives_cut(task, tokens, limit)},
+                "query": truncation_note(query_tokens, retriever.encoder.max_length("query")),
+                "document": {**truncation_note(tokens, limit), **positives_cut(self.task, tokens, limit)},
             },
             "terms_per_document": round(len(documents.terms) / max(len(ids), 1), 1),
             "seconds": {"total": round(time.perf_counter() - begin, 4)},
         }
-        return Run(task.query_ids, ids, *top, name=self.name, notes=notes)
+        return Run(queries.ids, ids, *top, name=retriever.name, notes=notes)
+
+    def _weighted(self, queries: Queries) -> tuple[SparseQueries, Int32]:
+        """Terms of each query; of several texts, the weighted mean of theirs."""
+        groups = queries.texts
+        made, tokens = self._encode([part.text for group in groups for part in group], "query", progress=False)
+        shares = np.array([part.weight / sum(p.weight for p in group) for group in groups for part in group])
+        ends = np.concatenate(([0], np.cumsum([len(group) for group in groups])))
+        weights = made.weights.astype(np.float64) * np.repeat(shares, np.diff(made.indptr))
+        return SparseQueries(made.indptr[ends], made.terms, weights), tokens

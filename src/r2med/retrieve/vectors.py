@@ -24,8 +24,8 @@ from ..core import ModelError, UsageError
 from ..core.columns import Int32
 from .few import search_few, small_batch_faster
 from .memory import DOCUMENT_BLOCK, TILE, MemoryPlan
-from .rows import Float32, Rows, as_rows
 from .near_ties import check_finite, rescore_near_ties
+from .rows import Float32, Rows, as_rows
 from .sparse import TopK, top_k
 
 MARGIN = 32

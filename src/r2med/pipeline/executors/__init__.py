@@ -2,14 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from ...core import UsageError
-from .protocol import Executor, Made, Recipe
+
+if TYPE_CHECKING:
+    from ...rerank import Reranker
+    from ...retrieve import Retriever
+    from ..plan import Plan, Step
 
 EXECUTORS = ("local", "ray")
+Ticket = int
 
-__all__ = ["EXECUTORS", "Executor", "Made", "Recipe", "get_executor"]
+
+class Executor:
+    """Does all stages in this process, one after the other."""
+
+    name = "local"
+    tasks_at_once = 1
+
+    def __enter__(self) -> Executor:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Stop the workers."""
+
+    def adopt(self, components: Iterable[Retriever | Reranker]) -> None:
+        """Let the models of these components run on workers."""
+
+    def provenance(self) -> Mapping[str, object]:
+        """What a result says about where it was made."""
+        return {}
+
+    def take(self, step: Step, plan: Plan, values: Mapping[str, Any]) -> Ticket | None:
+        """Begin a stage on a worker; None: it is the driver's."""
+        del step, plan, values
+        return None
+
+    def wait(self, tickets: Sequence[Ticket]) -> tuple[Ticket, Any]:
+        """The value of the first stage of these that a worker finishes."""
+        raise LookupError(f"nothing was sent away, so no worker has {tickets}")
 
 
 def get_executor(

@@ -1,27 +1,37 @@
 """What travels between driver and workers: texts and plain options there, arrays back. Keys and weights never do.
 
-A worker makes a model from its recipe, reading the files of its own `R2MED_HOME`, and checks that they are the
+A worker makes a component from its spec, reading the files of its own `R2MED_HOME`, and checks that they are the
 driver's files before it encodes anything: a vector of another model never comes back under this one's name.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from ...core import IdTable, Query, Run, Task, TextColumn
 from ...core.columns import Int32, Int64
+from ...core.options import Options
 from ...core.qrels import Judgment, Qrels
+from ...core.queries import Queries, Side
+from ...core.spec import Spec
 from ...core.task import Documents
-from ...retrieve.encoders.protocol import Float32, Side
-from .protocol import Recipe
+from ...retrieve.encoders import Float32
+
+
+class Component(NamedTuple):
+    """What a worker makes a retriever or reranker from."""
+
+    kind: Literal["retriever", "reranker"]
+    spec: Spec
+    options: Options
 
 
 class EncodeJob(NamedTuple):
     """Texts to encode."""
 
-    recipe: Recipe
+    component: Component
     expected: dict[str, Any]
     """How the driver's encoder describes itself."""
     side: Side
@@ -40,7 +50,7 @@ class Encoded(NamedTuple):
 class ScoreJob(NamedTuple):
     """Pairs to score."""
 
-    recipe: Recipe
+    component: Component
     expected: dict[str, Any]
     family: str
     queries: list[str]
@@ -60,6 +70,8 @@ class ScoredPairs(NamedTuple):
 class Corpus(NamedTuple):
     """A task as plain arrays and lists: what a retriever sees of it, and the judgments its notes count with."""
 
+    fingerprint: str
+    """Of the task, so that a worker knows one that it has prepared."""
     name: str
     collection: str
     family: str
@@ -75,9 +87,16 @@ class Corpus(NamedTuple):
         contents = task.documents.contents
         queries = [(q.id, q.text) for q in task.queries]
         return cls(
-            task.name, task.collection, task.family, queries, list(task.documents.ids), contents.data.tobytes(),
-            contents.offsets, list(task.qrels),
-        )  # fmt: skip
+            task.fingerprint,
+            task.name,
+            task.collection,
+            task.family,
+            queries,
+            list(task.documents.ids),
+            contents.data.tobytes(),
+            contents.offsets,
+            list(task.qrels),
+        )
 
     def task(self) -> Task:
         """The task again."""
@@ -90,14 +109,15 @@ class Corpus(NamedTuple):
 class RetrieveJob(NamedTuple):
     """A whole ranking to make."""
 
-    recipe: Recipe
+    component: Component
     expected: dict[str, Any]
     corpus: Any
     """A `Corpus`, or a handle to one in Ray's object store."""
+    queries: Queries
     depth: int
 
 
-class Ranked(NamedTuple):
+class Ranking(NamedTuple):
     """The ranking."""
 
     docs: Int32

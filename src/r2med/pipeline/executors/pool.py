@@ -14,8 +14,8 @@ from typing import Any, NamedTuple, Protocol
 
 from ..._version import __version__
 from ...core import DataError, MissingExtra, ModelError, R2MedError, ResultError, Unavailable, UsageError
+from . import Ticket
 from .jobs import Failure, Hello, Job
-from .protocol import Ticket
 
 ATTEMPTS = 4
 PATIENCE = 120.0
@@ -124,7 +124,7 @@ class Pool:
             self._unwanted |= {task.ticket for task in self._busy.values() if task.ticket in waiting}
 
     def close(self) -> None:
-        """Send everybody home, whatever they are at."""
+        """Stop all workers, whatever they are doing."""
         self._queue.clear()
         self._busy.clear()
         self.nodes.clear()
@@ -157,7 +157,7 @@ class Pool:
                 else:
                     self._done[task.ticket] = event.value
         self._dispatch()
-        self._check_anybody_left()
+        self._check_workers_left()
 
     def _welcome(self, worker: Any, hello: Hello) -> None:
         self._coming -= 1
@@ -178,7 +178,7 @@ class Pool:
         if self._fruitless > ATTEMPTS * max(self.workers.size, 1):
             raise Unavailable(f"workers end before they finish anything, the last by: {event.died}")
 
-    def _check_anybody_left(self) -> None:
+    def _check_workers_left(self) -> None:
         if self.nodes:
             self._alone_since = None
         elif self._alone_since is None:

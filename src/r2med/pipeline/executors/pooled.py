@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ...rerank.cross_encoder import CrossEncoder
-from ...rerank.pointwise import PointwiseReranker
-from ...retrieve.dense import DenseRetriever
-from ...retrieve.encoders.api import ApiEncoder
-from ...retrieve.encoders.devices import DTYPES
-from ..stages import Stage
-from .jobs import Corpus, Ranked, RetrieveJob
-from .models import PooledEncoder, PooledScorer
+from ...expand import queries_for
+from ...rerank import Reranker
+from ...retrieve import Retriever
+from ..stages import Ranked, with_expansions
+from . import Executor, Ticket
+from .jobs import Component, Corpus, Ranking, RetrieveJob
+from .models import RemoteModels, portable
 from .pool import Pool, Workers
-from .protocol import Executor, Made, Recipe, Ticket
 
 if TYPE_CHECKING:
     from ..plan import Plan, Step
 
-LOCAL_ONLY = ("on_progress", "verify", "device", "max_cost", "prompts", "memory")
-"""Options that stay with the driver."""
+
+class Away(NamedTuple):
+    """A search that a worker does."""
+
+    step: Step
+    plan: Plan
+    values: Mapping[str, Any]
+    """Of the stages it needs."""
 
 
 class PoolExecutor(Executor):
@@ -34,10 +38,9 @@ class PoolExecutor(Executor):
         self.tasks_at_once = 2
         self.pool = Pool(workers)
         self._tell = tell
-        self._recipes: list[Made] = []
-        self._undo: list[Callable[[], None]] = []
+        self._components: list[Retriever | Reranker] = []
         self._corpora: dict[str, Any] = {}
-        self._away: dict[Ticket, Plan] = {}
+        self._away: dict[Ticket, Away] = {}
 
     def __enter__(self) -> PoolExecutor:
         try:
@@ -48,33 +51,21 @@ class PoolExecutor(Executor):
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Give models back to the driver, and end the workers."""
-        for undo in self._undo:
-            undo()
-        self._undo.clear()
+        """Give models back to the driver, and stop the workers."""
+        for component in self._components:
+            component.distribute(None)
+        self._components.clear()
         self.pool.close()
         if self.pool.deaths:
             lost = "1 worker was" if self.pool.deaths == 1 else f"{self.pool.deaths} workers were"
             self._tell(f"{lost} lost on the way; what was not finished was done by others.")
 
-    def adopt(self, parts: Iterable[Made]) -> None:
+    def adopt(self, components: Iterable[Retriever | Reranker]) -> None:
         """Put the pool behind models that workers can make again."""
-        for part, recipe in parts:
-            if isinstance(part, DenseRetriever) and not isinstance(part.encoder, ApiEncoder):
-                inner = part.encoder
-                part.encoder = PooledEncoder(inner, portable(recipe, inner.describe("document")), self.pool)
-                self._undo.append(lambda part=part, inner=inner: setattr(part, "encoder", inner))  # type: ignore[misc]
-            elif isinstance(part, PointwiseReranker) and isinstance(part.scorer, CrossEncoder):
-                scorer = part.scorer
-                part.scorer = PooledScorer(scorer, portable(recipe, scorer.describe()), self.pool)
-                self._undo.append(lambda part=part, scorer=scorer: setattr(part, "scorer", scorer))  # type: ignore[misc]
-            elif self._ranks_there(part, recipe):
-                self._recipes.append(Made(part, portable(recipe, part.encoder.describe("document"))))
-
-    def _ranks_there(self, part: object, recipe: Recipe) -> bool:
-        """Whether a worker makes whole rankings with this; a prompt file is the driver's, and BM25 is done at once."""
-        whole = getattr(part, "kind", "") in ("sparse", "late-interaction") and hasattr(part, "encoder")
-        return self.name == "ray" and recipe.kind == "retriever" and whole and "prompts" not in recipe.options
+        remote = RemoteModels(self.pool)
+        for component in components:
+            component.distribute(remote)
+            self._components.append(component)
 
     def provenance(self) -> Mapping[str, object]:
         """Which executor made a result; what it says besides is the driver's machine."""
@@ -82,29 +73,30 @@ class PoolExecutor(Executor):
 
     def take(self, step: Step, plan: Plan, values: Mapping[str, Any]) -> Ticket | None:
         """Rankings by models that keep no vectors are made whole by a worker: the corpus goes there once."""
-        if step.kind != "retrieve" or any(values[need] is not plan.task for need in step.needs):
-            return None  # it needs more than the task, such as expansions
-        recipe = next((made.recipe for made in self._recipes if made.part is step.part), None)
-        if recipe is None:
+        retriever = step.part
+        away = self.name == "ray" and step.kind == "search" and retriever.whole_on_worker
+        if not away or retriever not in self._components or step.queries is None:
             return None
         key = plan.task.fingerprint
         if key not in self._corpora:
             self._corpora = {key: self.pool.workers.share(Corpus.of(plan.task))}
-        ticket = self.pool.submit(RetrieveJob(recipe, step.part.describe(), self._corpora[key], plan.depth))
-        self._away[ticket] = plan
+        described = retriever.describe()
+        component = Component("retriever", *portable(retriever.spec, retriever.options, described["document"]))
+        job = RetrieveJob(component, described, self._corpora[key], step.queries(values), plan.depth)
+        ticket = self.pool.submit(job)
+        self._away[ticket] = Away(step, plan, {need: values[need] for need in step.needs})
         return ticket
 
-    def wait(self, tickets: Sequence[Ticket]) -> tuple[Ticket, Stage]:
-        """The ranking a worker finishes first, with the notes that need the driver's judgments."""
-        ticket, ranked = self.pool.first(tickets)
-        assert isinstance(ranked, Ranked)
-        run = ranked.run(self._away.pop(ticket).task)
-        return ticket, Stage(run, {"retrieve": ranked.seconds}, dict(run.notes))
-
-
-def portable(recipe: Recipe, described: Mapping[str, object]) -> Recipe:
-    """A recipe for another machine: its own device, the driver's precision."""
-    options = {key: value for key, value in recipe.options.items() if key not in LOCAL_ONLY}
-    if described.get("dtype") in DTYPES and described.get("backend") == "transformers":
-        options["dtype"] = described["dtype"]
-    return recipe._replace(options=options)
+    def wait(self, tickets: Sequence[Ticket]) -> tuple[Ticket, Ranked]:
+        """The ranking a worker finishes first."""
+        ticket, ranking = self.pool.first(tickets)
+        assert isinstance(ranking, Ranking)
+        step, plan, values = self._away.pop(ticket)
+        run = ranking.run(plan.task)
+        ranked = Ranked(run, {"retrieve": ranking.seconds}, dict(run.notes))
+        system = next(system for system in plan.systems if system.name == step.owner)
+        if len(step.needs) == 1 or system.expander is None:
+            return ticket, ranked
+        expanded = values[step.needs[1]]
+        _, used = queries_for(step.part, plan.task, expanded.value, system.policy)
+        return ticket, with_expansions(ranked, system.expander, expanded, used)

@@ -10,8 +10,8 @@ from contextlib import suppress
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
-from ...retrieve.cores import available_cores
 from ...retrieve.encoders.devices import may_have_gpu, resolve_devices
+from ...retrieve.sparse import available_cores
 from .jobs import Job
 from .pool import Event
 

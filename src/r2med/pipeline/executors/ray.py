@@ -180,7 +180,7 @@ class RayWorkers:
         return self._ray.put(value)
 
     def stop(self) -> None:
-        """End the actors and leave the cluster; one that was started here ends too."""
+        """End the actors and leave the cluster; a cluster that was started here ends too."""
         with self._aside:
             if self._ray is not None and self._ray.is_initialized() and not self._headless:
                 for actor in self._actors:

@@ -10,25 +10,11 @@ from typing import Any
 import numpy as np
 
 from ..._version import __version__
-from ...core import ModelError, R2MedError
-from ...core.fingerprint import fingerprint
-from ...rerank import get_reranker
+from ...core import ModelError, R2MedError, Task, fingerprint
 from ...rerank.pairs import Pairs
-from ...rerank.pointwise import PointwiseReranker
-from ...retrieve import get_retriever
-from ...retrieve.dense import DenseRetriever
-from .jobs import (
-    Encoded,
-    EncodeJob,
-    Failure,
-    Hello,
-    Job,
-    Ranked,
-    RetrieveJob,
-    ScoredPairs,
-    ScoreJob,
-)
-from .protocol import Recipe
+from ...retrieve import Index
+from ..build import Builder
+from .jobs import Component, Encoded, EncodeJob, Failure, Hello, Job, Ranking, RetrieveJob, ScoredPairs, ScoreJob
 
 
 class Worker:
@@ -37,8 +23,9 @@ class Worker:
     def __init__(self, node: str = "", **own: Any) -> None:
         self.node = node or socket.gethostname()
         self.own = {key: value for key, value in own.items() if value is not None}
-        """Options that are this worker's rather than the recipe's: its device, its threads."""
-        self._made: dict[str, Any] = {}
+        """Options that are this worker's rather than the driver's: its device, its threads."""
+        self._components: dict[str, Any] = {}
+        self._index: tuple[str, Index, Task] | None = None
 
     def hello(self) -> Hello:
         """Who this is."""
@@ -56,16 +43,16 @@ class Worker:
             text = (str(error).strip().splitlines() or [""])[0][:300]
             return Failure("", f"{type(error).__name__}: {text}", self.node)
 
-    def _part(self, recipe: Recipe) -> Any:
-        key = fingerprint("recipe", list(recipe))
-        if key not in self._made:
-            make: Any = get_retriever if recipe.kind == "retriever" else get_reranker
-            self._made[key] = make(recipe.spec, **{**recipe.options, **self.own})
-        return self._made[key]
+    def _component(self, component: Component) -> Any:
+        key = f"{component.kind} {component.spec} {sorted(component.spec.options.items())}"
+        if key not in self._components:
+            build = Builder(component.options.changed(self.own))
+            spec = component.spec
+            self._components[key] = build.retriever(spec) if component.kind == "retriever" else build.reranker(spec)
+        return self._components[key]
 
     def _encode(self, job: EncodeJob) -> Encoded:
-        retriever = self._part(job.recipe)
-        assert isinstance(retriever, DenseRetriever)
+        retriever = self._component(job.component)
         encoder = retriever.encoder
         check_same(job.expected, encoder.describe(job.side), retriever.name)
         encoder.notes.clear()
@@ -78,8 +65,7 @@ class Worker:
         return Encoded(vectors, tokens, dict(encoder.notes))
 
     def _score(self, job: ScoreJob) -> ScoredPairs:
-        reranker = self._part(job.recipe)
-        assert isinstance(reranker, PointwiseReranker)
+        reranker = self._component(job.component)
         scorer = reranker.scorer
         check_same(job.expected, scorer.describe(), reranker.name)
         scorer.notes.clear()
@@ -89,12 +75,16 @@ class Worker:
             scores[some.rows], cut[some.rows] = some.scores, some.cut
         return ScoredPairs(scores, cut, dict(scorer.notes))
 
-    def _retrieve(self, job: RetrieveJob) -> Ranked:
-        retriever = self._part(job.recipe)
+    def _retrieve(self, job: RetrieveJob) -> Ranking:
+        retriever = self._component(job.component)
         check_same(job.expected, retriever.describe(), retriever.name)
         start = time.perf_counter()
-        run = retriever.retrieve(job.corpus.task(), depth=job.depth)
-        return Ranked(run.docs, run.scores, run.name, run.notes, time.perf_counter() - start)
+        key = f"{retriever.name} {job.corpus.fingerprint}"
+        if self._index is None or self._index[0] != key:
+            task = job.corpus.task()
+            self._index = (key, retriever.prepare(task), task)
+        run = self._index[1].search(job.queries, job.depth)
+        return Ranking(run.docs, run.scores, run.name, run.notes, time.perf_counter() - start)
 
 
 def check_same(expected: dict[str, Any], found: dict[str, object], name: str) -> None:

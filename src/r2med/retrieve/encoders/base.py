@@ -28,6 +28,16 @@ class Batch(NamedTuple):
     """Length of each text in tokens before it was cut, instruction and special tokens included; -1 if unknown."""
 
 
+class WorkOrder(NamedTuple):
+    """How texts are dealt out to workers so that each sees the batches that one process would make."""
+
+    order: Int64
+    window: int
+    """Neighbours in that order which belong together."""
+    free: bool = False
+    """Whether any cut will do, because a text's vector does not depend on the texts beside it."""
+
+
 @runtime_checkable
 class Encoder(Protocol):
     """A model of one backend.
@@ -57,15 +67,9 @@ class Encoder(Protocol):
         """Encode all texts: one row each, in order."""
         ...
 
-
-class WorkOrder(NamedTuple):
-    """How texts are dealt out to workers so that each sees the batches that one process would make."""
-
-    order: Int64
-    window: int
-    """Neighbours in that order which belong together."""
-    free: bool = False
-    """Whether any cut will do, because a text's vector does not depend on the texts beside it."""
+    def work_order(self, texts: Sequence[str]) -> WorkOrder:
+        """How texts are dealt out to workers."""
+        ...
 
 
 class BaseEncoder(ABC):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence, Sized
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
@@ -30,13 +30,19 @@ Item = TypeVar("Item", bound=Sized)
 T = TypeVar("T", bound=Sized)
 
 
-class Tokens(NamedTuple):
+class Tokens:
     """A tokenized text."""
 
-    ids: list[int]
-    """What the model sees: cut at its limit, special tokens included."""
-    total: int
-    """Length before it was cut."""
+    __slots__ = ("ids", "total")
+
+    def __init__(self, ids: list[int], total: int) -> None:
+        self.ids = ids
+        """What the model sees: cut at its limit, special tokens included."""
+        self.total = total
+        """Length before it was cut."""
+
+    def __len__(self) -> int:
+        return len(self.ids)
 
 
 class MemoryBackend(Protocol):
@@ -100,7 +106,9 @@ def tokenize_bounded(texts: list[str], limit: int, tokenize: Callable[[list[str]
     Of a long text a beginning is tokenized that gives more tokens than the limit; they are those the whole text
     begins with.
     """
-    made = [Bounded(text, tokens, 1.0) for text, tokens in zip(texts, tokenize([t[:PREFIX] for t in texts]), strict=True)]
+    made = [
+        Bounded(text, tokens, 1.0) for text, tokens in zip(texts, tokenize([t[:PREFIX] for t in texts]), strict=True)
+    ]
     for i, text in enumerate(texts):
         size, tokens = PREFIX, made[i].tokens
         while size < len(text) and len(tokens) <= limit + MARGIN:
@@ -124,50 +132,51 @@ def plan(lengths: Sequence[int], budget: int, most: int) -> list[list[int]]:
     return groups
 
 
-class Job(NamedTuple):
-    """Texts that go through the model together."""
+class Job(NamedTuple, Generic[T]):
+    """What goes through a model together."""
 
     rows: Int64
-    tokens: list[Tokens]
+    """Positions among all that is to be done."""
+    items: list[T]
 
 
 def stream_jobs(
-    tokenize: Callable[[list[str]], list[Tokens]],
-    work: Callable[[Job, int], Made],
-    texts: Sequence[str],
+    work_order: WorkOrder,
+    tokenize: Callable[[Int64], list[T]],
+    work: Callable[[Job[T], int], Made],
     *,
     budget: int,
     most: int,
     workers: int = 1,
 ) -> Iterator[Made]:
-    """Do `work` on all texts; `workers` jobs are under way at once, each told the number of its worker."""
-    order = np.argsort(-text_lengths(texts), kind="stable")
+    """Tokenize a window of positions after the other, and do `work` on batches of like length.
+
+    `workers` jobs are under way at once, each told the number of its worker.
+    """
     slots = list(range(workers))
 
-    def in_slot(job: Job) -> Made:
+    def in_slot(job: Job[T]) -> Made:
         worker = slots.pop()
         try:
             return work(job, worker)
         finally:
             slots.append(worker)
 
-    windows = [order[start : start + WINDOW] for start in range(0, len(order), WINDOW)]
+    order, size = work_order.order, work_order.window
+    windows = [order[start : start + size] for start in range(0, len(order), size)]
     with ThreadPoolExecutor(workers) as pool, ThreadPoolExecutor(1) as ahead:
-
-        def prepare(window: Int64) -> Future[list[Tokens]]:
-            return ahead.submit(lambda: tokenize([texts[int(i)] for i in window]))
-
         # The next window is tokenized while the model works on this one.
-        coming = [prepare(window) for window in windows[:1]]
+        coming = [ahead.submit(tokenize, window) for window in windows[:1]]
         try:
             for number, window in enumerate(windows):
-                tokens = coming.pop().result()
-                coming += [prepare(window) for window in windows[number + 1 : number + 2]]
-                groups = plan([len(t.ids) for t in tokens], budget, most)
-                yield from pool.map(in_slot, [Job(window[group], [tokens[i] for i in group]) for group in groups])
+                items = coming.pop().result()
+                coming += [ahead.submit(tokenize, window) for window in windows[number + 1 : number + 2]]
+                groups = plan([len(item) for item in items], budget, most)
+                yield from pool.map(in_slot, [Job(window[group], [items[i] for i in group]) for group in groups])
         finally:
             # A failure or an interrupt must not wait for a window of work that nobody will see.
             pool.shutdown(wait=True, cancel_futures=True)
+            ahead.shutdown(wait=True, cancel_futures=True)
 
 
 def stream_batches(
@@ -182,16 +191,16 @@ def stream_batches(
 ) -> Iterator[Batch]:
     """Encode all texts: one vector each."""
 
-    def work(job: Job, worker: int) -> Batch:
-        ids = [t.ids for t in job.tokens]
+    def work(job: Job[Tokens], worker: int) -> Batch:
+        ids = [t.ids for t in job.items]
         made = halving(lambda part: backend.forward(part, side, instruction, worker), ids, backend)
-        totals: Int32 = np.array([t.total for t in job.tokens], dtype=np.int32)
+        totals: Int32 = np.array([t.total for t in job.items], dtype=np.int32)
         return Batch(job.rows, check_vectors(made, job.rows, texts, backend.name), totals)
 
-    def tokenize(window: list[str]) -> list[Tokens]:
-        return backend.tokenize(window, side, instruction)
+    def tokenize(window: Int64) -> list[Tokens]:
+        return backend.tokenize([texts[i] for i in window.tolist()], side, instruction)
 
-    return stream_jobs(tokenize, work, texts, budget=budget, most=most, workers=workers)
+    return stream_jobs(by_length(texts), tokenize, work, budget=budget, most=most, workers=workers)
 
 
 def halving(forward: Callable[[list[Item]], Float32], batch: list[Item], backend: MemoryBackend) -> Float32:

@@ -44,13 +44,13 @@ class FileTokenizer:
         if not path.is_file():
             raise ModelError(f"{folder} holds no tokenizer.json")
         try:
-            self._tokenizer = Tokenizer.from_file(str(path))
+            self.backend = Tokenizer.from_file(str(path))
         except Exception as error:
             raise ModelError(f"{path} is not a tokenizer ({str(error)[:120]})") from None
         # The file may carry the padding and truncation its author used last; both are ours to decide.
-        self._tokenizer.no_padding()
-        self._tokenizer.no_truncation()
-        self._special = self._tokenizer.num_special_tokens_to_add(False)
+        self.backend.no_padding()
+        self.backend.no_truncation()
+        self._special = self.backend.num_special_tokens_to_add(False)
         self.pad_id = self._find_pad(folder)
 
     def _find_pad(self, folder: Path) -> int:
@@ -62,13 +62,13 @@ class FileTokenizer:
         if isinstance(named, dict):
             named = named.get("content")
         for token in (named, "[PAD]", "<pad>"):
-            if isinstance(token, str) and (found := self._tokenizer.token_to_id(token)) is not None:
+            if isinstance(token, str) and (found := self.backend.token_to_id(token)) is not None:
                 return int(found)
         return 0
 
     def token_id(self, token: str) -> int | None:
         """Number of a token, or None."""
-        found: int | None = self._tokenizer.token_to_id(token)
+        found: int | None = self.backend.token_to_id(token)
         return found
 
     def tokenize(self, texts: list[str], limit: int) -> list[Tokens]:
@@ -78,11 +78,11 @@ class FileTokenizer:
             encoding, total = bounded.tokens, bounded.total + self._special
             if total > limit:
                 encoding.truncate(max(limit - self._special, 0))
-            made.append(Tokens(self._tokenizer.post_process(encoding).ids, total))
+            made.append(Tokens(self.backend.post_process(encoding).ids, total))
         return made
 
     def _encodings(self, texts: list[str]) -> list[Any]:
-        return list(self._tokenizer.encode_batch_fast(texts, add_special_tokens=False))
+        return list(self.backend.encode_batch_fast(texts, add_special_tokens=False))
 
 
 class OnnxModel:

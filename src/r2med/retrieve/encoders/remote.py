@@ -7,9 +7,10 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from ...core import ModelError
+from ...core.columns import Int64
 from ...core.queries import Side
 from .base import Batch, Float32, check_vectors, normalized
-from .batching import Job, Tokens, stream_jobs, tokenize_bounded
+from .batching import Job, Tokens, by_length, stream_jobs, tokenize_bounded
 from .custom import to_numpy
 from .devices import token_budget
 from .torch_encoder import TorchEncoder
@@ -25,19 +26,19 @@ class RemoteCodeEncoder(TorchEncoder):
             raise ModelError(f"{self.name} does not pool by itself: its code has no encode()")
         limit = self.max_length(side)
 
-        def tokenize(window: list[str]) -> list[Tokens]:
-            tokenizer, whole = self.tokenizer(side), [instruction + t for t in window]
+        def tokenize(window: Int64) -> list[Tokens]:
+            tokenizer, whole = self.tokenizer(side), [instruction + texts[i] for i in window.tolist()]
             made = tokenize_bounded(whole, limit, lambda some: self._ids(tokenizer, some, side))
             return [Tokens(b.tokens[:limit], b.total) for b in made]
 
-        def work(job: Job, worker: int) -> Batch:
+        def work(job: Job[Tokens], worker: int) -> Batch:
             given = [texts[int(row)] for row in job.rows]
             vectors = self._encode(given, side, instruction, worker)
-            totals = np.array([t.total for t in job.tokens], dtype=np.int32)
+            totals = np.array([t.total for t in job.items], dtype=np.int32)
             return Batch(job.rows, check_vectors(vectors, job.rows, texts, self.name), totals)
 
         budget = self.options.batch_tokens or token_budget(first.device, 4096)
-        return stream_jobs(tokenize, work, texts, budget=budget, most=64, workers=self.workers)
+        return stream_jobs(by_length(texts), tokenize, work, budget=budget, most=64, workers=self.workers)
 
     def _encode(self, texts: list[str], side: Side, instruction: str, worker: int) -> Float32:
         import torch

@@ -9,11 +9,12 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from ...core import UsageError
+from ...core.columns import Int64
 from ...core.options import Options
 from ...core.queries import Side
 from ...models import Card
 from .base import Float32, check_vectors
-from .batching import Job, Tokens, pad, stream_jobs
+from .batching import Job, Tokens, by_length, pad, stream_jobs
 from .onnx import BATCH_TOKENS, OnnxEncoder
 from .torch_encoder import TorchEncoder
 
@@ -52,15 +53,15 @@ class OnnxTokenEncoder(OnnxEncoder):
         """Token vectors of all texts, a batch at a time."""
         model = self.model
 
-        def work(job: Job, worker: int) -> list[TextStates]:
+        def work(job: Job[Tokens], worker: int) -> list[TextStates]:
             del worker
-            hidden, _ = model.hidden([t.ids for t in job.tokens])
+            hidden, _ = model.hidden([t.ids for t in job.items])
             return _cut(job, hidden, texts, self.name)
 
         return stream_jobs(
-            lambda window: self.tokenize(window, side, instruction),
+            by_length(texts),
+            lambda window: self.tokenize([texts[i] for i in window.tolist()], side, instruction),
             work,
-            texts,
             budget=self.options.batch_tokens or BATCH_TOKENS,
             most=1 if model.per_text else 64,
             workers=model.workers,
@@ -74,26 +75,26 @@ class TorchTokenEncoder(TorchEncoder):
         """Token vectors of all texts, a batch at a time."""
         import torch
 
-        def work(job: Job, worker: int) -> list[TextStates]:
+        def work(job: Job[Tokens], worker: int) -> list[TextStates]:
             replica, tokenizer = self.replica(side, worker), self.tokenizer(side)
-            arrays = pad([t.ids for t in job.tokens], tokenizer.pad_token_id or 0)
+            arrays = pad([t.ids for t in job.items], tokenizer.pad_token_id or 0)
             with torch.inference_mode():
                 ids, mask = (torch.from_numpy(a).to(replica.device) for a in arrays)
                 hidden = replica.model(input_ids=ids, attention_mask=mask).last_hidden_state.float()
                 hidden = hidden if replica.projection is None else replica.projection(hidden)
                 return _cut(job, hidden.cpu().numpy(), texts, self.name)
 
-        def tokenize(window: list[str]) -> list[Tokens]:
-            return self.tokenize(window, side, instruction)
+        def tokenize(window: Int64) -> list[Tokens]:
+            return self.tokenize([texts[i] for i in window.tolist()], side, instruction)
 
-        budget = self.options.batch_tokens or 4096
-        return stream_jobs(tokenize, work, texts, budget=budget, most=32, workers=self.workers)
+        budget = self.options.batch_tokens or BATCH_TOKENS
+        return stream_jobs(by_length(texts), tokenize, work, budget=budget, most=32, workers=self.workers)
 
 
-def _cut(job: Job, hidden: Float32, texts: Sequence[str], name: str) -> list[TextStates]:
+def _cut(job: Job[Tokens], hidden: Float32, texts: Sequence[str], name: str) -> list[TextStates]:
     """The rows of the tokens that are there, padding left out."""
     made = []
-    for row, tokens, states in zip(job.rows.tolist(), job.tokens, hidden, strict=True):
+    for row, tokens, states in zip(job.rows.tolist(), job.items, hidden, strict=True):
         kept = states[: len(tokens.ids)]
         made.append(TextStates(row, check_vectors(kept, np.full(len(kept), row), texts, name), tokens.total))
     return made

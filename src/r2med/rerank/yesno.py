@@ -5,16 +5,23 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Annotated, Any
 
 import msgspec
 import numpy as np
+from msgspec import Meta
 
-from ...core import Hasher
-from ...llm import Chat, Generation, GenerationStore, Request, StoreKey, generate
-from ..pairs import Pairs, Scored
-from .asking import PASSAGE_WORDS, sampling_for, shortened
-from .parsing import read_verdict, verdict_odds
-from .prompts import load_prompt
+from ..core import Hasher
+from ..core.spec import Spec
+from ..llm import Chat, Generation, GenerationStore, Request, StoreKey, generate
+from ..llm.prompts import built_in, read_prompt
+from ..llm.reading import read_verdict, verdict_odds
+from ..retrieve import Build
+from ..retrieve.encoders.base import WorkOrder
+from .contract import rerankers
+from .listwise import PASSAGE_WORDS, MaxTokens, PassageWords, ask_about, on_chat, sampling_for, shortened
+from .pairs import Pairs, Scored, by_query
+from .pointwise import PointwiseReranker
 
 SURE = 10.0
 """Log-odds of an answer in words alone: as good as certain. Answers of one kind tie and keep their order."""
@@ -22,27 +29,50 @@ ANSWERS = 64
 """Answers handed on together."""
 
 
+@rerankers.register("yesno", argument="chat", needs_argument=True)
+class YesNo:
+    """A chat model says of each passage whether it helps, yes or no."""
+
+    def __init__(
+        self,
+        logits: Annotated[
+            bool, Meta(description="score by the odds of the first token, where the server tells")
+        ] = True,
+        passage_words: PassageWords = PASSAGE_WORDS,
+        max_tokens: MaxTokens | None = None,
+    ) -> None:
+        """Only the parameters: the reranker is made by `from_spec`."""
+
+    @staticmethod
+    def from_spec(spec: Spec, build: Build) -> PointwiseReranker:
+        """The reranker of a spec, on the chat model that is its argument."""
+        assert isinstance(spec.argument, Spec)
+        chat = build.chat(spec.argument)
+        given: dict[str, Any] = {key: value for key, value in spec.parameters if key != "rest"}
+        return PointwiseReranker(YesNoScorer(chat, **given), on_chat(spec, chat), build.options.changed(spec.options))
+
+
 class YesNoScorer:
     """A pair's score is the log-odds of yes against no; an answer that is neither has no score."""
 
     kind = "pointwise"
     keeps_scores = False  # the generation store keeps the answers, which say more
+    distributable = False
 
     def __init__(
         self,
         chat: Chat,
         *,
-        name: str = "",
         logits: bool = True,
         passage_words: int = PASSAGE_WORDS,
         max_tokens: int | None = None,
         prompt: Path | None = None,
         store: Path | None = None,
     ) -> None:
-        self.chat = chat
-        self.name = name or f"yesno:{chat.name}"
+        self.chat, self.name = chat, f"yesno:{chat.name}"
         self.passage_words = passage_words
-        self.prompt = load_prompt("yesno", prompt)
+        gaps = ("query", "passages")
+        self.prompt = read_prompt(prompt, gaps=gaps) if prompt else built_in("r2med.rerank", "yesno", gaps=gaps)
         self.sampling = sampling_for(chat, self.prompt, max_tokens, top_logprobs=20 if logits else 0)
         self.store = store
         self.notes: Counter[str] = Counter()
@@ -61,6 +91,10 @@ class YesNoScorer:
         """The limit is in words, and counted in the notes."""
         return None
 
+    def work_order(self, pairs: Pairs) -> WorkOrder:
+        """Never dealt out: answers lie in one store."""
+        return by_query(pairs, len(pairs) or 1)
+
     def stream(self, pairs: Pairs, family: str = "") -> Iterator[Scored]:
         """Ask about all pairs, many at a time."""
         del family
@@ -73,7 +107,7 @@ class YesNoScorer:
                 self.notes["passages_cut"] += cut
                 key = _key(query, document)
                 places[key] = row
-                yield Request(self.prompt.messages(query, [passage]), self.sampling, key)
+                yield Request(ask_about(self.prompt, query, [passage]), self.sampling, key)
 
         # Requests are told apart by their content, so one store serves all tasks.
         key = StoreKey.of("rerank-yesno", self.chat, self.prompt.hash, self.sampling, "pairs")

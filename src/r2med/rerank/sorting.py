@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 
-from ...core import UsageError
+from ..core import UsageError
 
 Sorter = Generator[list[int], list[int], list[int]]
 

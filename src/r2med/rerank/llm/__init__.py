@@ -1,1 +1,0 @@
-"""Reranking by asking a language model: whole windows, small sets, or one passage at a time."""

@@ -1,0 +1,146 @@
+"""Reranking by similarity: one vector per text, or one per token (MaxSim), made once, compared and forgotten."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+import numpy as np
+
+from ..core import UsageError
+from ..core.columns import Int32
+from ..core.options import Options
+from ..core.queries import Side
+from ..models import Card
+from ..retrieve.dense import DenseRetriever
+from ..retrieve.embed import Embedded
+from ..retrieve.encoders import Float32, model_folder
+from ..retrieve.encoders.base import WorkOrder
+from ..retrieve.encoders.token_states import TokenEncoder, token_encoder
+from ..retrieve.late_interaction import maxsim
+from ..retrieve.rows import unit
+from .pairs import Pairs, Scored, by_query
+
+BLOCK = 4096
+
+
+class VectorScorer:
+    """Inner products or cosines of a dense retriever's cached vectors; the vectors are kept, scores need not be."""
+
+    kind = "dense"
+    keeps_scores = False
+    distributable = False
+
+    def __init__(self, retriever: DenseRetriever) -> None:
+        self.retriever = retriever
+        self.name = retriever.name
+        self.notes: Counter[str] = Counter()
+
+    def describe(self) -> dict[str, object]:
+        """What the retriever says of itself."""
+        return {"scorer": "vectors", **self.retriever.describe()}
+
+    def max_length(self) -> int | None:
+        """Where documents are cut."""
+        return self.retriever.encoder.max_length("document")
+
+    def work_order(self, pairs: Pairs) -> WorkOrder:
+        """Never dealt out: the encoder is."""
+        return by_query(pairs, BLOCK)
+
+    def stream(self, pairs: Pairs, family: str = "") -> Iterator[Scored]:
+        """Encode what has no vector yet, then multiply."""
+        used_queries, query = np.unique(pairs.query, return_inverse=True)
+        used_documents, document = np.unique(pairs.document, return_inverse=True)
+        query, document = query.reshape(-1), document.reshape(-1)
+        left = self._embed([pairs.queries[i] for i in used_queries.tolist()], "query", family)
+        right = self._embed([pairs.documents[i] for i in used_documents.tolist()], "document", family)
+        self.notes.update(vectors_cached=left.cached + right.cached, vectors_made=left.encoded + right.encoded)
+        cut = np.column_stack((self._cut(right, "document")[document], self._cut(left, "query")[query]))
+        scale = self.retriever.similarity == "cosine"
+        for start in range(0, len(pairs), BLOCK):
+            rows = np.arange(start, min(start + BLOCK, len(pairs)))
+            a, b = left.rows.take(query[rows]), right.rows.take(document[rows])
+            if scale:
+                a, b = unit(a), unit(b)
+            exact = np.einsum("ij,ij->i", a.astype(np.float64), b.astype(np.float64))
+            yield Scored(rows, exact.astype(np.float32), cut[rows].astype(np.int32))
+
+    def _embed(self, texts: list[str], side: Side, family: str) -> Embedded:
+        return self.retriever.embed(texts, side, self.retriever.instruction(side, family))
+
+    def _cut(self, made: Embedded, side: Side) -> Int32:
+        limit = self.retriever.encoder.max_length(side)
+        if limit is None:
+            return np.full(len(made.tokens), -1, dtype=np.int32)
+        return np.where(made.tokens >= 0, np.maximum(made.tokens - limit, 0), -1).astype(np.int32)
+
+
+class MaxSimScorer:
+    """Late interaction with any model that gives a vector per token, trained for it or not."""
+
+    kind = "late-interaction"
+    keeps_scores = True
+    distributable = False
+
+    def __init__(
+        self, card: Card, options: Options, *, dtype: str | None = None, encoder: TokenEncoder | None = None
+    ) -> None:
+        if card.kind not in ("dense", "late-interaction"):
+            raise UsageError(f"{card.name} is a {card.kind} model and gives no vectors of tokens")
+        self.card, self.name = card, card.name
+        self.encoder = encoder or token_encoder(card, model_folder(card), options, dtype=dtype)
+        self.notes: Counter[str] = Counter()
+
+    def describe(self) -> dict[str, object]:
+        """Everything besides the texts and the maximum length that changes a score."""
+        sides: tuple[Side, Side] = ("query", "document")
+        return {
+            "scorer": "maxsim",
+            **{side: {k: v for k, v in self.encoder.describe(side).items() if k != "max_length"} for side in sides},
+            "query_length": self.encoder.max_length("query"),
+            "instructions": self.card.describe().get("instructions", {}),
+            "templates": [self.card.query_template, self.card.document_template],
+        }
+
+    def max_length(self) -> int | None:
+        """Where documents are cut."""
+        return self.encoder.max_length("document")
+
+    def work_order(self, pairs: Pairs) -> WorkOrder:
+        """Never dealt out: documents are encoded once for all their queries."""
+        return by_query(pairs, len(pairs) or 1)
+
+    def _prefix(self, side: Side, family: str) -> str:
+        return self.card.prefix(side, self.card.instruction(side, family))
+
+    def _cut(self, tokens: int, side: Side) -> int:
+        limit = self.encoder.max_length(side)
+        return max(tokens - limit, 0) if limit is not None else 0
+
+    def stream(self, pairs: Pairs, family: str = "") -> Iterator[Scored]:
+        """Queries first, all at once; then documents, each with the queries it is a candidate of."""
+        queries, cut_queries = self._queries(pairs, family)
+        used, where = np.unique(pairs.document, return_inverse=True)
+        where = where.reshape(-1)
+        by_document = np.argsort(where, kind="stable")
+        bounds = np.searchsorted(where[by_document], np.arange(len(used) + 1))
+        texts = [pairs.documents[i] for i in used.tolist()]
+        for batch in self.encoder.stream_states(texts, "document", self._prefix("document", family)):
+            for item in batch:
+                rows = by_document[bounds[item.row] : bounds[item.row + 1]]
+                asked = pairs.query[rows].tolist()
+                scores = maxsim([queries[q] for q in asked], [unit(item.states)])[:, 0]
+                cut = [(self._cut(item.tokens, "document"), cut_queries[q]) for q in asked]
+                yield Scored(rows, scores, np.array(cut, dtype=np.int32))
+
+    def _queries(self, pairs: Pairs, family: str) -> tuple[dict[int, Float32], dict[int, int]]:
+        used = np.unique(pairs.query).tolist()
+        states: dict[int, Float32] = {}
+        cut: dict[int, int] = {}
+        texts = [pairs.queries[i] for i in used]
+        for batch in self.encoder.stream_states(texts, "query", self._prefix("query", family)):
+            for item in batch:
+                states[used[item.row]] = unit(item.states)
+                cut[used[item.row]] = self._cut(item.tokens, "query")
+        return states, cut

@@ -1,0 +1,214 @@
+"""Stored rankings as a retriever: a TREC file, R2MED's `topk_docs`, a results folder, a Nano candidate config.
+
+run:FILE            one task
+run:FOLDER          a file per task: `results/bm25`, or R2MED's `topk_docs/bm25`
+nano:CONFIG         the candidates that come with a Nano task
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import msgspec
+import numpy as np
+
+from ..core import NO_DOCUMENT, DataError, Hit, Run, Task, UsageError, fingerprint
+from ..core.queries import Queries
+from ..core.spec import Content, Spec
+from ..core.stores import FolderStore, open_stream
+from ..core.trec import read_run
+from ..core.untrusted import file_name
+from .contract import Build, Index, Retriever, check_depth, retrievers
+
+SUFFIXES = (".run.gz", ".run", ".jsonl", ".jsonl.gz", ".trec", ".trec.gz", ".txt")
+Unknown = Literal["refuse", "drop"]
+
+
+@retrievers.register("run", argument="file", needs_argument=True)
+class StoredRun(Retriever):
+    """A ranking that was stored before."""
+
+    kind = "stored"
+    prepares = "load"
+
+    def __init__(self, content: Content) -> None:
+        self.content, self.path = content, content.located()
+        self.spec = Spec("run", content)
+
+    @classmethod
+    def from_spec(cls, spec: Spec, build: Build) -> StoredRun:
+        """The stored run of a spec."""
+        del build
+        assert isinstance(spec.argument, Content)
+        return cls(spec.argument)
+
+    def describe(self) -> dict[str, object]:
+        """The content, wherever it lies."""
+        return {"retriever": "run", "content": str(self.content)}
+
+    def prepare(self, task: Task) -> Index:
+        """The stored ranking of a task, checked against its queries and documents."""
+        return StoredRanking(load_candidates(self._file(task), task).renamed(self.name), task)
+
+    def _file(self, task: Task) -> Path:
+        if self.path.is_file():
+            return self.path
+        plain = {task.name, task.collection}
+        for folder in (self.path / file_name(task.collection or "own", known=plain), self.path):
+            for name in (task.name, file_name(task.name)):
+                for suffix in SUFFIXES:
+                    found = folder / f"{file_name(name, known=plain)}{suffix}"
+                    if found.is_file():
+                        return found
+        raise DataError(f"holds no candidates for {task.full_name} (a file called {task.name}.run.gz)", path=self.path)
+
+
+@retrievers.register("nano", argument="text", needs_argument=True)
+class NanoCandidates(Retriever):
+    """The candidates that come with a Nano task."""
+
+    kind = "stored"
+    prepares = "load"
+
+    def __init__(self, config: str) -> None:
+        self.config = config
+        self.spec = Spec("nano", config)
+
+    @classmethod
+    def from_spec(cls, spec: Spec, build: Build) -> NanoCandidates:
+        """The candidates of a config."""
+        del build
+        return cls(str(spec.argument))
+
+    def describe(self) -> dict[str, object]:
+        """The config; which candidates it holds depends on the task."""
+        return {"retriever": "nano", "config": self.config}
+
+    def task_facts(self, task: Task) -> dict[str, object]:
+        """The candidates themselves: the task's own fingerprint does not cover them."""
+        run = self._candidates(task)
+        return {"candidates": fingerprint("candidates", [list(run.query_ids), run.docs.tolist()])}
+
+    def prepare(self, task: Task) -> Index:
+        """The candidates of a task."""
+        return StoredRanking(on_task(self._candidates(task), task).renamed(self.name), task)
+
+    def _candidates(self, task: Task) -> Run:
+        if task.candidates is None:
+            raise UsageError(f"{task.full_name} is no Nano task: it comes without candidates")
+        return task.candidates(self.config)
+
+
+class StoredRanking(NamedTuple):
+    """A ranking over a task's own queries."""
+
+    run: Run
+    task: Task
+
+    def search(self, queries: Queries, depth: int) -> Run:
+        """The stored ranking; it answers no other query than those it was made for."""
+        check_depth(depth)
+        if queries.ids != self.task.query_ids or queries.originals != self.task.query_texts or not queries.plain:
+            raise UsageError(f"{self.run.name} is a stored ranking and answers its own queries only")
+        if list(queries.column) != list(queries.originals):
+            raise UsageError(f"{self.run.name} is a stored ranking: expanded queries cannot change it")
+        return self.run.top(depth)
+
+
+class TopkLine(msgspec.Struct):
+    """A line of `topk_docs/<task>.jsonl`: documents of a query, with scores or only in order."""
+
+    id: str | int
+    topk_pid: list[tuple[str | int, float] | str]
+
+
+def load_candidates(path: str | Path, task: Task, *, unknown: Unknown = "refuse") -> Run:
+    """Candidates from a TREC run or a JSON-lines file, plain or compressed, over the task's documents."""
+    path = Path(path)
+    if not path.is_file():
+        raise DataError("no such file", path=path)
+    run = read_topk(path) if _is_json(path) else read_run(path)
+    try:
+        return on_task(run, task, unknown=unknown)
+    except DataError as error:
+        raise DataError(error.message, path=path) from None
+
+
+def on_task(run: Run, task: Task, *, unknown: Unknown = "refuse") -> Run:
+    """A run over exactly the task's queries and documents.
+
+    Documents and queries the task does not know are an error that names the first, or are left out and counted in
+    the notes under `candidates`. A query of the task without candidates keeps an empty list.
+    """
+    lost_queries = int((task.query_ids.positions(run.query_ids) < 0).sum())
+    if lost_queries and unknown == "refuse":
+        name = next(q for q in run.query_ids if q not in task.query_ids)
+        raise DataError(f"has candidates for query {name!r}, which {task.full_name} does not hold")
+    dropped = 0
+    if run.doc_ids != task.documents.ids:
+        if unknown == "drop":
+            run, dropped = _known_only(run, task)
+        else:
+            run = run.on(task.documents.ids)
+    if run.query_ids != task.query_ids:
+        run = run.for_queries(task.query_ids)
+    lengths = run.lengths()
+    account: dict[str, object] = {
+        "name": run.name,
+        "queries_without": int((lengths == 0).sum()),
+        "shortest": int(lengths.min(initial=run.depth)),
+        "longest": int(lengths.max(initial=0)),
+        "unknown_documents": dropped,
+        "unknown_queries": lost_queries,
+    }
+    notes = {**run.notes, "candidates": account}
+    return Run(run.query_ids, run.doc_ids, run.docs, run.scores, name=run.name, notes=notes)
+
+
+def _known_only(run: Run, task: Task) -> tuple[Run, int]:
+    """The run without documents the task does not hold."""
+    mapping = np.append(task.documents.ids.positions(run.doc_ids), np.int32(NO_DOCUMENT))
+    docs = mapping[run.docs]
+    lost = (docs < 0) & (run.docs >= 0)
+    scores = np.where(docs < 0, np.float32(-np.inf), run.scores)
+    return Run(run.query_ids, task.documents.ids, docs, scores, name=run.name, notes=run.notes), int(lost.sum())
+
+
+def read_topk(path: Path) -> Run:
+    """R2MED's first-stage files: one JSON object a line with `id` and `topk_pid`, pairs of document and score."""
+    decode = msgspec.json.Decoder(TopkLine, strict=False).decode
+    rankings: dict[str, list[Hit]] = {}
+    with open_stream(FolderStore(path.parent), path.name) as stream:
+        for number, line in enumerate(stream, start=1):
+            if line.isspace():
+                continue
+            try:
+                record = decode(line)
+            except (ValueError, RecursionError) as error:
+                raise DataError(f'expected {{"id", "topk_pid"}} ({error})', path=path, line=number) from None
+            if str(record.id) in rankings:
+                raise DataError(f"query {str(record.id)!r} stands twice", path=path, line=number)
+            rankings[str(record.id)] = _hits(record)
+    if not rankings:
+        raise DataError("holds no candidates", path=path)
+    try:
+        return Run.from_rankings(rankings, name=path.name.split(".")[0])
+    except DataError as error:
+        raise DataError(error.message, path=path) from None
+
+
+def _hits(record: TopkLine) -> list[Hit]:
+    size = len(record.topk_pid)
+    return [
+        Hit(entry, float(size - i)) if isinstance(entry, str) else Hit(str(entry[0]), entry[1])
+        for i, entry in enumerate(record.topk_pid)
+    ]
+
+
+def _is_json(path: Path) -> bool:
+    with open_stream(FolderStore(path.parent), path.name) as stream:
+        for line in stream:
+            if not line.isspace():
+                return line.lstrip().startswith(b"{")
+    raise DataError("is empty", path=path)
