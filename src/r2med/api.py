@@ -18,6 +18,7 @@ from .core.budget import Budget
 from .core.html import table as html_table
 from .core.options import Options, Progress
 from .core.places import exists, typed_path
+from .core.queries import Queries
 from .core.spec import Spec
 from .expand import Expansions
 from .pipeline import Builder, Executor, SystemSpec, ablations, check_writable, default_systems, run_experiment
@@ -35,7 +36,7 @@ from .rerank import Reranker, Rest
 from .results import ResultStore, TaskResult
 from .retrieve import DEPTH, retrievers
 from .retrieve.custom import scores_pairs
-from .scoring import MAIN, STANDARD, Evaluation, Measure, evaluate_run, parse_measures
+from .scoring import CUTOFFS, MAIN, STANDARD, Evaluation, Measure, evaluate_run, parse_measures
 from .scoring.compare import Comparison
 from .scoring.compare import compare as compare_scores
 from .scoring.intervals import Settings
@@ -46,7 +47,6 @@ FIRST_STAGE = "bm25"
 """What a reranker reorders when nothing else is named."""
 Component = str | Spec | Any
 """The name of a component, or an object."""
-Tasks = str | Task | Iterable[str | Task]
 
 
 class Scores:
@@ -193,7 +193,7 @@ def _built(
 
 def run(
     *given: Component | SystemSpec,
-    tasks: Tasks = "mini",
+    tasks: str | Task | Iterable[Any] = "mini",
     expand: Component | None = None,
     policy: str | None = None,
     fuse: str | None = None,
@@ -247,7 +247,7 @@ def run(
 
 def plan(
     *given: str | Spec | SystemSpec,
-    tasks: Tasks = "mini",
+    tasks: str | Task | Iterable[Any] = "mini",
     depth: int = DEPTH,
     results: str | Path = "results",
     overwrite: bool = False,
@@ -310,6 +310,28 @@ def expand(
     """The texts that a method makes from a task's queries; what was generated before is not generated again."""
     with Builder(options) as builder:
         return builder.expander(method).expand(_load(task), limit=limit, on_progress=on_progress)
+
+
+def diagnose(
+    expansions: Expansions, task: Task, retriever: Component = "bm25", *, judge: str | None = None,
+    build: Builder | None = None,
+) -> Diagnosis:  # fmt: skip
+    """Where an expansion's gain comes from: right and wrong inferences, and the oracle's ceiling, by nDCG@10.
+
+    `judge` names a chat model that decides whether a text names the answer, instead of word matching.
+    """
+    with build or Builder() as builder:
+        searcher = builder.retriever(retriever)
+        index = searcher.prepare(task)
+
+        def scored(queries: Queries) -> dict[str, float]:
+            found = evaluate_run(index.search(queries, DEPTH), task.qrels, [MAIN])
+            return dict(zip(found.query_ids, found.per_query[MAIN.key].tolist(), strict=True))
+
+        chat = builder.chat(chats.parse(judge)) if judge else None
+        inference = ask_judge(expansions, task, chat) if chat is not None else None
+        by = "words" if chat is None else chat.name
+        return diagnose_expansions(expansions, task, searcher, scored, inference=inference, judged_by=by)
 
 
 def rerank(
@@ -395,7 +417,7 @@ class LoadedTask(NamedTuple):
         return self.task
 
 
-def resolve_tasks(tasks: Tasks) -> list[TaskRef | LoadedTask]:
+def resolve_tasks(tasks: str | Task | Iterable[Any]) -> list[TaskRef | LoadedTask]:
     """The tasks that names, folders or loaded tasks stand for, each once and on this machine.
 
     Two different tasks of one name are refused: they would share their results.
@@ -411,9 +433,9 @@ def resolve_tasks(tasks: Tasks) -> list[TaskRef | LoadedTask]:
     return list(found.values())
 
 
-def _references(spec: str | Task) -> Iterator[TaskRef | LoadedTask]:
-    if isinstance(spec, Task):
-        yield LoadedTask(spec)
+def _references(spec: str | Task | TaskRef | LoadedTask) -> Iterator[TaskRef | LoadedTask]:
+    if not isinstance(spec, str):
+        yield LoadedTask(spec) if isinstance(spec, Task) else spec
         return
     for part in [spec] if exists(typed_path(spec)) else spec.split(","):
         for ref in resolve(part.strip()):
@@ -433,6 +455,15 @@ def _load(task: Task | str) -> Task:
     from .tasks import load
 
     return load(task)
+
+
+def stored_measure(measure: Measure | str) -> Measure:
+    """A measure that every result holds; any other has to be computed from the stored run."""
+    chosen = _measure(measure)
+    if chosen not in STANDARD:
+        cuts = ", ".join(map(str, CUTOFFS))
+        raise UsageError(f"{chosen} is not among the stored measures; its cut-off is one of {cuts}")
+    return chosen
 
 
 def _measure(measure: Measure | str) -> Measure:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 if TYPE_CHECKING:
-    from ..core import Task
-    from ..tasks import TaskRef
+    from ..core.options import Options
+    from .progress import Bar
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -28,37 +28,26 @@ def tasks_option(*, default: tuple[str, ...] = ("mini",)) -> Callable[[F], F]:
     )  # fmt: skip
 
 
-def resolve_all(specs: Iterable[str]) -> list[TaskRef]:
-    """The tasks that a list of names stands for, each once; two folders of one name would share their results."""
-    from ..core import UsageError
-    from ..core.places import exists, typed_path
-    from ..tasks import resolve
+def options_from(given: Mapping[str, Any], bar: Bar | None = None) -> Options:
+    """How models are run, from what was typed; one budget for all that the command spends."""
+    from ..core.budget import Budget
+    from ..core.options import Options
+    from ..retrieve.memory import parse_size
 
-    found: dict[str, TaskRef] = {}
-    for spec in specs:
-        for part in [spec] if exists(typed_path(spec)) else spec.split(","):
-            for ref in resolve(part.strip()):
-                first = found.setdefault(ref.full_name, ref)
-                if first.path != ref.path and first.present().resolve() != ref.present().resolve():
-                    raise UsageError(f"{first.path} and {ref.path} are both called {ref.full_name!r}: rename one")
-    return list(found.values())
-
-
-def published_in(refs: Sequence[TaskRef]) -> Callable[[Task, str, str], Mapping[str, Sequence[str]]]:
-    """Looks up the expansions that come with the tasks."""
-
-    def look_up(task: Task, method: str, llm: str) -> Mapping[str, Sequence[str]]:
-        from ..core import UsageError
-
-        ref = next(r for r in refs if r.full_name == task.full_name)
-        there = list(ref.expansions())
-        for expansion in there:
-            if (expansion.method, expansion.llm) == (method, llm):
-                return expansion.texts
-        named = ", ".join(f"{e.method}:{e.llm}" for e in there) or "none"
-        raise UsageError(f"{task.full_name} comes without {method} of {llm} (it has {named})")
-
-    return look_up
+    memory, cost = given.get("memory"), given.get("max_cost")
+    return Options(
+        device=given.get("device"),
+        memory=parse_size(memory) if memory else None,
+        verify=given.get("verify") or 0,
+        trust_remote_code=bool(given.get("trust_remote_code")),
+        concurrency=given.get("concurrency"),
+        requests_per_minute=given.get("rpm"),
+        tokens_per_minute=given.get("tpm"),
+        keep_prompts=bool(given.get("keep_prompts")),
+        dry_run=bool(given.get("dry_run")),
+        budget=None if cost is None else Budget(cost),
+        on_progress=bar.within if bar is not None else None,
+    )
 
 
 def emit(data: object) -> None:

@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from .common import emit, json_option, note, print_table, published_in, resolve_all, tasks_option
+from .common import emit, json_option, note, options_from, print_table, tasks_option
 from .progress import progress, spending
 
 if TYPE_CHECKING:
-    from ..core import Task
-    from ..expand import Diagnosis, Expander, Expansions
-    from ..llm import Chat
-    from ..tasks import TaskRef
+    from ..core.spec import Spec
+    from ..expand import Diagnosis, Expander
+    from ..pipeline.plan import TaskSource
 
-METHODS = ("hyde", "query2doc", "lamer", "search-o1", "search-r1", "concepts", "oracle")
-GENERATING_OPTIONS = ("passages", "max_tokens", "temperature", "prompts", "keep_prompts", "raw")
-"""Of no use where no LLM is asked."""
+METHODS = ("hyde", "query2doc", "lamer", "search-o1", "search-r1", "oracle")
+GENERATING = ("passages", "max_tokens", "temperature", "prompts", "keep_prompts", "raw")
+"""Options of no use where no chat model is asked."""
 
 
 @click.command("expand")
@@ -56,105 +54,69 @@ def command(
 ) -> None:  # fmt: skip
     """Generate texts for the queries of tasks; resumable: no finished call is made twice.
 
-    Try it without key or network: r2med expand --method hyde --llm local --tasks mini --limit 2
+    Try it without key or network: r2med expand --method hyde --llm smollm2 --tasks mini --limit 2
     """
+    from .. import api
     from ..core import R2MedError
+    from ..pipeline import Builder
 
     if judge and not diagnosed:
         raise click.UsageError("--judge needs --diagnose RETRIEVER")
-    refs = resolve_all(specs)
-    with expander_for(method, llm, refs, choices, dry_run=dry_run) as expander:
+    spec = expander_spec(method, llm, choices)
+    refs = api.resolve_tasks(specs)
+    done: list[dict[str, Any]] = []
+    stopped: R2MedError | None = None
+    with Builder(options_from({**choices, "dry_run": dry_run})) as builder:
+        expander = builder.expander(spec)
         if expander.warning:
             note(f"Note: {expander.warning}")
         if dry_run:
             show_plan(expander, refs, limit, as_json=as_json)
             return
-        done: list[dict[str, object]] = []
-        made: list[tuple[TaskRef, Expansions]] = []
-        stopped: R2MedError | None = None
+        usage = expander.chat.usage if expander.chat is not None else None
         try:
-            for ref, expansions in expand_all(expander, refs, limit):
-                done.append({"task": ref.full_name, **expansions.summary()})
-                made.append((ref, expansions))
-            if diagnosed:
-                with judge_for(judge, expander, choices) as chat:
-                    for row, (ref, expansions) in zip(done, made, strict=True):
-                        row["diagnosis"] = diagnosis_of(expansions, ref.load(), diagnosed, chat)
+            with progress(len(refs)) as bar:
+                tell = spending(bar)
+                for ref in refs:
+                    task = ref.load()
+                    bar.show(task.full_name)
+                    expansions = expander.expand(
+                        task, limit=limit, on_progress=lambda some, total: tell(some, total, usage)
+                    )
+                    bar.show(task.full_name, advance=True)
+                    done.append({"task": task.full_name, **expansions.summary()})
+                    if diagnosed:
+                        done[-1]["diagnosis"] = api.diagnose(expansions, task, diagnosed, judge=judge, build=builder)
         except R2MedError as error:
             stopped = error
     finish(expander, done, stopped, as_json=as_json)
 
 
-@contextmanager
-def expander_for(
-    method: str, llm: str, refs: Sequence[TaskRef], choices: dict[str, Any], *, dry_run: bool = False
-) -> Iterator[Expander]:
-    """What the options ask for, with its connections closed afterwards."""
+def expander_spec(method: str, llm: str, choices: dict[str, Any]) -> Spec:
+    """The expander that the options ask for."""
     from ..core import UsageError
-    from ..expand import Settings, get_expander
-    from ..llm import Options
-    from ..retrieve import get_retriever
+    from ..core.parameters import content_at
+    from ..expand import expanders
 
-    if not llm and method in METHODS[:5]:
-        raise UsageError(f"{method} needs --llm: local, gpt4, replay:FILE, …")
-    if llm and method not in METHODS[:5]:
-        raise UsageError(f"{method} asks no LLM: leave out --llm")
-    if not llm or llm.startswith(("replay:", "published:")):
-        for name in GENERATING_OPTIONS:
-            if choices[name] is not None and choices[name] is not False:
-                raise UsageError(f"nothing is generated here: leave out --{name.replace('_', '-')}")
-    settings = Settings(
-        passages=choices["passages"], max_tokens=choices["max_tokens"], temperature=choices["temperature"],
-        seed=choices["seed"], prompts=choices["prompts"], keep_prompts=choices["keep_prompts"],
-        clean=not choices["raw"], concurrency=choices["concurrency"],
-    )  # fmt: skip
-    options = Options(
-        concurrency=choices["concurrency"], requests_per_minute=choices["rpm"], tokens_per_minute=choices["tpm"],
-        max_cost=choices["max_cost"], dry_run=dry_run,
-    )  # fmt: skip
-    expander = get_expander(
-        f"{method}:{llm}" if llm else method, settings=settings, options=options,
-        retriever=get_retriever(choices["retriever"]), published=published_in(refs),
-    )  # fmt: skip
-    try:
-        yield expander
-    finally:
-        if chat := getattr(expander, "chat", None):
-            chat.close()
+    if not llm and expanders[method].needs_argument:
+        raise UsageError(f"{method} needs --llm: smollm2, gpt4, replay:FILE, …")
+    if llm and not expanders[method].argument:
+        raise UsageError(f"{method} asks no chat model: leave out --llm")
+    generates = bool(llm) and not llm.startswith(("replay:", "published:"))
+    for name in () if generates else GENERATING:
+        if choices[name] is not None and choices[name] is not False:
+            raise UsageError(f"nothing is generated here: leave out --{name.replace('_', '-')}")
+    spec = expanders.parse(f"{method}:{llm}" if llm else method)
+    if not generates:
+        return spec
+    prompts = content_at(str(choices["prompts"]), "prompts") if choices["prompts"] else None
+    given = {key: choices[key] for key in ("passages", "max_tokens", "temperature", "seed")}
+    if "retriever" in expanders[method].parameters:
+        given["retriever"] = choices["retriever"]
+    return expanders.changed(spec, prompts=prompts, raw=choices["raw"] or None, **given)
 
 
-@contextmanager
-def judge_for(llm: str | None, expander: Expander, choices: dict[str, Any]) -> Iterator[Chat | None]:
-    """The LLM that judges, with what the expander left of the budget."""
-    from ..llm import Options, get_llm
-
-    if llm is None:
-        yield None
-        return
-    left = choices["max_cost"]
-    if left is not None and (chat := getattr(expander, "chat", None)):
-        left = max(left - chat.usage.cost, 0.0)
-    judging = get_llm(llm, Options(concurrency=choices["concurrency"], max_cost=left))
-    try:
-        yield judging
-    finally:
-        judging.close()
-
-
-def expand_all(expander: Expander, refs: Sequence[TaskRef], limit: int | None) -> Iterator[tuple[TaskRef, Expansions]]:
-    """Each task in turn, with rate and cost so far."""
-    usage = getattr(getattr(expander, "chat", None), "usage", None)
-    with progress(len(refs)) as bar:
-        tell = spending(bar)
-        for ref in refs:
-            task = ref.load()
-            bar.show(task.full_name)
-            expansions = expander.expand(task, limit=limit, on_progress=lambda done, total: tell(done, total, usage))
-            bar.show(task.full_name, advance=True)
-            yield ref, expansions
-
-
-def show_plan(expander: Expander, refs: Sequence[TaskRef], limit: int | None, *, as_json: bool) -> None:
+def show_plan(expander: Expander, refs: Sequence[TaskSource], limit: int | None, *, as_json: bool) -> None:
     """What would be spent."""
     plans = [(ref.full_name, expander.plan(ref.load(), limit=limit)) for ref in refs]
     totals = {
@@ -186,36 +148,9 @@ def show_plan(expander: Expander, refs: Sequence[TaskRef], limit: int | None, *,
     )
 
 
-def diagnosis_of(expansions: Expansions, task: Task, spec: str, judge: Chat | None) -> Diagnosis:
-    """Raw, expanded and oracle queries through one retriever."""
-    from ..core import Task
-    from ..expand import diagnose, retrieve_groups, separator_for
-    from ..expand.judge import judge as ask
-    from ..retrieve import get_retriever
-    from ..scoring import Measure, evaluate_run
-
-    retriever, measure = get_retriever(spec), Measure.parse("nDCG@10")
-
-    def score(searched: Any) -> dict[str, float]:
-        run = retriever.retrieve(searched) if isinstance(searched, Task) else retrieve_groups(retriever, task, searched)  # type: ignore[arg-type]
-        scored = evaluate_run(run, task.qrels, [measure])
-        return dict(zip(scored.query_ids, scored.per_query[measure.key].tolist(), strict=True))
-
-    card = getattr(retriever, "card", None)
-    return diagnose(
-        expansions,
-        task,
-        retriever.kind,
-        score,
-        separator=separator_for(card.architecture) if card else None,
-        inference=ask(expansions, task, judge) if judge else None,
-        judged_by=judge.name if judge else "words",
-    )
-
-
 def finish(expander: Expander, done: list[dict[str, Any]], stopped: Any, *, as_json: bool) -> None:
     """Print what there is, also when a budget or a server ended the work early."""
-    usage = getattr(getattr(expander, "chat", None), "usage", None)
+    usage = expander.chat.usage if expander.chat is not None else None
     failed = bool(done) and all(set(row["generations"]) <= {"failed", "missing"} for row in done)
     if as_json:
         emit(

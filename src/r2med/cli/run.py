@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from .common import emit, json_option, note, published_in, resolve_all, tasks_option
-from .progress import Bar, progress, spending
+from .common import emit, json_option, note, options_from, tasks_option
+from .progress import progress, spending
 from .run_output import print_outcome, print_plan
 
 if TYPE_CHECKING:
@@ -20,10 +19,13 @@ OPTIONS = (
     click.argument("experiment", required=False, type=_FILE, metavar="[EXPERIMENT.toml]"),
     click.option("--retriever", "-r", "retrievers", multiple=True, metavar="NAME",
                  help="bm25, bm25-lucene, bm25:k1=1.2,b=0.75, a model of `r2med models`, a Hugging Face id, a folder, "
-                      "module:attr, a plug-in; repeatable. Default: BM25, the embedded model and their fusion."),
+                      "module:Class,argument=value, a plug-in; repeatable. Default: BM25, the embedded model and "
+                      "their fusion."),
+    click.option("--system", "-s", "whole", multiple=True, metavar="SPEC",
+                 help="A whole system, such as hyde:gpt4+bm25+bge-small.rrf+maxsim@50; repeatable."),
     click.option("--expand", "-e", metavar="METHOD:LLM",
                  help="Expand the queries first: hyde:LLM, query2doc:LLM, lamer:LLM, search-o1:LLM, search-r1:LLM, "
-                      "concepts, oracle; LLM may be replay:FILE or published:NAME."),
+                      "oracle, module:attr; LLM may be replay:FILE or published:NAME."),
     click.option("--passages", "-n", type=click.IntRange(min=1), help="Generations a query, for --expand."),
     click.option("--max-tokens", type=click.IntRange(min=1), help="Most tokens of one answer, for --expand."),
     click.option("--policy", help="How expansions meet retrievers, instead of the method's own policy."),
@@ -76,89 +78,85 @@ def _with_options(function: Any) -> Any:
 def command(specs: tuple[str, ...], results: Path, measure: str, as_json: bool, **given: Any) -> None:
     """Run systems on tasks and print a table of scores.
 
-    Without options: the built-in Mini benchmark with the default systems. What is done is not done again.
+    Without options: the built-in Mini benchmark with the default systems. Finished results are reused.
     """
-    from ..core import UsageError
-    from ..pipeline import Builder, Experiment, check_writable, get_executor, read_experiment, run_experiment
-    from ..pipeline.plan import plan_experiment
-    from ..report import as_json as document
-    from ..results import ResultStore
-    from ..scoring import CUTOFFS, STANDARD, Measure
+    from .. import api
+    from ..pipeline import get_executor, read_experiment
 
-    shown = Measure.parse(measure)
-    if shown not in STANDARD:
-        raise UsageError(
-            f"{shown} is not among the stored measures; its cut-off is one of {', '.join(map(str, CUTOFFS))}"
-        )
     file = given["experiment"]
     written = read_experiment(file) if file else None
-    refs, store = resolve_all(specs or (written.tasks if written else ("mini",))), ResultStore(results)
-    for ref in refs:
-        ref.present()  # before anything is said or loaded
-    asked = written or Experiment(system=_specs(given))
-    with progress() as bar, ExitStack() as stack:
-        builder = stack.enter_context(Builder(published_in(refs), **_options(given, bar)))
-        systems = [builder.build(spec) for spec in asked.system]
-        for warning in dict.fromkeys(s.expander.warning for s in systems if s.expander and s.expander.warning):
-            note(f"Note: {warning}")
-        depth = given["depth"] or asked.depth
+    if written is not None:
+        _refuse_beside(file, given)
+    tasks = specs or (written.tasks if written else ("mini",))
+    refs = api.resolve_tasks(tasks)
+    depth = given["depth"] or (written.depth if written else api.DEPTH)
+    systems = written.systems() if written else _systems(given)
+    shown = api.stored_measure(measure)
+    with progress() as bar:
+        options = options_from(given, bar)
+        if given["dry_run"]:
+            stages = api.plan(*systems, tasks=refs, depth=depth, results=results, overwrite=given["overwrite"],
+                              options=options)  # fmt: skip
+            print_plan(stages, given["executor"], as_json=as_json)
+            return
         executor = get_executor(
             given["executor"], workers=given["workers"], address=given["address"], device=given["device"], tell=note
         )
-        if given["dry_run"]:
-            plans = plan_experiment(refs, systems, store, depth=depth, overwrite=given["overwrite"])
-            print_plan(plans, given["executor"], as_json=as_json)
-            return
-        check_writable(store)
-        for retriever in {r.name: r for s in systems for r in s.retrievers}.values():
-            if hasattr(retriever, "check"):
-                retriever.check()  # a key that is missing is missed now, not after an hour
-        stack.enter_context(executor).adopt(builder.made)
-        bar.total(len(refs) * len(systems))
 
         def notify(system: str, task: str, what: str) -> None:
             if what.startswith("stale: "):
                 note(f"{system} on {task} is run again: {what.removeprefix('stale: ')}")
+            elif what.startswith("note: "):
+                note(what.removeprefix("note: "))
+            elif what.startswith("total: "):
+                bar.total(int(what.removeprefix("total: ")))
             else:
                 bar.show(f"{system} on {task}", advance=what != "running")
 
-        outcome = run_experiment(
-            refs, systems, store, depth=depth, overwrite=given["overwrite"], notify=notify, executor=executor
-        )
+        scores = api.run(
+            *systems, tasks=refs, depth=depth, measure=shown, results=results, overwrite=given["overwrite"],
+            options=options, executor=executor, notify=notify, on_expand=spending(bar),
+        )  # fmt: skip
     if as_json:
-        emit(document(outcome.results))
+        emit(scores.to_dict())
         return
-    print_outcome(outcome, shown, markdown=given["markdown"])
+    print_outcome(scores, markdown=given["markdown"])
     note(f"Results, runs and per-query scores: {results}/")
 
 
-def _options(given: dict[str, Any], bar: Bar) -> dict[str, Any]:
-    from ..expand import Settings
-    from ..retrieve.memory import parse_size
-
-    settings = Settings(passages=given["passages"], max_tokens=given["max_tokens"])
-    options = {key: given[key] for key in ("device", "max_cost") if given[key] is not None}
-    options |= {key: given[key] for key in ("prompts", "trust_remote_code", "verify", "dry_run")}
-    options["memory"] = parse_size(given["memory"]) if given["memory"] else None
-    return options | {"settings": settings, "on_progress": bar.within, "on_expand": spending(bar)}
+SYSTEM_FLAGS = ("retrievers", "whole", "candidates", "expand", "passages", "max_tokens", "policy", "fuse", "weights",
+                "rerank", "lengths", "prompts")  # fmt: skip
+"""What chooses systems: an experiment file does that too."""
 
 
-def _specs(given: dict[str, Any]) -> list[SystemSpec]:
-    from ..pipeline import ladder
-    from ..pipeline.defaults import default_systems
-    from ..pipeline.experiment import RUN
+def _refuse_beside(file: Path, given: dict[str, Any]) -> None:
+    """An experiment file names its systems: flags that would name others are refused, not ignored."""
+    from ..core import UsageError
 
-    retrievers, fusion = [*given["retrievers"], *(f"{RUN}{c}" for c in given["candidates"])], given["fuse"] or ""
-    if not retrievers:
-        retrievers, standard, missing = default_systems()
+    spelled = {"whole": "system", "retrievers": "retriever", "lengths": "max-length"}
+    used = [name for name in SYSTEM_FLAGS if given[name]] + (["rest"] if given["rest"] != "keep" else [])
+    if used:
+        flags = ", ".join(f"--{spelled.get(name, name).replace('_', '-')}" for name in used)
+        raise UsageError(f"{file} names the systems: leave out {flags}, or the file")
+
+
+def _systems(given: dict[str, Any]) -> list[SystemSpec]:
+    from .. import api
+
+    retrievers = [*given["retrievers"], *(c if c.startswith("nano:") else f"run:{c}" for c in given["candidates"])]
+    fusion = given["fuse"]
+    if not retrievers and not given["whole"]:
+        retrievers, standard, missing = api.default_systems()
         fusion = fusion or standard
         if missing:
             note(f"BM25 only: {missing}")
     weights = [_number(w) for w in given["weights"].split(",")] if given["weights"] else []
-    return ladder(
-        at_lengths(retrievers, given["lengths"]), fuse=fusion, weights=weights, expand=given["expand"] or "",
-        policy=given["policy"], rerank=given["rerank"] or "", rest=given["rest"],
-    )  # fmt: skip
+    made = api.systems(
+        *retrievers, expand=given["expand"], policy=given["policy"], passages=given["passages"],
+        max_tokens=given["max_tokens"], fuse=fusion, weights=weights, rerank=given["rerank"], rest=given["rest"],
+        max_length=given["lengths"], prompts=given["prompts"],
+    ) if retrievers else []  # fmt: skip
+    return [*made, *(api.SystemSpec.parse(spec) for spec in given["whole"])]
 
 
 def _number(text: str) -> float:
@@ -166,19 +164,3 @@ def _number(text: str) -> float:
         return float(text)
     except ValueError:
         raise click.BadParameter(f"{text!r} is not a number", param_hint="--weights") from None
-
-
-def at_lengths(retrievers: list[str], lengths: tuple[int, ...]) -> list[str]:
-    """Each model at each length; lexical retrievers and stored runs have none."""
-    from ..pipeline.experiment import RUN
-    from ..retrieve.specs import LEXICAL, parse_spec
-
-    specs = []
-    for spec in retrievers:
-        name, parameters = parse_spec(spec)
-        if not lengths or name in LEXICAL or spec.startswith(RUN) or "max_length" in parameters:
-            specs.append(spec)
-        else:
-            joint = "," if parameters else ":"
-            specs += [f"{spec}{joint}max_length={length}" for length in lengths]
-    return specs

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -10,18 +9,17 @@ import click
 from .common import emit, note, print_table
 
 if TYPE_CHECKING:
-    from ..pipeline import Outcome
-    from ..pipeline.plan import Plan
+    from ..api import Scores
+    from ..pipeline.estimate import StageEstimate
     from ..results import TaskResult
-    from ..scoring import Measure
 
 
-def print_outcome(outcome: Outcome, measure: Measure, *, markdown: bool) -> None:
+def print_outcome(outcome: Scores, *, markdown: bool) -> None:
     """The table, what rerankers did, and what a reader must know."""
-    from ..report import caption, cells, headers, score_table
+    from ..report import caption, cells, headers
     from ..report import markdown as in_markdown
 
-    table = score_table(outcome.results, measure)
+    table = outcome.table
     if markdown:
         click.echo(in_markdown(table))
     else:
@@ -50,6 +48,8 @@ def _print_effects(effects: list[tuple[TaskResult, Any]]) -> None:
 
 
 def _warn(result: TaskResult) -> None:
+    for name, why in (result.notes.get("not_reused") or {}).items():  # type: ignore[attr-defined]
+        note(f"{name}: {why}, so its results are never reused; give it a `version` to change that")
     where = f"{result.system.name} on {result.task.full_name}"
     if result.missing_queries:
         note(f"{where}: {result.missing_queries} queries retrieved nothing and score 0")
@@ -64,11 +64,10 @@ def _warn(result: TaskResult) -> None:
         note(f"{where}: {expansion['raw_query_used']} queries had no usable expansion; the raw query was used")
 
 
-def print_plan(plans: Iterable[Plan], executor: str, *, as_json: bool) -> None:
+def print_plan(stages: list[StageEstimate], executor: str, *, as_json: bool) -> None:
     """The stages that would run, what of them is there already, and what the rest would take."""
-    from ..pipeline.estimate import estimate_all, totals
+    from ..pipeline.estimate import totals
 
-    stages = estimate_all(plans)
     total = totals(stages)
     if as_json:
         emit({"schema": 1, "executor": executor, "stages": stages, "totals": total})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from .common import emit, json_option
+from .common import emit, json_option, options_from
 
 
 @click.command("search")
@@ -16,13 +16,11 @@ from .common import emit, json_option
 @json_option
 def command(text: str, spec: str, retriever: str, top: int, memory: str | None, as_json: bool) -> None:
     """Type a query and see the top passages, with the words that matched marked."""
-    from ..pipeline.search import search_text
-    from ..retrieve.memory import parse_size
+    from .. import api
     from ..tasks import load
 
-    limit = parse_size(memory) if memory else None
     task = load(spec)
-    found = search_text(task, text, retriever, top, memory=limit)
+    found = api.search(text, task, retriever=retriever, top=top, options=options_from({"memory": memory}))
     if as_json:
         emit({"query": text, "task": task.full_name, "retriever": retriever, "hits": [hit._asdict() for hit in found]})
         return
