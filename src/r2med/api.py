@@ -9,7 +9,7 @@ Components are named as on the command line (`hyde:gpt4`, `maxsim@50`) or given 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,7 +20,10 @@ from .core.options import Options, Progress
 from .core.places import exists, typed_path
 from .core.queries import Queries
 from .core.spec import Spec
-from .expand import Expansions
+from .expand import Diagnosis, Expansions
+from .expand import diagnose as diagnose_expansions
+from .expand import judge as ask_judge
+from .llm import chats
 from .pipeline import Builder, Executor, SystemSpec, ablations, check_writable, default_systems, run_experiment
 from .pipeline.build import Spending
 from .pipeline.estimate import StageEstimate, estimate_all
@@ -320,7 +323,7 @@ def diagnose(
 
     `judge` names a chat model that decides whether a text names the answer, instead of word matching.
     """
-    with build or Builder() as builder:
+    with nullcontext(build) if build is not None else Builder() as builder:
         searcher = builder.retriever(retriever)
         index = searcher.prepare(task)
 
