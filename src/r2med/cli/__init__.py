@@ -35,10 +35,13 @@ COMMANDS = {
     "models": "List the models and fetch them.",
     "expand": "Generate texts from queries before retrieval; resumable.",
     "export": "Export results, tasks and training data; publish to the hub.",
-    "cache": "Show and prune the embedding cache.",
+    "cache": "Show, verify and prune everything that is kept on disk.",
     "doctor": "Say what is installed, what works and what is ready to run.",
     "completion": "Print the shell completion script.",
 }
+
+
+KEPT = "what was finished is kept, the same command goes on from there"
 
 
 class LazyGroup(click.Group):
@@ -79,11 +82,11 @@ def app() -> None:
 
 
 class Terminated(BaseException):
-    """Somebody asked the process to end: it does so as after Ctrl-C, with what is finished kept."""
+    """SIGTERM: the command ends as after Ctrl-C, with what is finished kept."""
 
 
 _signals: list[int] = []
-"""That were sent. A library that is just being imported may turn the exception into one of its own."""
+"""Signals that came: a library that is just being imported may turn their exception into one of its own."""
 
 
 def _on_signal(number: int, frame: FrameType | None) -> None:
@@ -94,7 +97,7 @@ def _on_signal(number: int, frame: FrameType | None) -> None:
 def main() -> None:
     """Entry point: an error of the user's is one line and an exit code, never a stack trace."""
     for number in (signal.SIGINT, signal.SIGTERM):
-        if signal.getsignal(number) != signal.SIG_IGN:  # nohup and background jobs keep their peace
+        if signal.getsignal(number) != signal.SIG_IGN:  # signals that nohup ignores stay ignored
             signal.signal(number, _on_signal)
     try:
         sys.exit(_run())
@@ -120,12 +123,17 @@ def _run() -> Any:
     except click.ClickException as error:
         context = getattr(error, "ctx", None)
         hint = f" (see {context.command_path} --help)" if context else ""
-        click.echo(f"r2med: {error.format_message()}{hint}", err=True)
+        from ..core.untrusted import printable
+
+        click.echo(f"r2med: {printable(error.format_message())}{hint}", err=True)
         return error.exit_code
     except (Exception, KeyboardInterrupt, Terminated) as error:
         if _signals or isinstance(error, KeyboardInterrupt | click.Abort):
             return _interrupted()
-        from ..core.errors import R2MedError  # brings numpy along: not for --help
+        if isinstance(error, MemoryError):
+            click.echo(f"r2med: not enough memory ({error or 'an allocation failed'}); {KEPT}", err=True)
+            return 1
+        from ..core.errors import R2MedError  # imports numpy: not for --help
 
         if not isinstance(error, R2MedError):
             raise
@@ -140,5 +148,5 @@ def _write_nothing_more() -> None:
 
 def _interrupted() -> int:
     how, code = ("terminated", 143) if signal.SIGTERM in _signals else ("interrupted", 130)
-    click.echo(f"r2med: {how}; what was finished is kept, the same command goes on from there", err=True)
+    click.echo(f"r2med: {how}; {KEPT}", err=True)
     return code
