@@ -128,25 +128,26 @@ def _run() -> Any:
         click.echo(f"r2med: {printable(error.format_message())}{hint}", err=True)
         return error.exit_code
     except (Exception, KeyboardInterrupt, Terminated) as error:
-        if _signals or isinstance(error, KeyboardInterrupt | click.Abort):
-            return _interrupted()
-        if isinstance(error, MemoryError):
-            click.echo(f"r2med: not enough memory ({error or 'an allocation failed'}); {KEPT}", err=True)
-            return 1
-        from ..core.errors import R2MedError  # imports numpy: not for --help
+        return _failed(error)
 
-        if not isinstance(error, R2MedError):
-            raise
-        click.echo(f"r2med: {error}", err=True)
-        return error.exit_code
+
+def _failed(error: BaseException) -> int:
+    """One line for what went wrong; a bug of ours is raised again."""
+    if _signals or isinstance(error, KeyboardInterrupt | click.Abort):
+        how, code = ("terminated", 143) if signal.SIGTERM in _signals else ("interrupted", 130)
+        click.echo(f"r2med: {how}; {KEPT}", err=True)
+        return code
+    if isinstance(error, MemoryError):
+        click.echo(f"r2med: not enough memory ({error or 'an allocation failed'}); {KEPT}", err=True)
+        return 1
+    from ..core.errors import R2MedError  # imports numpy: not for --help
+
+    if not isinstance(error, R2MedError):
+        raise error
+    click.echo(f"r2med: {error}", err=True)
+    return error.exit_code
 
 
 def _write_nothing_more() -> None:
     """Python would try to write the rest of the output once more at its end, and complain."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def _interrupted() -> int:
-    how, code = ("terminated", 143) if signal.SIGTERM in _signals else ("interrupted", 130)
-    click.echo(f"r2med: {how}; {KEPT}", err=True)
-    return code

@@ -28,6 +28,25 @@ def tasks_option(*, default: tuple[str, ...] = ("mini",)) -> Callable[[F], F]:
     )  # fmt: skip
 
 
+def completing(kind: str) -> Callable[[click.Context, click.Parameter, str], list[str]]:
+    """Completion of the names of one kind of component."""
+
+    def complete(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+        from ..expand import expanders
+        from ..fuse import fusions
+        from ..llm import chats
+        from ..rerank import rerankers
+        from ..retrieve import retrievers
+
+        del context, parameter
+        registries: dict[str, Any] = {
+            "retriever": retrievers, "reranker": rerankers, "expander": expanders, "fusion": fusions, "chat": chats
+        }  # fmt: skip
+        return [name for name in registries[kind].names() if name.startswith(incomplete)]
+
+    return complete
+
+
 def options_from(given: Mapping[str, Any], bar: Bar | None = None) -> Options:
     """How models are run, from what was typed; one budget for all that the command spends."""
     from ..core.budget import Budget

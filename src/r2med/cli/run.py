@@ -7,7 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .common import emit, json_option, note, options_from, tasks_option
+from ..expand import expanders
+from ..fuse import fusions
+from ..rerank import rerankers
+from ..retrieve import retrievers
+from .common import completing, emit, json_option, note, options_from, tasks_option
 from .progress import progress, spending
 from .run_output import print_outcome, print_plan
 
@@ -18,22 +22,25 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 OPTIONS = (
     click.argument("experiment", required=False, type=_FILE, metavar="[EXPERIMENT.toml]"),
     click.option("--retriever", "-r", "retrievers", multiple=True, metavar="NAME",
-                 help="bm25, bm25-lucene, bm25:k1=1.2,b=0.75, a model of `r2med models`, a Hugging Face id, a folder, "
-                      "module:Class,argument=value, a plug-in; repeatable. Default: BM25, the embedded model and "
-                      "their fusion."),
+                 shell_complete=completing("retriever"),
+                 help=f"{retrievers.help()}, with parameters (bm25:k1=1.2,b=0.75), a model of `r2med models`, a "
+                      "Hugging Face id, a folder, module:Class,argument=value, a plug-in; repeatable. Default: BM25, "
+                      "the embedded model and their fusion."),
     click.option("--system", "-s", "whole", multiple=True, metavar="SPEC",
                  help="A whole system, such as hyde:gpt4+bm25+bge-small.rrf+maxsim@50; repeatable."),
-    click.option("--expand", "-e", metavar="METHOD:LLM",
-                 help="Expand the queries first: hyde:LLM, query2doc:LLM, lamer:LLM, search-o1:LLM, search-r1:LLM, "
-                      "oracle, module:attr; LLM may be replay:FILE or published:NAME."),
+    click.option("--expand", "-e", metavar="METHOD:LLM", shell_complete=completing("expander"),
+                 help=f"Expand the queries first: {expanders.help()}, module:attr; LLM is a chat model of `r2med "
+                      "models`, replay:FILE or published:NAME."),
     click.option("--passages", "-n", type=click.IntRange(min=1), help="Generations a query, for --expand."),
     click.option("--max-tokens", type=click.IntRange(min=1), help="Most tokens of one answer, for --expand."),
     click.option("--policy", help="How expansions meet retrievers, instead of the method's own policy."),
-    click.option("--fuse", metavar="METHOD", help="Fuse the retrievers: rrf, weighted, combsum, combmnz, tuned."),
+    click.option("--fuse", metavar="METHOD", shell_complete=completing("fusion"),
+                 help=f"Fuse the retrievers: {fusions.help()}, with parameters (rrf:k=100)."),
     click.option("--weights", metavar="W,W", help="For --fuse weighted."),
     click.option("--candidates", multiple=True, metavar="RUN",
                  help="A stored run as first stage: TREC file, topk_docs jsonl, results/SYSTEM, nano:CONFIG."),
-    click.option("--rerank", metavar="NAME@DEPTH", help="maxsim@50, msmarco-minilm@100, rankgpt:LLM@20 …"),
+    click.option("--rerank", metavar="NAME@DEPTH", shell_complete=completing("reranker"),
+                 help=f"{rerankers.help()}, a model (msmarco-minilm@100), module:attr; @DEPTH says how many."),
     click.option("--rest", type=click.Choice(["keep", "drop"]), default="keep", show_default=True,
                  help="Candidates below the reranker's depth."),
     click.option("--depth", type=click.IntRange(min=1), help="Documents per query.  [default: 1000]"),
