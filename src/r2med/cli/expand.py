@@ -110,7 +110,7 @@ def expander_for(
     )  # fmt: skip
     options = Options(
         concurrency=choices["concurrency"], requests_per_minute=choices["rpm"], tokens_per_minute=choices["tpm"],
-        max_cost=choices["max_cost"], dry_run=dry_run,
+        max_cost=choices["max_cost"],
     )  # fmt: skip
     expander = get_expander(
         f"{method}:{llm}" if llm else method, settings=settings, options=options,

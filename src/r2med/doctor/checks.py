@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..core import R2MedError, TextColumn
+from ..core.keys import key_problem
 from ..core.places import home
 from ..models import get_card, locate
 from ..pipeline.defaults import EMBEDDED
@@ -18,9 +19,7 @@ from ..retrieve import _sparse_python, sparse
 from ..retrieve.bm25 import BM25Index
 from ..text import english, get_analyzer
 from .findings import Check, Machine, Status
-from .places import free_space, nearest_existing
-from .settings import key_file_problem
-from .software import installed_version, native_extensions
+from .here import free_space, installed_version, key_variables, native_extensions, nearest_existing
 
 TEXTS = ("Addison's disease: salt craving and dark skin", "Gout: a swollen, painful great toe")
 QUESTION = "craving for salt"
@@ -134,7 +133,7 @@ def _gpu(machine: Machine) -> Verdict:
 
 
 def _key_file() -> Verdict:
-    problem = key_file_problem()
-    return (
-        Verdict("broken", problem, "mend or unset the variable") if problem else Verdict("ok", "nothing to object to")
-    )
+    problems = [problem for name in key_variables() if (problem := key_problem(name))]
+    if problems:
+        return Verdict("broken", "; ".join(problems), "mend or unset the variable")
+    return Verdict("ok", "nothing to object to")

@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 from ..core import DataError, Task, UsageError, fingerprint
 from ..llm import Choice, Generation, Replay, parse
-from ..llm.catalogue import find_llm
 from ..llm.store import is_header, read_header, read_store
+from ..models import find_chat_card
 from .protocol import FREE, Plan, Progress
 from .values import MISSING, Expansion, Expansions
 
@@ -119,7 +119,7 @@ class Replayed:
 
 def marking_of(llm: str) -> str:
     """How an LLM marks its reasoning, as far as its name tells."""
-    card = find_llm(llm)
+    card = find_chat_card(llm)
     return card.marking if card else "auto"
 
 

@@ -7,12 +7,11 @@ with GenerationStore(key) as store:
         ...
 """
 
-from ..core.budget import BudgetSpent, Usage, estimate_tokens
-from .catalogue import LlmCard, llm_card, llm_names
+from ..core.budget import Budget, BudgetSpent, Usage, estimate_tokens
 from .generate import generate
 from .generation import Generation, StoreKey, read_reply
 from .load import Options, get_llm
-from .parsing import MARKINGS, STATUSES, Parsed, Status, open_call, parse
+from .parsing import MARKINGS, STATUSES, Parsed, Status, open_call, parse, reasons
 from .protocol import Chat, Choice, Estimate, Message, Reply, Request, Sampling, with_defaults
 from .replay import Replay
 from .store import GenerationStore
@@ -20,13 +19,13 @@ from .store import GenerationStore
 __all__ = [
     "MARKINGS",
     "STATUSES",
+    "Budget",
     "BudgetSpent",
     "Chat",
     "Choice",
     "Estimate",
     "Generation",
     "GenerationStore",
-    "LlmCard",
     "Message",
     "Options",
     "Parsed",
@@ -40,10 +39,9 @@ __all__ = [
     "estimate_tokens",
     "generate",
     "get_llm",
-    "llm_card",
-    "llm_names",
     "open_call",
     "parse",
     "read_reply",
+    "reasons",
     "with_defaults",
 ]

@@ -136,6 +136,13 @@ class Chat(Protocol):
         """Everything besides prompt and sampling that changes an answer, as plain data; never a key."""
         ...
 
+    def check(self) -> None:
+        """Raise what would keep a request from being sent: a missing key or extra, a model nobody serves.
+
+        For those who know that something has to be asked; what is stored needs neither.
+        """
+        ...
+
     def complete(self, requests: Iterable[Request], on_reply: OnReply | None = None) -> Iterator[Reply]:
         """Answer all requests, several at a time, each yielded when it is there; `requests` is read as there is room.
 

@@ -11,7 +11,7 @@ import msgspec
 from ..core import DataError, Hasher
 from ..core.budget import Usage
 from ..core.stores import gunzip
-from .parallel import FAILURES_IN_A_ROW
+from .openai import FAILURES_IN_A_ROW
 from .protocol import Choice, Estimate, OnReply, Reply, Request, Sampling
 from .store import is_header, read_generations, read_header
 
@@ -89,6 +89,9 @@ class Replay:
 
     def estimate(self, request: Request) -> Estimate:
         return Estimate(calls=0, prompt_tokens=0, completion_tokens=0, cost=0.0)
+
+    def check(self) -> None:
+        """Nothing can be missing."""
 
     def close(self) -> None:
         """Nothing is held."""

@@ -104,7 +104,7 @@ class Builder:
         self.published = published
         self.settings = settings
         self.on_expand = on_expand
-        self.llm_options = LlmOptions(max_cost=max_cost, dry_run=dry_run)
+        self.llm_options = LlmOptions(max_cost=max_cost)
         self._open: list[Any] = []
         self.retriever = cache(self._retriever)
         self.expander = cache(self._expander)

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from ..core import ModelError
+from ..models.hashes import file_hash
 from ..retrieve.encoders.batching import pad
-from ..retrieve.encoders.identity import file_hash
 from ..retrieve.encoders.load import Options
 from ..retrieve.encoders.onnx import OnnxModel, find_onnx
 from .cross_encoder import CrossEncoder

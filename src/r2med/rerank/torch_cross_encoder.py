@@ -12,11 +12,11 @@ import numpy as np
 
 from ..core import ModelError
 from ..models import Card
+from ..models.hashes import folder_hashes
 from ..retrieve.cores import available_cores
 from ..retrieve.encoders.batching import pad
 from ..retrieve.encoders.devices import import_torch, is_out_of_memory, resolve_devices, resolve_dtype, token_budget
 from ..retrieve.encoders.hub_folder import check_folder, load_tokenizer
-from ..retrieve.encoders.identity import folder_hashes
 from ..retrieve.encoders.load import Options
 from .cross_encoder import CrossEncoder
 from .load_classifier import load_adapted, load_classifier

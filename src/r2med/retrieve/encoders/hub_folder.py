@@ -13,11 +13,11 @@ from .devices import torch_dtype
 from .onnx import first_line
 
 if TYPE_CHECKING:
+    from ...models import Card
     from .load import Options
-    from .spec import ModelCard
 
 
-def check_folder(folder: Path, card: ModelCard, options: Options) -> None:
+def check_folder(folder: Path, card: Card, options: Options) -> None:
     """What can be refused without loading anything."""
     if not folder.is_dir():
         raise ModelError(f"{folder}: no such folder")
@@ -53,7 +53,7 @@ def load_tokenizer(folder: Path, options: Options) -> Any:
         raise ModelError(f"the tokenizer in {folder} cannot be loaded: {first_line(error)}") from None
 
 
-def load_model(card: ModelCard, folder: Path, options: Options, device: str, dtype: str) -> Any:
+def load_model(card: Card, folder: Path, options: Options, device: str, dtype: str) -> Any:
     """The model of a folder on a device, ready to encode."""
     transformers = import_transformers()
     loader = transformers.T5EncoderModel if card.architecture == "t5-encoder" else transformers.AutoModel

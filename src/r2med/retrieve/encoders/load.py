@@ -6,9 +6,10 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 
 from ...core import ModelError, UsageError
+from ...core.budget import Budget
 from ...core.places import home
+from ...models import Card, verified
 from .protocol import Encoder
-from .spec import ModelCard
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +33,9 @@ class Options:
     timeout: float = 60.0
     max_attempts: int = 6
     max_cost: float | None = None
-    """Dollars an API may take."""
+    """Dollars an API may take, where no `budget` is given."""
+    budget: Budget | None = None
+    """Shared by everything a command may spend on."""
 
 
 def make_options(**given: object) -> Options:
@@ -52,11 +55,11 @@ def make_options(**given: object) -> Options:
 
 def as_encoder(
     model: object, *, folder: Path | None = None, document_folder: Path | None = None, **given: object
-) -> tuple[Encoder, ModelCard | None]:
+) -> tuple[Encoder, Card | None]:
     """The encoder behind whatever was given, and its card where it has one."""
     options = make_options(**given)
-    if isinstance(model, ModelCard):
-        card: ModelCard = model
+    if isinstance(model, Card):
+        card: Card = model
         if options.max_length is not None:
             card = card.replace(query_length=options.max_length, document_length=options.max_length)
         return load_encoder(card, options, folder, document_folder), card
@@ -68,15 +71,15 @@ def as_encoder(
 
 
 def load_encoder(
-    card: ModelCard, options: Options, folder: Path | None = None, document_folder: Path | None = None
+    card: Card, options: Options, folder: Path | None = None, document_folder: Path | None = None
 ) -> Encoder:
     """The encoder of a card, from the folder its files lie in; by default where `r2med models fetch` puts them."""
     if card.kind != "dense":
         raise UsageError(f"{card.name} is a {card.kind} model, not a dense retriever")
-    if card.backend in ("openai", "voyage"):
+    if card.is_api:
         from .api import ApiEncoder
 
-        return ApiEncoder.from_card(card, options)
+        return ApiEncoder(card, options)
     folder = model_folder(card, folder)
     if card.backend == "onnx":
         return _onnx(card, folder, options)
@@ -91,15 +94,15 @@ def load_encoder(
     return TorchEncoder(card, folder, options, document_folder=document_folder)
 
 
-def model_folder(card: ModelCard, folder: Path | None = None, part: str = "") -> Path:
+def model_folder(card: Card, folder: Path | None = None, part: str = "") -> Path:
     """Where a card's files lie; an error that says how to get them if they do not."""
     found = folder if folder is not None else home() / "models" / card.name.replace("/", "--") / part
     if not found.is_dir():
         raise ModelError(f"{card.name} is not on this machine: r2med models fetch {card.name}")
-    return found
+    return verified(card, found)
 
 
-def _onnx(card: ModelCard, folder: Path, options: Options) -> Encoder:
+def _onnx(card: Card, folder: Path, options: Options) -> Encoder:
     from .onnx import OnnxEncoder
 
     return OnnxEncoder(

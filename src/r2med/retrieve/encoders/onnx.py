@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...core import MissingExtra, ModelError
+from ...models.hashes import file_hash
 from ..cores import available_cores
 from .batching import Tokens, pad, stream_batches
-from .identity import file_hash
 from .protocol import BaseEncoder, Batch, Float32, Side, normalized
 from .tokens import FileTokenizer
 

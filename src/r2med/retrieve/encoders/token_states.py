@@ -15,8 +15,8 @@ from .protocol import Float32, Side, check_vectors
 from .torch_encoder import TorchEncoder
 
 if TYPE_CHECKING:
+    from ...models import Card
     from .load import Options
-    from .spec import ModelCard
 
 
 class TextStates(NamedTuple):
@@ -98,7 +98,7 @@ def _cut(job: Job, hidden: Float32, texts: Sequence[str], name: str) -> list[Tex
     return made
 
 
-def token_encoder(card: ModelCard, folder: Path, options: Options) -> TokenEncoder:
+def token_encoder(card: Card, folder: Path, options: Options) -> TokenEncoder:
     """The token encoder of a card."""
     if card.backend == "onnx":
         return OnnxTokenEncoder(

@@ -7,22 +7,22 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ...models.hashes import folder_hashes
 from .batching import Tokens, pad, stream_batches
 from .devices import is_out_of_memory, resolve_devices, resolve_dtype, token_budget, torch_dtype, use_all_cores
 from .hub_folder import check_folder, load_model, load_tokenizer
-from .identity import folder_hashes
 from .pooling import bidirectional, load_projection, pool, to_array
 from .protocol import BaseEncoder, Batch, Float32, Side
 
 if TYPE_CHECKING:
+    from ...models import Card
     from .load import Options
-    from .spec import ModelCard
 
 
 class Replica:
     """One encoder on one device."""
 
-    def __init__(self, card: ModelCard, folder: Path, options: Options, device: str, dtype: str) -> None:
+    def __init__(self, card: Card, folder: Path, options: Options, device: str, dtype: str) -> None:
         self.device = device
         self.model = load_model(card, folder, options, device, dtype)
         self.projection = load_projection(folder / card.projection, device) if card.projection else None
@@ -38,7 +38,7 @@ class Replica:
 class TorchEncoder(BaseEncoder):
     """One or two encoders (queries, documents), on as many devices as there are."""
 
-    def __init__(self, card: ModelCard, folder: Path, options: Options, *, document_folder: Path | None = None) -> None:
+    def __init__(self, card: Card, folder: Path, options: Options, *, document_folder: Path | None = None) -> None:
         super().__init__()
         self.name = card.name
         self.card = card
