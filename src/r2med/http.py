@@ -1,14 +1,23 @@
-"""One HTTP endpoint that answers JSON to JSON: patient where that helps, quick where not, silent about the key."""
+"""The one HTTP client: JSON in, JSON out, for chat models and embedding services.
+
+A key goes to the host it was meant for and into no message or stored text. Rate limits are kept, what may pass by
+itself is repeated, and a server can cost no more memory and time than it was given. Needs the extra `api`, but not
+before the first request has to be sent.
+"""
 
 from __future__ import annotations
 
+import ipaddress
 import math
 import random
+import re
 import threading
 import time
-from collections.abc import Mapping
+import zlib
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timezone
 from email.utils import parsedate_to_datetime
+from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit, urlunsplit
 
@@ -16,42 +25,34 @@ import msgspec
 
 from .core import MissingExtra, ModelError, Unavailable, UsageError
 from .core.budget import Usage
+from .core.keys import Secrets, read_key, warn_once
 
 FIRST_WAIT, LONGEST_BACKOFF, LONGEST_WAIT = 0.5, 30.0, 120.0
-
-MOST_BYTES = 8 << 20
-# Of one answer. Eight answers of 32,000 tokens are about two million bytes.
+"""Seconds between attempts: the first, the longest of ours, the longest a server may ask for."""
 CONNECT_SECONDS = 10.0
+LOOK_SECONDS = 0.2
+"""How often a waiting thread looks whether it shall stop."""
+MOST_TOKENS = 1 << 40
+PIECE = 1 << 20
 PASSING = {408, 409, 425, 429}
-# Refusals that may be gone the next time, besides everything from 500 up.
-BAD_KEY = {401, 403}
+"""Refusals that may be gone the next time, besides everything from 500 up."""
 THIS_REQUEST = {400, 413, 422}
 TOO_LONG = (
-    "context length",
-    "context_length",
-    "context size",
-    "too long",
-    "maximum input",
-    "too many tokens",
-    "exceed",
+    *("context length", "context_length", "context size", "too long", "maximum input", "too many tokens", "exceed"),
+    *("tokens must be", "token limit", "max allowed tokens"),
 )
 FILTERED = ("content_filter", "content management policy", "content_policy", "safety system", "responsibleai")
 NO_MONEY = ("insufficient_quota", "billing", "exceeded your current quota", "credit balance")
+STOP = threading.Event()
+"""Set when the program ends: requests under way are abandoned at once, whichever thread waits for them."""
 
 
 class Rejected(Exception):
     """This request cannot be answered, though others may be."""
 
-    def __init__(self, message: str, *, filtered: bool = False) -> None:
+    def __init__(self, message: str, *, filtered: bool = False, too_long: bool = False) -> None:
         super().__init__(message)
-        self.filtered = filtered
-
-
-class Answer(NamedTuple):
-    """A decoded body and how long it took."""
-
-    body: dict[str, Any]
-    seconds: float
+        self.filtered, self.too_long = filtered, too_long
 
 
 class _TryAgain(Exception):
@@ -62,177 +63,47 @@ class _TryAgain(Exception):
         self.wait = wait
 
 
-class Endpoint:
-    """A URL below which chat completions are served, and the key for it."""
+class Answer(NamedTuple):
+    """A decoded body and how long it took."""
 
-    def __init__(
-        self,
-        base_url: str,
-        key: str,
-        usage: Usage,
-        *,
-        timeout: float,
-        attempts: int,
-        connections: int,
-        limit: RateLimit,
-    ) -> None:
-        try:
-            import httpx
-        except ImportError:
-            raise MissingExtra("calling a chat endpoint", "api") from None
-        self._httpx: Any = httpx
-        self.url = completions_url(base_url)
-        self.host = urlsplit(self.url).hostname or ""
-        self._key = checked_key(key)
-        self._usage, self._timeout, self._attempts, self._limit = usage, timeout, attempts, limit
-        self._client = httpx.Client(
-            headers=self._headers(),
-            timeout=httpx.Timeout(timeout, connect=min(CONNECT_SECONDS, timeout), pool=None),
-            limits=httpx.Limits(max_connections=connections, max_keepalive_connections=connections),
-            follow_redirects=False,  # a key goes to the host it was meant for
-        )
-
-    def __repr__(self) -> str:
-        return f"Endpoint({self.host!r})"
-
-    def close(self) -> None:
-        """Close all connections."""
-        self._client.close()
-
-    def post(self, body: dict[str, object], tokens: int, stop: threading.Event) -> Answer:
-        """Ask until an answer comes, waiting longer each time; what cannot change is not asked twice."""
-        content = msgspec.json.encode(body)
-        problem = "was not asked"
-        for attempt in range(self._attempts):
-            if attempt:
-                self._usage.add(retries=1)
-            self._limit.wait(tokens, stop)
-            if stop.is_set():
-                break
-            self._usage.add(attempts=1)
-            try:
-                return self._once(content)
-            except _TryAgain as why:
-                problem = str(why)
-                if attempt + 1 < self._attempts:
-                    stop.wait(why.wait if why.wait is not None else backoff(attempt))
-        times = "once" if self._attempts == 1 else f"{self._attempts} times"
-        raise Unavailable(f"{self.host} {problem}, {times}; what was generated is kept, run it again later")
-
-    def _once(self, content: bytes) -> Answer:
-        begun = time.monotonic()
-        try:
-            with self._client.stream("POST", self.url, content=content) as response:
-                raw = self._read(response, begun)
-        except self._httpx.TimeoutException:
-            raise _TryAgain("did not answer in time") from None
-        except (self._httpx.TransportError, self._httpx.DecodingError) as error:
-            raise _TryAgain(f"cannot be reached ({self._clean(str(error)) or type(error).__name__})") from None
-        seconds = time.monotonic() - begun
-        if self._key and (key := self._key.encode()) in raw:
-            raw = raw.replace(key, b"[key]")  # a server that echoes it does not get it into a store
-        return Answer(self._judge(response, raw), seconds)
-
-    def _read(self, response: Any, begun: float) -> bytes:
-        """The whole body, within its size and time: a server may drip bytes for ever."""
-        parts, size = [], 0
-        for part in response.iter_bytes():
-            size += len(part)
-            if size > MOST_BYTES:
-                raise Rejected(f"{self.host} answered with more than {MOST_BYTES >> 20} MB")
-            if time.monotonic() - begun > self._timeout:
-                raise _TryAgain("did not answer in time")
-            parts.append(part)
-        return b"".join(parts)
-
-    def _judge(self, response: Any, raw: bytes) -> dict[str, Any]:
-        status = response.status_code
-        if status == 200:
-            body = self._decode(response, raw)
-            error = body.get("error")
-            if not error:
-                return body
-            # Some gateways say 200 to everything and put what happened into the body.
-            code = error.get("code") if isinstance(error, dict) else None
-            status = code if isinstance(code, int) and 400 <= code < 600 else 500
-        self._refuse(status, self._clean(_message(raw)), retry_after(response.headers))
-        raise AssertionError("not reached")
-
-    def _refuse(self, status: int, message: str, wait: float | None) -> None:
-        said = message.lower()
-        if status in BAD_KEY:
-            raise UsageError(
-                f"{self.host} refused the API key ({status})"
-                if self._key
-                else f"{self.host} wants an API key ({status})"
-            )
-        if status == 429 and any(hint in said for hint in NO_MONEY):
-            raise UsageError(f"{self.host}: the account has no credit left ({message})")
-        if status in PASSING or status >= 500:
-            raise _TryAgain(f"answered {status} ({message})" if message else f"answered {status}", wait)
-        if status in THIS_REQUEST:
-            filtered = any(hint in said for hint in FILTERED)
-            if filtered or any(hint in said for hint in TOO_LONG):
-                raise Rejected(f"{self.host} refused this request ({status}): {message}", filtered=filtered)
-        if status < 400:
-            raise ModelError(f"{self.host} answered {status}, not an answer: check the base URL")
-        raise ModelError(f"{self.host} refused the request ({status}): {message}")
-
-    def _decode(self, response: Any, raw: bytes) -> dict[str, Any]:
-        try:
-            return msgspec.json.decode(raw, type=dict[str, Any])
-        except (ValueError, RecursionError):
-            kind = response.headers.get("content-type", "something").split(";")[0]
-            raise _TryAgain(f"answered with {kind} that is not the JSON of a chat completion") from None
-
-    def _headers(self) -> dict[str, str]:
-        headers = {"Content-Type": "application/json"}
-        if self._key and self.host.endswith(".azure.com"):
-            headers["api-key"] = self._key
-        elif self._key:
-            headers["Authorization"] = f"Bearer {self._key}"
-        return headers
-
-    def _clean(self, message: str) -> str:
-        """One short line that does not hold the key."""
-        one_line = " ".join(message.split())
-        return (one_line.replace(self._key, "[key]") if self._key else one_line)[:200]
+    body: dict[str, Any]
+    seconds: float
 
 
-def completions_url(base_url: str) -> str:
-    """`/chat/completions` below the base URL; Azure's carries its version as a query, which stays at the end."""
-    parts = urlsplit(base_url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        shown = base_url if "@" not in base_url else "OPENAI_BASE_URL"
-        raise UsageError(f"{shown!r} is not the URL of a chat endpoint (http://host/v1)")
-    path = parts.path.rstrip("/")
-    path = path if path.endswith("/chat/completions") else f"{path}/chat/completions"
-    return urlunsplit((parts.scheme, parts.netloc, path, parts.query, ""))
+class Service(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a model is served, and which key it takes."""
 
+    name: str
+    # What people call the model, for messages.
+    base_url: str
+    path: str
+    # Below the base URL: `/chat/completions`.
+    key: str = ""
+    # Environment variable of the key.
+    key_required: bool = False
 
-def checked_key(key: str) -> str:
-    """The key, if it can be sent at all; a message about it never shows it."""
-    key = key.strip()
-    if not (key.isascii() and key.isprintable()) or " " in key:
-        raise UsageError("the API key holds characters that no key has (spaces, line breaks or accents)")
-    return key
+    @property
+    def url(self) -> str:
+        """Where requests go; a query (Azure's version) stays at the end."""
+        parts = urlsplit(self.base_url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            shown = self.base_url if "@" not in self.base_url else f"the base URL of {self.name}"
+            raise UsageError(f"{shown!r} is not the URL of a service (http://host/v1)")
+        path = parts.path.rstrip("/").removesuffix(self.path) + self.path
+        return urlunsplit((parts.scheme, parts.netloc, path, parts.query, ""))
 
+    @property
+    def host(self) -> str:
+        """The host's name alone."""
+        return urlsplit(self.url).hostname or ""
 
-def _message(raw: bytes) -> str:
-    """The server's own words, dug out of its JSON where there is any."""
-    try:
-        found = msgspec.json.decode(raw)
-    except (ValueError, RecursionError):
-        text = raw[:2000].decode("utf-8", "replace").lstrip()
-        return "" if text.startswith("<") else text
-    code = ""
-    for key in ("error", "message", "detail"):
-        if isinstance(found, dict) and key in found:
-            found = found[key]
-            if isinstance(found, dict) and isinstance(found.get("code"), str):
-                code = found["code"]
-    words = found if isinstance(found, str) else msgspec.json.encode(found).decode()
-    return f"{code}: {words}" if code and code not in words else words
+    @property
+    def place(self) -> str:
+        """What tells one server from another: host, port and path, as far as they are not the usual ones."""
+        parts = urlsplit(self.url)
+        port = "" if parts.port in (None, {"http": 80, "https": 443}[parts.scheme]) else f":{parts.port}"
+        path = parts.path.removesuffix(self.path)
+        return f"{self.host}{port}{'' if path == '/v1' else path}"
 
 
 class RateLimit:
@@ -252,27 +123,256 @@ class RateLimit:
             now = time.monotonic()
             turn = max(self._free_at, now)
             self._free_at = turn + span
-        if turn > now:
-            stop.wait(turn - now)
+        _sleep(turn - now, stop)
 
 
-def backoff(attempt: int) -> float:
-    """Half a second doubled each time, give or take half, so that parallel requests do not come back together."""
-    return float(min(FIRST_WAIT * 2**attempt, LONGEST_BACKOFF) * random.uniform(0.5, 1.5))
+class Client:
+    """Sends requests to one service, from any number of threads."""
+
+    def __init__(
+        self, service: Service, usage: Usage, *, timeout: float, attempts: int, limit: RateLimit, most_bytes: int
+    ) -> None:
+        self.service, self.url, self.host = service, service.url, service.host
+        self._usage, self._timeout, self._attempts, self._limit = usage, timeout, attempts, limit
+        self._most_bytes = most_bytes
+        self._lock = threading.Lock()
+        self._client: Any = None
+        self._secrets, self._has_key = Secrets(), False
+
+    def check(self) -> None:
+        """Raise what would keep the first request from being sent: a missing extra, a missing or unusable key."""
+        self._import()
+        self._key()
+
+    def close(self) -> None:
+        """Close all connections; the next request opens new ones."""
+        with self._lock:
+            client, self._client = self._client, None
+        if client is not None:
+            client.close()
+
+    def post(self, body: dict[str, object], tokens: int, stop: threading.Event | None = None) -> Answer:
+        """Ask until an answer comes, waiting longer each time; what cannot change is not asked twice."""
+        stop = stop or threading.Event()
+        client, content = self._open(), msgspec.json.encode(body)
+        problem = "was not asked"
+        for attempt in range(self._attempts):
+            if attempt:
+                self._usage.add(retries=1)
+            self._limit.wait(tokens, stop)
+            if stop.is_set():
+                break
+            self._usage.add(attempts=1)
+            try:
+                return self._in_time(lambda deadline: self._exchange(client, content, deadline))
+            except _TryAgain as why:
+                problem = str(why)
+                if attempt + 1 < self._attempts:
+                    _sleep(_backoff(attempt) if why.wait is None else why.wait, stop)
+        times = "once" if self._attempts == 1 else f"{self._attempts} times"
+        raise Unavailable(f"{self.host} {problem}, {times}; what was finished is kept, run it again later")
+
+    def _in_time(self, exchange: Callable[[float], Answer]) -> Answer:
+        """One attempt within the time-out as a whole, whatever the server sends in which small pieces.
+
+        It runs in a thread of its own, which is left to itself when the time is over or the program ends: no library
+        call can be interrupted while it waits for a header, a name server or a certificate.
+        """
+        outcome: SimpleQueue[Answer | BaseException] = SimpleQueue()
+        deadline = time.monotonic() + self._timeout
+
+        def run() -> None:
+            try:
+                outcome.put(exchange(deadline))
+            except BaseException as error:
+                outcome.put(error)
+
+        threading.Thread(target=run, daemon=True).start()
+        while (left := deadline - time.monotonic()) > 0 and not STOP.is_set():
+            try:
+                found = outcome.get(timeout=min(left, LOOK_SECONDS))
+            except Empty:
+                continue
+            if isinstance(found, BaseException):
+                raise found
+            return found
+        raise Unavailable("interrupted") if STOP.is_set() else _TryAgain("did not answer in time")
+
+    def _exchange(self, client: Any, content: bytes, deadline: float) -> Answer:
+        httpx = self._import()
+        begun = time.monotonic()
+        try:
+            with client.stream("POST", self.url, content=content) as response:
+                raw = self._read(response, deadline)
+        except httpx.TimeoutException:
+            raise _TryAgain("did not answer in time") from None
+        except (httpx.TransportError, httpx.StreamError, zlib.error) as error:
+            raise _TryAgain(f"cannot be reached ({self._clean(str(error)) or type(error).__name__})") from None
+        return Answer(self._judge(response, raw), time.monotonic() - begun)
+
+    def _read(self, response: Any, deadline: float) -> bytes:
+        """The whole body, unpacked, within its size and time."""
+        parts, size = [], 0
+        for part in _unpacked(response):
+            size += len(part)
+            if size > self._most_bytes:
+                raise Rejected(f"{self.host} answered with more than {self._most_bytes >> 20} MB")
+            if time.monotonic() > deadline:
+                raise _TryAgain("did not answer in time")
+            parts.append(part)
+        return b"".join(parts)
+
+    def _judge(self, response: Any, raw: bytes) -> dict[str, Any]:
+        status = response.status_code
+        if status == 200:
+            body = self._decode(response, raw)
+            error = body.get("error")
+            if not error:
+                return body
+            # Some gateways say 200 to everything and put what happened into the body.
+            code = error.get("code") if isinstance(error, dict) else None
+            status = code if isinstance(code, int) and 400 <= code < 600 else 500
+        raise self._refusal(status, self._clean(_message(raw)), retry_after(response.headers))
+
+    def _decode(self, response: Any, raw: bytes) -> dict[str, Any]:
+        try:
+            body: dict[str, Any] = self._secrets.hide_in(msgspec.json.decode(raw, type=dict[str, Any]), raw)
+        except (ValueError, RecursionError):
+            kind = self._clean(response.headers.get("content-type", "something").split(";")[0])
+            raise _TryAgain(f"answered with {kind} that is not the JSON of an answer") from None
+        return body
+
+    def _refusal(self, status: int, message: str, wait: float | None) -> Exception:
+        """What an answer other than 200 means."""
+        said = message.lower()
+        if status in (401, 403):
+            return UsageError(f"{self.host} {'refused the' if self._has_key else 'wants an'} API key ({status})")
+        if status == 429 and any(hint in said for hint in NO_MONEY):
+            return UsageError(f"{self.host}: the account has no credit left ({message})")
+        if status in PASSING or status >= 500:
+            return _TryAgain(f"answered {status} ({message})" if message else f"answered {status}", wait)
+        filtered, too_long = (any(hint in said for hint in hints) for hints in (FILTERED, TOO_LONG))
+        if status in THIS_REQUEST and (filtered or too_long):
+            why = f"{self.host} refused this request ({status}): {message}"
+            return Rejected(why, filtered=filtered, too_long=too_long)
+        if status < 400:
+            return ModelError(f"{self.host} answered {status}, not an answer: check the base URL")
+        return ModelError(f"{self.host} refused the request ({status}): {message}")
+
+    def _open(self) -> Any:
+        """The connections, made on first use."""
+        with self._lock:
+            if self._client is None:
+                httpx, key = self._import(), self._key()
+                self._secrets, self._has_key = Secrets(key, urlsplit(self.url).password or ""), bool(key)
+                if key and self.url.startswith("http:") and not _is_loopback(self.host):
+                    warn_once(
+                        f"the key of {self.service.name} goes to {self.host} over plain http, readable on the way"
+                    )
+                self._client = httpx.Client(
+                    headers=self._headers(key),
+                    timeout=httpx.Timeout(self._timeout, connect=min(CONNECT_SECONDS, self._timeout), pool=None),
+                    limits=httpx.Limits(max_connections=None, max_keepalive_connections=64),
+                    follow_redirects=False,  # a key goes to the host it was meant for
+                )
+            return self._client
+
+    def _headers(self, key: str) -> dict[str, str]:
+        headers = {"Content-Type": "application/json", "Accept-Encoding": "gzip, deflate"}
+        if not key:
+            return headers
+        return headers | ({"api-key": key} if self.host.endswith(".azure.com") else {"Authorization": f"Bearer {key}"})
+
+    def _key(self) -> str:
+        """The key, if it can be sent at all; a message about it never shows it."""
+        service = self.service
+        key = read_key(service.key) if service.key else ""
+        if not key and service.key_required:
+            raise UsageError(f"{service.name} needs a key: export {service.key}=… or {service.key}_FILE=FILE")
+        if not (key.isascii() and key.isprintable()) or " " in key:
+            raise UsageError(f"{service.key} holds characters that no key has (spaces, line breaks or accents)")
+        return key
+
+    def _import(self) -> Any:
+        try:
+            import httpx
+        except ImportError:
+            raise MissingExtra(f"calling {self.service.name}", "api") from None
+        return httpx
+
+    def _clean(self, message: str) -> str:
+        """One short line without a secret."""
+        return " ".join(self._secrets.hide(message).split())[:200]
+
+
+def token_count(value: object) -> int | None:
+    """A number of tokens as a server gives it; None where it is anything else."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < MOST_TOKENS else None
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
     """Seconds the service asks for: `retry-after-ms`, or `retry-after` as seconds or a date."""
-    seconds: float
     try:
         if milliseconds := headers.get("retry-after-ms"):
             seconds = float(milliseconds) / 1000
         elif not (value := headers.get("retry-after")):
             return None
-        elif value.replace(".", "", 1).isdigit():
+        elif re.fullmatch(r"[\d.]+", value):
             seconds = float(value)
         else:
             seconds = (parsedate_to_datetime(value) - datetime.now(timezone.utc)).total_seconds()
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return None
     return None if math.isnan(seconds) else min(max(seconds, 0.01), LONGEST_WAIT)
+
+
+def _backoff(attempt: int) -> float:
+    """Half a second doubled each time, give or take half, so that parallel requests do not come back together."""
+    return float(min(FIRST_WAIT * 2**attempt, LONGEST_BACKOFF) * random.uniform(0.5, 1.5))
+
+
+def _sleep(seconds: float, stop: threading.Event) -> None:
+    until = time.monotonic() + seconds
+    while (left := until - time.monotonic()) > 0 and not (stop.is_set() or STOP.is_set()):
+        stop.wait(min(left, LOOK_SECONDS))
+
+
+def _unpacked(response: Any) -> Iterator[bytes]:
+    """A body as it comes; a compressed one in pieces of bounded size, however far it unpacks."""
+    encoding = response.headers.get("content-encoding", "identity").strip().lower()
+    if encoding == "identity":
+        yield from response.iter_raw()
+        return
+    if encoding not in ("gzip", "x-gzip", "deflate"):
+        raise _TryAgain("answered in a compression that was not asked for")
+    unpacker = zlib.decompressobj(zlib.MAX_WBITS | 32)  # reads the headers of both
+    for part in response.iter_raw():
+        packed = part
+        while packed:
+            yield unpacker.decompress(packed, PIECE)
+            packed = unpacker.unconsumed_tail
+    yield unpacker.flush()
+
+
+def _message(raw: bytes) -> str:
+    """The server's own words, dug out of its JSON where there is any."""
+    try:
+        found = msgspec.json.decode(raw)
+    except (ValueError, RecursionError):
+        text = raw[:2000].decode("utf-8", "replace").lstrip()
+        return "" if text.startswith("<") else text
+    code = ""
+    for key in ("error", "message", "detail"):
+        if isinstance(found, dict) and key in found:
+            found = found[key]
+            if isinstance(found, dict) and isinstance(found.get("code"), str):
+                code = found["code"]
+    words = found if isinstance(found, str) else msgspec.json.encode(found).decode()
+    return f"{code}: {words}" if code and code not in words else words
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")

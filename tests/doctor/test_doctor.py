@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 
-from r2med.doctor.places import size_of
-from r2med.doctor.software import extras
+from r2med.doctor.here import extras, native_extensions, size_of
 
 WEIGHTS = Path(os.environ.get("R2MED_HOME", "")) / "models" / "bge-small"
 KEY = "sk-test-0123456789abcdefXYZ"
@@ -22,7 +21,7 @@ PASSWORD = "hunter2"
 
 @pytest.fixture(autouse=True)
 def _no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("OPENAI_API_KEY", "OPENAI_API_KEY_FILE", "OPENAI_BASE_URL", "VOYAGE_API_KEY"):
+    for name in ("OPENAI_API_KEY", "OPENAI_API_KEY_FILE", "OPENAI_BASE_URL", "VOYAGE_API_KEY", "VOYAGE_API_KEY_FILE"):
         monkeypatch.delenv(name, raising=False)
 
 
@@ -74,15 +73,16 @@ def test_it_answers_within_two_seconds_and_without_torch(tmp_path: Path) -> None
 def test_keys_are_named_and_never_shown(tmp_path: Path) -> None:
     file = tmp_path / "voyage.key"
     file.write_text(KEY)
+    file.chmod(0o600)
     token = tmp_path / "token"
     token.write_text("hf_secret")
     settings = {
-        "OPENAI_API_KEY_FILE": str(file), "VOYAGE_API_KEY": KEY, "HF_TOKEN_PATH": str(token),
+        "OPENAI_API_KEY": KEY, "VOYAGE_API_KEY_FILE": str(file), "HF_TOKEN_PATH": str(token),
         "OPENAI_BASE_URL": f"http://me:{PASSWORD}@127.0.0.1:9/v1?key={KEY}", "HF_HUB_OFFLINE": "1",
     }  # fmt: skip
     document = found(tmp_path, code=0, **settings)
     where = {key["name"]: key["where"] for key in document["keys"]}
-    assert where == {"OPENAI_API_KEY": "file", "VOYAGE_API_KEY": "environment", "HF_TOKEN": "file"}
+    assert where == {"OPENAI_API_KEY": "environment", "VOYAGE_API_KEY": "file", "HF_TOKEN": "file"}
     assert document["settings"]["OPENAI_BASE_URL"] == "http://127.0.0.1:9"
     assert document["settings"]["HF_HUB_OFFLINE"] == "1"
     for answer in (json.dumps(document), doctor(tmp_path, **settings).stdout):
@@ -94,8 +94,9 @@ def test_what_is_broken_fails(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     home = found(tmp_path, code=1, R2MED_HOME=str(tmp_path / "file" / "home"))
     assert status(home, "write to home")["status"] == "broken"
-    key = found(tmp_path, code=1, OPENAI_API_KEY_FILE=str(tmp_path / "none"))
-    assert "cannot be read" in status(key, "key file")["detail"]
+    for variable in ("OPENAI_API_KEY_FILE", "VOYAGE_API_KEY_FILE"):
+        key = found(tmp_path, code=1, **{variable: str(tmp_path / "none")})
+        assert "cannot be read" in status(key, "key file")["detail"]
     both = {"OPENAI_API_KEY_FILE": str(tmp_path / "none"), "R2MED_HOME": str(tmp_path / "file")}
     done = doctor(tmp_path, "--json", "--results", str(tmp_path / "file"), **both)
     assert json.loads(done.stdout)["ready"] == ["`r2med run` cannot run: write to results (see the checks)"]
@@ -127,6 +128,10 @@ def test_the_text_names_every_section(tmp_path: Path) -> None:
     text = doctor(tmp_path).stdout
     for heading in ("Machine", "Checks", "Extras", "Keys", "Folders", "Ready"):
         assert f"\n{heading}" in f"\n{text}"
+
+
+def test_every_extension_is_looked_for() -> None:
+    assert {"_dots", "_fast", "_sparse"} <= native_extensions().keys()
 
 
 def test_extras_are_those_of_the_package() -> None:

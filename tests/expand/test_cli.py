@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from r2med.core import R2MedError
 from r2med.core.places import home
 from tests.builders import lines
 from tests.llm.conftest import KEY
-from tests.llm.server import ChatServer
+from tests.llm.server import ChatServer, serving
 
 HOME = home()  # before the tests get a home of their own
 
@@ -166,6 +167,43 @@ def test_the_judge_lives_on_what_is_left(server: ChatServer) -> None:
     assert len(server.asked) - asked == 2
 
 
+def test_a_missing_key_is_one_line_when_something_has_to_be_asked() -> None:
+    result = run("--method", "hyde", "--llm", "gpt4", "--tasks", "mini/MedQA-Diag", "--limit", "1")
+    assert result.exit_code == 2
+    assert result.stderr.splitlines()[-1].startswith("r2med: gpt4 needs a key: export OPENAI_API_KEY=")
+
+
+def test_what_is_stored_or_planned_needs_no_key_and_no_extra(
+    server: ChatServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arguments = ("--method", "hyde", "--llm", "gpt4", "--tasks", "mini/MedQA-Diag", "--limit", "2", "--json")
+    paid = document(run(*arguments))
+    asked = len(server.asked)
+    monkeypatch.delenv("OPENAI_API_KEY")
+    monkeypatch.setitem(sys.modules, "httpx", None)
+    assert document(run(*arguments))["tasks"] == paid["tasks"]
+    assert document(run(*arguments, "--dry-run"))["total"]["calls"] == 0
+    assert document(run(*arguments[:-3], "--dry-run", "--json"))["total"]["calls"] > 0
+    assert len(server.asked) == asked
+
+
+def test_texts_of_one_server_are_not_those_of_another(server: ChatServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server of somebody's own that calls its model gpt-4o is not OpenAI, and not another such server either."""
+    arguments = ("--method", "hyde", "--llm", "gpt4", "--tasks", "mini/MedQA-Diag", "--limit", "1", "--json")
+    first = document(run(*arguments))
+    with serving() as other:
+        other.text = lambda body: "Another model's words."
+        monkeypatch.setenv("OPENAI_BASE_URL", other.url)
+        second = document(run(*arguments))
+        assert len(other.asked) == 1
+    stores = [Path(shown["tasks"][0]["store"]) for shown in (first, second)]
+    assert stores[0] != stores[1]
+    for shown, url in ((first, server.url), (second, other.url)):
+        assert shown["description"]["model"]["host"] == url.removeprefix("http://").removesuffix("/v1")
+    monkeypatch.delenv("OPENAI_BASE_URL")
+    assert document(run(*arguments[:-1], "--dry-run", "--json"))["total"]["calls"] == 1
+
+
 def test_the_oracle_says_what_it_is() -> None:
     result = run("--method", "oracle", "--tasks", "mini/Biology", "--diagnose", "bm25-lucene")
     assert "ceiling, not a result" in result.stderr
@@ -180,7 +218,6 @@ def test_the_oracle_says_what_it_is() -> None:
         (("--method", "oracle", "--temperature", "0"), "leave out --temperature"),
         (("--method", "hyde", "--llm", "replay:x", "--max-tokens", "9"), "leave out --max-tokens"),
         (("--method", "search-r1", "--llm", "local", "--passages", "2"), "one answer a query"),
-        (("--method", "hyde", "--llm", "gpt4"), "needs a key"),
         (("--method", "hyde", "--llm", "gpt5000"), "unknown LLM"),
         (("--method", "hyde", "--llm", "replay:/no/such"), "no such file"),
         (("--method", "hyde", "--llm", "x", "--retriever", "bm26"), "unknown"),

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 
 from r2med.core import R2MedError
 from r2med.expand.answers import answer_forms, names_answer
@@ -107,7 +108,7 @@ def chat_bodies(folder: Path) -> Case:
 
         answer = httpx.Response(200, headers={"content-type": "application/json"})
         try:
-            body = chat._endpoint._judge(answer, data)
+            body = chat._client._judge(answer, data)
         except R2MedError:
             raise
         except Exception as error:
@@ -120,16 +121,22 @@ def chat_bodies(folder: Path) -> Case:
 
 
 def embedding_bodies(folder: Path) -> Case:
-    from r2med.retrieve.encoders.api import _vectors
-    from r2med.retrieve.encoders.http import _message
+    from r2med.http import _message
+    from r2med.retrieve.encoders.apis import wire_format
+
+    formats = [wire_format(name) for name in ("openai", "voyage")]
 
     def read(data: bytes) -> object:
-        _message(data.decode("utf-8", "replace"))
+        _message(data)
         try:
             body = msgspec.json.decode(data, type=dict[str, Any])
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             return None
-        return _vectors(body, 2, "api")
+        for wire in formats:
+            assert wire.tokens(body) is None or wire.tokens(body) >= 0  # type: ignore[operator]
+            with suppress(KeyError, TypeError, ValueError, AttributeError):  # what the encoder calls no embeddings
+                np.array(wire.vectors(body), dtype=np.float32)
+        return body
 
     vectors = [{"index": i, "embedding": [0.5, 1.5]} for i in range(2)]
     return Case([msgspec.json.encode({"data": vectors, "usage": {"total_tokens": 3}})], read)

@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+import sys
+
 import pytest
 
-from r2med.core import UnknownName, UsageError
-from r2med.llm import MARKINGS, Options, get_llm, llm_card, llm_names
+from r2med.core import MissingExtra, UnknownName, UsageError
+from r2med.llm import MARKINGS, Options, get_llm
 from r2med.llm.local import LocalChat
+from r2med.models import ChatCard, chat_cards, find_chat_card
 from tests.llm.conftest import MakeChat, ask
 from tests.llm.server import ChatServer
 
@@ -15,32 +18,40 @@ PAPER = {
 SEARCH_R1 = {"qwen-3b-ins", "qwen-7b-ins"}
 
 
-def test_the_catalogue_names_the_models_of_the_paper() -> None:
-    assert set(llm_names()) == PAPER | SEARCH_R1
-    assert {n for n in llm_names() if not llm_card(n).open} == {"gpt4", "o3-mini"}
-    assert {n for n in llm_names() if llm_card(n).fixed_sampling} == {"o3-mini"}
-    assert {n for n in llm_names() if llm_card(n).price} == {"gpt4", "o3-mini"}
+def card_of(name: str) -> ChatCard:
+    card = find_chat_card(name)
+    assert card is not None
+    return card
+
+
+def test_the_cards_are_those_of_the_models_of_the_paper() -> None:
+    assert {c.name for c in chat_cards()} == PAPER | SEARCH_R1 | {"smollm2"}
+    assert {c.name for c in chat_cards() if not c.served} == {"gpt4", "o3-mini", "smollm2"}
+    assert {c.name for c in chat_cards() if c.fixed_sampling} == {"o3-mini"}
+    assert {c.name for c in chat_cards() if c.price} == {"gpt4", "o3-mini"}
+    assert {c.name for c in chat_cards() if c.key} == {"gpt4", "o3-mini"}
 
 
 @pytest.mark.parametrize("name", sorted(PAPER | SEARCH_R1))
 def test_a_card_is_whole(name: str) -> None:
-    card = llm_card(name)
+    card = card_of(name)
     assert card.name == name
     assert card.summary
-    assert bool(card.hub_id) != bool(card.api_id)
-    assert not card.hub_id or card.hub_id.count("/") == 1
+    assert card.licence
+    assert card.served == (card.source.count("/") == 1)
     assert card.context in (32_768, 40_960, 128_000, 131_072, 200_000)
     assert card.marking in MARKINGS
-    assert card.sampling.temperature is None or 0 < card.sampling.temperature <= 1
+    assert card.temperature is None or 0 < card.temperature <= 1
     if card.price:
-        assert 0 < card.price.prompt < card.price.completion
+        assert card.base_url.startswith("https://")
+        assert 0 < card.price.per_million < card.price.completion
         assert card.price.source
         assert len(card.price.seen) == 7
 
 
 def test_prices() -> None:
-    assert llm_card("gpt4").cost(1_000_000, 100_000) == pytest.approx(2.5 + 1.0)
-    assert llm_card("qwen-7b").cost(1, 1) is None
+    assert card_of("gpt4").cost(1_000_000, 100_000) == pytest.approx(2.5 + 1.0)
+    assert card_of("qwen-7b").cost(1, 1) is None
 
 
 def test_names_become_models(server: ChatServer, make_chat: MakeChat) -> None:
@@ -68,23 +79,35 @@ def test_names_that_cannot_be(monkeypatch: pytest.MonkeyPatch) -> None:
         get_llm("qwen-7")
     with pytest.raises(UnknownName, match="OPENAI_BASE_URL"):
         get_llm("")
-    with pytest.raises(UsageError, match=r"qwen-7b is an open model: serve it .*Qwen/Qwen2.5-7B-Instruct"):
-        get_llm("qwen-7b")
+    for call in (get_llm("qwen-7b").check, lambda: get_llm("qwen-7b").complete_one(ask())):
+        with pytest.raises(UsageError, match=r"qwen-7b is an open model: serve it .*Qwen/Qwen2.5-7B-Instruct"):
+            call()
     with pytest.raises(UsageError, match="names no file"):
         get_llm("replay:")
     with pytest.raises(UsageError, match="names no model"):
         get_llm("openai:")
-    pytest.importorskip("httpx")
     monkeypatch.setenv("OPENAI_BASE_URL", "localhost:8000")
-    with pytest.raises(UsageError, match="is not the URL of a chat endpoint"):
+    with pytest.raises(UsageError, match="is not the URL of a service"):
         get_llm("qwen-7b")
 
 
-def test_a_plan_needs_neither_key_nor_server() -> None:
-    pytest.importorskip("httpx", reason="the extra `api` is not installed")
+def test_a_plan_needs_no_key_no_server_and_no_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "httpx", None)
     for name in ("gpt4", "o3-mini", "qwen-7b"):
-        estimate = get_llm(name, Options(dry_run=True)).estimate(ask())
+        estimate = get_llm(name).estimate(ask())
         assert (estimate.calls, estimate.cost is None) == (1, name == "qwen-7b")
+
+
+def test_key_and_extra_are_asked_for_when_something_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    chat = get_llm("gpt4")
+    for call in (chat.check, lambda: chat.complete_one(ask()), lambda: list(chat.complete([ask()]))):
+        with pytest.raises(UsageError, match="gpt4 needs a key: export OPENAI_API_KEY=… or OPENAI_API_KEY_FILE=FILE"):
+            call()
+    assert list(chat.complete([])) == []
+    monkeypatch.setitem(sys.modules, "httpx", None)
+    for call in (chat.check, lambda: chat.complete_one(ask())):
+        with pytest.raises(MissingExtra, match=r"calling gpt4 needs .*r2med\[api\]"):
+            call()
 
 
 @pytest.mark.parametrize(
@@ -96,8 +119,10 @@ def test_options_that_cannot_be(options: dict[str, int]) -> None:
 
 
 def test_the_embedded_model_says_what_it_is() -> None:
-    chat = get_llm("local")
+    chat = get_llm("smollm2")
     assert isinstance(chat, LocalChat)
+    assert get_llm("local").name == chat.name == "smollm2"
+    assert get_llm("local").describe() == chat.describe()
     assert "more often wrong than right" in chat.warning
     assert chat.describe()["warning"] == chat.warning
     assert chat.estimate(ask("x" * 400, n=2)).cost == 0.0

@@ -10,12 +10,13 @@ import pytest
 from r2med.core import ModelError
 from r2med.core.places import home
 from r2med.llm import Chat, GenerationStore, Options, StoreKey, generate, get_llm
-from r2med.llm.local import CARD, LocalChat
-from r2med.models import get_card
+from r2med.llm.local import LocalChat
+from r2med.models import find_chat_card
 from tests.llm.conftest import ask, asks
 
 OUTSIDE = home()
 # Before a fixture gives every test a home of its own.
+CARD = "smollm2"
 FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
 
 
@@ -71,12 +72,15 @@ def test_weights_that_are_broken() -> None:
     folder.mkdir(parents=True)
     (folder / FILE).write_bytes(b"GGUF" + bytes(1000))
     chat: Chat = get_llm("local", Options(threads=1))
-    with pytest.raises(ModelError, match=r"cannot be loaded .*r2med models fetch smollm2 --force"):
+    with pytest.raises(
+        ModelError, match=r"is not the file that the card of smollm2 names.*r2med models fetch smollm2 --force"
+    ):
         chat.complete_one(ask())
 
 
 def test_the_card_names_the_file() -> None:
-    card = get_card(CARD)
-    assert card.kind == "llm"
+    card = find_chat_card(CARD)
+    assert card
+    assert card.kind == "chat"
     assert card.carrier
     assert [file.name for file in card.carrier.files] == [FILE]

@@ -73,7 +73,7 @@ def test_what_may_pass_is_tried_again(server: ChatServer, make_chat: MakeChat, b
 @pytest.mark.parametrize("behaviour", RETRIED)
 def test_what_does_not_pass_is_one_clear_line(server: ChatServer, make_chat: MakeChat, behaviour: str) -> None:
     server.default = behaviour
-    with pytest.raises(Unavailable, match=r"127.0.0.1 .*3 times; what was generated is kept") as caught:
+    with pytest.raises(Unavailable, match=r"127.0.0.1 .*3 times; what was finished is kept") as caught:
         make_chat().complete_one(ask())
     assert len(server.asked) == 3
     assert "\n" not in str(caught.value)

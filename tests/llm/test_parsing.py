@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from r2med.llm import MARKINGS, STATUSES, Choice, open_call, parse
+from r2med.llm import MARKINGS, STATUSES, Choice, Replay, open_call, parse, reasons
 from r2med.llm.parsing import TOOLS, split_reasoning, without_tools
 
 P = "Measles begins with fever, cough, coryza and conjunctivitis; the rash follows."
@@ -115,6 +115,108 @@ def test_real_looking_answers(marking: str, finish: str, text: str, status: str,
     if R in text and status in ("ok", "truncated", "unparsed"):
         assert R in parsed.reasoning
         assert R not in parsed.final
+
+
+DECLINED = [
+    "I'm sorry, but I can't assist with that request.",
+    "I cannot provide medical advice. Please consult a doctor.",
+    "As an AI language model, I am unable to diagnose patients.",
+    "I’m sorry, but I cannot help with that.",
+    "I can't help with that.",
+    "I cannot help you.",
+    "I can't help.",
+    "I won't write this passage.",
+    "I cannot generate a passage about that.",
+    "I am unable to provide a diagnosis.",
+    "I'm not able to give medical advice.",
+    "I must decline this request.",
+    "I have to decline.",
+    "I decline to answer that.",
+    "I don't feel comfortable answering this.",
+    "I'm not comfortable with that request.",
+    "I'm not comfortable providing medical advice.",
+    "Unfortunately, I cannot answer medical questions.",
+    "I apologize, but I can't comply with that.",
+    "Sorry, I can't continue.",
+    "My apologies, but we cannot discuss this topic.",
+    "I cannot engage in this conversation.",
+    "I cannot fulfill your request.",
+    "I can't give you a definitive answer.",
+    "I'm unable to assist with medical diagnosis.",
+    "As an AI, I don't give medical opinions.",
+    "I am not in a position to offer medical advice.",
+    "I cannot comply with such requests.",
+    "I'm sorry, I can't. My guidelines do not allow it.",
+    "I cannot write that, as it goes against my guidelines.",
+    "I do not provide medical advice.",
+    "I am not permitted to discuss this.",
+    "I'm sorry, but as an AI I cannot diagnose.",
+    "I cannot create this content.",
+    "I can't answer that.",
+]
+# What models say when they decline.
+PATIENTS = [
+    "I don't feel pain in my left leg, but the right one hurts at night.",
+    "I can't write with my right hand since the stroke.",
+    "I cannot continue walking after 100 metres because of calf pain.",
+    "I'm unable to lift my arm above the shoulder.",
+    "I am not able to sleep at night.",
+    "I can't help coughing at night.",
+    "I don't answer the phone because of hearing loss.",
+    "I'm not allowed to drive since the seizure.",
+    "I'm not comfortable lying flat.",
+    "Unfortunately, I can't give birth naturally.",
+    "We cannot provide a definitive diagnosis without a biopsy.",
+    "We do not offer PSA screening to men over 70.",
+    "We are unable to exclude malignancy.",
+    "I cannot stress enough that measles is contagious.",
+    "Unfortunately, measles may be followed by encephalitis.",
+    "I can't give blood because of anaemia.",
+    "I can't give myself the injections.",
+    "I can't provide a urine sample.",
+    "I can't provide for my family since the accident.",
+    "I can't provide information about my family history because I was adopted.",
+    "I don't feel the vibration of a tuning fork.",
+    "I cannot feel my toes.",
+    "I don't feel well.",
+    "I do not feel thirsty.",
+    "I can't create new memories.",
+    "I can't engage in sports any more.",
+    "I cannot comply with my insulin regimen.",
+    "I have to refuse food after chemotherapy.",
+    "I can't help with housework since the back injury.",
+    "I don't discuss it with my husband.",
+    "I will not continue chemotherapy.",
+    "I can't generate enough force to stand up.",
+    "I cannot write the letter R.",
+    "I do not give consent to surgery.",
+    "I won't offer resistance.",
+    "I'm sorry, I can't help it, I keep scratching my arm.",
+    "I can't assist my mother any more.",
+    "I am not permitted to eat before the operation.",
+    "I don't create tears.",
+    "I can't answer questions quickly any more since the concussion.",
+    "We can't discuss measles without Koplik spots.",
+    "I can't continue with my job.",
+]
+# What patients and authors say of themselves.
+
+
+@pytest.mark.parametrize("text", DECLINED)
+def test_a_refusal_is_seen(text: str) -> None:
+    assert parse(Choice(text)).status == "refused"
+
+
+@pytest.mark.parametrize("text", PATIENTS)
+def test_a_patient_who_cannot_do_something_refuses_nothing(text: str) -> None:
+    assert parse(Choice(text)).status == "ok"
+
+
+@pytest.mark.parametrize("marking", sorted(MARKINGS))
+def test_which_models_reason(marking: str) -> None:
+    """Hidden reasoning counts against the tokens of an answer like any other."""
+    chat = Replay({}, marking=marking)
+    assert reasons(chat) == (marking not in ("none", "auto"))
 
 
 def test_what_the_server_set_apart_is_reasoning_and_the_rest_an_answer() -> None:

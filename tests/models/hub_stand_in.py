@@ -21,6 +21,12 @@ def etag(data: bytes) -> str:
     return hashlib.sha1(f"blob {len(data)}\0".encode() + data, usedforsecurity=False).hexdigest()
 
 
+def listed(data: bytes) -> dict[str, object]:
+    """What the hub's list says of a file."""
+    lfs = {"sha256": hashlib.sha256(data).hexdigest(), "size": len(data), "pointerSize": 130}
+    return {"size": len(data), "blobId": etag(data)[:40], **({"lfs": lfs} if len(data) >= LARGE else {})}
+
+
 class Hub(ThreadingHTTPServer):
     """Models by id, each a dict of files at one commit."""
 
@@ -31,6 +37,11 @@ class Hub(ThreadingHTTPServer):
         self.models = models
         self.requests: list[str] = []
         self.gated = False
+        self.lists_hashes = True
+        self.served: dict[str, bytes] = {}
+        # Contents that are sent instead of those the list names.
+        self.etags: dict[str, str] = {}
+        # What files are called instead of their hash.
 
     @property
     def url(self) -> str:
@@ -74,14 +85,16 @@ class Handler(BaseHTTPRequestHandler):
             tree = [{"type": "file", "path": n, "size": len(d), "oid": etag(d)} for n, d in files.items()]
             self._send(200, json.dumps(tree).encode(), {"Content-Type": "application/json"})
         else:
-            info = {"id": model, "modelId": model, "sha": COMMIT, "siblings": [{"rfilename": n} for n in files]}
+            siblings = [{"rfilename": n, **(listed(d) if self.server.lists_hashes else {})} for n, d in files.items()]
+            info = {"id": model, "modelId": model, "sha": COMMIT, "siblings": siblings}
             self._send(200, json.dumps(info).encode(), {"Content-Type": "application/json"})
 
     def _file(self, name: str, files: dict[str, bytes]) -> None:
         if name not in files:
             self._send(404, b"", {"X-Error-Code": "EntryNotFound"})
             return
-        self._send(200, files[name], {"ETag": f'"{etag(files[name])}"', "X-Repo-Commit": COMMIT})
+        data = self.server.served.get(name, files[name])
+        self._send(200, data, {"ETag": f'"{self.server.etags.get(name, etag(data))}"', "X-Repo-Commit": COMMIT})
 
     def _send(self, status: int, body: bytes, headers: dict[str, str]) -> None:
         self.send_response(status)

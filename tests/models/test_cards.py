@@ -6,16 +6,17 @@ import re
 import msgspec
 import pytest
 
-from r2med.core import UnknownName, fingerprint
-from r2med.models import Card, card_names, cards, find_card, get_card
+from r2med.core import UnknownName, UsageError, fingerprint
+from r2med.models import Card, card_names, cards, find_card, get_card, locate
+from r2med.models.locate import own_folder
 from r2med.tasks import collections
 
 NAMED = {
     "contriever", "medcpt", "inst-l", "inst-xl", "bmr-410m", "bmr-2b", "bmr-7b", "bge", "e5", "sfr", "grit", "nv",
     "openai", "voyage", "harrier", "bge-small", "minilm", "colbert-small-backbone", "bge-reranker", "monobert",
-    "rankllama", "msmarco-minilm", "smollm2",
+    "rankllama", "msmarco-minilm",
 }  # fmt: skip
-UNPINNED = {"medcpt", "monobert", "rankllama", "smollm2"}
+UNPINNED = {"medcpt", "monobert", "rankllama"}
 # No public record of a commit was found; a pin that is added should leave this list.
 FAMILIES = sorted({task.family for collection in collections().values() for task in collection.tasks})
 SHA = re.compile(r"[0-9a-f]{40}")
@@ -36,7 +37,7 @@ def test_a_card_is_whole(name: str) -> None:
     assert 0 < card.query_length <= 32768
     assert 0 < card.document_length <= 32768
     assert card.dtype in {"float32", "float16", "bfloat16", "int8", "q4_1"}
-    if card.kind not in ("cross-encoder", "llm"):
+    if card.kind != "cross-encoder":
         assert card.dimension
     if card.is_api:
         assert card.key.endswith("_API_KEY")
@@ -117,6 +118,22 @@ def test_describe_is_plain_and_tells_cards_apart(name: str) -> None:
 def test_no_two_cards_are_the_same_model() -> None:
     prints = [fingerprint("card", card.describe()) for card in cards()]
     assert len(set(prints)) == len(prints)
+
+
+def test_the_papers_medcpt_reads_queries_with_the_article_encoder() -> None:
+    card = get_card("medcpt")
+    for part in ("main", "document"):
+        folder = own_folder(card, part)
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "config.json").write_text("{}")
+        (folder / "model.safetensors").write_bytes(b"")
+    assert locate(card) == own_folder(card) != locate(card, "document")
+    assert locate(card.published()) == locate(card.published(), "document") == own_folder(card, "document")
+
+
+def test_a_chat_model_is_no_retriever() -> None:
+    with pytest.raises(UsageError, match="gpt4 is a chat model"):
+        find_card("gpt4")
 
 
 def test_unknown_names_suggest() -> None:

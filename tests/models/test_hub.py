@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from r2med.core import ModelError, Unavailable
+from r2med.core import HostileData, ModelError, Unavailable
 from r2med.models import Card, fetch, find_card, get_card, locate, ready
 from r2med.models.hub import damaged, wanted
-from tests.models.hub_stand_in import COMMIT, Hub, serving
+from tests.models.hub_stand_in import COMMIT, Hub, etag, serving
 from tests.models.wheels import FILES, build_wheel, carrier_card, use_index
 
 pytest.importorskip("huggingface_hub")
@@ -54,6 +54,33 @@ def test_a_model_comes_without_pickles_or_code(hub: Hub) -> None:
         "pytorch_model.bin", "onnx/model.onnx", "README.md", "modeling_custom.py",
     }  # fmt: skip
     assert locate(tiny()) == Path(result.path)
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "vocab.txt"])
+@pytest.mark.parametrize("named_honestly", [True, False])
+def test_wrong_bytes_of_the_right_size_are_refused(hub: Hub, name: str, named_honestly: bool) -> None:
+    """Whatever name the hub gives the file, its content is compared with the hub's list."""
+    hub.served[name] = b"x" * len(MODEL[name])
+    if not named_honestly:
+        hub.etags[name] = etag(MODEL[name])
+    with pytest.raises(Unavailable, match=rf"org/tiny: {name} came with hash \w+, but the hub's list says \w+"):
+        fetch(tiny())
+    assert not ready(tiny()) or name == "vocab.txt"
+    hub.served.clear()
+    result = fetch(tiny(), force=True)
+    assert result.verified
+    assert (Path(result.path) / name).read_bytes() == MODEL[name]
+
+
+def test_a_mirror_that_lists_no_hashes_is_not_called_verified(hub: Hub) -> None:
+    hub.lists_hashes = False
+    assert not fetch(tiny()).verified
+
+
+def test_a_name_that_leads_elsewhere_is_refused(hub: Hub) -> None:
+    hub.models["org/tiny"] = {**MODEL, "../../escaped.json": b"{}"}
+    with pytest.raises(HostileData, match="a file of org/tiny"):
+        fetch(tiny())
 
 
 def test_a_second_fetch_asks_nobody(hub: Hub) -> None:

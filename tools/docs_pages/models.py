@@ -10,7 +10,6 @@ ABOUT = {
     "late-interaction": "One vector a token; a document is as good as the best match of each query token.",
     "sparse": "One weight a term.",
     "cross-encoder": "Reads query and passage together and gives one score: a reranker.",
-    "llm": "Writes text: for expansion, listwise reranking and relabelling.",
 }
 NOT_RUN = "<!-- not run: downloads weights -->"
 
@@ -22,7 +21,7 @@ def pages() -> dict[str, str]:
         "# Models",
         "",
         "Models that have a name here. Any Hugging Face id or folder works in their place. "
-        "Chat models behind a server have [a page of their own](language-models.md).",
+        "Chat models have [a page of their own](language-models.md).",
         "",
     ]
     for kind, words in ABOUT.items():
@@ -74,7 +73,7 @@ def _page(card: Card) -> str:
 
 def _text(card: Card) -> list[str]:
     """What the model reads."""
-    if card.kind in ("cross-encoder", "llm") or card.is_api:
+    if card.kind == "cross-encoder" or card.is_api:
         return []
     lines = ["## What it reads", ""]
     rows = [["Query", f"`{_shown(card.query_template)}`"], ["Document", f"`{_shown(card.document_template)}`"]]

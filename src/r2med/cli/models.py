@@ -58,9 +58,9 @@ def fetch_command(names: Sequence[str], force: bool, allow_pickle: bool, as_json
 def where_command(name: str, as_json: bool) -> None:
     """Print the folder of a model that is on this machine."""
     from ..core import ModelError
-    from ..models import find_card, locate
+    from ..models import find_any_card, locate
 
-    path = locate(find_card(name))
+    path = locate(find_any_card(name))
     if path is None:
         raise ModelError(f"{name} is not on this machine: r2med models fetch {name}")
     if as_json:

@@ -1,4 +1,4 @@
-"""What has been spent: calls, tokens, dollars, counted from many threads; and a limit that is kept."""
+"""What has been spent: calls, tokens, dollars, counted from many threads; and one limit for a whole command."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class BudgetSpent(R2MedError):
 
 
 class Usage:
-    """Counters of one chat model."""
+    """Counters of one model behind an API, or of one that runs here."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -68,7 +68,10 @@ class Hold(msgspec.Struct):
 
 
 class Budget:
-    """Keeps what is spent and what is under way, at its dearest, within a limit."""
+    """Keeps what is spent and what is under way, at its dearest, within a limit.
+
+    Whoever runs a command makes one and gives it to every model that can cost money.
+    """
 
     def __init__(self, limit: float | None) -> None:
         self.limit = limit
@@ -84,7 +87,7 @@ class Budget:
                 if self._held <= 0:
                     raise BudgetSpent(
                         f"the budget of ${self.limit:g} is spent: ${self.spent:.4f} so far, and the next call may "
-                        f"take ${ahead:.4f}; what was generated is kept: allow more to go on"
+                        f"take ${ahead:.4f}; what was finished is kept: allow more to go on"
                     )
                 self._changed.wait()
             self._held += ahead

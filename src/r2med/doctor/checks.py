@@ -11,16 +11,15 @@ from typing import NamedTuple
 import numpy as np
 
 from ..core import R2MedError, TextColumn
+from ..core.keys import key_problem
 from ..core.places import home
 from ..models import get_card, locate
-from ..pipeline.defaults import EMBEDDED
+from ..pipeline.experiment import EMBEDDED
 from ..retrieve import _sparse_python, sparse
 from ..retrieve.bm25 import BM25Index
 from ..text import english, get_analyzer
 from .findings import Check, Machine, Status
-from .places import free_space, nearest_existing
-from .settings import key_file_problem
-from .software import installed_version, native_extensions
+from .here import free_space, installed_version, key_variables, native_extensions, nearest_existing
 
 TEXTS = ("Addison's disease: salt craving and dark skin", "Gout: a swollen, painful great toe")
 QUESTION = "craving for salt"
@@ -89,9 +88,10 @@ def _embedded() -> Verdict:
     card = get_card(EMBEDDED)
     if locate(card) is None:
         return Verdict("warning", f"{EMBEDDED} is not on this machine", f"r2med models fetch {EMBEDDED}")
-    from ..retrieve.encoders.load import as_encoder
+    from ..core.options import Options
+    from ..retrieve.encoders import load_encoder
 
-    encoder, _ = as_encoder(card, threads=1)
+    encoder = load_encoder(card, Options(threads=1))
     (vector,) = encoder.encode([QUESTION], "query")
     if vector.shape != (card.dimension,) or not abs(float(np.linalg.norm(vector)) - 1) < 1e-3:
         return Verdict("broken", f"{EMBEDDED} gives no unit vector", f"r2med models fetch {EMBEDDED} --force")
@@ -134,7 +134,7 @@ def _gpu(machine: Machine) -> Verdict:
 
 
 def _key_file() -> Verdict:
-    problem = key_file_problem()
-    return (
-        Verdict("broken", problem, "mend or unset the variable") if problem else Verdict("ok", "nothing to object to")
-    )
+    problems = [problem for name in key_variables() if (problem := key_problem(name))]
+    if problems:
+        return Verdict("broken", "; ".join(problems), "mend or unset the variable")
+    return Verdict("ok", "nothing to object to")

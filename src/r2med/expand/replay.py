@@ -17,8 +17,8 @@ from ..core.options import Progress
 from ..core.spec import Content, Spec
 from ..core.untrusted import file_name
 from ..llm import Choice, Generation, Replay, parse
-from ..llm.catalogue import find_llm
 from ..llm.store import is_header, read_header, read_store
+from ..models import find_chat_card
 from .contract import MISSING, Expander, Expansion, Expansions, expanders
 
 
@@ -135,7 +135,7 @@ class Replayed(Expander):
 
 def marking_of(llm: str) -> str:
     """How an LLM marks its reasoning, as far as its name tells."""
-    card = find_llm(llm)
+    card = find_chat_card(llm)
     return card.marking if card else "auto"
 
 

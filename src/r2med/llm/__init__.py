@@ -1,18 +1,17 @@
 """One chat interface: OpenAI-compatible endpoints, an embedded model, recorded answers; and what they answered, kept.
 
-chat = get_llm("gpt4", Options(max_cost=5))
+chat = get_llm("gpt4", Options(budget=Budget(5)))
 key = StoreKey.of("hyde", chat, template_hash, sampling, task.fingerprint)
 with GenerationStore(key) as store:
     for generation in generate(chat, requests, store):
         ...
 """
 
-from ..core.budget import BudgetSpent, Usage, estimate_tokens
-from .catalogue import LlmCard, llm_card, llm_names
-from .chats import chats, get_llm, reasons
+from ..core.budget import Budget, BudgetSpent, Usage, estimate_tokens
+from .chats import chats, get_llm
 from .generate import generate
 from .generation import Generation, StoreKey, read_reply
-from .parsing import MARKINGS, STATUSES, Parsed, Status, open_call, parse
+from .parsing import MARKINGS, STATUSES, Parsed, Status, open_call, parse, reasons
 from .protocol import Chat, Choice, Estimate, Message, Reply, Request, Sampling, with_defaults
 from .replay import Replay
 from .store import GenerationStore
@@ -20,13 +19,13 @@ from .store import GenerationStore
 __all__ = [
     "MARKINGS",
     "STATUSES",
+    "Budget",
     "BudgetSpent",
     "Chat",
     "Choice",
     "Estimate",
     "Generation",
     "GenerationStore",
-    "LlmCard",
     "Message",
     "Parsed",
     "Replay",
@@ -40,8 +39,6 @@ __all__ = [
     "estimate_tokens",
     "generate",
     "get_llm",
-    "llm_card",
-    "llm_names",
     "open_call",
     "parse",
     "read_reply",

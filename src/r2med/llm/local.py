@@ -1,6 +1,6 @@
-"""The embedded model: a real, very small LLM that runs on any laptop without network or key.
+"""An embedded model: a real, very small LLM that runs on any laptop without network or key.
 
-SmolLM2-135M-Instruct shows that the machinery works. Its medicine does not: everything made with it says so.
+SmolLM2-135M-Instruct shows that the machinery works. Its medicine is poor, and everything made with it says so.
 """
 
 from __future__ import annotations
@@ -9,40 +9,31 @@ import threading
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..core import MissingExtra, ModelError
 from ..core.budget import Usage, estimate_tokens
-from ..models import Card, fetch, get_card, locate
-from .parallel import in_parallel
+from ..core.options import Options
+from ..core.parallel import in_parallel
+from ..core.spec import Spec
+from ..models import ChatCard, fetch, locate, verified
 from .protocol import Choice, Estimate, FinishReason, OnReply, Reply, Request, Sampling
 
-if TYPE_CHECKING:
-    from .load import Options
-
-CARD = "smollm2"
 SLOTS = 4
 # Prompts decoded together; on one thread that gives half as much again as one after the other.
 CONTEXT = 4096
 # Tokens of prompt and answer, each slot.
-WARNING = (
-    "made with SmolLM2-135M, a very small general model: its medicine is more often wrong than right, "
-    "so these figures show that the machinery runs and nothing about the method"
-)
 
 
 class LocalChat:
     """llama.cpp inside this process."""
 
-    name = "local"
-    marking = "none"
-    defaults = Sampling(temperature=0.2, top_p=0.9)  # the model card's
-    warning = WARNING
-
-    def __init__(self, options: Options, *, slots: int = SLOTS, context: int = CONTEXT) -> None:
-        self.card: Card = get_card(CARD)
+    def __init__(self, card: ChatCard, options: Options, *, slots: int = SLOTS, context: int = CONTEXT) -> None:
+        self.card, self.spec = card, Spec(card.name)
+        self.name, self.marking, self.warning = card.name, card.marking, card.warning
+        self.defaults = Sampling(temperature=card.temperature, top_p=card.top_p)
         self.usage = Usage()
-        self._threads, self._slots, self._context = options.threads, slots, context
+        self._threads, self._slots, self._context = options.threads or 1, slots, context
         self._lock = threading.Lock()
         self._server: Any = None
 
@@ -52,10 +43,14 @@ class LocalChat:
     def describe(self) -> dict[str, object]:
         """The weights, not where they lie or how many run at once."""
         facts = {"source": self.card.source, "variant": self.card.variant, "context": self._context}
-        return {"backend": "llama.cpp", **facts, "marking": self.marking, "warning": WARNING}
+        return {"backend": "llama.cpp", **facts, "marking": self.marking, "warning": self.warning}
+
+    def check(self) -> None:
+        """Raise what would keep a request from being answered: the runtime is missing."""
+        _runtime()
 
     def complete(self, requests: Iterable[Request], on_reply: OnReply | None = None) -> Iterator[Reply]:
-        return in_parallel(requests, self._answer, self._slots, on_reply)
+        return in_parallel(requests, self._answer, self._slots, on_result=on_reply)
 
     def complete_one(self, request: Request) -> Reply:
         return self._answer(request, threading.Event())
@@ -105,7 +100,7 @@ class LocalChat:
         with self._lock:
             if self._server is None:
                 runtime = _runtime()  # before a download that would be of no use
-                self._server = _load(runtime, self._weights(), self._threads, self._slots, self._context)
+                self._server = self._load(runtime, self._weights())
             return self._server
 
     def _weights(self) -> Path:
@@ -114,7 +109,23 @@ class LocalChat:
         if folder is None:
             folder = Path(fetch(self.card).path)
         assert self.card.carrier is not None
-        return folder / self.card.carrier.files[0].name
+        return verified(self.card, folder) / self.card.carrier.files[0].name
+
+    def _load(self, xllamacpp: Any, path: Path) -> Any:
+        parameters = xllamacpp.CommonParams()
+        parameters.model.path = str(path)
+        parameters.n_parallel = self._slots
+        parameters.n_ctx = self._context * self._slots
+        parameters.cpuparams.n_threads = parameters.cpuparams_batch.n_threads = self._threads
+        parameters.n_gpu_layers = 0
+        parameters.cache_ram_mib = 0  # it would keep old prompts in up to 8 GB
+        parameters.warmup = False
+        parameters.verbosity = -1
+        try:
+            return xllamacpp.Server(parameters)
+        except RuntimeError as error:
+            again = f"r2med models fetch {self.card.name} --force"
+            raise ModelError(f"{path} cannot be loaded ({error}); {again}") from None
 
 
 def _runtime() -> Any:
@@ -123,22 +134,6 @@ def _runtime() -> Any:
     except ImportError:
         raise MissingExtra("the embedded language model", "local-llm") from None
     return xllamacpp
-
-
-def _load(xllamacpp: Any, path: Path, threads: int, slots: int, context: int) -> Any:
-    parameters = xllamacpp.CommonParams()
-    parameters.model.path = str(path)
-    parameters.n_parallel = slots
-    parameters.n_ctx = context * slots
-    parameters.cpuparams.n_threads = parameters.cpuparams_batch.n_threads = threads
-    parameters.n_gpu_layers = 0
-    parameters.cache_ram_mib = 0  # it would keep old prompts in up to 8 GB
-    parameters.warmup = False
-    parameters.verbosity = -1
-    try:
-        return xllamacpp.Server(parameters)
-    except RuntimeError as error:
-        raise ModelError(f"{path} cannot be loaded ({error}); r2med models fetch {CARD} --force") from None
 
 
 def _body(request: Request) -> dict[str, object]:

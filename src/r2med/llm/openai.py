@@ -2,72 +2,106 @@
 
 from __future__ import annotations
 
+import os
 import re
 import threading
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
-from ..core import UsageError
+from ..core import ModelError, UsageError
 from ..core.budget import Budget, Usage, estimate_tokens
-from ..http import Endpoint, RateLimit, Rejected
-from .catalogue import LlmCard
-from .parallel import in_parallel
-from .protocol import Choice, Estimate, FinishReason, OnReply, Reply, Request
+from ..core.options import Options
+from ..core.parallel import in_parallel
+from ..core.spec import Spec
+from ..http import Client, RateLimit, Rejected, Service, token_count
+from ..models import ChatCard
+from .protocol import Choice, Estimate, FinishReason, OnReply, Reply, Request, Sampling
 
-if TYPE_CHECKING:
-    from .load import Options
-
+OPENAI = "https://api.openai.com/v1"
+KEY, BASE_URL = "OPENAI_API_KEY", "OPENAI_BASE_URL"
 FIXED_SAMPLING = re.compile(r"(?:.*/)?(?:o\d|gpt-5)(?:$|[-.])")
 # OpenAI's reasoning models: no temperature, no top_p, one answer a call, and the token limit under another name.
 TOKENS_PER_MESSAGE = 8
 # Role marks and the like.
 LENGTH_WORDS = {"length", "max_tokens", "max_output_tokens"}
+MOST_BYTES = 8 << 20
+# Of one answer. Eight answers of 32,000 tokens are about two million bytes.
 EMPTY_ANSWERS = 2
 # Times a request is repeated whose answer held no choice at all.
+CONCURRENCY, TIMEOUT = 16, 600.0
+# Requests in flight; seconds for one answer, since reasoning models take minutes.
+FAILURES_IN_A_ROW = 10
+# A server that can answer nothing is not asked 876 times.
 
 
 class OpenAIChat:
-    """Chat completions over HTTP."""
+    """Chat completions over HTTP. Nothing is opened, and no key is read, before the first request has to be sent."""
 
     warning = ""
 
-    def __init__(self, name: str, model: str, base_url: str, key: str, options: Options, card: LlmCard) -> None:
-        if options.max_cost is not None and card.price is None:
-            raise UsageError(f"the price of {name} is not known, so a limit on cost cannot be kept")
-        self.name, self.model, self.card = name, model, card
-        self.defaults = card.sampling
+    def __init__(self, spec: Spec, model: str, card: ChatCard, options: Options) -> None:
+        self.budget = options.budget if options.budget is not None else Budget(None)
+        if self.budget.limit is not None and card.price is None:
+            raise UsageError(f"the price of {spec} is not known, so a limit on cost cannot be kept")
+        self.model, self.card = model, card
+        self.defaults = Sampling(temperature=card.temperature, top_p=card.top_p)
         self.usage = Usage()
-        self.budget = Budget(options.max_cost)
         self._fixed = card.fixed_sampling or bool(FIXED_SAMPLING.match(model))
         self.marking = "hidden" if self._fixed and card.marking == "auto" else card.marking
-        self._workers = options.concurrency
-        self._endpoint = Endpoint(
-            base_url,
-            key,
+        self._workers = options.concurrency or CONCURRENCY
+        home = card.base_url or OPENAI
+        base_url = options.base_url or os.environ.get(card.url_variable) or home
+        # A server of one's own often asks for no key; the services always do.
+        self._service = Service(
+            name=str(spec),
+            base_url=base_url,
+            path="/chat/completions",
+            key=card.key or KEY,
+            key_required=base_url == home,
+        )
+        own = base_url == home and not card.served
+        self.host = str(spec.get("host") or self._service.place)
+        """The server whose answers these are, whether or not it is the one that can be reached now."""
+        self.spec = spec if own else spec.with_parameters(host=self.host)
+        self.name = str(self.spec)
+        self._unserved = card.served and base_url == home
+        self._client = Client(
+            self._service,
             self.usage,
-            timeout=options.timeout,
+            timeout=options.timeout or TIMEOUT,
             attempts=options.attempts,
-            connections=max(options.concurrency, 64),
             limit=RateLimit(options.requests_per_minute, options.tokens_per_minute),
+            most_bytes=MOST_BYTES,
         )
 
     def __repr__(self) -> str:
-        return f"OpenAIChat({self.model!r} at {self._endpoint.host})"
+        return f"OpenAIChat({self.model!r} at {self._service.place})"
 
     def describe(self) -> dict[str, object]:
-        """The model; not the host, so that a server that moves keeps its answers."""
-        return {"backend": "openai", "model": self.model, "marking": self.marking}
+        """The model and the server it is asked at: another server may serve something else under the same name."""
+        return {"backend": "openai", "host": self.host, "model": self.model, "marking": self.marking}
+
+    def check(self) -> None:
+        """Raise what would keep a request from being sent."""
+        if self._unserved:
+            raise UsageError(
+                f"{self.card.name} is an open model: serve it (vllm serve {self.card.source}) and set {BASE_URL} to "
+                "its URL"
+            )
+        if self.host != self._service.place:
+            raise UsageError(f"{self.name} asks for {self.host}: set {BASE_URL} to it, not to {self._service.place}")
+        self._client.check()
 
     def complete(self, requests: Iterable[Request], on_reply: OnReply | None = None) -> Iterator[Reply]:
-        return in_parallel(requests, self._answer, self._workers, on_reply)
+        return in_parallel(requests, self._answer, self._workers, on_result=on_reply, give_up=GiveUp())
 
     def complete_one(self, request: Request) -> Reply:
         return self._answer(request, threading.Event())
 
     def close(self) -> None:
-        self._endpoint.close()
+        self._client.close()
 
     def estimate(self, request: Request) -> Estimate:
         sampling = request.sampling
@@ -83,6 +117,8 @@ class OpenAIChat:
 
     def _answer(self, request: Request, stop: threading.Event) -> Reply:
         """What one call gives: all n answers, or as many as the server draws at a time."""
+        if self._unserved or self.host != self._service.place:
+            self.check()
         single = msgspec.structs.replace(request.sampling, n=1)
         estimate = self.estimate(msgspec.structs.replace(request, sampling=single) if self._fixed else request)
         with self.budget.hold(estimate.cost or 0.0) as hold:
@@ -108,12 +144,12 @@ class OpenAIChat:
         total = Reply(key=request.key, choices=(), cost=self.card.cost(0, 0), model=self.model)
         body = self._body(request)
         for _ in range(EMPTY_ANSWERS + 1):
-            answer = self._endpoint.post(body, estimate.prompt_tokens + estimate.completion_tokens, stop)
+            answer = self._client.post(body, estimate.prompt_tokens + estimate.completion_tokens, stop)
             total = _added(total, self._read(request, answer.body, answer.seconds))
             if total.choices:
                 missing = request.sampling.n - len(total.choices)
                 return msgspec.structs.replace(total, choices=total.choices[: request.sampling.n], more=missing > 0)
-        raise Rejected(f"{self._endpoint.host} answered {EMPTY_ANSWERS + 1} times without a choice")
+        raise Rejected(f"{self._client.host} answered {EMPTY_ANSWERS + 1} times without a choice")
 
     def _body(self, request: Request) -> dict[str, object]:
         sampling = request.sampling
@@ -140,7 +176,7 @@ class OpenAIChat:
         choices = tuple(_choice(entry) for entry in _list(body.get("choices")) if isinstance(entry, dict))
         counted = body.get("usage")
         counted = counted if isinstance(counted, dict) else {}
-        prompt, completion = _count(counted.get("prompt_tokens")), _count(counted.get("completion_tokens"))
+        prompt, completion = token_count(counted.get("prompt_tokens")), token_count(counted.get("completion_tokens"))
         if prompt is None or completion is None:
             self.usage.add(estimated=1)
             prompt = sum(estimate_tokens(m.content) + TOKENS_PER_MESSAGE for m in request.messages)
@@ -155,6 +191,19 @@ class OpenAIChat:
             cost=self.card.cost(prompt, completion),
             model=model if isinstance(model, str) and model else self.model,
         )
+
+
+class GiveUp:
+    """Ends a series of requests when so many in a row have failed."""
+
+    def __init__(self) -> None:
+        self._failed = 0
+
+    def __call__(self, reply: Reply) -> ModelError | None:
+        self._failed = self._failed + 1 if reply.error else 0
+        if self._failed < FAILURES_IN_A_ROW:
+            return None
+        return ModelError(f"{self._failed} requests in a row failed: {reply.error}")
 
 
 def _added(total: Reply, part: Reply) -> Reply:
@@ -210,10 +259,6 @@ def _text(content: object) -> str:
 
 def _list(value: object) -> list[Any]:
     return value if isinstance(value, list) else []
-
-
-def _count(value: object) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
 
 
 def _given(**settings: float | None) -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""Reading what a reasoning model wrote: where its chain of thought ends, and what its answer is.
+"""Reading what a model wrote: where its chain of thought ends, what its answer is, and the chatter around it.
 
 An unfinished chain of thought is never an answer. Everything here is linear in the length of the text.
 """
@@ -8,8 +8,7 @@ from __future__ import annotations
 import re
 from typing import Literal, NamedTuple, get_args
 
-from .cleaning import clean_text, looks_refused
-from .protocol import Choice
+from .protocol import Chat, Choice
 
 Status = Literal["ok", "truncated", "empty", "refused", "unparsed", "failed"]
 STATUSES: tuple[str, ...] = get_args(Status)
@@ -27,6 +26,8 @@ MARKINGS = {
     "answer": "turns of <think> and <search>, then <answer> … </answer>",
 }
 # How a model marks its reasoning.
+REASONING = frozenset(MARKINGS) - {"none", "auto"}
+# Markings of models that reason first, seen or not: their tokens count against the limit of an answer.
 
 TOOLS = (
     ("<search>", "</search>"),
@@ -49,6 +50,66 @@ FINAL_HEADING = re.compile(
 THINKING_HEADING = re.compile(r"\A\s*(?:#{1,6}[ \t]*|\*\*[ \t]*)Thinking\b", re.IGNORECASE)
 
 
+LONGEST_CHATTER = 400
+# Characters; a longer first paragraph is content, whatever it begins with.
+LONGEST_REFUSAL = 600
+
+OPENERS = (
+    r"certainly|sure(?: thing)?|of course|absolutely|definitely|great question|good question|okay|ok|alright"
+    r"|happy to help|i(?:'|’)d be happy to|i can help|no problem|understood"
+)
+PREAMBLE = re.compile(rf"\A(?:{OPENERS})\b[^\n]*", re.IGNORECASE)
+THINGS = (
+    r"passages?|documents?|texts?|paragraphs?|answers?|responses?|articles?|abstracts?|excerpts?|cases?(?: reports?)?"
+    r"|reports?|descriptions?|summary|explanations?|examples?|queries|query|notes?"
+)
+ANNOUNCEMENT = re.compile(
+    rf"\A(?:here(?:'|’)?s?(?: is| are)?|below(?: is| are)?|the following(?: is| are)?|this is|i(?:'|’)ve written"
+    rf"|i have written)\b[^\n]{{0,300}}?\b(?:{THINGS})\b[^\n]*?:[ \t]*(?:\*\*)?[ \t]*(?=\n|\Z)",
+    re.IGNORECASE,
+)
+LABEL = re.compile(
+    r"\A(?:#{1,6}[ \t]*)?(?:\*\*|__)?[ \t]*(?:(?:hypothetical|relevant|generated|similar|example|final)[ \t]+)?"
+    r"(?:passage|document|answer|response|paragraph|case report|case)"
+    r"[ \t]*(?:\d{1,2}[ \t]*)?(?::[ \t]*(?:\*\*|__)|(?:\*\*|__)[ \t]*:|:)[ \t]*\n?",
+    re.IGNORECASE,
+)
+FENCE = re.compile(r"^[ \t]*(?:```|~~~)[^\n`~]*$\n?", re.MULTILINE)
+RULE = re.compile(r"\A(?:[ \t]*(?:-{3,}|\*{3,}|_{3,})[ \t]*\n)+")
+CLOSING = re.compile(
+    r"(?:i hope (?:this|that|it)\b|let me know\b|please let me know\b|feel free to\b|if you (?:have|need|would|want|'d)"
+    r"|would you like\b|is there anything else\b|do you (?:want|need|have)\b)[^\n]*\Z",
+    re.IGNORECASE,
+)
+# A refusal is the first sentence of a short answer: perhaps an apology, then "I cannot", then something about the
+# request. "I don't feel pain in my left leg" and "I can't write since the stroke" are patients speaking.
+APOLOGY = re.compile(
+    r"(?:(?:i(?:'m| am) (?:very |really |so |truly )?sorry|sorry|i apologi[sz]e|(?:my )?apologies)\b[,.:;]? *"
+    r"(?:but +)?)?(?:as an? (?:ai|(?:large )?language model|assistant|chatbot)\b[^.\n]{0,80}?[, ]+(?=(?:i|we)\b))?"
+)
+CANNOT = re.compile(
+    r"(?:unfortunately,? *)?(?P<who>i|we)(?:'m| am|'re| are)? ?(?:can't|cannot|can not|won't|will not|do not|don't"
+    r"|unable to|not able to|not allowed to|not permitted to|not in a position to|not comfortable|decline to|refuse to"
+    r"|(?P<declines>(?:must|have to) (?:respectfully )?decline))\b *"
+)
+THIS = r"(?:this|that|your|these|those|such|it|the (?:request|question|prompt|task|topic|subject))\b"
+DOING = r"(?:providing|giving|offering|creating|generating|writing|answering|discussing|diagnosing)\b"
+THE_REQUEST = re.compile(
+    rf"(?:help|assist)(?:$|[,;:]| you\b| (?:with|in) (?:{THIS}|medical\b|{DOING}))|(?:with )?(?:{DOING}|{THIS})"
+    rf"|(?:comply|engage|continue)(?:$|[,;:]| (?:with |in )?{THIS})|(?:fulfil|fulfill|discuss|address) {THIS}"
+    rf"|(?:provide|give|offer|share)(?: you)?(?: with)? (?:{THIS}|an answer\b|you\b"
+    r"|(?:[\w-]+ ){0,4}(?:advice|diagnos[ei]s|opinions?|guidance|recommendations?|instructions|information)\b)"
+    rf"|answer (?:{THIS}|(?:medical|health|personal)\b)|diagnose (?:patients?|diseases?|you|any|medical)"
+    rf"|(?:generate|create|write|produce) (?:{THIS}|(?:[\w-]+ ){{0,4}}(?:passage|document|text|article|content)\b)"
+    r"|feel comfortable\b"
+)
+ABOUT_ONESELF = re.compile(
+    r"\b(?:myself|my(?! (?:guidelines|programming|training|knowledge|polic|purpose|capabilit|abilit|instructions))"
+    r"|(?<!let )(?<!ask )(?<!tell )me)\b"
+)
+SENTENCE = re.compile(r"[^.!?\n]*")
+
+
 class Parsed(NamedTuple):
     """What an answer says, apart from how the model came to it."""
 
@@ -63,6 +124,11 @@ class Split(NamedTuple):
 
     reasoning: str
     final: str | None
+
+
+def reasons(chat: Chat) -> bool:
+    """Whether a model reasons before it answers, in sight or out of it, so that an answer needs many more tokens."""
+    return chat.marking in REASONING
 
 
 def parse(choice: Choice, marking: str = "auto", *, clean: bool = True) -> Parsed:
@@ -175,3 +241,66 @@ def _at_answer(text: str) -> Split | None:
 
 def _join(*parts: str) -> str:
     return "\n\n".join(part for part in parts if part)
+
+
+def clean_text(text: str) -> tuple[str, tuple[str, ...]]:
+    """The text without chatter around it, and the names of what was taken off. Never leaves nothing of something."""
+    removed: list[str] = []
+    for name, strip in (
+        ("preamble", _without_preamble),
+        ("fence", _without_fences),
+        ("preamble", _without_preamble),  # inside a fence
+        ("label", _without_label),
+        ("closing", _without_closing),
+    ):
+        stripped = strip(text.strip()).strip()
+        if stripped and stripped != text.strip():
+            text = stripped
+            if name not in removed:
+                removed.append(name)
+    return text.strip(), tuple(removed)
+
+
+def looks_refused(text: str) -> bool:
+    """Whether a short answer begins by declining to give one."""
+    if len(text) > LONGEST_REFUSAL:
+        return False
+    said = text.replace("’", "'").casefold().lstrip()
+    apology = APOLOGY.match(said)
+    start = apology.end() if apology else 0
+    sentence = said[start : SENTENCE.match(said, start).end()]  # type: ignore[union-attr]
+    cannot = CANNOT.match(sentence)
+    if cannot is None or ABOUT_ONESELF.search(sentence):
+        return False
+    if start or cannot["declines"]:
+        return True
+    return cannot["who"] == "i" and THE_REQUEST.match(sentence, cannot.end()) is not None
+
+
+def _without_preamble(text: str) -> str:
+    """Without a first line that only announces the rest."""
+    line = text.split("\n", 1)[0]
+    if len(line) > LONGEST_CHATTER:
+        return text
+    for pattern in (PREAMBLE, ANNOUNCEMENT):
+        found = pattern.match(text)
+        # "Sure, fever is …" is content: chatter ends in a colon or stands in a paragraph of its own.
+        if found and (found[0].rstrip().rstrip("*").endswith(":") or text[found.end() :].startswith("\n\n")):
+            return RULE.sub("", text[found.end() :].lstrip())
+    return text
+
+
+def _without_fences(text: str) -> str:
+    return FENCE.sub("", text)
+
+
+def _without_label(text: str) -> str:
+    return LABEL.sub("", text, count=1)
+
+
+def _without_closing(text: str) -> str:
+    """Without a last paragraph that offers more help."""
+    body, separator, last = text.rpartition("\n\n")
+    if separator and len(last) <= LONGEST_CHATTER and CLOSING.match(last.lstrip("-*_ \n\t")):
+        return body.rstrip().rstrip("-*_").rstrip() if body.rstrip().endswith(("---", "***", "___")) else body
+    return text

@@ -9,6 +9,7 @@ import msgspec
 
 from ..core import fingerprint
 from ..core.budget import Usage
+from ..core.spec import Spec
 
 Role = Literal["system", "user", "assistant"]
 FinishReason = Literal["stop", "length", "content_filter", "error"]
@@ -121,8 +122,10 @@ OnReply = Callable[[Request, Reply], None]
 class Chat(Protocol):
     """A model to talk to."""
 
+    spec: Spec
+    # What it is, with the server that gives its answers.
     name: str
-    # What the user typed, for tables and file names.
+    # The spec, printed.
     usage: Usage
     # Calls, tokens and dollars so far.
     marking: str
@@ -134,6 +137,13 @@ class Chat(Protocol):
 
     def describe(self) -> dict[str, object]:
         """Everything besides prompt and sampling that changes an answer, as plain data; never a key."""
+        ...
+
+    def check(self) -> None:
+        """Raise what would keep a request from being sent: a missing key or extra, a model nobody serves.
+
+        For those who know that something has to be asked; what is stored needs neither.
+        """
         ...
 
     def complete(self, requests: Iterable[Request], on_reply: OnReply | None = None) -> Iterator[Reply]:

@@ -10,8 +10,9 @@ import msgspec
 
 from ..core import DataError, Hasher
 from ..core.budget import Usage
+from ..core.spec import Spec
 from ..core.stores import gunzip
-from .parallel import FAILURES_IN_A_ROW
+from .openai import FAILURES_IN_A_ROW
 from .protocol import Choice, Estimate, OnReply, Reply, Request, Sampling
 from .store import is_header, read_generations, read_header
 
@@ -33,27 +34,29 @@ class Replay:
         answers: Mapping[str, Sequence[str | Choice]],
         source: str = "recorded answers",
         *,
+        spec: Spec | None = None,
         marking: str = "auto",
         warning: str = "",
     ) -> None:
+        self.spec = spec or Spec("replay", source)
         self.answers = {
             key: tuple(Choice(text) if isinstance(text, str) else text for text in texts)
             for key, texts in answers.items()
         }
-        self.name = f"replay:{source}"
+        self.name = str(self.spec)
         self.marking, self.warning = marking, warning
         self.source = source
         self.usage = Usage()
 
     @classmethod
-    def from_file(cls, path: Path) -> Replay:
+    def from_file(cls, path: Path, *, spec: Spec | None = None) -> Replay:
         """Read a store's file or a `query_with_hydoc.jsonl`, compressed with gzip or not."""
         lines = _lines(path)
         if lines and is_header(lines[0]):
             model = read_header(path, lines[0]).key.model
             marking, warning = str(model.get("marking", "auto")), str(model.get("warning", ""))
-            return cls(_from_store(path, lines), str(path), marking=marking, warning=warning)
-        return cls(_from_hydoc(path, lines), str(path))
+            return cls(_from_store(path, lines), str(path), spec=spec, marking=marking, warning=warning)
+        return cls(_from_hydoc(path, lines), str(path), spec=spec)
 
     def describe(self) -> dict[str, object]:
         """The content, wherever it lies."""
@@ -89,6 +92,9 @@ class Replay:
 
     def estimate(self, request: Request) -> Estimate:
         return Estimate(calls=0, prompt_tokens=0, completion_tokens=0, cost=0.0)
+
+    def check(self) -> None:
+        """Nothing can be missing."""
 
     def close(self) -> None:
         """Nothing is held."""

@@ -1,30 +1,38 @@
 """Model cards: what every named model is, how it is fed, where it comes from and whether it is ready here."""
 
-from .card import Card
-from .fetch import Fetched, fetch
+from .card import Card, ChatCard, ModelCard
+from .fetch import Fetched, fetch, find_any_card
 from .generic import folder_card, generic_card
+from .hashes import verified
 from .listing import Row, listing
 from .locate import locate, ready
 from .parts import Carrier, CarrierFile, Instructions, Paper, Price
-from .registry import card_names, cards, find_card, get_card
+from .registry import card_names, cards, chat_cards, chat_names, find_card, find_chat_card, get_card
 
 __all__ = [
     "Card",
     "Carrier",
     "CarrierFile",
+    "ChatCard",
     "Fetched",
     "Instructions",
+    "ModelCard",
     "Paper",
     "Price",
     "Row",
     "card_names",
     "cards",
+    "chat_cards",
+    "chat_names",
     "fetch",
+    "find_any_card",
     "find_card",
+    "find_chat_card",
     "folder_card",
     "generic_card",
     "get_card",
     "listing",
     "locate",
     "ready",
+    "verified",
 ]

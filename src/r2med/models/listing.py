@@ -7,21 +7,22 @@ from importlib.util import find_spec
 
 import msgspec
 
+from ..core.keys import key_place
 from ..core.plugins import RESERVED, Plugin, plugins
-from .card import Card
+from .card import Card, ChatCard, ModelCard
 from .locate import locate, ready
-from .registry import cards
+from .registry import cards, chat_cards
 
 NEEDS = {
     "onnx": ("onnx", ("onnxruntime", "tokenizers")),
     "transformers": ("torch", ("torch", "transformers")),
-    "openai": ("api", ("httpx",)),
-    "voyage": ("api", ("httpx",)),
     "llama.cpp": ("local-llm", ("xllamacpp",)),
 }
 # Backend: the extra, and the modules that show it is installed.
-ORDER = ("dense", "late-interaction", "sparse", "cross-encoder", "llm")
+API_NEEDS = ("api", ("httpx",))
+ORDER = ("dense", "late-interaction", "sparse", "cross-encoder", "chat")
 LEXICAL = {"bm25": "BM25 as R2MED computes it", "bm25-lucene": "BM25 as Lucene computes it"}
+SERVER = "http://localhost:8000/v1"
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,8 +35,10 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     ready: bool
     get: str
     # The command that makes it ready; empty when it is.
+    proven: str = ""
+    # How it was shown that the model loads as its authors' code does; empty where it was not.
     missing: tuple[str, ...] = ()
-    # What is not here: an extra, the weights, a key.
+    # What is not here: an extra, the weights, a key, a server.
     path: str = ""
     # Folder of the weights.
     summary: str = ""
@@ -50,7 +53,7 @@ def listing(kind: str | None = None) -> list[Row]:
         Row(name=name, kind="lexical", source="r2med", revision="", ready=True, get="", summary=summary)
         for name, summary in LEXICAL.items()
     ]
-    rows = lexical + sorted((row(card) for card in cards()), key=lambda r: ORDER.index(r.kind))
+    rows = lexical + sorted((row(card) for card in (*cards(), *chat_cards())), key=lambda r: ORDER.index(r.kind))
     rows += [_plugged(plugin, {r.name for r in rows}) for plugin in plugins()]
     return [r for r in rows if kind in (None, r.kind)]
 
@@ -72,50 +75,50 @@ def _plugged(plugin: Plugin, taken: set[str]) -> Row:
     )
 
 
-def row(card: Card) -> Row:
+def row(card: ModelCard) -> Row:
     """The line of one model."""
     missing = _missing(card)
     return Row(
         name=card.name,
         kind=card.kind,
         source=card.source,
-        revision=card.revision,
+        revision="" if card.is_api and not isinstance(card, Card) else card.revision,
         ready=not missing,
         get=_command(card, missing),
+        proven=card.proven,
         missing=tuple(missing),
         path="" if card.is_api else str(locate(card) or ""),
         summary=card.summary,
         parameters=card.parameters,
-        dimension=card.dimension,
+        dimension=card.dimension if isinstance(card, Card) else None,
         licence=card.licence,
     )
 
 
-def _missing(card: Card) -> list[str]:
+def _missing(card: ModelCard) -> list[str]:
     missing = []
-    _, modules = NEEDS[card.backend]
+    _, modules = NEEDS.get(card.backend, API_NEEDS)
     if not all(find_spec(module) for module in modules):
         missing.append("extra")
-    if card.is_api and not (os.environ.get(card.key) or _own_endpoint(card)):
-        missing.append("key")
-    if not card.is_api and not ready(card):
-        missing.append("weights")
-    return missing
+    if not card.is_api:
+        return missing if ready(card) else [*missing, "weights"]
+    if os.environ.get(card.url_variable):  # a server of the user's own often wants no key
+        return missing
+    if isinstance(card, ChatCard) and card.served:
+        return [*missing, "server"]
+    return missing if key_place(card.key) else [*missing, "key"]
 
 
-def _own_endpoint(card: Card) -> bool:
-    """A server of the user's own often wants no key."""
-    return card.backend == "openai" and bool(os.environ.get("OPENAI_BASE_URL"))
-
-
-def _command(card: Card, missing: list[str]) -> str:
+def _command(card: ModelCard, missing: list[str]) -> str:
     """One line for the shell, whatever is missing."""
-    extras = [NEEDS[card.backend][0]] if "extra" in missing else []
+    extras = [NEEDS.get(card.backend, API_NEEDS)[0]] if "extra" in missing else []
     if "weights" in missing and not card.carrier and not find_spec("huggingface_hub"):
         extras.append("hub")
     steps = [f"pip install 'r2med[{','.join(extras)}]'"] if extras else []
     if "key" in missing:
         steps.append(f"export {card.key}=…")
+    if "server" in missing:
+        steps.append(f"export {card.url_variable}={SERVER}; vllm serve {card.source}")
     if "weights" in missing:
         steps.append(f"r2med models fetch {card.name}{' --allow-pickle' if card.pickled else ''}")
     return " && ".join(steps)

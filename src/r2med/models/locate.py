@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..core.places import home, hub_cache
-from .card import Card
+from .card import Card, ModelCard
 
 WEIGHTS = ("*.safetensors", "*.bin", "*.onnx", "onnx/*.onnx")
+MARK = "CARRIER.txt"
+# Tells a folder we filled from a carrier from one a user put there.
 
 
 class Part(NamedTuple):
@@ -20,25 +22,34 @@ class Part(NamedTuple):
     revision: str
 
 
-def parts(card: Card) -> tuple[Part, ...]:
+def parts(card: ModelCard) -> tuple[Part, ...]:
     """The repositories a model is made of; none for an API."""
     if card.is_api:
         return ()
     named = [Part("main", card.source, card.revision)]
-    if card.document_source:
+    if isinstance(card, Card) and card.document_source:
         named.append(Part("document", card.document_source, card.document_revision))
-    if card.base_source:
+    if isinstance(card, Card) and card.base_source:
         named.append(Part("base", card.base_source, card.base_revision))
     return tuple(named)
 
 
-def own_folder(card: Card, part: str = "main") -> Path:
+def own_folder(card: ModelCard, part: str = "main") -> Path:
     """Where fetched carriers go, and where a user without network puts a model: no configuration needed."""
     folder = home() / "models" / card.name.replace("/", "--")
+    if part == "main" and isinstance(card, Card) and card.source == card.document_source:
+        part = "document"  # the paper's MedCPT: the encoder of the documents reads the queries too
     return folder if part == "main" else folder / part
 
 
-def locate(card: Card, part: str = "main") -> Path | None:
+def from_carrier(card: ModelCard, folder: Path) -> bool:
+    """Whether a folder came out of the card's carrier, so that the hashes of its files are known."""
+    if card.carrier is None or folder != own_folder(card):
+        return False
+    return card.carrier.only or (folder / MARK).is_file()
+
+
+def locate(card: ModelCard, part: str = "main") -> Path | None:
     """The folder of a ready model (or of one part of it), or None."""
     if card.folder:
         return Path(card.folder)
@@ -53,7 +64,7 @@ def locate(card: Card, part: str = "main") -> Path | None:
     return folder if folder and complete(folder) else None
 
 
-def ready(card: Card) -> bool:
+def ready(card: ModelCard) -> bool:
     """Whether every part of a model lies here; an API has none."""
     return all(locate(card, part.name) for part in parts(card))
 
@@ -78,8 +89,4 @@ def complete(folder: Path) -> bool:
             return False
         if all((folder / shard).is_file() for shard in shards):
             return True
-    return any(path.is_file() and not _is_shard(path.name) for pattern in WEIGHTS for path in folder.glob(pattern))
-
-
-def _is_shard(name: str) -> bool:
-    return "-of-" in name
+    return any(path.is_file() and "-of-" not in path.name for pattern in WEIGHTS for path in folder.glob(pattern))

@@ -46,7 +46,9 @@ class Price(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     """Dollars for a million tokens, as seen on a day."""
 
     per_million: float
-    # Dollars.
+    # For tokens that are read: texts to embed, prompts.
+    completion: float = 0.0
+    # For tokens that a chat model writes, its reasoning included.
     seen: str
     # When, as YYYY-MM.
     source: str

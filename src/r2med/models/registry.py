@@ -1,4 +1,4 @@
-"""Names to cards: the models that come with r2med, one TOML file each, read when asked for."""
+"""Names to cards: the models that come with r2med, one TOML file each."""
 
 from __future__ import annotations
 
@@ -9,54 +9,70 @@ from importlib.resources import files
 
 import msgspec
 
-from ..core import UnknownName
+from ..core import UnknownName, UsageError
 from ..core.places import exists, typed_path
 from ..core.toml import loads
-from .card import Card
+from .card import Card, ChatCard
 from .parts import Instructions
 from .prompts import built_in
 
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+(@[\w.-]+)?")
+CHAT_ALIASES = {"local": "smollm2"}
 
 
 @cache
-def card_names() -> tuple[str, ...]:
-    """All names, sorted."""
+def _read_all() -> dict[str, Card | ChatCard]:
+    """All cards by name, sorted."""
     folder = files(__package__).joinpath("cards")
-    return tuple(sorted(entry.name[:-5] for entry in folder.iterdir() if entry.name.endswith(".toml")))
+    texts = {entry.name[:-5]: entry.read_text("utf-8") for entry in folder.iterdir() if entry.name.endswith(".toml")}
+    return {name: _read(name, texts[name]) for name in sorted(texts)}
 
 
-def get_card(name: str) -> Card:
-    """The card of a named model."""
-    folded = name.casefold().replace("_", "-")
-    if folded not in card_names():
-        hint = "(r2med models lists them; a Hugging Face id or a folder works too)"
-        raise UnknownName("model", name, card_names(), hint=hint)
-    return _read(folded)
-
-
-@cache
-def _read(name: str) -> Card:
-    data = loads(files(__package__).joinpath(f"cards/{name}.toml").read_text("utf-8"))
+def _read(name: str, text: str) -> Card | ChatCard:
+    data = loads(text)
+    if data["kind"] == "chat":
+        return msgspec.convert(data, ChatCard)
     if pack := data.get("prompts"):
         own = msgspec.convert(data.get("instructions", {}), Instructions)
         data["instructions"] = own.over(built_in(pack).instructions(name, Instructions()))
     return msgspec.convert(data, Card)
 
 
+@cache
+def _cards() -> dict[str, Card]:
+    return {name: card for name, card in _read_all().items() if isinstance(card, Card)}
+
+
+@cache
+def _chat_cards() -> dict[str, ChatCard]:
+    return {name: card for name, card in _read_all().items() if isinstance(card, ChatCard)}
+
+
+def card_names() -> tuple[str, ...]:
+    """All names of models that encode or score."""
+    return tuple(_cards())
+
+
 def cards(kind: str | None = None) -> Iterator[Card]:
-    """All named models, or those of one kind."""
-    for name in card_names():
-        card = get_card(name)
-        if kind in (None, card.kind):
-            yield card
+    """All named models that encode or score, or those of one kind."""
+    return (card for card in _cards().values() if kind in (None, card.kind))
+
+
+def get_card(name: str) -> Card:
+    """The card of a named model."""
+    if _folded(name) in _cards():
+        return _cards()[_folded(name)]
+    if find_chat_card(name):
+        raise UsageError(f"{name} is a chat model: it expands queries (--expand hyde:{name}) and judges passages")
+    hint = "(r2med models lists them; a Hugging Face id or a folder works too)"
+    raise UnknownName("model", name, card_names(), hint=hint)
 
 
 def find_card(spec: str) -> Card:
     """The card for whatever a user typed: a name, a folder, or a hub id with or without @revision."""
     from .generic import folder_card, generic_card
 
-    if spec.casefold().replace("_", "-") in card_names():
+    if _folded(spec) in _cards():
         return get_card(spec)
     path = typed_path(spec)
     if (exists(path) and path.is_dir()) or spec.startswith(("/", "./", "../", "~")):
@@ -64,3 +80,25 @@ def find_card(spec: str) -> Card:
     if HUB_ID.fullmatch(spec):
         return generic_card(spec)
     return get_card(spec)  # says what is near
+
+
+def chat_cards() -> Iterator[ChatCard]:
+    """All named chat models."""
+    return iter(_chat_cards().values())
+
+
+def chat_names() -> tuple[str, ...]:
+    """All names of chat models."""
+    return tuple(_chat_cards())
+
+
+def find_chat_card(name: str) -> ChatCard | None:
+    """The card of a chat model, by its name or by what servers call it; None where there is none."""
+    folded = _folded(name)
+    by_name = _chat_cards().get(CHAT_ALIASES.get(folded, folded))
+    return by_name or next((card for card in _chat_cards().values() if name == card.source and card.is_api), None)
+
+
+def _folded(name: str) -> str:
+    """A name as files have it: case, hyphens and underscores do not count."""
+    return name.casefold().replace("_", "-")

@@ -15,9 +15,9 @@ import numpy as np
 from ..core import ModelError
 from ..core.options import Options
 from ..models import Card
+from ..models.hashes import file_hash
 from ..retrieve.encoders.base import WorkOrder
 from ..retrieve.encoders.batching import pad
-from ..retrieve.encoders.identity import file_hash
 from ..retrieve.encoders.onnx import BATCH_TOKENS, OnnxModel, find_onnx, scales_batches
 from .cross_encoder import WINDOW, CrossEncoder, PairIds, PairTokenizer
 from .pairs import Float32, Pairs, by_query

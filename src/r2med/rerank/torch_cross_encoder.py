@@ -15,9 +15,9 @@ from ..core import MissingExtra, ModelError
 from ..core.foreign import first_line
 from ..core.options import Options
 from ..models import Card
+from ..models.hashes import folder_hashes
 from ..retrieve.encoders.batching import pad
 from ..retrieve.encoders.devices import import_torch, is_out_of_memory, resolve_devices, resolve_dtype, token_budget
-from ..retrieve.encoders.identity import folder_hashes
 from ..retrieve.encoders.torch_models import check_folder, import_transformers, load_tokenizer, load_with
 from ..retrieve.sparse import available_cores
 from .cross_encoder import CrossEncoder, PairIds, PairTokenizer

@@ -43,6 +43,8 @@ class DenseParameters(ModelParameters):
     dimension: Annotated[int, Meta(ge=1, description="first dimensions that are kept (Matryoshka)")] | None = None
     oversample: Annotated[int, Meta(ge=0, description="candidates that full vectors rescore; 0: none")] = OVERSAMPLE
 
+    host: Annotated[str, Meta(description="the server of an API, where it is not the model's own")] | None = None
+
     @property
     def held(self) -> Variant:
         """How documents are held for the first look."""
@@ -84,6 +86,8 @@ class DenseRetriever(Retriever):
         given, options = spec.values(DenseParameters), build.options.changed(spec.options)
         card = given.changed(card_of(spec))
         encoder = load_encoder(card, options, dtype=given.dtype)
+        if host := getattr(encoder, "other_host", ""):
+            spec = spec.with_parameters(host=host)
         return cls(encoder, spec, card=card, similarity=given.similarity, variant=given.held, options=options)
 
     @cached_property

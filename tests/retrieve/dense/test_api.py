@@ -9,12 +9,15 @@ from typing import Any
 import numpy as np
 import pytest
 
+from r2med import http
 from r2med.cache import EmbeddingCache
 from r2med.core import ModelError, R2MedError, Unavailable, UsageError
-from r2med.models import get_card
+from r2med.core.budget import Budget, BudgetSpent
+from r2med.models import Card, Price, cards, get_card
 from r2med.retrieve.dense import DenseRetriever
 from r2med.retrieve.embed import embed
-from r2med.retrieve.encoders.api import HOMES, ApiEncoder
+from r2med.retrieve.encoders.api import ApiEncoder
+from r2med.retrieve.encoders.apis import WireFormat, wire_format
 from r2med.retrieve.encoders.load import Options
 from tests.builders import small_task
 
@@ -36,11 +39,18 @@ def server() -> Iterator[Server]:
 def _keys(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "VOYAGE_API_KEY", "VOYAGE_BASE_URL"):
         monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    monkeypatch.setattr(http, "FIRST_WAIT", 0.01)
+
+
+def card(**changes: Any) -> Card:
+    facts = {"name": "m", "source": "m", "query_length": LIMIT, "document_length": LIMIT, "normalize": False}
+    return get_card("openai").replace(**{**facts, "price": None, **changes})
 
 
 def encoder(server: Server, *, price: float | None = None, **options: Any) -> ApiEncoder:
-    limits: Any = {"query": LIMIT, "document": LIMIT}
-    return ApiEncoder("m", server.url, KEY, Options(**options), limits=limits, normalize=False, price=price)
+    given = Price(per_million=price, seen="2026-11", source="a test") if price else None
+    return ApiEncoder(card(price=given), Options(base_url=server.url, **options))
 
 
 def expected(texts: list[str]) -> Any:
@@ -78,7 +88,7 @@ def test_a_hanging_service_is_asked_again(server: Server) -> None:
 
 
 def test_a_dead_service_is_one_line(server: Server) -> None:
-    used = ApiEncoder("m", "http://127.0.0.1:9/v1", KEY, Options(max_attempts=2))
+    used = ApiEncoder(card(), Options(base_url="http://127.0.0.1:9/v1", max_attempts=2))
     with pytest.raises(Unavailable, match=r"127.0.0.1 cannot be reached .*2 times"):
         used.encode(["a"], "query")
 
@@ -86,9 +96,7 @@ def test_a_dead_service_is_one_line(server: Server) -> None:
 @pytest.mark.parametrize(
     ("trouble", "kind", "words"),
     [
-        ("html", ModelError, "text/html that is not the JSON"),
         ("count", ModelError, "returned 2 embeddings for 3 texts"),
-        ("nan", ModelError, "not the JSON"),
         ("null", ModelError, "not finite|something else"),
         ("401", UsageError, "refused the API key"),
         ("400", ModelError, "refused the request .400.: no such model"),
@@ -100,6 +108,15 @@ def test_what_will_not_pass_is_said_once(server: Server, trouble: str, kind: typ
         encoder(server).encode(TEXTS[:3], "query")
     assert KEY not in str(caught.value)
     assert len(server.bodies) == 1
+
+
+@pytest.mark.parametrize(("trouble", "kind"), [("html", "text/html"), ("nan", "application/json")])
+def test_an_answer_that_is_no_json_is_asked_for_again(server: Server, trouble: str, kind: str) -> None:
+    server.script = [trouble]
+    assert np.array_equal(encoder(server).encode(TEXTS[:3], "query"), expected(TEXTS[:3]))
+    server.script = [trouble] * 2
+    with pytest.raises(Unavailable, match=f"answered with {kind} that is not the JSON of an answer, 2 times"):
+        encoder(server, max_attempts=2).encode(TEXTS[:3], "query")
 
 
 def test_only_the_text_that_is_too_long_is_cut(server: Server) -> None:
@@ -127,7 +144,7 @@ def test_a_rate_limit_spreads_requests(server: Server) -> None:
 
 def test_the_budget_stops_before_it_is_exceeded_and_keeps_what_was_paid(server: Server, tmp_path: Path) -> None:
     cache = EmbeddingCache(tmp_path)
-    with pytest.raises(UsageError, match="budget of"):
+    with pytest.raises(BudgetSpent, match="budget of"):
         embed(encoder(server, price=1e3, max_cost=0.6, concurrency=1), TEXTS, "document", cache=cache)
     asked = len(server.bodies)
     assert 0 < asked < 4
@@ -145,6 +162,7 @@ def test_a_failure_in_the_middle_is_resumed(server: Server, tmp_path: Path) -> N
 
 
 def test_cards_find_key_and_address(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY")
     keyless = DenseRetriever(get_card("openai"), cache=False)
     with pytest.raises(UsageError, match=r"export OPENAI_API_KEY="):
         keyless.check()
@@ -166,15 +184,50 @@ def test_voyage_says_which_side_it_is(server: Server, monkeypatch: pytest.Monkey
     assert [body["input_type"] for body in server.bodies] == ["document", "query"]
 
 
-def test_azure_has_its_own_header_and_query() -> None:
-    used = ApiEncoder("m", "https://x.openai.azure.com/openai/deployments/d?api-version=1", KEY, Options())
-    assert used._endpoint() == "https://x.openai.azure.com/openai/deployments/d/embeddings?api-version=1"
-    assert used._headers() == {"api-key": KEY}
-
-
 def test_a_budget_needs_a_price() -> None:
     with pytest.raises(UsageError, match="price of m is not known"):
-        ApiEncoder("m", "http://x", KEY, Options(max_cost=1.0))
+        ApiEncoder(card(), Options(max_cost=1.0))
+
+
+def test_one_budget_for_two_services(server: Server) -> None:
+    """What one has spent the other cannot spend again."""
+    budget = Budget(0.5)
+    first = encoder(server, price=1e3, budget=budget, concurrency=1)
+    first.encode(TEXTS[:64], "document")
+    assert budget.spent == pytest.approx(first.cost) == pytest.approx(64 * 3 / 1e6 * 1e3)
+    second = encoder(server, price=1e3, budget=budget, concurrency=1)
+    with pytest.raises(BudgetSpent, match=r"the budget of \$0.5 is spent"):
+        second.encode(TEXTS, "document")
+    assert budget.spent <= 0.5
+
+
+@pytest.mark.parametrize("usage", ["null", '{"total_tokens": null}', '{"total_tokens": "12"}', '{"total_tokens": -3}'])
+def test_tokens_that_are_not_counted_are_estimated(server: Server, usage: str) -> None:
+    server.usage = usage
+    used = encoder(server, price=1e3)
+    used.encode(["fever and rash"] * 3, "query")
+    assert used.notes["tokens"] == 12
+    assert used.usage.estimated == 1
+    assert used.cost == pytest.approx(12 / 1e3)
+
+
+def test_another_server_or_path_is_another_model(server: Server) -> None:
+    def host(base_url: str) -> object:
+        return ApiEncoder(card(), Options(base_url=base_url)).describe("query")["host"]
+
+    azure = "https://x.azure.com/openai/deployments/{}?api-version=1"
+    places = [host(url) for url in (server.url, "http://127.0.0.1:1/v1", azure.format("d"), azure.format("e"))]
+    assert len(set(places)) == 4
+    assert host("") == host("https://api.openai.com:443/v1/embeddings") == "api.openai.com"
+
+
+def test_every_api_card_has_its_wire_format() -> None:
+    for each in cards("dense"):
+        if each.is_api:
+            assert isinstance(wire_format(each.backend), WireFormat)
+            assert each.base_url.startswith("https://")
+    with pytest.raises(ModelError, match="no embedding service speaks 'nobody'"):
+        wire_format("nobody")
 
 
 def test_what_it_would_cost(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -193,11 +246,10 @@ def test_a_look_at_the_bill_needs_no_key_and_leaves_no_trace(tmp_path: Path) -> 
 
 
 def test_what_is_in_the_cache_needs_no_key(server: Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setitem(HOMES, "openai", server.url)
-    monkeypatch.setenv("OPENAI_API_KEY", KEY)
-    paid = DenseRetriever(get_card("openai"), cache=EmbeddingCache(tmp_path)).retrieve(small_task())
+    at_home = get_card("openai").replace(base_url=server.url)
+    paid = DenseRetriever(at_home, cache=EmbeddingCache(tmp_path)).retrieve(small_task())
     asked = len(server.bodies)
     monkeypatch.delenv("OPENAI_API_KEY")
-    again = DenseRetriever(get_card("openai"), cache=EmbeddingCache(tmp_path)).retrieve(small_task())
+    again = DenseRetriever(at_home, cache=EmbeddingCache(tmp_path)).retrieve(small_task())
     assert np.array_equal(again.docs, paid.docs)
     assert len(server.bodies) == asked

@@ -201,6 +201,7 @@ for name in ("onnxruntime", "tokenizers", "torch", "transformers", "httpx"):
 from pathlib import Path
 from r2med.core import MissingExtra
 from r2med.retrieve.encoders.load import Options, load_encoder
+from r2med.models import get_card
 from r2med.retrieve.encoders.api import ApiEncoder
 from r2med.retrieve.encoders.onnx import OnnxEncoder
 from tests.retrieve.dense import tiny
@@ -208,7 +209,7 @@ folder = Path({str(tmp_path)!r})
 made = [
     lambda: OnnxEncoder(folder).encode(["a"]),
     lambda: load_encoder(tiny.card("bert", "cls"), Options(device="cpu", threads=1), folder).encode(["a"]),
-    lambda: ApiEncoder("m", "http://127.0.0.1:9", "", Options()).encode(["a"]),
+    lambda: ApiEncoder(get_card("openai"), Options(base_url="http://127.0.0.1:9")).encode(["a"]),
 ]
 for call in made:
     try:

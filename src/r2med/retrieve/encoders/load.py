@@ -7,10 +7,8 @@ from pathlib import Path
 from ...core import ModelError, UsageError
 from ...core.options import Options
 from ...core.places import home
-from ...models import Card, locate
+from ...models import Card, locate, verified
 from .base import Encoder
-
-APIS = ("openai", "voyage")
 
 
 def load_encoder(card: Card, options: Options | None = None, *, dtype: str | None = None) -> Encoder:
@@ -18,10 +16,10 @@ def load_encoder(card: Card, options: Options | None = None, *, dtype: str | Non
     options = options or Options()
     if card.kind != "dense":
         raise UsageError(f"{card.name} is a {card.kind} model, not a dense retriever")
-    if card.backend in APIS:
+    if card.is_api:
         from .api import ApiEncoder
 
-        return ApiEncoder.from_card(card, options)
+        return ApiEncoder(card, options)
     folder = model_folder(card)
     if card.backend == "onnx":
         from .onnx import OnnxEncoder
@@ -42,4 +40,4 @@ def model_folder(card: Card, part: str = "main") -> Path:
     found = locate(card, part) or home() / "models" / card.name.replace("/", "--") / part.replace("main", "")
     if not found.is_dir():
         raise ModelError(f"{card.name} is not on this machine: r2med models fetch {card.name}")
-    return found
+    return verified(card, found)

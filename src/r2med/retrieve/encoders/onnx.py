@@ -21,10 +21,10 @@ from ...core.foreign import first_line
 from ...core.options import Options
 from ...core.queries import Side
 from ...models import Card
+from ...models.hashes import file_hash
 from ..sparse import available_cores
 from .base import BaseEncoder, Batch, Float32, WorkOrder, normalized
 from .batching import Tokens, by_length, pad, stream_batches, tokenize_bounded
-from .identity import file_hash
 
 if TYPE_CHECKING:
     import onnxruntime

@@ -10,10 +10,10 @@ from typing import Any
 from ...core.options import Options
 from ...core.queries import Side
 from ...models import Card
+from ...models.hashes import folder_hashes
 from .base import BaseEncoder, Batch, Float32, WorkOrder
 from .batching import Tokens, by_length, pad, stream_batches, tokenize_bounded
 from .devices import is_out_of_memory, resolve_devices, resolve_dtype, token_budget, torch_dtype, use_all_cores
-from .identity import folder_hashes
 from .torch_models import bidirectional, check_folder, load_model, load_projection, load_tokenizer, pool, to_array
 
 

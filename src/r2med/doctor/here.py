@@ -1,0 +1,216 @@
+"""What there is on this machine: software, hardware, keys, settings, folders. Nothing is imported to find out."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import shutil
+import subprocess
+import time
+from importlib.metadata import PackageNotFoundError, metadata, version
+from importlib.util import find_spec
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from .._version import __version__
+from ..core.keys import key_place
+from ..core.places import home, hub_cache
+from ..models import cards, chat_cards
+from ..results.provenance import environment
+from ..retrieve.sparse import available_cores
+from .findings import Extra, Machine, Place, Secret
+
+CORE = ("numpy", "msgspec", "click", "rich")
+NVIDIA = Path("/proc/driver/nvidia/gpus")
+SHOWN = (
+    *("R2MED_HOME", "HF_HOME", "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "XDG_CACHE_HOME"),
+    *("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE", "TRANSFORMERS_OFFLINE", "CUDA_VISIBLE_DEVICES"),
+)
+PATIENCE = 0.4
+"""Seconds after which a folder is large enough to be called `at least`."""
+_REQUIREMENT = re.compile(
+    r"""(?P<name>[\w.-]+)\s*(\[(?P<inner>[^\]]*)\])?[^;]*;.*\bextra\s*==\s*['"](?P<extra>[^'"]+)['"]"""
+)
+
+
+def versions() -> dict[str, str]:
+    """Python, r2med and what it cannot do without."""
+    found = {"python": platform.python_version(), "r2med": __version__}
+    return found | {name: installed for name in CORE if (installed := installed_version(name)) is not None}
+
+
+def installed_version(package: str) -> str | None:
+    """The version of a package, or None where it is not installed."""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def native_extensions() -> dict[str, bool]:
+    """Whether each C extension was built; every one has a stub file beside it."""
+    stubs = sorted(path.stem for path in Path(__file__).parents[1].glob("_*.pyi"))
+    return {name: find_spec(f"r2med.{name}") is not None for name in stubs}
+
+
+def extras() -> list[Extra]:
+    """Every extra the installed package declares; none where it was never installed."""
+    try:
+        about = metadata("r2med")
+    except PackageNotFoundError:
+        return []
+    packages = {name: dict[str, str | None]() for name in about.get_all("Provides-Extra") or ()}
+    nested: dict[str, list[str]] = {}
+    for line in about.get_all("Requires-Dist") or ():
+        if not (found := _REQUIREMENT.match(line)) or found["extra"] not in packages:
+            continue
+        if found["name"] == "r2med":
+            nested[found["extra"]] = [name.strip() for name in (found["inner"] or "").split(",")]
+        else:
+            packages[found["extra"]][found["name"]] = installed_version(found["name"])
+    for name, inner in nested.items():
+        for other in inner:
+            packages[name] |= packages.get(other, {})
+    return [
+        Extra(name=name, installed=all(needed.values()), packages=needed,
+              get="" if all(needed.values()) else f"pip install 'r2med[{name}]'")
+        for name, needed in packages.items()
+    ]  # fmt: skip
+
+
+def look_at_machine() -> Machine:
+    """Cores, memory and GPUs; PyTorch is not imported to find them, which would take seconds."""
+    return Machine(
+        platform=platform.platform(),
+        processor=str(environment()["processor"]),
+        cores=available_cores(),
+        memory_bytes=_memory(),
+        gpus=_gpus(),
+        torch=installed_version("torch"),
+    )
+
+
+def _memory() -> int | None:
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):  # not a Unix, or one that does not say
+        return None
+
+
+def _gpus() -> list[str]:
+    """Names of the NVIDIA GPUs, from their driver; Apple's own where the machine is theirs."""
+    if program := shutil.which("nvidia-smi"):
+        query = [program, "--query-gpu=name,memory.total", "--format=csv,noheader"]
+        try:
+            done = subprocess.run(query, capture_output=True, text=True, timeout=5, check=False)
+        except (OSError, subprocess.TimeoutExpired):
+            done = None
+        if done is not None and done.returncode == 0:
+            return [line.strip() for line in done.stdout.splitlines() if line.strip()]
+    if NVIDIA.is_dir():
+        return [_model(folder / "information") for folder in sorted(NVIDIA.iterdir())]
+    return ["Apple GPU (mps)"] if (platform.system(), platform.machine()) == ("Darwin", "arm64") else []
+
+
+def _model(information: Path) -> str:
+    try:
+        lines = information.read_text("utf-8", "replace").splitlines()
+    except OSError:
+        lines = []
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("Model:")), "NVIDIA GPU")
+
+
+def settings_in_force() -> dict[str, str]:
+    """Variables that are set and change what r2med does; of addresses only the server, which may not hold a secret."""
+    addresses = ("HF_ENDPOINT", *sorted({card.url_variable for card in (*cards(), *chat_cards()) if card.is_api}))
+    found = {name: value for name in SHOWN if (value := os.environ.get(name))}
+    return found | {name: _server(value) for name in addresses if (value := os.environ.get(name))}
+
+
+def _server(address: str) -> str:
+    """`scheme://host:port`; an address may hold a user's password."""
+    try:
+        parts = urlsplit(address)
+        port = f":{parts.port}" if parts.port else ""
+    except ValueError:
+        return "set, but not an address"
+    return f"{parts.scheme}://{parts.hostname}{port}" if parts.hostname else "set, but not an address"
+
+
+def key_variables() -> list[str]:
+    """Environment variables of all keys a model may ask for."""
+    return list(dict.fromkeys(card.key for card in (*chat_cards(), *cards()) if card.key))
+
+
+def keys() -> list[Secret]:
+    """Every key a model may ask for and the hub's token: whether they are there, never what they are."""
+    found = [(name, key_place(name)) for name in key_variables()]
+    token = Path(os.environ.get("HF_TOKEN_PATH") or hub_cache().parent / "token").expanduser()
+    if os.environ.get("HF_TOKEN", "").strip():
+        found.append(("HF_TOKEN", "environment"))
+    else:
+        found.append(("HF_TOKEN", "file" if token.is_file() and token.stat().st_size else ""))
+    return [Secret(name=name, present=bool(where), where=where) for name, where in found]
+
+
+def places(results: Path) -> list[Place]:
+    """The home with each of its caches, the hub's cache, and the results."""
+    root = home()
+    try:
+        inside = sorted(path for path in root.iterdir() if path.is_dir())
+    except OSError:
+        inside = []
+    return [
+        look_at(f"home ({root.name})", root, free=True),
+        *(look_at(f"home/{path.name}", path) for path in inside),
+        look_at("hub cache", hub_cache()),
+        look_at("results", results, free=True),
+    ]
+
+
+def look_at(name: str, path: Path, *, free: bool = False) -> Place:
+    """One folder; it need not exist."""
+    size, complete = size_of(path)
+    return Place(
+        name=name,
+        path=str(path),
+        exists=path.is_dir(),
+        bytes=size,
+        complete=complete,
+        free_bytes=free_space(path) if free else None,
+    )
+
+
+def size_of(path: Path, patience: float = PATIENCE) -> tuple[int, bool]:
+    """Bytes of all files below, each counted once though linked, and whether there was time to see all of them."""
+    until, total, waiting, seen = time.monotonic() + patience, 0, [str(path)], set[tuple[int, int]]()
+    while waiting:
+        if time.monotonic() > until:
+            return total, False
+        try:
+            with os.scandir(waiting.pop()) as inside:
+                for entry in inside:
+                    if entry.is_dir(follow_symlinks=False):
+                        waiting.append(entry.path)
+                    elif entry.is_file(follow_symlinks=False):
+                        facts = entry.stat(follow_symlinks=False)
+                        total += 0 if (facts.st_dev, facts.st_ino) in seen else facts.st_size
+                        seen.add((facts.st_dev, facts.st_ino))
+        except OSError:
+            continue  # gone meanwhile, or not ours to read
+    return total, True
+
+
+def free_space(path: Path) -> int | None:
+    """Free bytes on the disk that holds a folder, or would hold it."""
+    try:
+        return shutil.disk_usage(nearest_existing(path)).free
+    except OSError:
+        return None
+
+
+def nearest_existing(path: Path) -> Path:
+    """The folder itself or the closest one above it that is there."""
+    path = path.absolute()
+    return next((place for place in (path, *path.parents) if place.exists()), path)
