@@ -15,7 +15,8 @@ from .schedule import Finished, run_plans
 from .system import System
 
 Notify = Callable[[str, str, str], None]
-"""Called with (system, task, what): "running", "done", "kept", or "stale: why"."""
+"""Called with (system, task, what): "running", "done", "kept" or "stale: why"; with empty names "total: N" for the
+number of results to come and "note: TEXT" for what must be said of a system."""
 
 
 class Outcome(NamedTuple):
@@ -40,6 +41,9 @@ def run_experiment(
     live = ProgressFile(store.root)
     live.begin(len(refs) * len(systems))
     begun: set[tuple[str, str]] = set()
+    notify("", "", f"total: {len(refs) * len(systems)}")
+    for warning in dict.fromkeys(s.expander.warning for s in systems if s.expander and s.expander.warning):
+        notify("", "", f"note: Note: {warning}")
 
     def tell(system: str, plan: Plan, what: str) -> None:
         notify(system, plan.task.full_name, what)
