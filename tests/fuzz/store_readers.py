@@ -24,6 +24,8 @@ from r2med.models.generic import folder_card
 from r2med.models.prompts import read_pack
 from r2med.pipeline import read_experiment, run_experiment, systems_from
 from r2med.report.stored import select, stored_scores
+from r2med.report.web.data.columns import ScoreBook
+from r2med.report.web.data.shelf import Shelf
 from r2med.rerank.llm.prompts import load_prompt as load_rerank_prompt
 from r2med.results import ResultStore
 from r2med.results.ledger import read_ledger
@@ -39,8 +41,6 @@ from r2med.scoring import MAIN
 from r2med.tasks import resolve
 from r2med.tasks.nano.manifest import read_manifest
 from r2med.tasks.nano.metadata import read_metadata
-from r2med.view.data.columns import ScoreBook
-from r2med.view.data.shelf import Shelf
 from tests.builders import lines, small_task
 from tests.expand.vocabulary_files import write_files
 from tests.fuzz.cases import Case, Maker, from_file

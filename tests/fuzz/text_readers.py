@@ -153,10 +153,10 @@ def names(folder: Path) -> Case:
 
 def addresses(folder: Path) -> Case:
     """Every page of the app under broken addresses: a page or an error page, never a failure."""
-    from r2med.view.app import _answer
-    from r2med.view.asked import Asked, ServerLinks
-    from r2med.view.router import table_text
-    from r2med.view.site import Site
+    from r2med.report.web.app import _answer
+    from r2med.report.web.asked import Asked, ServerLinks
+    from r2med.report.web.router import table_text
+    from r2med.report.web.site import Site
 
     root = folder / "results"
     run_experiment(resolve("mini/Biology"), systems_from(["bm25", "bm25-lucene"]), ResultStore(root), depth=5)

@@ -21,7 +21,7 @@ from .view import FOLDER, TASKS, open_site
 @json_option
 def command(results: tuple[Path, ...], target: Path, max_size: float, folders: tuple[Path, ...], as_json: bool) -> None:
     """Write what `r2med view` shows as one HTML file that needs no network and can be mailed."""
-    from ..view.single_file import write_report
+    from ..report.web.single_file import write_report
 
     site = open_site(results, folders)
     written = write_report(site, target, most=int(max_size * 1_000_000))

@@ -11,7 +11,7 @@ import click
 from .common import emit, json_option, note
 
 if TYPE_CHECKING:
-    from ..view import Site
+    from ..report.web import Site
 
 FOLDER = click.Path(file_okay=False, path_type=Path)
 TASKS = click.option(
@@ -34,7 +34,7 @@ def command(
 
     Without folders, `results`. The app reads these folders and the texts of tasks, and sends nothing anywhere.
     """
-    from ..view.server import serve
+    from ..report.web.server import serve
 
     site = open_site(results, folders)
 
@@ -51,7 +51,7 @@ def command(
 def open_site(results: tuple[Path, ...], folders: tuple[Path, ...]) -> Site:
     """The results to look at; a folder that was named must be there."""
     from ..core import ResultError
-    from ..view import Site
+    from ..report.web import Site
 
     for root in results:
         if not root.is_dir():

@@ -1,0 +1,320 @@
+"""Pages say what the results say."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from r2med.core import UnknownName, UsageError
+from r2med.report.board import board as report_board
+from r2med.report.stored import score_set
+from r2med.report.web.asked import Asked, FileLinks, Page, ServerLinks
+from r2med.report.web.pages.sequence import ORDERS
+from r2med.report.web.render import page_html
+from r2med.report.web.router import find_page, table_text
+from r2med.report.web.site import Site
+from r2med.results import ResultStore
+from r2med.scoring import MAIN
+from r2med.scoring.compare import compare
+from r2med.scoring.intervals import score_intervals
+from r2med.scoring.tie_groups import tie_groups
+
+LINKS = ServerLinks()
+TASKS = 8
+
+
+@pytest.fixture(scope="module")
+def site(results: Path) -> Site:
+    made = Site([results], parameters=lambda system: 0 if system.startswith("bm25") else 7_000_000_000)
+    made.warm()
+    return made
+
+
+def page(site: Site, url: str) -> Page:
+    return find_page(site, Asked.from_url(url), LINKS)
+
+
+def shown(site: Site, url: str) -> str:
+    return page_html(page(site, url), site, LINKS)
+
+
+def test_addresses_read_back() -> None:
+    url = LINKS("query", "own", "a/b c", "q/1#?&", s=["x,y", "z+1"], order="", scope="all")
+    asked = Asked.from_url(url)
+    assert asked.page == "query"
+    assert asked.parts == ("own", "a/b c", "q/1#?&")
+    assert asked.all("s") == ["x,y", "z+1"]
+    assert asked.get("scope") == "all"
+    assert asked.get("order", "score") == "score"
+    links = FileLinks({url: "here", LINKS("task", "own", "t"): "there"})
+    assert links("task", "own", "t") == "#there"
+    assert links("task", "own", "t", measure="x") == ""
+    assert links.near("task", "own", "t", measure="x") == "#there"
+
+
+def test_the_leaderboard_has_the_figures_of_the_report(site: Site, results: Path) -> None:
+    lines = {r["row"].system: r["line"] for r in page(site, "/board/mini?show=measured").context["rows"]}
+    rows = report_board(results, collection="mini", measured=True).rows
+    assert [r.system for r in rows] == list(lines)
+    for row in rows:
+        assert lines[row.system].macro.value == row.macro
+        assert lines[row.system].weighted.value == row.query_weighted
+        assert {f"mini/{t}": c.value for t, c in lines[row.system].tasks.items()} == row.tasks
+
+
+def test_intervals_and_tie_groups_are_those_of_scoring(site: Site, results: Path) -> None:
+    store = ResultStore(results)
+    scores = score_set(store, list(store), MAIN)
+    groups = dict(zip(scores.systems, tie_groups(scores.matrices), strict=True))
+    lines = {r["row"].system: r["line"] for r in page(site, "/board/mini?show=measured").context["rows"]}
+    for said in score_intervals(scores):
+        line = lines[said.name]
+        assert line.macro[1:] == pytest.approx((100 * said.macro.low, 100 * said.macro.high), abs=0.02)
+        assert line.group == groups[said.name]
+        for name, estimate in said.tasks.items():
+            cell = line.tasks[name.rpartition("/")[2]]
+            assert cell.value == pytest.approx(100 * estimate.value, abs=1e-3)
+            assert cell[1:] == pytest.approx((100 * estimate.low, 100 * estimate.high), abs=0.02)
+
+
+def test_published_figures_are_marked_and_kept_apart(site: Site) -> None:
+    context = page(site, "/board/r2med").context
+    first = context["rows"][0]
+    assert first["row"].macro == pytest.approx(41.65, abs=0.01)
+    assert not first["row"].measured
+    assert first["href"] == ""
+    assert {r["row"].protocol for r in context["rows"]} == {"r2med-paper"}
+    assert len(page(site, "/board/r2med?protocol=all").context["rows"]) > len(context["rows"])
+    dense = page(site, "/board/r2med?kind=dense").context["rows"]
+    assert dense[0]["row"].macro == pytest.approx(31.43, abs=0.01)
+    html = shown(site, "/board/r2med")
+    assert html.count("<tr data-kind") == html.count('class="published"') == len(context["rows"])
+    assert all(r["row"].measured for r in page(site, "/board/mini?show=measured").context["rows"])
+
+
+@pytest.mark.parametrize("column", ["average", "other", "Biology", "IIYi-Clinical"])
+def test_sorting_by_any_column(site: Site, column: str) -> None:
+    def values(url: str) -> list[float]:
+        context = page(site, url).context
+        at = [c.name for c in context["columns"]].index(column)
+        return [r["cells"][at][0] for r in context["rows"] if r["cells"][at][0] is not None]
+
+    falling, rising = values(f"/board/mini?sort={column}"), values(f"/board/mini?sort={column}&order=rising")
+    assert falling == sorted(falling, reverse=True)
+    assert rising == sorted(rising)
+
+
+def test_sorting_by_words(site: Site) -> None:
+    names = [r["row"].label for r in page(site, "/board/mini?sort=system&order=rising").context["rows"]]
+    assert names == sorted(names, key=str.casefold)
+
+
+def test_every_link_of_every_page_leads_somewhere(site: Site) -> None:
+    """From the leaderboard on, every kind of page, two links of each kind."""
+    seen, todo = set[str](), ["/", "/board/mini"]
+    kinds: dict[str, int] = {}
+    while todo:
+        url = todo.pop()
+        if url in seen:
+            continue
+        seen.add(url)
+        html = shown(site, url)
+        for found in re.findall(r'href="(/[^"]*)"', html):
+            link = found.replace("&amp;", "&")
+            kind = link.split("/")[1].partition("?")[0] + str(sorted(k for k, _ in Asked.from_url(link).params))
+            if link.startswith(("/static", "/api")) or kinds.get(kind, 0) >= 2 or link in seen:
+                continue
+            kinds[kind] = kinds.get(kind, 0) + 1
+            if link.startswith("/table"):
+                table_text(site, Asked.from_url(link))
+            else:
+                todo.append(link)
+    assert {url.split("/")[1] for url in seen} >= {
+        "", "board", "tradeoffs", "compare", "progress", "task", "query", "system", "document",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("against", ["seconds", "tokens", "dollars", "parameters"])
+def test_trade_offs_have_a_front_that_nothing_beats(site: Site, against: str) -> None:
+    context = page(site, f"/tradeoffs/mini?against={against}").context
+    front, points = context["front"], context["points"]
+    assert {p.system for p in points} >= {"bm25", "bm25-lucene"}
+    for point in points:
+        better = [p for p in points if p.score > point.score and p.cost <= point.cost]
+        cheaper = [p for p in points if p.score >= point.score and p.cost < point.cost]
+        if point in front:
+            assert not better
+            assert not cheaper
+        else:
+            assert any(p.score >= point.score and p.cost <= point.cost for p in front)
+    assert "<svg" in str(context["picture"])
+    assert "<style" not in str(context["picture"])
+
+
+def test_the_task_page_counts_what_there_is(site: Site) -> None:
+    context = page(site, "/task/mini/MedQA-Diag").context
+    assert context["look"].stats.queries == context["info"].queries == len(context["queries"]) == 13
+    means = [q.mean for q in context["queries"]]
+    assert means == sorted(means)
+    for said in context["failures"]:
+        assert {k.name for k, _, _ in said["kinds"]} == {"missed", "below", "trap", "copies", "cut"}
+        assert 0 <= said["fine"] <= 13
+    assert context["examples"]
+    html = shown(site, "/task/mini/MedQA-Diag")
+    assert context["info"].fingerprint in html
+
+
+def test_the_inspector_shows_ranks_judgments_and_words(site: Site) -> None:
+    context = page(site, "/query/mini/MedQA-Diag/MedQA-Diag-q01").context
+    explained = context["explained"]
+    assert context["query"].answer == "Transthyretin (ATTR) cardiac amyloidosis"
+    assert len(explained.positives) == 3
+    assert len(explained.columns) == 3
+    for column in explained.columns:
+        assert [p.hit.rank for p in column.places] == list(range(1, 11))
+        ranks = explained.ranks[column.system]
+        for doc_id, rank in zip(explained.positives, ranks, strict=True):
+            in_list = [p.hit.rank for p in column.places if p.hit.doc_id == doc_id]
+            assert in_list == ([rank] if rank and rank <= 10 else [])
+        for place in column.places:
+            assert ((place.grade or 0) > 0) == (place.hit.doc_id in explained.positives)
+            luring = {term for term, word in place.seen.words.items() if word in place.luring}
+            assert not luring & {term for p in explained.positives for term in explained.seen[p].words}
+    html = shown(site, "/query/mini/MedQA-Diag/MedQA-Diag-q01")
+    assert "<mark>" in html
+    assert "✓ relevant" in html
+
+
+@pytest.mark.parametrize("order", list(ORDERS))
+@pytest.mark.parametrize("scope", ["", "&scope=all"])
+def test_going_through_the_queries_reaches_each_once(site: Site, order: str, scope: str) -> None:
+    suffix = f"?order={order}{scope}&s=bm25&s=bm25-lucene"
+    context = page(site, f"/query/mini/MedQA-Diag/MedQA-Diag-q01{suffix}").context
+    whole = [(s.task, s.query_id) for s, _ in context["nearby"]]
+    assert len(set(whole)) == len(whole) == context["stops"]
+    if not whole:
+        return
+    url: str = context["nearby"][0][1]
+    walked = []
+    while url:
+        here = page(site, url).context
+        walked.append((here["view"].task, here["view"].query_id))
+        assert here["position"] == len(walked)
+        if len(walked) > 15:
+            break
+        url = here["after"]
+    assert walked == whole[: len(walked)]
+    values = [s.value for s, _ in context["nearby"]]
+    keys = [-abs(v) for v in values] if order == "diff" else values
+    assert keys == sorted(keys)
+
+
+def test_comparing_gives_the_statistics_of_scoring(site: Site, results: Path) -> None:
+    store = ResultStore(results)
+    chosen = [r for s in ("bm25", "bm25-lucene") for r in store if r.system.name == s]
+    expected = compare(score_set(store, chosen, MAIN)).pairs[0]
+    context = page(site, "/compare/mini?s=bm25&s=bm25-lucene").context
+    pair = context["pair"]
+    assert pair.macro.difference == pytest.approx(expected.macro.difference, abs=1e-6)
+    assert (pair.macro.low, pair.macro.high) == pytest.approx((expected.macro.low, expected.macro.high), abs=1e-4)
+    assert pair.macro.wins == expected.macro.wins
+    gains = [g["moved"].difference for g in context["gains"]]
+    assert gains == sorted(gains, reverse=True)
+    assert min(gains) > 0
+    assert context["gains_all"] + context["losses_all"] == pair.macro.wins + pair.macro.losses
+    assert str(context["scatter"]).count("<a href") == 102
+
+
+def test_the_table_to_take_along(site: Site) -> None:
+    rows = page(site, "/board/mini").context["rows"]
+    media, text = table_text(site, Asked.from_url("/table/mini?format=csv"))
+    assert media == "text/csv"
+    table = list(csv.DictReader(io.StringIO(text)))
+    assert [row["System"] for row in table] == [r["row"].label for r in rows]
+    assert float(table[0]["Macro"]) == pytest.approx(rows[0]["row"].macro, abs=0.005)
+    assert len(table[0]) == 5 + TASKS
+    _, text = table_text(site, Asked.from_url("/table/mini?format=md&sort=Biology"))
+    assert text.count("\n|") == len(rows) + 1
+    _, text = table_text(site, Asked.from_url("/table/mini?format=tex"))
+    assert text.count(r"\\") == len(rows) + 1
+    assert r"\toprule" in text
+
+
+@pytest.mark.parametrize(
+    ("url", "error"),
+    [
+        ("/board/nowhere", UnknownName),
+        ("/board/mini?measure=nDCQ@10", UnknownName),
+        ("/board/mini?measure=nDCG@7", UnknownName),
+        ("/board/mini?sort=x", UnknownName),
+        ("/board/mini?average=median", UnknownName),
+        ("/task/mini", UsageError),
+        ("/task/mini/Nothing", UnknownName),
+        ("/query/mini/Biology", UsageError),
+        ("/query/mini/Biology/none", UnknownName),
+        ("/query/mini/Biology/Biology-q01?s=bm26", UnknownName),
+        ("/query/mini/Biology/Biology-q01?order=luck", UnknownName),
+        ("/compare/mini?s=bm26", UnknownName),
+        ("/system/mini/none", UnknownName),
+        ("/document/mini/Biology/none", UnknownName),
+        ("/tradeoffs/mini?against=tears", UnknownName),
+        ("/nothing", UsageError),
+    ],
+)
+def test_a_wrong_address_is_one_line(site: Site, url: str, error: type[Exception]) -> None:
+    with pytest.raises(error) as caught:
+        page(site, url)
+    assert "\n" not in str(caught.value)
+
+
+def test_without_results_there_is_a_way_on(tmp_path: Path) -> None:
+    site = Site([tmp_path / "results"])
+    html = shown(site, "/")
+    assert "r2med run" in html
+    assert shown(site, "/board/r2med").count("<tr") > 50
+    assert "r2med run" in shown(site, "/progress")
+
+
+def test_without_texts_scores_and_ids_remain(own_results: Path) -> None:
+    for path in own_results.glob("*/mini/Biology.json"):
+        other = re.sub(r'("fingerprint": ")\w+(",\s*"queries")', r"\g<1>" + "0" * 32 + r"\2", path.read_text())
+        path.write_text(re.sub(r'("checksum": ")\w+"', r'\1"', other))
+    site = Site([own_results])
+    html = shown(site, "/query/mini/Biology/Biology-q01")
+    assert "is not what these results were made on" in html
+    assert "Biology-d0" in html
+    assert "<mark>" not in html
+    assert "not what these results" in shown(site, "/task/mini/Biology")
+
+
+def test_an_expansion_is_shown_with_its_reasoning_folded(own_results: Path) -> None:
+    (own_results / "bm25" / "mini" / "Biology.expansions.jsonl").write_text(
+        '{"query_id": "other", "texts": ["no"]}\n'
+        '{"query_id": "Biology-q01", "original": "x", "texts": ["A <b>passage</b>."], "statuses": ["ok"],'
+        ' "reasoning": ["Let me think"], "searches": ["frozen ponds"], "cost": null}\n'
+    )
+    site = Site([own_results])
+    html = shown(site, "/query/mini/Biology/Biology-q01")
+    assert "A &lt;b&gt;passage&lt;/b&gt;." in html
+    assert "frozen ponds" in html
+    assert re.search(r"<details><summary>Reasoning</summary>[^§]*Let me think", html)
+    assert "Let me think" not in shown(site, "/query/mini/Biology/Biology-q02")
+
+
+def numbers(context: Any) -> list[float]:
+    return [r["line"].macro.value for r in context["rows"]]
+
+
+def test_a_system_without_every_task_has_no_average(own_results: Path) -> None:
+    (own_results / "bm25" / "mini" / "Biology.json").unlink()
+    context = page(Site([own_results]), "/board/mini?show=measured").context
+    last = context["rows"][-1]
+    assert last["row"].system == "bm25"
+    assert last["line"].macro.value is None
+    assert last["scope"] == "7 of 8 tasks"
+    assert None not in numbers(context)[:-1]
