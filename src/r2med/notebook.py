@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from .core import Task, UnknownName, UsageError
-from .core.html import table as html_table
 from .pipeline import Builder, Outcome, SystemSpec, check_writable, ladder, run_experiment
 from .pipeline.defaults import default_systems
-from .report import ScoreTable, as_json, caption, cells, headers, markdown, score_table
+from .report import ScoreTable, as_json, score_table
 from .report.comparison import from_store, with_snippets
-from .results import ResultStore, TaskResult
+from .results import ResultIndex, ResultStore, TaskResult
 from .retrieve import Retriever, get_retriever
 from .retrieve.encoders.load import Options
 from .retrieve.specs import MODEL_PARAMETERS
@@ -62,19 +61,13 @@ class Scores:
 
     def to_markdown(self) -> str:
         """The table in Markdown."""
-        return markdown(self.table)
+        return self.table.table().markdown()
 
     def __repr__(self) -> str:
-        titles, *rows = [headers(self.table), *cells(self.table)]
-        widths = [max(map(len, column)) for column in zip(titles, *rows, strict=True)]
-        lines = [
-            "  ".join([line[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(line[1:], widths[1:], strict=True))])
-            for line in (titles, *rows)
-        ]
-        return "\n".join([*lines, caption(self.table)])
+        return self.table.table().text()
 
     def _repr_html_(self) -> str:
-        return html_table(headers(self.table), cells(self.table), caption=caption(self.table))
+        return self.table.table().html()
 
 
 def run(
@@ -171,7 +164,7 @@ def compare(
     named = [s for s in systems if isinstance(s, str)]
     if len(named) != len(systems) or len(named) < 2:
         raise UsageError("compare takes two or more names of stored systems, or one dictionary of evaluations")
-    compared = from_store(ResultStore(results), named, shown, collection=collection, tasks=tasks)
+    compared = from_store(ResultIndex([Path(results)]), named, shown, collection=collection, tasks=tasks)
     return with_snippets(compare_scores(compared.scores, chosen), compared)
 
 

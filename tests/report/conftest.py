@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
-NEEDED = ("starlette", "jinja2", "uvicorn")
+NEEDED = ("jinja2", "uvicorn")
 MISSING = [name for name in NEEDED if importlib.util.find_spec(name) is None]
-WEB = ("browser", "failures", "hostile", "pages", "server", "shelf", "single_file", "text", "waiting")
+WEB = ("background", "browser", "failures", "hostile", "limits", "pages", "server", "single_file", "text")
 collect_ignore = [f"test_{name}.py" for name in WEB] if MISSING else []
 
 CHROMIUM = ("/usr/bin/chromium", "chromium-browser", "chromium", "google-chrome")

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from r2med.core import Document, Documents, Qrels, Query, Run, Task
-from r2med.report.web.data.failures import _limit, failures
-from r2med.report.web.data.rankings import Ranking
-from r2med.tasks import write_run
+from r2med.report.web.failures import failures, reading_limit
+from r2med.results import SCHEMA, SystemInfo, TaskInfo, TaskResult
+from r2med.results.runs import StoredRun, write_blocks
 
 FILLER = {f"n{i:02d}": f"unrelated passage number {i} about weather" for i in range(30)}
 TEXTS = {
@@ -25,7 +25,7 @@ QUESTION = "Why does an old driver have swollen ankles and breathlessness?"
 
 
 @pytest.fixture
-def ranking(tmp_path: Path) -> Ranking:
+def run(tmp_path: Path) -> StoredRun:
     fill = list(FILLER)
     lists = {
         "fine": ["p1", *fill[:9]],
@@ -35,9 +35,9 @@ def ranking(tmp_path: Path) -> Ranking:
         "copies": ["p1", "copy1", "copy2", *fill[:7]],
         "cut": ["long", *fill[:9]],
     }
-    run = Run.from_rankings({q: [(d, 100.0 - i) for i, d in enumerate(docs)] for q, docs in lists.items()})
-    write_run(run, tmp_path / "x.run.gz")
-    return Ranking(tmp_path / "x.run.gz", 12)
+    made = Run.from_rankings({q: [(d, 100.0 - i) for i, d in enumerate(docs)] for q, docs in lists.items()})
+    write_blocks(made, tmp_path / "x.run.gz")
+    return StoredRun(tmp_path / "x.run.gz")
 
 
 @pytest.fixture
@@ -52,8 +52,8 @@ def task() -> Task:
     )
 
 
-def test_every_kind_is_found_and_nothing_else(ranking: Ranking, task: Task) -> None:
-    found = failures(ranking, task, 512)
+def test_every_kind_is_found_and_nothing_else(run: StoredRun, task: Task) -> None:
+    found = failures(run, task, 512, list(task.qrels.query_ids))
     assert found == {
         "fine": frozenset(),
         "missed": {"missed"},
@@ -63,14 +63,26 @@ def test_every_kind_is_found_and_nothing_else(ranking: Ranking, task: Task) -> N
         "cut": {"cut"},
         "empty": {"missed"},
     }
-    assert failures(ranking, task, None)["cut"] == frozenset()
-    assert failures(ranking, task, 512, only=["trap", "cut"]) == {"trap": {"trap"}, "cut": {"cut"}}
+    assert failures(run, task, None, ["cut"])["cut"] == frozenset()
+    assert failures(run, task, 512, ["trap", "cut"]) == {"trap": {"trap"}, "cut": {"cut"}}
+
+
+def noted(**notes: object) -> TaskResult:
+    system = SystemInfo(name="s", kind="dense", description={})
+    info = TaskInfo(
+        name="t", collection="", family="", source="", revision="", fingerprint="", queries=1, documents=1, judgments=1
+    )
+    return TaskResult(
+        schema=SCHEMA, fingerprint="", system=system, task=info, measures={}, depth=1, missing_queries=0,
+        queries_without_positives=0, seconds={}, notes=notes,
+    )  # fmt: skip
 
 
 def test_limits_come_from_notes_that_say_something_was_cut() -> None:
-    cut: dict[str, object] = {"truncation": {"document": {"limit": 512, "texts_cut": 3}}}
-    assert _limit(cut) == 512
-    assert _limit({"a": {"truncation": {"document": {"limit": 256, "texts_cut": 1}}}, "b": cut}) == 256
-    assert _limit({"truncation": {"document": {"limit": 512, "texts_cut": 0}}}) is None
-    assert _limit({"truncation": "odd"}) is None
-    assert _limit({}) is None
+    cut = {"document": {"limit": 512, "texts_cut": 3}}
+    assert reading_limit(noted(truncation=cut)) == 512
+    shorter = {"truncation": {"document": {"limit": 256, "texts_cut": 1}}}
+    assert reading_limit(noted(a=shorter, b={"truncation": cut})) == 256
+    assert reading_limit(noted(truncation={"document": {"limit": 512, "texts_cut": 0}})) is None
+    assert reading_limit(noted(truncation="odd")) is None
+    assert reading_limit(noted()) is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 from r2med.pipeline import run_experiment, systems_from
 from r2med.results import ResultStore
 from r2med.tasks.load import from_path
+from tests.results.sealing import edit
 
 SCRIPT = "<script>window.hacked = 1</script><img src=x onerror='window.hacked = 2'>"
 TEXTS = {
@@ -24,7 +26,8 @@ TEXTS = {
 }
 
 
-HOSTILE_NAME = rb'"name": "<img src=x onerror=window.hacked=7>\u0000"'
+HOSTILE_NAME = "<img src=x onerror=window.hacked=7>\0\nnew line"
+LONG_NAME = "long" * 5000
 
 
 @pytest.fixture
@@ -44,12 +47,12 @@ def hostile(tmp_path: Path) -> Path:
     run_experiment(from_path(folder), systems_from(["bm25"]), store)
     # A name that no command makes, but anybody can write into a file.
     for path in store.root.glob("*/*/*.json"):
-        changed = path.read_bytes().replace(b'"name": "bm25"', HOSTILE_NAME, 1)
-        other = path.parents[2] / "other" / path.parent.name / path.name
-        other.parent.mkdir(parents=True)
-        other.write_bytes(changed)
-        for suffix in (".run.gz", ".queries.jsonl"):
-            other.with_suffix(suffix).write_bytes(path.with_suffix(suffix).read_bytes())
+        for place, name in (("other", HOSTILE_NAME), ("long", LONG_NAME)):
+            other = path.parents[2] / place / path.parent.name / path.name
+            other.parent.mkdir(parents=True)
+            for suffix in (".json", ".run.gz", ".queries.jsonl"):
+                other.with_suffix(suffix).write_bytes(path.with_suffix(suffix).read_bytes())
+            edit(other, lambda document, name=name: document["system"].update(name=name))  # type: ignore[misc]
     return tmp_path
 
 
@@ -86,7 +89,9 @@ def test_nothing_runs_and_nothing_overflows(
         assert "{{ 7 * 7 }}" in text
         assert "\u202e" not in page.content()
         for ending in ("md", "csv", "tex"):
-            assert "\x00" not in server.get(f"/table/own?format={ending}").text
+            table = server.get(f"/table/own?format={ending}").text
+            assert "\x00" not in table
+            assert "\nnew line" not in table
 
 
 def test_the_single_file_is_as_safe(hostile: Path, visit: Callable[..., Any]) -> None:
@@ -103,6 +108,24 @@ def test_the_single_file_is_as_safe(hostile: Path, visit: Callable[..., Any]) ->
         assert page.evaluate("window.hacked") is None
         assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
     assert page.evaluate("document.querySelectorAll('main img, main script, main iframe').length") == 0
+
+
+def test_a_name_of_twenty_thousand_characters_stops_neither_pages_nor_the_report(hostile: Path) -> None:
+    """Its pages were cut out of their addresses, which ended the report; drawing it took fourteen seconds."""
+    from r2med.report.web.pages import find_page
+    from r2med.report.web.render import page_html
+    from r2med.report.web.request import PageRequest, ServerLinks
+    from r2med.report.web.single_file import write_report
+    from r2med.report.web.site import Site
+
+    site, links = Site([hostile / "results"], task_folders=[hostile / "own"]), ServerLinks()
+    begun = time.process_time()
+    for url in (links("tradeoffs", "own"), links("board", "own"), links("system", "own", LONG_NAME)):
+        assert "longlong" in page_html(find_page(site, PageRequest.from_url(url), links), links)
+    assert time.process_time() - begun < 7
+    written = write_report(site, hostile / "out.html", most=5_000_000)
+    assert written.bytes < 5_000_000
+    assert written.queries == 2
 
 
 def test_a_path_in_a_result_is_never_read(hostile: Path, serve: Callable[..., Any]) -> None:

@@ -21,9 +21,9 @@ from r2med.cli.report import command as report
 from r2med.cli.view import command as view
 from r2med.cli.view import weights
 from r2med.core import R2MedError
-from r2med.report.web.security import Guard
+from r2med.report.web.guard import Guard
 from r2med.report.web.server import listen
-from r2med.results.progress import ProgressFile, read_progress
+from r2med.results.progress import ProgressFile
 from tests.report.conftest import Server
 
 PAGES = ("/", "/board/mini", "/tradeoffs/mini", "/compare/mini", "/progress", "/task/mini/Biology", "/nothing")
@@ -59,13 +59,49 @@ def test_a_host_that_was_asked_for_is_welcome() -> None:
     async def nothing(scope: Any, receive: Any, send: Any) -> None:
         return
 
-    def welcome(host: str, named: str) -> bool:
-        return Guard(nothing, host)._welcome({"headers": [(b"host", named.encode())]})
+    def welcome(host: str, named: str, *allowed: str) -> bool:
+        return Guard(nothing, host, allowed)._welcome({"headers": [(b"host", named.encode())]})
 
     assert welcome("192.168.0.7", "192.168.0.7:8642")
     assert not welcome("192.168.0.7", "evil.example")
-    assert welcome("0.0.0.0", "my-machine.local:8642")
     assert welcome("fe80::1", "[fe80::1]:8642")
+    assert welcome("", "results.example:1", "Results.example")
+    assert not welcome("", "192.168.0.7")
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::"])
+def test_listening_everywhere_does_not_switch_the_check_off(host: str) -> None:
+    """Any name was welcome, so a page of the web could have its own resolve to this machine."""
+
+    async def nothing(scope: Any, receive: Any, send: Any) -> None:
+        return
+
+    guard = Guard(nothing, host, ["my-machine.local"])
+
+    def welcome(named: str) -> bool:
+        return guard._welcome({"headers": [(b"host", named.encode())]})
+
+    own = socket.gethostname()
+    for named in (
+        "192.168.0.7:8642",
+        "[fe80::1]:8642",
+        "127.0.0.1",
+        "localhost",
+        own,
+        f"{own}.local:80",
+        "My-Machine.local",
+    ):
+        assert welcome(named), named
+    for named in ("evil.example", "evil.example:8642", "192.168.0.7.evil.example", "0x7f.1", ""):
+        assert not welcome(named), named
+
+
+def test_a_running_app_answers_to_names_that_were_allowed(results: Path, serve: Callable[..., Any]) -> None:
+    with serve(results, "--host", "0.0.0.0", "--allow-host", "results.example") as server:
+        assert server.get("/progress", Host="results.example:80").status == 200
+        refused = server.get("/progress", Host="evil.example")
+        assert refused.status == 421
+        assert "--allow-host" in refused.text
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS"])
@@ -99,50 +135,6 @@ def test_hostile_addresses_get_a_plain_no(server: Server, path: str) -> None:
     assert "def " not in answer.text
     assert "<script>" not in answer.text.replace('<script src="', "")
     assert "Traceback" not in answer.text
-
-
-def test_progress_is_written_read_and_outlived(tmp_path: Path) -> None:
-    assert read_progress(tmp_path) is None
-    file = ProgressFile(tmp_path / "results")
-    file.begin(3)
-    file.step("bm25", "mini/Biology")
-    state = read_progress(tmp_path / "results")
-    assert state is not None
-    assert state.running
-    assert state.current is not None
-    assert (state.current.system, state.current.task, state.done, state.total) == ("bm25", "mini/Biology", 0, 3)
-    file.step("bm25", "mini/Biology", finished=True)
-    file.end()
-    state = read_progress(tmp_path / "results")
-    assert state is not None
-    assert not state.running
-    assert state.current is None
-    assert [(s.system, s.task) for s in state.finished] == [("bm25", "mini/Biology")]
-    (tmp_path / "results" / ".progress.json").write_text("{")
-    assert read_progress(tmp_path / "results") is None
-
-
-def test_a_killed_run_does_not_look_alive(tmp_path: Path) -> None:
-    code = "import sys, time; from r2med.results.progress import ProgressFile; p = ProgressFile(sys.argv[1])\n"
-    code += "p.begin(2); p.step('a', 'b'); print('up', flush=True); time.sleep(60)"
-    process = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE)
-    assert process.stdout is not None
-    process.stdout.readline()
-    state = read_progress(tmp_path)
-    assert state is not None
-    assert state.running
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    process.stdout.close()
-    assert not state.running
-
-
-def test_progress_that_cannot_be_written_stops_nothing(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    file = ProgressFile(tmp_path / "file" / "inside")
-    file.begin(1)
-    file.step("a", "b")
-    file.end()
 
 
 def test_results_appear_while_a_run_goes_on(results: Path, tmp_path: Path, serve: Callable[..., Any]) -> None:

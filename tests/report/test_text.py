@@ -8,7 +8,8 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from r2med.report.web.text import _ODD, marked, plain, shared_words, snippet, terms_of, visible
+from r2med.core.table import shortened
+from r2med.report.web.text import _ODD, marked, plain, shared_words, terms_of, visible
 
 HOSTILE = "<script>alert(1)</script> \"'&\x00\u202eevil\u2066 \ud800 \ufeff"
 
@@ -51,8 +52,8 @@ def test_words_are_marked_by_their_stems_and_not_inside_others() -> None:
 def test_long_texts_are_cut_at_a_word_and_huge_words_anywhere() -> None:
     assert str(marked("one two three four", (), most=9)) == "one two …"
     assert len(str(marked("x" * 50_000, (), most=100))) < 110
-    assert snippet("a\n b   c") == "a b c"
-    assert len(snippet("word " * 10_000, 50)) < 60
+    assert shortened("a\n b   c") == "a b c"
+    assert len(shortened("word " * 10_000, 50)) < 60
 
 
 def test_shared_words_keep_the_form_of_the_passage() -> None:

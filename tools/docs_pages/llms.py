@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from r2med.core.table import Table, markdown_text
 from r2med.llm.catalogue import LlmCard, llm_card, llm_names
-from r2med.report.pages.words import plain, table
 
 INTRODUCTION = """# Language models by name
 
@@ -20,10 +20,21 @@ def pages() -> dict[str, str]:
     titles = ["Name", "What it is", "Called at the server", "Weights", "Tokens", "$ a million: in, out"]
     prices = [card.price for card in map(llm_card, llm_names()) if card.price]
     seen = f"Prices as read in {', '.join(sorted({p.seen for p in prices}))}: check them." if prices else ""
-    return {"models/language-models.md": "\n".join([INTRODUCTION, *table(titles, rows, left=4), "", seen])}
+    return {
+        "models/language-models.md": "\n".join(
+            [INTRODUCTION, Table(titles, rows, left=4).markdown(ready=True), "", seen]
+        )
+    }
 
 
 def _row(card: LlmCard) -> list[str]:
     price = f"{card.price.prompt:g}, {card.price.completion:g}" if card.price else "–"
     context = f"{card.context:,}" if card.context else "–"
-    return [f"`{card.name}`", plain(card.summary), f"`{card.model}`", "open" if card.open else "closed", context, price]
+    return [
+        f"`{card.name}`",
+        markdown_text(card.summary),
+        f"`{card.model}`",
+        "open" if card.open else "closed",
+        context,
+        price,
+    ]

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import click
 
-from .common import emit, json_option, note
+from .common import json_option
+from .output import emit, note, say
 from .view import FOLDER, TASKS, open_site
 
 
@@ -28,6 +29,6 @@ def command(results: tuple[Path, ...], target: Path, max_size: float, folders: t
     if as_json:
         emit(written)
         return
-    click.echo(target)
+    say(target)
     for line in written.left_out:
         note(line)

@@ -8,7 +8,7 @@ from pathlib import Path
 from ..core import DataError, Run, Task, UsageError
 from ..core.stores import open_store
 from ..rerank import load_candidates, on_task
-from ..results.store import OWN, slug
+from ..results.store import OWN, read_head, stored_names
 from ..tasks.formats import read_candidates
 
 SUFFIXES = (".run.gz", ".run", ".jsonl", ".jsonl.gz", ".trec", ".trec.gz", ".txt")
@@ -58,11 +58,18 @@ class Candidates:
         assert self.path is not None
         if self.path.is_file():
             return self.path
-        for folder in (self.path / slug(task.collection or OWN), self.path):
-            for suffix in SUFFIXES:
-                if (found := folder / f"{slug(task.name)}{suffix}").is_file():
-                    return found
+        folders = [self.path / name for name in stored_names(task.collection or OWN)]
+        for folder in (*folders, self.path):
+            for name in stored_names(task.name):
+                for suffix in SUFFIXES:
+                    if (found := folder / f"{name}{suffix}").is_file() and _belongs(folder / f"{name}.json", task):
+                        return found
         raise DataError(f"holds no candidates for {task.full_name} (a file called {task.name}.run.gz)", path=self.path)
+
+
+def _belongs(result: Path, task: Task) -> bool:
+    """Whether a result that stands beside a run is of this task; where there is none, the run's name must do."""
+    return not result.is_file() or read_head(result).key[1:] == (task.collection, task.name)
 
 
 def _stem(path: Path) -> str:

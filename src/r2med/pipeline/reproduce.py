@@ -10,7 +10,7 @@ from ..expand.policy import R2MED, REASONING, published_policy
 from ..expand.specs import GENERATING, Published, get_expander
 from ..results import ResultStore, TaskResult
 from ..results.ledger import Figure, Ledger
-from ..results.protocols import Expected, Part, Protocol, differences, get_protocol, parts, unstated
+from ..results.protocols import MAIN_PROTOCOL, Expected, Part, Protocol, differences, get_protocol, parts, unstated
 from ..results.reproduction import Reproduction, verdicts
 from ..retrieve import Retriever, get_retriever
 from ..scoring import MAIN, Measure
@@ -21,9 +21,7 @@ from .system import Reranking, System
 if TYPE_CHECKING:
     from ..models import Card
 
-PROTOCOL_OF = {"mini": "default", "nano": "nano-profile", "r2med": "r2med-paper"}
-"""The protocol that a collection's main figures were made under."""
-PAPER = PROTOCOL_OF["r2med"]
+PAPER = MAIN_PROTOCOL["r2med"]
 
 
 def reproduce(
@@ -44,7 +42,7 @@ def reproduce(
 
     An expansion is run from `published_texts`, the generated texts that come with a task; no LLM is asked.
     """
-    chosen = get_protocol(protocol or PROTOCOL_OF.get(collection, "default"))
+    chosen = get_protocol(protocol or MAIN_PROTOCOL.get(collection, "default"))
     figure = ledger.find(name, collection, chosen.name)
     if not figure.tasks(measure.key):
         raise UsageError(
@@ -135,7 +133,7 @@ def _results(
 
 def _read(figure: Figure, protocol: Protocol, ref: TaskRef, store: ResultStore) -> TaskResult | None:
     """A stored result, the one nearest to the protocol first."""
-    read = (store.read(store.path(name, ref.collection, ref.name)) for name in _filed_names(figure, protocol))
+    read = (store.find(name, ref.collection, ref.name) for name in _filed_names(figure, protocol))
     return next((result for result in read if result is not None), None)
 
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from importlib.resources import files
-from typing import Any
+import asyncio
+from collections.abc import Iterable
+from typing import NamedTuple
 
-from ...core import MissingExtra, R2MedError, UnknownName, UsageError
-from .asked import Asked, Page, ServerLinks
-from .pages.progress import state
-from .render import page_html
-from .router import NoSuchPage, find_page, table_text
-from .security import Application, Guard
+import msgspec
+
+from ...core import R2MedError, UnknownName, UsageError
+from .guard import Application, Guard, Receive, Scope, Send
+from .pages import NoSuchPage, find_page
+from .pages.board import table_text
+from .pages.details import progress_state
+from .render import page_html, static_file
+from .request import Page, PageRequest, ServerLinks
 from .site import Site
 
 STATIC = {
@@ -21,79 +25,61 @@ STATIC = {
 }
 
 
-def create_app(site: Site, *, host: str = "") -> Application:
-    """An ASGI application."""
-    try:
-        from starlette.applications import Starlette
-        from starlette.concurrency import run_in_threadpool
-        from starlette.responses import HTMLResponse, JSONResponse, Response
-        from starlette.routing import Route
-    except ImportError:
-        raise MissingExtra("the web app", "view") from None
-    url = ServerLinks()
+class Answer(NamedTuple):
+    """What is sent back."""
 
-    async def page(request: Any) -> Any:
-        html, status = await run_in_threadpool(_answer, site, url, _asked(request))
-        return HTMLResponse(html.encode("utf-8", "replace"), status, headers={"cache-control": "no-store"})
+    status: int
+    media: str
+    body: bytes
+    cache: str = "no-store"
 
-    async def table(request: Any) -> Any:
+
+def create_app(site: Site, *, host: str = "", allowed: Iterable[str] = ()) -> Application:
+    """An ASGI application. Pages are made in threads, so that one that takes long does not hold up the others."""
+
+    async def application(scope: Scope, receive: Receive, send: Send) -> None:
+        path = (scope.get("raw_path") or scope["path"].encode()).decode("latin-1").partition("?")[0]
+        asked = PageRequest.of(path, scope["query_string"].decode("latin-1"))
+        answer = await asyncio.to_thread(respond, site, asked)
+        headers = {"content-type": answer.media, "cache-control": answer.cache, "content-length": str(len(answer.body))}
+        pairs = [(name.encode(), value.encode()) for name, value in headers.items()]
+        await send({"type": "http.response.start", "status": answer.status, "headers": pairs})
+        await send({"type": "http.response.body", "body": answer.body})
+
+    return Guard(application, host, allowed)
+
+
+def respond(site: Site, asked: PageRequest) -> Answer:
+    """A page, a table, a file of the app itself, or the state of the latest run."""
+    rest = "/".join(asked.parts)
+    if asked.page == "static":
+        if rest not in STATIC:
+            return Answer(404, "text/plain", b"there is no such file\n")
+        return Answer(200, STATIC[rest], static_file(rest), "no-cache")
+    if asked.page == "api" and rest == "progress":
+        site.index.refresh()
+        return Answer(200, "application/json", msgspec.json.encode(progress_state(site)))
+    if asked.page == "table":
         try:
-            media, text = await run_in_threadpool(table_text, site, _asked(request))
+            media, text = table_text(site, asked)
         except R2MedError as error:
-            return Response(f"{error}\n", _status(error), media_type="text/plain")
-        return Response(text.encode("utf-8", "replace"), media_type=f"{media}; charset=utf-8")
-
-    async def progress(request: Any) -> Any:
-        await run_in_threadpool(site.shelf.refresh)
-        return JSONResponse(state(site), headers={"cache-control": "no-store"})
-
-    async def standing(request: Any) -> Any:
-        asked = _asked(request)
-        try:
-            holdings = site.holdings(asked.parts[1] if len(asked.parts) > 1 else "")
-            measure = site.measure(asked.get("measure"))
-        except R2MedError as error:
-            return JSONResponse({"error": str(error)}, _status(error))
-        ready = await run_in_threadpool(site.standings.of, holdings, measure, site.shelf.version, wait=0.0)
-        return JSONResponse({"ready": ready is not None}, headers={"cache-control": "no-store"})
-
-    async def static(request: Any) -> Any:
-        name = request.path_params["name"]
-        if name not in STATIC:
-            return Response("there is no such file\n", 404, media_type="text/plain")
-        headers = {"cache-control": "no-cache", "content-type": STATIC[name]}
-        return Response(static_file(name), headers=headers)
-
-    routes = [
-        Route("/static/{name}", static),
-        Route("/api/progress", progress),
-        Route("/api/standing/{rest:path}", standing),
-        Route("/table/{rest:path}", table),
-        Route("/{rest:path}", page),
-    ]
-    return Guard(Starlette(routes=routes), host)
+            return Answer(_status(error), "text/plain; charset=utf-8", f"{error}\n".encode("utf-8", "replace"))
+        return Answer(200, f"{media}; charset=utf-8", text.encode("utf-8", "replace"))
+    html, status = page_or_error(site, asked)
+    return Answer(status, "text/html; charset=utf-8", html.encode("utf-8", "replace"))
 
 
-def static_file(name: str) -> bytes:
-    """A file of the app itself."""
-    return files("r2med.report.web").joinpath("static", name).read_bytes()
-
-
-def _asked(request: Any) -> Asked:
-    path = request.scope.get("raw_path") or request.scope["path"].encode()
-    return Asked.of(path.decode("latin-1").partition("?")[0], request.scope["query_string"].decode("latin-1"))
-
-
-def _answer(site: Site, url: ServerLinks, asked: Asked) -> tuple[str, int]:
-    status, page = 200, None
+def page_or_error(site: Site, asked: PageRequest) -> tuple[str, int]:
+    """The HTML of a page, or of a page that says what is wrong, and the status."""
+    status, url = 200, ServerLinks()
     try:
         page = find_page(site, asked, url)
     except R2MedError as error:
         status = _status(error)
         title = "Not found" if status == 404 else "This cannot be shown"
-        page = Page("error.html", title, {"message": str(error), "home": url("board")}, status=status)
+        page = Page("error.html", title, {"message": str(error), "home": url("board")})
     running = (found := site.progress()) is not None and found.running
-    return page_html(page, site, url, running=running), status
+    return page_html(page, url, running=running), status
 
 
 def _status(error: R2MedError) -> int:

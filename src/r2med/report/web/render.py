@@ -1,18 +1,18 @@
-"""Templates to HTML. Everything is escaped; what strangers wrote goes through `v`, which also shows odd characters."""
+"""Templates to HTML. Everything is escaped; text from data goes through `v`, which also shows odd characters."""
 
 from __future__ import annotations
 
 from functools import cache
+from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from ...core import MissingExtra
-from .asked import Links, Page
-from .text import plain, snippet, visible
+from ...core.table import p_value, points, shortened, signed
+from .request import Links, Page
+from .text import plain, visible
 
 if TYPE_CHECKING:
     from jinja2 import Environment
-
-    from .site import Site
 
 
 @cache
@@ -23,7 +23,7 @@ def environment() -> Environment:
     except ImportError:
         raise MissingExtra("pages for the browser", "view") from None
     made = Environment(
-        loader=PackageLoader("r2med.report.web", "templates"),
+        loader=PackageLoader(__package__ or "", "templates"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -31,31 +31,26 @@ def environment() -> Environment:
         auto_reload=False,
     )
     made.filters.update(
-        v=visible, plain=plain, snippet=snippet, points=points, signed=signed, p_value=p_value, span=span
+        v=visible, plain=plain, points=points, signed=with_minus, p_value=p_value, span=span, shortened=shortened
     )
     return made
 
 
+def static_file(name: str) -> bytes:
+    """A file of the app itself."""
+    return files(__package__ or "").joinpath("static", name).read_bytes()
+
+
 def compile_templates() -> None:
-    """All of them now, so that nobody's first page waits for it."""
+    """Compile all templates before the first page needs one."""
     made = environment()
     for name in made.list_templates():
         made.get_template(name)
 
 
-def points(value: float | None, digits: int = 2) -> str:
-    """A score that is × 100 already; an en dash where there is none."""
-    return "–" if value is None else f"{value:.{digits}f}"
-
-
-def signed(value: float, digits: int = 2) -> str:
-    """A difference with its sign, a true minus."""
-    return f"{value:+.{digits}f}".replace("-", "−")
-
-
-def p_value(value: float) -> str:
-    """A p value."""
-    return "< 0.001" if value < 0.001 else f"{value:.3f}"
+def with_minus(value: float, digits: int = 2) -> str:
+    """A difference × 100 with its sign, a true minus."""
+    return signed(value, digits).replace("-", "−")
 
 
 def span(seconds: float) -> str:
@@ -68,17 +63,8 @@ def span(seconds: float) -> str:
     return f"{whole // 3600} h {whole % 3600 // 60} min"
 
 
-def page_html(page: Page, site: Site, url: Links, **more: Any) -> str:
-    """A whole page of the running app."""
-    return _render(page.template, page, site, url, layout="layout.html", **more)
-
-
-def body_html(page: Page, site: Site, url: Links) -> str:
-    """Only what is special about a page, for the single file."""
-    return _render(page.template, page, site, url, layout="bare.html", running=False, live=False)
-
-
-def _render(template: str, page: Page, site: Site, url: Links, *, layout: str, **more: Any) -> str:
-    context = {"page": page, "url": url, "layout": layout, "live": True, "running": False, **page.context, **more}
-    html: str = environment().get_template(template).render(context)
+def page_html(page: Page, url: Links, *, layout: str = "layout.html", live: bool = True, running: bool = False) -> str:
+    """A whole page of the running app; with `bare.html`, only what is special about it, for the single file."""
+    about: dict[str, Any] = {"page": page, "url": url, "layout": layout, "live": live, "running": running}
+    html: str = environment().get_template(page.template).render(about | dict(page.context))
     return html

@@ -7,16 +7,16 @@ import errno
 import socket
 import threading
 import webbrowser
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import Any
 
 from ...core import MissingExtra, R2MedError, UsageError
 from .app import create_app
+from .guard import Application
 from .render import compile_templates
 from .site import Site
 
-HOST = "127.0.0.1"
-PORT = 8642
-TRIED = 20
+HOST, PORT, TRIED = "127.0.0.1", 8642, 20
 
 
 def listen(host: str, port: int | None) -> socket.socket:
@@ -45,29 +45,39 @@ def address(opened: socket.socket, host: str) -> str:
     return f"http://{shown}:{opened.getsockname()[1]}/"
 
 
+def make_server(application: Application) -> Any:
+    """An HTTP server with limits on what its clients may hold."""
+    try:
+        import uvicorn
+
+        from .connections import LimitedProtocol
+    except ImportError:
+        raise MissingExtra("the web app", "view") from None
+    settings = uvicorn.Config(
+        application, http=LimitedProtocol, ws="none", lifespan="off", log_level="error", server_header=False
+    )
+    return uvicorn.Server(settings)
+
+
 def serve(
     site: Site,
     *,
     host: str = "",
+    allowed: Iterable[str] = (),
     port: int | None = None,
     browser: bool = True,
     announce: Callable[[str], None] = lambda where: None,
 ) -> None:
     """Serve until interrupted."""
-    try:
-        import uvicorn
-    except ImportError:
-        raise MissingExtra("the web app", "view") from None
-    application = create_app(site, host=host)
+    server = make_server(create_app(site, host=host, allowed=allowed))
     with contextlib.closing(listen(host or HOST, port)) as opened:
         where = address(opened, host or HOST)
         threading.Thread(target=_warm, args=[site], name="warm-up", daemon=True).start()
         announce(where)
         if browser:
             threading.Timer(0.5, webbrowser.open, [where]).start()
-        settings = uvicorn.Config(application, log_level="warning", lifespan="off", server_header=False)
         with contextlib.suppress(KeyboardInterrupt):
-            uvicorn.Server(settings).run(sockets=[opened])
+            server.run(sockets=[opened])
 
 
 def _warm(site: Site) -> None:

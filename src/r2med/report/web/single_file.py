@@ -1,4 +1,4 @@
-"""All pages in one file: no network, no server, no reference to anything outside it."""
+"""All pages in one file that refers to nothing outside itself: no network, no server."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from ..._version import __version__
 from ...core import ResultError
 from ...core.atomic import write_bytes
 from ...scoring import MAIN
-from .app import static_file
-from .asked import Asked, FileLinks, ServerLinks
-from .pages.tradeoffs import AXES
-from .render import body_html, environment
-from .router import find_page
+from ..costs import AXES
+from .pages import find_page
+from .render import environment, page_html, static_file
+from .request import FileLinks, PageRequest, ServerLinks
 from .site import Site
 
 MEASURES = ("", "recall_at_100", "hit_at_10")
-SYSTEMS = 40  # pages of systems
-PAIRS = 4  # systems of which every pair is compared
+SYSTEMS, PAIRS = 40, 4
+"""Systems that have a page each, and of which every pair is compared."""
+LONGEST_ANCHOR = 200
 _UNSAFE = re.compile(r"[^A-Za-z0-9._/=~-]+")
 _TITLES = {"board": "Leaderboard", "tradeoffs": "Trade-offs", "compare": "Compare", "task": "Tasks"}
 
@@ -53,9 +53,9 @@ class _Section(NamedTuple):
 def write_report(site: Site, target: Path, *, most: int) -> Written:
     """Write the file; queries that would make it larger than `most` bytes are left out, the hardest kept."""
     if not site.held:
-        folders = ", ".join(str(root) for root in site.shelf.roots)
+        folders = ", ".join(str(root) for root in site.index.roots)
         raise ResultError(f"{folders}: there are no results to report on (r2med run makes some)")
-    site.warm()
+    site.wait = None
     make = ServerLinks()
     general, queries = list(_general(site, make)), list(_queries(site, make))
     kept = _fitting(site, general, queries, most)
@@ -76,27 +76,27 @@ def _general(site: Site, make: ServerLinks) -> Iterator[str]:
         for measure in MEASURES:
             for average in ("", "query"):
                 yield make("board", slug, measure=measure, average=average)
-    for slug, holdings in site.held.items():
+    for slug, results in site.held.items():
         yield make("tradeoffs", slug)
         yield from (make("tradeoffs", slug, against=axis) for axis in list(AXES)[1:])
-        if len(holdings.systems) > 1:
+        if len(results.systems) > 1:
             yield make("compare", slug)
-            if len(holdings.systems) <= PAIRS:
-                yield from (make("compare", slug, s=pair) for pair in combinations(sorted(holdings.systems), 2))
-        for task in holdings.tasks:
+            if len(results.systems) <= PAIRS:
+                yield from (make("compare", slug, s=pair) for pair in combinations(sorted(results.systems), 2))
+        for task in results.tasks:
             yield make("task", slug, task)
-        yield from (make("system", slug, system) for system in list(holdings.systems)[:SYSTEMS])
+        yield from (make("system", slug, system) for system in list(results.systems)[:SYSTEMS])
 
 
 def _queries(site: Site, make: ServerLinks) -> Iterator[str]:
     """Every query, the hardest of each task first, tasks in turn."""
     ways = []
-    for slug, holdings in site.held.items():
-        for task in holdings.tasks:
-            table = site.book.task(holdings, task, MAIN)
-            if table is not None:
-                order = table.scores.mean(axis=0).argsort(kind="stable").tolist()
-                ways.append([make("query", slug, task, table.query_ids[i]) for i in order])
+    for slug, results in site.held.items():
+        for task in results.tasks:
+            matrix = results.matrix(task, MAIN)
+            if matrix is not None:
+                order = matrix.scores.mean(axis=0).argsort(kind="stable").tolist()
+                ways.append([make("query", slug, task, matrix.query_ids[i]) for i in order])
     for place in range(max(map(len, ways), default=0)):
         yield from (way[place] for way in ways if place < len(way))
 
@@ -114,22 +114,21 @@ def _fitting(site: Site, general: list[str], queries: list[str], most: int) -> i
 
 
 def _anchors(urls: Iterable[str]) -> dict[str, str]:
-    """A readable name for each page, each another one."""
+    """A readable name for each page; no two pages share one."""
     found: dict[str, str] = {}
-    taken: set[str] = set()
+    taken: dict[str, int] = {}
     for url in urls:
-        name = base = _UNSAFE.sub("_", url.lstrip("/").replace("?", "~").replace("&", "~"))
-        number = 2
-        while name in taken:
-            name, number = f"{base}~{number}", number + 1
-        found[url] = name
-        taken.add(name)
+        base = _UNSAFE.sub("_", url.lstrip("/").replace("?", "~").replace("&", "~"))[:LONGEST_ANCHOR]
+        taken[base] = taken.get(base, 0) + 1
+        found[url] = base if taken[base] == 1 else f"{base}~~{taken[base]}"
     return found
 
 
 def _section(site: Site, url: str, links: FileLinks) -> _Section:
-    page = find_page(site, Asked.from_url(url), links)
-    return _Section(links.anchors[url], page.title, page.section, Markup(body_html(page, site, links)))
+    page = find_page(site, PageRequest.from_url(url), links)
+    return _Section(
+        links.anchors[url], page.title, page.section, Markup(page_html(page, links, layout="bare.html", live=False))
+    )
 
 
 def _document(sections: list[_Section], left_out: list[str]) -> str:

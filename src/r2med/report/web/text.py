@@ -1,4 +1,4 @@
-"""Text of strangers as HTML: never run, and nothing in it that one cannot see.
+"""Text from data as HTML: never run, and nothing in it that a reader cannot see.
 
 Control characters, NULs and marks that turn the direction of writing are shown by their number; everything else is
 escaped. Words that a query shares with a passage are marked.
@@ -16,7 +16,6 @@ from markupsafe import Markup, escape
 from ...text import get_analyzer
 from ...text.wordbreak import words
 
-ELLIPSIS = " …"
 # C0 but tab and line feed, DEL and C1, zero-width space, direction marks, separators, BOM, half characters.
 _ODD = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028\u2029\u202a-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb"
@@ -26,14 +25,14 @@ _ODD = re.compile(
 
 def visible(text: object) -> Markup:
     """A text as it is, odd characters shown by their numbers."""
-    plain = str(text)
-    if not _ODD.search(plain):
-        return escape(plain)
+    whole = str(text)
+    if not _ODD.search(whole):
+        return escape(whole)
     out, at = [], 0
-    for match in _ODD.finditer(plain):
-        out += [escape(plain[at : match.start()]), _shown(match[0])]
+    for match in _ODD.finditer(whole):
+        out += [escape(whole[at : match.start()]), _shown(match[0])]
         at = match.end()
-    return Markup("").join([*out, escape(plain[at:])])
+    return Markup("").join([*out, escape(whole[at:])])
 
 
 def _shown(character: str) -> Markup:
@@ -71,7 +70,7 @@ def marked(text: str, terms: Collection[str], *, most: int | None = None) -> Mar
             out += [visible(shown[at:start]), Markup("<mark>"), visible(word), Markup("</mark>")]
             at = done
     out.append(visible(shown[at:]))
-    return Markup("").join(out) + (ELLIPSIS if cut else "")
+    return Markup("").join(out) + (" …" if cut else "")
 
 
 def _cut(text: str, most: int) -> str:
@@ -88,9 +87,3 @@ def shared_words(text: str, terms: Collection[str]) -> dict[str, str]:
         if term in terms and term not in found:
             found[term] = word if word.isupper() and len(word) > 1 else word.lower()
     return found
-
-
-def snippet(text: str, most: int = 140) -> str:
-    """The beginning of a text on one line."""
-    flat = " ".join(text[: 4 * most + 200].split())
-    return _cut(flat, most) + ELLIPSIS if len(flat) > most or len(text) > 4 * most + 200 else flat

@@ -2,151 +2,133 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from functools import partial
+from collections.abc import Callable
 from itertools import combinations
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from markupsafe import Markup
 
 from ....core import UnknownName
+from ....core.table import shortened
 from ....scoring import Measure
-from ....scoring.compare import Comparison, Moved, compare, most_moved
-from ....scoring.score_set import ScoreSet, TaskScores
-from ..asked import Asked, Links, Page
-from ..charts.scatter import Dot, draw_queries
-from ..data.columns import MEASURES
-from ..data.holdings import Holdings
+from ....scoring.score_set import ScoreSet
+from ...collection import CollectionResults
+from ...plots import draw_scatter
+from ..request import Links, Page, PageRequest
 from ..site import Site
-from ..text import snippet
-from .choices import Chip, chips, collection_chips, collection_title
+from .choices import Chip, chips, collection_chips, measure_chips, measure_param
 
-LISTED = 25
+LISTED, LISTED_ALL = 25, 1_000
 FEW = 6
-_KEPT: OrderedDict[tuple[Any, ...], tuple[ScoreSet, Comparison]] = OrderedDict()
+SAME = 1e-12
 
 
-def compare_page(site: Site, asked: Asked, url: Links) -> Page:
+def compare_page(site: Site, asked: PageRequest, url: Links) -> Page:
     """The page."""
     slug = asked.parts[0] if asked.parts else site.default_collection()
-    holdings = site.holdings(slug)
+    results = site.results(slug)
     measure = site.measure(asked.get("measure"))
-    usual = _best(site, holdings, measure)[:2]
+    usual = _best(results, measure)[:2]
     chosen = (*asked.all("s"), *(s for s in usual if s not in asked.all("s")))[:2]
     for system in chosen:
-        if system not in holdings.systems:
-            raise UnknownName("system", system, holdings.systems, hint=f"in {slug}")
-    key = "" if measure == MEASURES[0] else measure.key
+        if system not in results.systems:
+            raise UnknownName("system", system, results.systems, hint=f"in {slug}")
     everything = asked.get("show") == "all"
 
     def link(**changed: Any) -> str:
-        params = {"s": () if list(chosen) == usual else chosen, "measure": key, "show": "all" if everything else ""}
-        return url("compare", slug, **(params | changed))
+        params = {"s": () if list(chosen) == usual else chosen, "measure": measure_param(measure)}
+        return url("compare", slug, **(params | {"show": "all" if everything else ""} | changed))
 
     context: dict[str, Any] = {
         "collections": collection_chips(site, slug, lambda c: url("compare", c), held_only=True),
-        "measures": chips(
-            [(m, str(m)) for m in MEASURES], measure, lambda m: link(measure="" if m == MEASURES[0] else m.key)
-        ),
-        "collection_title": collection_title(site, slug),
+        "measures": measure_chips(measure, lambda key: link(measure=key)),
+        "collection_title": results.title,
         "slug": slug,
         "measure": measure,
-        "measure_key": key,
-        "all_systems": list(holdings.systems),
+        "measure_key": measure_param(measure),
+        "all_systems": list(results.systems),
         "chosen": chosen,
-        "pairs": _pairs(holdings, chosen, lambda pair: url("compare", slug, s=pair)),
+        "pairs": _pairs(results, chosen, lambda pair: url("compare", slug, s=pair)),
         "swap": link(s=tuple(reversed(chosen))),
-        "pair": None,
+        "scatter": None,
     }
-    if len(chosen) == 2 and (scores := _score_set(site, holdings, chosen, measure)) is not None:
-        context |= _compared(site, holdings, scores, url, key, everything, link)
+    if len(chosen) == 2 and (scores := results.score_set(measure, chosen)) is not None:
+        context |= _compared(site, results, scores, url, everything)
+        context["more"] = link(show="" if everything else "all")
     return Page("compare.html", "Compare", context, "compare")
 
 
-def _pairs(holdings: Holdings, chosen: tuple[str, ...], link: Any) -> list[Chip]:
+def _pairs(results: CollectionResults, chosen: tuple[str, ...], link: Callable[[Any], str]) -> list[Chip]:
     """Every pair, where there are few."""
-    if len(holdings.systems) > FEW:
+    if len(results.systems) > FEW:
         return []
-    here = tuple(sorted(chosen))
-    return chips([(p, " and ".join(p)) for p in combinations(sorted(holdings.systems), 2)], here, link)
+    options = [(pair, " and ".join(pair)) for pair in combinations(sorted(results.systems), 2)]
+    return chips(options, tuple(sorted(chosen)), link)
 
 
-def _best(site: Site, holdings: Holdings, measure: Measure) -> list[str]:
+def _best(results: CollectionResults, measure: Measure) -> list[str]:
     """Systems by mean over their tasks, those with most tasks first."""
 
     def rank(system: str) -> tuple[int, float, str]:
-        results = [e.result for e in holdings.systems[system].values()]
-        return -len(results), -sum(r.measures.get(measure.key, 0.0) for r in results) / len(results), system
+        scores = [r.measures.get(measure.key, 0.0) for r in results.results(system)]
+        return -len(scores), -sum(scores) / len(scores), system
 
-    return sorted(holdings.systems, key=rank)
-
-
-def _score_set(site: Site, holdings: Holdings, systems: tuple[str, ...], measure: Measure) -> ScoreSet | None:
-    tasks = []
-    for task in holdings.tasks:
-        table = site.book.task(holdings, task, measure)
-        names = [e.system for e in site.book.entries(holdings, task, measure)]
-        if table is not None and all(s in names for s in systems):
-            rows = np.array([names.index(s) for s in systems])
-            tasks.append(TaskScores(task, table.query_ids, table.scores[rows]))
-    if not tasks:
-        return None
-    return ScoreSet(systems, tuple(tasks), max(len(holdings.whole), len(tasks)), measure)
+    return sorted(results.systems, key=rank)
 
 
-def _statistics(site: Site, slug: str, scores: ScoreSet) -> Comparison:
-    key = (id(site), site.shelf.version, slug, scores.systems, scores.measure)
-    known = _KEPT.get(key)
-    if known is None:
-        known = _KEPT[key] = (scores, compare(scores))
-        while len(_KEPT) > 32:
-            _KEPT.popitem(last=False)
-    return known[1]
+class Moved(NamedTuple):
+    """A query whose score differs between the two systems."""
+
+    task: str
+    query_id: str
+    first: float
+    second: float
+    text: str
+    href: str
 
 
-def _compared(
-    site: Site, holdings: Holdings, scores: ScoreSet, url: Links, key: str, everything: bool, link: Any
-) -> dict[str, Any]:
-    found = _statistics(site, holdings.slug, scores)
-    pair = found.pairs[0]
-    moved = most_moved(scores, 0, 1, scores.queries)
-    shown = partial(_shown, site, holdings, scores.systems, url, key)
-    gains = sorted((m for m in moved if m.difference > 0), key=lambda m: -m.difference)
-    losses = sorted((m for m in moved if m.difference < 0), key=lambda m: m.difference)
-    dots = [
-        Dot(task.name, q, float(a), float(b), _query_href(url, holdings, task.name, q, scores.systems, key))
-        for task in scores.tasks
-        for q, a, b in zip(task.query_ids, task.scores[0].tolist(), task.scores[1].tolist(), strict=True)
-    ]
-    most = None if everything else LISTED
-    tasks = [t.name for t in scores.tasks]
+def _compared(site: Site, results: CollectionResults, scores: ScoreSet, url: Links, everything: bool) -> dict[str, Any]:
+    names = {info.full_name: task for task, info in results.infos.items()}
+    key = measure_param(scores.measure)
+
+    def query(full_name: str, query_id: str) -> str:
+        choices = {"s": scores.systems, "order": "diff", "scope": "all", "measure": key}
+        return url.near("query", results.slug, names[full_name], query_id, **choices)
+
+    differences = np.concatenate([task.scores[1] - task.scores[0] for task in scores.tasks])
+    order = np.argsort(-differences, kind="stable")
+    gains, losses = order[differences[order] > SAME], order[::-1][differences[order[::-1]] < -SAME]
+    most = LISTED_ALL if everything else LISTED
+    found = site.comparison(results, scores)
+    shown = {task.name for task in scores.tasks}
     return {
-        "pair": pair,
-        "first": found.systems[0],
-        "second": found.systems[1],
-        "settings": found.settings,
-        "gains": [shown(m) for m in gains[:most]],
-        "losses": [shown(m) for m in losses[:most]],
+        "pair": found.pairs[0] if found else None,
+        "first": found.systems[0] if found else None,
+        "second": found.systems[1] if found else None,
+        "gains": [_moved(site, results, scores, int(i), names, query) for i in gains[:most]],
+        "losses": [_moved(site, results, scores, int(i), names, query) for i in losses[:most]],
         "gains_all": len(gains),
         "losses_all": len(losses),
-        "more": link(show="" if everything else "all"),
         "everything": everything,
-        "scatter": draw_queries(dots, tasks, scores.systems[0], scores.systems[1], str(scores.measure)),
-        "left_out": [t for t in holdings.tasks if t not in tasks],
+        "scatter": Markup(
+            draw_scatter(scores, results.title, headed=False, group=lambda t: names[t], link=query).render(dark=False)
+        ),
+        "left_out": [t for t in results.tasks if results.infos[t].full_name not in shown],
     }
 
 
-def _shown(
-    site: Site, holdings: Holdings, systems: tuple[str, ...], url: Links, key: str, moved: Moved
-) -> dict[str, Any]:
-    behind = site.texts.of(holdings.infos[moved.task])
-    query = behind.task.query(moved.query_id) if behind.task else None
-    return {
-        "moved": moved,
-        "text": snippet(query.text, 110) if query else "",
-        "href": _query_href(url, holdings, moved.task, moved.query_id, systems, key),
-    }
-
-
-def _query_href(url: Links, holdings: Holdings, task: str, query_id: str, systems: tuple[str, ...], key: str) -> str:
-    return url.near("query", holdings.slug, task, query_id, s=systems, order="diff", scope="all", measure=key)
+def _moved(
+    site: Site, results: CollectionResults, scores: ScoreSet, place: int, names: dict[str, str], link: Any
+) -> Moved:
+    """The query at a place in all tasks, one after the other."""
+    for task in scores.tasks:
+        if place < len(task.query_ids):
+            break
+        place -= len(task.query_ids)
+    query_id, name = task.query_ids[place], names[task.name]
+    behind = site.texts.of(results.infos[name]).task
+    query = behind.query(query_id) if behind else None
+    text = shortened(query.text, 110) if query else ""
+    first, second = task.scores[:2, place].tolist()
+    return Moved(name, query_id, first, second, text, link(task.name, query_id))

@@ -1,34 +1,32 @@
-"""The query inspector: why this query fails, and under whom."""
+"""The query inspector: why a query fails, and under which systems."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from ....core import Query, R2MedError, Task, UnknownName, UsageError
-from ....scoring import Measure
-from ..asked import Asked, Links, Page
-from ..charts.field import draw_field
-from ..data.columns import MEASURES
-from ..data.expansions import read_expansion
-from ..data.failures import KINDS, positive_ids, reading_limit, tokens_about
-from ..data.holdings import Holdings
-from ..data.shelf import Entry
-from ..site import Site
-from ..text import terms_of
-from .choices import chips
-from .hits import Explained, Shown, explain, system_hits
-from .sequence import ORDERS, Stop, stops
-from .tasks_of import find_task, standing_on
+from markupsafe import Markup
 
-MOST = 4
-USUAL = 3
+from ....core import R2MedError, UnknownName, UsageError
+from ....results import StoredResult
+from ....results.runs import StoredRun
+from ....scoring import Measure
+from ...collection import CollectionResults
+from ...plots import draw_field
+from ..failures import KINDS, positive_ids, reading_limit, tokens_about
+from ..request import Links, Page, PageRequest
+from ..site import Site, like
+from ..text import terms_of
+from .choices import best_on, chips, choose, find_task, measure_param
+from .hits import ORDERS, Stop, explain, way_through
+
+MOST, USUAL, NEARBY = 4, 3, 400
 
 
 class View(NamedTuple):
     """What the visitor looks at."""
 
-    holdings: Holdings
+    results: CollectionResults
     task: str
     query_id: str
     systems: tuple[str, ...]
@@ -44,136 +42,140 @@ class View(NamedTuple):
             "s": () if new.systems == new.usual else new.systems,
             "order": "" if new.order == "score" else new.order,
             "scope": "all" if new.wide else "",
-            "measure": "" if new.measure == MEASURES[0] else new.measure.key,
+            "measure": measure_param(new.measure),
         }
 
+    def stored(self) -> dict[str, StoredResult]:
+        """The results of the systems shown."""
+        found = {system: self.results.get(system, self.task) for system in self.systems}
+        return {system: stored for system, stored in found.items() if stored is not None}
 
-def query(site: Site, asked: Asked, url: Links) -> Page:
+
+def query(site: Site, asked: PageRequest, url: Links) -> Page:
     """The page."""
     view = _view(site, asked)
-    entries = {s: e for s in view.systems if (e := view.holdings.entry(s, view.task)) is not None}
-    info = view.holdings.infos[view.task]
+    info = view.results.infos[view.task]
+    slug = view.results.slug
     behind = site.texts.of(info)
-    found = behind.task.query(view.query_id) if behind.task else None
-    scores = site.book.task(view.holdings, view.task, view.measure)
-    if scores is None or view.query_id not in scores.query_ids:
-        raise UnknownName("query", view.query_id, scores.query_ids if scores else (), hint=f"in {info.full_name}")
-    column = scores.query_ids.index(view.query_id)
-    names = [e.system for e in site.book.entries(view.holdings, view.task, view.measure)]
-    of_query = dict(zip(names, scores.scores[:, column].tolist(), strict=True))
-    explained, problems = _explained(site, behind.task, found, entries, view, brief=url.brief)
-    shown = {s: of_query[s] for s in view.systems if s in of_query}
+    task = behind.task
+    found = task.query(view.query_id) if task else None
+    scores = _scores(view)
+    shown = {s: scores[s] for s in view.systems if s in scores}
+    runs, problems = _runs(view)
+    positives = positive_ids(task, view.query_id) if task else []
+    terms = terms_of(found.text) if found else frozenset[str]()
+    results = {system: stored.result for system, stored in view.stored().items()}
+    others = [value for system, value in scores.items() if system not in shown]
     context = {
         "view": view,
+        "slug": slug,
         "info": info,
-        "task_href": url.near("task", view.holdings.slug, view.task, measure=view.params()["measure"]),
+        "task_href": url.near("task", slug, view.task, measure=measure_param(view.measure)),
         "query": found,
         "why_no_texts": behind.why,
         "scores": shown,
-        "field": draw_field(shown, [v for s, v in of_query.items() if s not in shown], str(view.measure)),
-        "place": _place(list(of_query.values()), shown),
-        "explained": explained,
+        "field": Markup(draw_field(shown, others, view.measure).render(dark=False)),
+        "place": {s: f"{1 + sum(o > v + 1e-9 for o in scores.values())} of {len(scores)}" for s, v in shown.items()},
+        "explained": explain(task, view.query_id, terms, positives, runs, brief=url.brief),
+        "depths": {system: results[system].depth for system in runs},
+        "limits": {system: reading_limit(results[system]) for system in runs},
+        "lengths": {d: tokens_about(task, d) for d in positives} if task else {},
         "problems": problems,
-        "expansions": _expansions(site, entries, view.query_id),
-        "failures": {s: _kinds(site, e, view.query_id) for s, e in entries.items()},
+        "expansions": _expansions(view, problems),
+        "failures": {s: _kinds(site, stored, view.query_id) for s, stored in view.stored().items()},
         "kinds": KINDS,
-        "all_systems": list(view.holdings.systems),
+        "all_systems": list(view.results.systems),
         "most": MOST,
-        "compare_href": url.near("compare", view.holdings.slug, s=view.systems[:2]) if len(view.systems) > 1 else "",
-        "links": {s: url("system", view.holdings.slug, s) for s in view.systems},
+        "compare_href": url.near("compare", slug, s=view.systems[:2]) if len(view.systems) > 1 else "",
+        "links": {s: url("system", slug, s) for s in view.systems},
         **_way(site, view, url),
     }
     return Page("query.html", f"{view.query_id} · {info.full_name}", context, "task")
 
 
-def _view(site: Site, asked: Asked) -> View:
+def _view(site: Site, asked: PageRequest) -> View:
     if len(asked.parts) < 3:
         raise UsageError("a query has an address like /query/COLLECTION/TASK/ID")
-    holdings, task = find_task(site, asked)
+    results, task = find_task(site, asked)
     measure = site.measure(asked.get("measure"))
-    order = asked.get("order", "score")
-    if order not in ORDERS:
-        raise UnknownName("order", order, ORDERS, hint=f"(there are: {', '.join(ORDERS)})")
-    usual = tuple(standing_on(site, holdings, task, measure)[:USUAL])
+    order = choose("order", asked.get("order", "score"), ORDERS)
+    usual = tuple(best_on(results, task, measure)[:USUAL])
     wanted = tuple(asked.all("s"))[:MOST]
     for system in wanted:
-        if holdings.entry(system, task) is None:
-            known = [s for s in holdings.systems if holdings.entry(s, task)]
+        if results.get(system, task) is None:
+            known = [s for s in results.systems if results.get(s, task)]
             raise UnknownName("system", system, known, hint=f"among those with results on {task}")
-    return View(holdings, task, asked.parts[2], wanted or usual, usual, order, asked.get("scope") == "all", measure)
+    return View(results, task, asked.parts[2], wanted or usual, usual, order, asked.get("scope") == "all", measure)
 
 
-def _explained(
-    site: Site, task: Task | None, found: Query | None, entries: dict[str, Entry], view: View, *, brief: bool
-) -> tuple[Explained, list[str]]:
-    problems, lists = list[str](), dict[str, Any]()
-    for system, entry in entries.items():
+def _scores(view: View) -> dict[str, float]:
+    """The query's score under every system, or under those shown where there are too many."""
+    affordable = view.results.affordable(view.task)
+    matrix = view.results.matrix(view.task, view.measure, None if affordable else view.systems)
+    ids = matrix.query_ids if matrix else ()
+    if matrix is None or view.query_id not in ids:
+        where = view.results.infos[view.task].full_name
+        raise UnknownName("query", view.query_id, like(view.query_id, ids), hint=f"in {where}")
+    return dict(zip(matrix.systems, matrix.scores[:, ids.index(view.query_id)].tolist(), strict=True))
+
+
+def _runs(view: View) -> tuple[dict[str, StoredRun], list[str]]:
+    """The runs that can be read, and why others cannot."""
+    runs, problems = dict[str, StoredRun](), list[str]()
+    for system, stored in view.stored().items():
         try:
-            lists[system] = site.rankings.of(entry)
+            stored.run().of(view.query_id)
+            runs[system] = stored.run()
         except R2MedError as error:
             problems.append(str(error))
-    terms = terms_of(found.text) if found else frozenset[str]()
-    positives = positive_ids(task, view.query_id) if task else []
-    explained = explain(task, view.query_id, terms, positives, lists, brief=brief)
-    columns = [
-        Shown(system, ranking.depth, reading_limit(entries[system]), system_hits(explained, ranking, view.query_id))
-        for system, ranking in lists.items()
-    ]
-    lengths = {d: tokens_about(task, d) for d in positives} if task else {}
-    return explained._replace(columns=columns, lengths=lengths), problems
+    return runs, problems
 
 
-def _kinds(site: Site, entry: Entry, query_id: str) -> list[str]:
+def _kinds(site: Site, stored: StoredResult, query_id: str) -> list[str]:
     try:
-        found = site.failures_of(entry, query_id)
+        found = site.failures_of(stored, query_id)
     except R2MedError:
         return []
-    return [k for k in KINDS if k in found]
+    return [kind for kind in KINDS if kind in found]
 
 
-def _expansions(site: Site, entries: dict[str, Entry], query_id: str) -> dict[str, Any]:
-    found = {s: read_expansion(e, query_id, site.shelf.roots) for s, e in entries.items()}
-    return {s: e for s, e in found.items() if e is not None}
-
-
-def _place(everybody: list[float], shown: dict[str, float]) -> dict[str, str]:
-    """Where each system stands on this query: its rank among all, ties at their best."""
-    return {s: f"{1 + sum(o > v + 1e-6 for o in everybody)} of {len(everybody)}" for s, v in shown.items()}
+def _expansions(view: View, problems: list[str]) -> dict[str, Any]:
+    found = {}
+    for system, stored in view.stored().items():
+        try:
+            found[system] = stored.expansion(view.query_id)
+        except R2MedError as error:
+            problems.append(str(error))
+    return {system: expansion for system, expansion in found.items() if expansion is not None}
 
 
 def _way(site: Site, view: View, url: Links) -> dict[str, Any]:
     """Previous and next."""
-    tasks = view.holdings.tasks if view.wide else (view.task,)
-    path = stops(site, view.holdings, tasks, view.systems, view.order, view.measure)
-    here = next((i for i, s in enumerate(path) if (s.task, s.query_id) == (view.task, view.query_id)), None)
+    tasks = view.results.tasks if view.wide else (view.task,)
+    way = way_through(site, view.results, tasks, view.systems, view.order, view.measure)
+    here = way.find(view.task, view.query_id)
 
-    def first_of(stretch: Sequence[Stop]) -> str:
+    def address(stop: Stop) -> str:
+        params = view.params()
+        if stop.task != view.task:  # the usual systems of another task are other ones, so they are named
+            params |= {"s": view.systems}
+        return url("query", view.results.slug, stop.task, stop.query_id, **params)
+
+    def first_of(positions: Iterable[int]) -> str:
         """The nearest query that has a page: a single file may lack some."""
-        pages = (url("query", view.holdings.slug, s.task, s.query_id, **_carried(view, s.task)) for s in stretch)
-        return next((page for page in pages if page), "")
+        return next((page for page in (address(way.stop(i)) for i in positions) if page), "")
 
-    def ordered(order: str) -> str:
-        return url("query", view.holdings.slug, view.task, view.query_id, **view.params(order=order))
+    def here_with(**changed: Any) -> str:
+        return url("query", view.results.slug, view.task, view.query_id, **view.params(**changed))
 
     usable = {k: v for k, v in ORDERS.items() if k != "diff" or len(view.systems) > 1}
+    nearby = [way.stop(i) for i in range(min(len(way), NEARBY))]
     return {
         "position": None if here is None else here + 1,
-        "stops": len(path),
-        "before": first_of(path[:here][::-1]) if here is not None else "",
-        "after": first_of(path[here + 1 :] if here is not None else path),
-        "orders": chips(list(usable.items()), view.order, ordered),
-        "scopes": chips(
-            [(False, "This task"), (True, "All tasks")],
-            view.wide,
-            lambda w: url("query", view.holdings.slug, view.task, view.query_id, **view.params(wide=w)),
-        ),
-        "nearby": [
-            (s, url("query", view.holdings.slug, s.task, s.query_id, **_carried(view, s.task))) for s in path[:400]
-        ],
+        "stops": len(way),
+        "before": first_of(range(here - 1, -1, -1)) if here is not None else "",
+        "after": first_of(range(0 if here is None else here + 1, len(way))),
+        "orders": chips(list(usable.items()), view.order, lambda order: here_with(order=order)),
+        "scopes": chips([(False, "This task"), (True, "All tasks")], view.wide, lambda wide: here_with(wide=wide)),
+        "nearby": [(stop, address(stop)) for stop in nearby],
     }
-
-
-def _carried(view: View, task: str) -> dict[str, Any]:
-    """The same choices at another query; the usual systems of another task are other ones, so they are named."""
-    params = view.params()
-    return params | {"s": view.systems} if task != view.task else params

@@ -86,7 +86,7 @@
     if (link) { link.click(); }
   });
 
-  // Intervals that are still being worked out
+  // Statistics that are still being worked out
   function replaceWith(url, selector) {
     return fetch(url).then(function (answer) { return answer.text(); }).then(function (html) {
       var fresh = new DOMParser().parseFromString(html, "text/html").querySelector(selector);
@@ -94,15 +94,12 @@
       if (fresh && old) { var left = old.scrollLeft; old.replaceWith(fresh); fresh.scrollLeft = left; }
     });
   }
-  var waiting = document.querySelector("[data-waiting]");
-  if (waiting) {
-    var again = function () {
-      fetch(waiting.dataset.waiting).then(function (answer) { return answer.json(); }).then(function (state) {
-        if (state.ready) { replaceWith(location.href, "#scores").then(function () { say("The intervals are ready"); }); } else { setTimeout(again, 1500); }
-      }, function () { setTimeout(again, 5000); });
-    };
-    setTimeout(again, 800);
+  function again() {
+    var waiting = document.querySelector("[data-waiting]");
+    if (!waiting) { say("The statistics are ready"); return; }
+    replaceWith(location.href, "#" + waiting.id).then(function () { setTimeout(again, 1500); }, function () { setTimeout(again, 5000); });
   }
+  if (document.querySelector("[data-waiting]")) { setTimeout(again, 800); }
 
   // A run that is going
   var live = document.querySelector("[data-live]"), section = document.getElementById("progress"), last = null;
@@ -112,7 +109,7 @@
       var now = state ? [state.done, state.running, state.version, state.current && state.current.system + state.current.task].join() : "";
       if (now !== last) {
         if (section && (last !== null || state)) { replaceWith(location.href, "#progress"); }
-        if (last !== null && state && document.getElementById("scores") && !waiting) { replaceWith(location.href, "#scores"); }
+        if (last !== null && state && document.getElementById("scores") && !document.querySelector("[data-waiting]")) { replaceWith(location.href, "#scores"); }
       }
       last = now;
       setTimeout(look, document.hidden ? 15000 : state && state.running ? 1500 : 5000);
