@@ -11,8 +11,9 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from r2med.core.table import Table
 from r2med.pipeline import Builder, SystemSpec, run_experiment
-from r2med.report import cells, headers, score_table
+from r2med.report import score_table
 from r2med.results import ResultStore, TaskResult
 from r2med.scoring import Measure
 from r2med.tasks import resolve
@@ -41,9 +42,9 @@ def page(results: list[TaskResult]) -> str:
     ]
     for measure in map(Measure.parse, MEASURES):
         table = score_table(results, measure)
-        titles = headers(table)[: 1 + len(table.tasks)]
-        lines += [f"## {measure} × 100", "", f"| {' | '.join(titles)} |", f"|:---|{'---:|' * len(table.tasks)}"]
-        lines += [f"| {' | '.join(row[: 1 + len(table.tasks)])} |" for row in cells(table)] + [""]
+        whole, shown = table.table(), 1 + len(table.tasks)
+        by_task = Table(whole.titles[:shown], [row[:shown] for row in whole.rows])
+        lines += [f"## {measure} × 100", "", by_task.markdown(), ""]
     lines += [
         "## What was run",
         "",

@@ -31,11 +31,10 @@ ROOMS: dict[str, set[str]] = {
 ROOMS["pipeline"] = {*ROOMS, "results"}
 ROOMS["results"] = {"core", "scoring"}
 ROOMS["report"] = {"core", "scoring", "results", "tasks", "text"}
-ROOMS["view"] = {*ROOMS["report"], "report"}
-ROOMS["doctor"] = {*ROOMS} - {"report", "view"}  # looks at everything, prints nothing
+ROOMS["doctor"] = {*ROOMS} - {"report"}  # looks at everything, prints nothing
 ROOMS["integrations"] = {*ROOMS}  # the shapes of other tools
 ROOMS["cli"] = ROOMS["api"] = ROOMS["notebook"] = {*ROOMS}  # `api`, `notebook`: what the package itself offers
-ROOMS["upstream"] = {*ROOMS} - {"cli", "view"}  # another command line
+ROOMS["upstream"] = {*ROOMS} - {"cli"}  # another command line
 HEAVY = ("torch", "pyarrow", "huggingface_hub", "rich", "zstandard", "transformers")
 
 

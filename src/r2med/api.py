@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 
 from .core import Qrels, Run, Task, UsageError
 from .core.budget import Budget
-from .core.html import table as html_table
 from .core.options import Options, Progress
 from .core.places import exists, typed_path
 from .core.queries import Queries
@@ -32,11 +31,11 @@ from .pipeline.plan import plan_experiment
 from .pipeline.run import Notify
 from .pipeline.search import Found, search_text
 from .pipeline.system import System
-from .report import ScoreTable, as_json, caption, cells, headers, markdown, score_table
+from .report import ScoreTable, as_json, score_table
 from .report.comparison import from_store, with_snippets
 from .rerank import DEPTH as RERANK_DEPTH
 from .rerank import Reranker, Rest
-from .results import ResultStore, TaskResult
+from .results import ResultIndex, ResultStore, TaskResult
 from .retrieve import DEPTH, retrievers
 from .retrieve.custom import scores_pairs
 from .scoring import CUTOFFS, MAIN, STANDARD, Evaluation, Measure, evaluate_run, parse_measures
@@ -94,19 +93,13 @@ class Scores:
 
     def to_markdown(self) -> str:
         """The table in Markdown."""
-        return markdown(self.table)
+        return self.table.table().markdown()
 
     def __repr__(self) -> str:
-        titles, *rows = [headers(self.table), *cells(self.table)]
-        widths = [max(map(len, column)) for column in zip(titles, *rows, strict=True)]
-        lines = [
-            "  ".join([line[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(line[1:], widths[1:], strict=True))])
-            for line in (titles, *rows)
-        ]
-        return "\n".join([*lines, caption(self.table)])
+        return self.table.table().text()
 
     def _repr_html_(self) -> str:
-        return html_table(headers(self.table), cells(self.table), caption=caption(self.table))
+        return self.table.table().html()
 
 
 def systems(
@@ -391,7 +384,7 @@ def compare(
     named = [s for s in compared if isinstance(s, str)]
     if len(named) != len(compared) or len(named) < 2:
         raise UsageError("compare takes two or more names of stored systems, or one dictionary of evaluations")
-    stored = from_store(ResultStore(results), named, shown, collection=collection, tasks=tasks)
+    stored = from_store(ResultIndex([Path(results)]), named, shown, collection=collection, tasks=tasks)
     return with_snippets(compare_scores(stored.scores, chosen), stored)
 
 

@@ -17,6 +17,7 @@ from r2med.core import R2MedError
 from r2med.pipeline import run_experiment, systems_from
 from r2med.results import ResultStore
 from r2med.tasks import read_run, resolve, write_run
+from tests.results.sealing import edit
 
 
 @pytest.fixture(scope="module")
@@ -202,9 +203,6 @@ def test_other_mistakes(results: Path, tmp_path: Path) -> None:
 
 def test_different_data_are_refused_by_name(results: Path, tmp_path: Path) -> None:
     copy = shutil.copytree(results, tmp_path / "results")
-    path = copy / "bm25" / "mini" / "Biology.json"
-    changed = json.loads(path.read_text()) | {"checksum": ""}
-    changed["task"]["fingerprint"] = "0" * 32
-    path.write_text(json.dumps(changed))
+    edit(copy / "bm25" / "mini" / "Biology.json", lambda document: document["task"].update(fingerprint="0" * 32))
     shown = refusal("bm25", "bm25-lucene", "--results", copy)
     assert "'bm25' and 'bm25-lucene' were scored on different data of mini/Biology" in shown

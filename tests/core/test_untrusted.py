@@ -70,3 +70,11 @@ def test_printing_keeps_what_is_harmless() -> None:
     assert printable("β-blockers 🧬 नमस्ते") == "β-blockers 🧬 नमस्ते"
     assert printable("a\x1b[2Jb\u202ec") == "a\\x1b[2Jb\\u202ec"
     assert printable("a\nb\x07", keep="\n") == "a\nb\\x07"
+
+
+def test_a_known_name_in_capitals_leaves_no_room_for_the_same_in_small_letters() -> None:
+    known = {"Biology", "mini"}
+    assert file_name("Biology", known=known) == "Biology"
+    assert file_name("mini", known=known) == "mini"
+    assert file_name("biology", known=known).startswith("biology~")
+    assert file_name("biology") == "biology"

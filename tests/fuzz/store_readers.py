@@ -24,9 +24,9 @@ from r2med.llm.store import SCHEMA, Header, read_store
 from r2med.models.generic import folder_card
 from r2med.models.prompts import read_pack
 from r2med.pipeline import read_experiment, run_experiment, systems_from
-from r2med.report.stored import select, stored_scores
+from r2med.report.collection import MEASURES, all_collections, side_by_side
 from r2med.rerank.llm.prompts import load_prompt as load_rerank_prompt
-from r2med.results import ResultStore
+from r2med.results import ResultIndex, ResultStore
 from r2med.results.ledger import read_ledger
 from r2med.results.progress import FILE, ProgressFile, read_progress
 from r2med.results.protocols.bundle import read_protocol
@@ -37,8 +37,6 @@ from r2med.scoring import MAIN
 from r2med.tasks import resolve
 from r2med.tasks.nano.manifest import read_manifest
 from r2med.tasks.nano.metadata import read_metadata
-from r2med.view.data.columns import ScoreBook
-from r2med.view.data.shelf import Shelf
 from tests.builders import lines, small_task
 from tests.expand.vocabulary_files import write_files
 from tests.fuzz.cases import Case, Maker, from_file
@@ -69,19 +67,25 @@ def results_file(suffix: str, read: Callable[[Path, Path], object]) -> Maker:
 
 
 def read_results(root: Path, _: Path) -> object:
-    return select(ResultStore(root))
+    return [stored.result for stored in ResultIndex([root]).select()]
 
 
 def read_scores(root: Path, _: Path) -> object:
-    return stored_scores(ResultStore(root), ["bm25", "bm25-lucene"], MAIN)
+    return side_by_side(ResultIndex([root]), ["bm25", "bm25-lucene"], MAIN)
 
 
 def read_in_view(root: Path, _: Path) -> object:
     """The web app never fails over a broken file: it says so and shows the rest."""
-    shelf = Shelf([root])
-    shelf.refresh()
-    book = ScoreBook(shelf)
-    return [(book.of(entry), book.problem(entry)) for entry in shelf.entries]
+    index = ResultIndex([root])
+    index.refresh()
+    results = all_collections(index).get("mini")
+    return results and [results.matrix(task, MEASURES[0]) for task in results.tasks], index.problems
+
+
+def read_run_of(root: Path, _: Path) -> object:
+    """A stored run gives the rankings that were stored, or an error."""
+    stored = next(s for s in ResultIndex([root]).select(["bm25"]))
+    return [stored.run().of(q).docs for q in ("Biology-q01", "Biology-q13", "nobody")]
 
 
 def progress_file(folder: Path) -> Case:
@@ -262,6 +266,7 @@ STORES: dict[str, Maker] = {
     "result JSON": results_file(".json", read_results),
     "result JSON, compared": results_file(".json", read_scores),
     "per-query jsonl": results_file(".queries.jsonl", read_scores),
+    "stored run": results_file(".run.gz", read_run_of),
     "results in the app": results_file(".json", read_in_view),
     "per-query jsonl in the app": results_file(".queries.jsonl", read_in_view),
     "progress file": progress_file,

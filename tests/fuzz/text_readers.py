@@ -160,14 +160,14 @@ def names(folder: Path) -> Case:
 
 def addresses(folder: Path) -> Case:
     """Every page of the app under broken addresses: a page or an error page, never a failure."""
-    from r2med.view.app import _answer
-    from r2med.view.asked import Asked, ServerLinks
-    from r2med.view.router import table_text
-    from r2med.view.site import Site
+    from r2med.report.web.app import respond
+    from r2med.report.web.pages.board import table_text
+    from r2med.report.web.request import PageRequest
+    from r2med.report.web.site import Site
 
     root = folder / "results"
     run_experiment(resolve("mini/Biology"), systems_from(["bm25", "bm25-lucene"]), ResultStore(root), depth=5)
-    site, links = Site([root]), ServerLinks()
+    site = Site([root])
     seeds = [
         "/board/mini?measure=ndcg_at_10&sort=macro", "/task/mini/Biology?system=bm25&sort=score",
         "/query/mini/Biology/bio-q1?system=bm25&system=bm25-lucene", "/compare/mini?a=bm25&b=bm25-lucene",
@@ -176,8 +176,8 @@ def addresses(folder: Path) -> Case:
 
     def read(text: str) -> None:
         path, _, query = text.partition("?")
-        asked = Asked.of(path, query)
-        _answer(site, links, asked)
+        asked = PageRequest.of(path, query)
+        respond(site, asked)
         with suppress(R2MedError):
             table_text(site, asked)
 

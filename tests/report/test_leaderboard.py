@@ -7,8 +7,8 @@ import pytest
 
 from r2med.core import ResultError, UnknownName, UsageError
 from r2med.pipeline import run_experiment, systems_from
-from r2med.report.board import board
-from r2med.report.leaderboard import HERE, as_json, board_caption, board_cells, board_headers
+from r2med.report.leaderboard import HERE, as_json, board, board_caption, board_table
+from r2med.report.scores import score_table
 from r2med.results import ResultStore
 from r2med.scoring import MAIN, Measure, evaluate_run
 from r2med.tasks import load, resolve, write_task
@@ -18,9 +18,9 @@ NOWHERE = "no-such-folder"
 
 def test_published_first_raw_retriever_and_best_expansion() -> None:
     rows = board(NOWHERE, published=True).rows
-    assert (rows[0].system, round(rows[0].macro or 0, 2)) == ("query2doc:gpt4+nv", 41.65)
+    assert (rows[0].system, round(100 * (rows[0].macro or 0), 2)) == ("query2doc:gpt4+nv", 41.65)
     raw = next(r for r in rows if r.kind == "retriever")
-    assert (raw.label, round(raw.macro or 0, 2)) == ("NV-Embed-v2", 31.43)
+    assert (raw.label, round(100 * (raw.macro or 0), 2)) == ("NV-Embed-v2", 31.43)
     assert raw.also == ["r2med-article"]  # the headline's 31.4 is the same number
     assert {r.protocol for r in rows} == {"r2med-paper"}
     assert not any(r.measured for r in rows)
@@ -43,7 +43,7 @@ def test_collections_are_kept_apart() -> None:
     nano = board(NOWHERE, published=True, collection="nano").rows
     assert [r.system for r in nano] == ["harrier", "hybrid", "bm25"]
     assert {r.collection for r in nano} == {"nano"}
-    assert [round(r.query_weighted or 0, 2) for r in nano] == [29.80, 28.99, 21.10]
+    assert [round(100 * (r.query_weighted or 0), 2) for r in nano] == [29.80, 28.99, 21.10]
     assert all(name.startswith("nano/") for row in nano for name in row.tasks)
 
 
@@ -61,21 +61,41 @@ def test_ours_stand_beside_and_incomplete_ones_last(mini_results: Path) -> None:
     assert {r.origin for r in references} == {"our reference"}
     for reference in references:
         same = next(r for r in ours if r.system == reference.system)
-        assert reference.macro == pytest.approx(same.macro, abs=1e-3)
+        assert reference.macro == pytest.approx(same.macro, abs=1e-5)
     result = ResultStore(mini_results).read(mini_results / "bm25" / "mini" / "Biology.json")
     assert result is not None
-    assert ours[0].tasks["mini/Biology"] == pytest.approx(100 * result.measures["ndcg_at_10"], abs=1e-4)
+    assert ours[0].tasks["mini/Biology"] == result.measures["ndcg_at_10"]
     assert [r.measured for r in board(mini_results, measured=True).rows] == [True] * 3
 
 
 def test_the_table_never_shows_an_incomplete_average(mini_results: Path) -> None:
     found = board(mini_results)
-    titles = board_headers(found.tasks, protocols=True, groups=True)
-    cells = board_cells(found.rows, found.tasks, protocols=True, groups=True)
-    assert all(len(row) == len(titles) for row in cells)
-    assert cells[-1][2] == "1 of 8"
-    assert cells[-1][-1] == HERE
-    assert "cannot be told apart" in board_caption(found.rows, MAIN)
+    table = board_table(found.rows, found.tasks, MAIN)
+    assert all(len(row) == len(table.titles) for row in table.rows)
+    assert table.titles[:4] == ["System", "Tie", "Macro", "Biology"]
+    assert table.rows[-1][2] == "1 of 8"
+    assert table.rows[-1][-1] == HERE
+    assert "do not differ significantly" in table.caption
+
+
+def test_a_number_is_rounded_once(mini_results: Path) -> None:
+    """24.674996 was 24.67 where `run` printed it and, by way of 24.675, 24.68 on the leaderboard."""
+    store = ResultStore(mini_results)
+    (result,) = [r for r in store if (r.system.name, r.task.name) == ("bm25", "Biology")]
+    run, judged = store.run(result), load("mini/Biology").qrels
+    changed = evaluate_run(run, judged)
+    values = changed.per_query["ndcg_at_10"]
+    values += 0.24674996 - values.mean()
+    name = "rounding"
+    system = msgspec.structs.replace(result.system, name=name)
+    measures = result.measures | {"ndcg_at_10": float(values.mean())}
+    made = ResultStore(mini_results.parent / "rounding")
+    made.write(msgspec.structs.replace(result, system=system, measures=measures), run, changed)
+    printed = score_table(list(made)).table().rows[0]
+    found = board(made.root, measured=True)
+    assert printed[1] == "24.67"
+    assert board_table(found.rows, found.tasks, MAIN).rows[0][2] == "24.67"
+    assert as_json(found.rows)[0]["tasks"]["mini/Biology"] == pytest.approx(24.674996, abs=1e-9)
 
 
 def test_results_elsewhere_are_mentioned(mini_results: Path) -> None:
@@ -133,7 +153,8 @@ def test_kinds_of_ours_answer_to_the_names_of_the_ledger(tmp_path: Path) -> None
     made = next(r for r in store if r.system.name == "bm25")
     kinds = {"bm25+maxsim@50": "reranked", "hyde:gpt4+bm25,policy=r2med": "expanded", "bm25@mteb": "lexical"}
     for name, kind in kinds.items():
-        info = msgspec.structs.replace(made.system, name=name, kind=kind)
+        policy = {"policy": "r2med"} if "policy" in name else {}
+        info = msgspec.structs.replace(made.system, name=name, kind=kind, description=made.system.description | policy)
         scored = evaluate_run(store.run(made), load("mini/Biology").qrels)
         store.write(msgspec.structs.replace(made, system=info), store.run(made), scored)
     shown = {k: {r.system for r in board(store.root, measured=True, kind=k).rows} for k in ("reranker", "expansion")}

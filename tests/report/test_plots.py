@@ -2,50 +2,59 @@ from __future__ import annotations
 
 import struct
 import sys
+import time
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import msgspec
+import numpy as np
 import pytest
 
 from r2med.core import MissingExtra, ResultError, UsageError
+from r2med.report.collection import SideBySide, collection_results, side_by_side
+from r2med.report.costs import AXES, CostPoint, CutPoint, cost_of, cost_points, cut_points, unknown_parameters
 from r2med.report.plots import (
-    Cost,
-    cut_points,
-    draw_pareto,
+    Canvas,
+    draw_field,
     draw_scatter,
     draw_scores,
+    draw_tradeoff,
     draw_truncation,
-    family_points,
-    output,
-    system_costs,
+    frontier,
+    svg,
     write_picture,
 )
-from r2med.report.plots.data import CutPoint, FamilyPoint
-from r2med.report.plots.pareto import frontier
-from r2med.report.plots.svg import SERIES, SHAPES, Canvas
-from r2med.report.stored import score_set, select, the_collection
-from r2med.results import ResultStore, TaskResult
+from r2med.report.plots.layout import fit
+from r2med.report.plots.scatter import MOST_MARKS
+from r2med.report.plots.svg import SERIES, SHAPES, check_output, text_width
+from r2med.results import ResultIndex, TaskResult
 from r2med.scoring import MAIN
 from r2med.scoring.intervals import Settings, score_intervals
+from r2med.scoring.score_set import ScoreSet, TaskScores
 
 from .pictures import NAME, check_legible
 
 QUICK = Settings(resamples=200)
 LONG = "bge-small,max_length=128,threads=1,variant=binary,device=cpu,batch_tokens=4096"
+SECONDS, DOLLARS = AXES["seconds"], AXES["dollars"]
 
 
 @pytest.fixture
-def store(mini_results: Path) -> ResultStore:
-    return ResultStore(mini_results)
+def index(mini_results: Path) -> ResultIndex:
+    return ResultIndex([mini_results])
 
 
-def both(store: ResultStore) -> list[TaskResult]:
-    return select(store, collection="mini", systems=["bm25", "bm25-lucene"])
+@pytest.fixture
+def found(index: ResultIndex) -> SideBySide:
+    return side_by_side(index, ["bm25", "bm25-lucene"], MAIN)
 
 
-def test_scores_with_intervals(store: ResultStore) -> None:
-    canvas = draw_scores(score_intervals(score_set(store, both(store)), QUICK), MAIN, "mini")
+def both(found: SideBySide) -> list[TaskResult]:
+    return [result for system in found.scores.systems for result in found.results.results(system)]
+
+
+def test_scores_with_intervals(found: SideBySide) -> None:
+    canvas = draw_scores(score_intervals(found.scores, QUICK), MAIN, "mini")
     texts = check_legible(canvas)
     assert {"Biology", "IIYi-Clinical", "Mean of 8 tasks", "bm25", "bm25-lucene"} <= set(texts)
     document = ET.fromstring(canvas.render())
@@ -54,17 +63,18 @@ def test_scores_with_intervals(store: ResultStore) -> None:
     assert all(float(e.attrib["x1"]) <= float(e.attrib["x2"]) for e in intervals)
 
 
-def test_an_incomplete_mean_says_so(store: ResultStore) -> None:
-    some = [r for r in both(store) if r.task.name in ("Biology", "MedQA-Diag")]
-    texts = check_legible(draw_scores(score_intervals(score_set(store, some), QUICK), MAIN, "mini"))
+def test_an_incomplete_mean_says_so(index: ResultIndex) -> None:
+    tasks = ["mini/Biology", "mini/MedQA-Diag"]
+    some = side_by_side(index, ["bm25", "bm25-lucene"], MAIN, tasks=tasks).scores
+    texts = check_legible(draw_scores(score_intervals(some, QUICK), MAIN, "mini"))
     assert "Mean of 2 of 8 tasks" in texts
-    only = select(store, collection="mini", systems=["bm25,k1=1.2,b=0.75"])
-    one = draw_scores(score_intervals(score_set(store, only), QUICK), MAIN, "mini")
+    only = side_by_side(index, ["bm25,k1=1.2,b=0.75"], MAIN).scores
+    one = draw_scores(score_intervals(only, QUICK), MAIN, "mini")
     assert not any(text.startswith("Mean") for text in check_legible(one))
 
 
-def test_a_crowded_picture_stays_legible(store: ResultStore) -> None:
-    (first, _) = score_intervals(score_set(store, both(store)), QUICK)
+def test_a_crowded_picture_stays_legible(found: SideBySide) -> None:
+    (first, _) = score_intervals(found.scores, QUICK)
     many = [msgspec.structs.replace(first, name=f"hyde:huatuo-o1-70b+retriever-{i}") for i in range(12)]
     check_legible(draw_scores(many, MAIN, "mini"))
     check_legible(draw_scores([msgspec.structs.replace(first, name=LONG)], MAIN, "mini"))
@@ -74,55 +84,115 @@ def test_a_crowded_picture_stays_legible(store: ResultStore) -> None:
         draw_scores([], MAIN, "mini")
 
 
-def test_pareto(store: ResultStore) -> None:
-    costs, left_out = system_costs(both(store), MAIN, "seconds")
+def test_costs_and_the_front_they_make(found: SideBySide) -> None:
+    costs, left_out = cost_points(found.results, found.results.tasks, MAIN, "seconds")
     assert [c.system for c in costs] == ["bm25", "bm25-lucene"]
-    assert all(c.per_query > 0 for c in costs)
+    assert all(c.cost > 0 for c in costs)
     assert not left_out
-    assert {"bm25", "bm25-lucene"} <= set(check_legible(draw_pareto(costs, MAIN, "mini", "seconds")))
-    free, _ = system_costs(both(store), MAIN, "cost")
-    assert [c.per_query for c in free] == [0.0, 0.0]
-    check_legible(draw_pareto(free, MAIN, "mini", "cost"))
+    for headed in (True, False):
+        picture = draw_tradeoff(costs, SECONDS, MAIN, "mini", headed=headed)
+        assert {"bm25", "bm25-lucene"} <= set(check_legible(picture))
+    free, _ = cost_points(found.results, found.results.tasks, MAIN, "dollars")
+    assert [c.cost for c in free] == [0.0, 0.0]
+    check_legible(draw_tradeoff(free, DOLLARS, MAIN, "mini", headed=True))
+    mixed = [*costs, CostPoint("free", 0.0, 0.2), CostPoint("theirs (published)", 3e9, 0.3, measured=False)]
+    assert {"free", "0", "theirs (published)"} <= set(
+        check_legible(draw_tradeoff(mixed, SECONDS, MAIN, "x", headed=True))
+    )
 
 
-def test_pareto_leaves_out_what_cannot_be_compared(store: ResultStore) -> None:
-    everything = select(store, collection="mini")
-    _, left_out = system_costs(everything, MAIN, "seconds")
+def test_what_cannot_be_compared_is_left_out_with_the_reason(index: ResultIndex, found: SideBySide) -> None:
+    stored = index.select(collection="mini")
+    everything = collection_results("mini", stored)
+    _, left_out = cost_points(everything, everything.tasks, MAIN, "seconds")
     assert left_out == ["bm25,k1=1.2,b=0.75 is left out: it has 1 of 8 tasks"]
-    unknown = [msgspec.structs.replace(r, notes={"expansion": {"cost": None}}) for r in both(store)]
-    with pytest.raises(UsageError, match="price is not known"):
-        system_costs(unknown, MAIN, "cost")
-    paid = [msgspec.structs.replace(r, notes={"expansion": {"cost": 0.5}}) for r in both(store)]
-    costs, _ = system_costs(paid, MAIN, "cost")
-    assert costs[0].per_query == pytest.approx(8 * 0.5 / 102)
+    points, left_out = cost_points(found.results, found.results.tasks, MAIN, "parameters")
+    assert not points
+    assert left_out[0] == "bm25 is left out: its cost is not known"
+    points, _ = cost_points(found.results, found.results.tasks, MAIN, "parameters", lambda system: 7)
+    assert [p.cost for p in points] == [7.0, 7.0]
+
+
+def test_prices_come_from_notes_however_deep(found: SideBySide) -> None:
+    def cost(notes: dict[str, object], axis: str) -> float | None:
+        results = [msgspec.structs.replace(r, notes=notes) for r in found.results.results("bm25")]
+        return cost_of("bm25", results, axis, unknown_parameters)
+
+    assert cost({"expansion": {"cost": None}}, "dollars") is None
+    assert cost({"a": {"expansion": {"cost": 0.5}}}, "dollars") == pytest.approx(1000 * 8 * 0.5 / 102)
+    tokens: dict[str, object] = {"truncation": {"document": {"tokens": 10}}, "usage": {"prompt_tokens": 2, "ok": True}}
+    assert cost(tokens, "tokens") == pytest.approx(8 * 12 / 102)
 
 
 def test_the_frontier() -> None:
-    costs = [Cost("a", 0.3, 1, False), Cost("b", 0.2, 2, False), Cost("c", 0.4, 3, False), Cost("d", 0.1, 0.5, False)]
+    costs = [CostPoint("a", 1, 0.3), CostPoint("b", 2, 0.2), CostPoint("c", 3, 0.4), CostPoint("d", 0.5, 0.1)]
     assert [c.system for c in frontier(costs)] == ["d", "a", "c"]
-    close = [Cost(f"hyde:qwen-7b+retriever-{i}", 0.3 + 0.003 * i, 1 + 0.01 * i, False) for i in range(6)]
-    texts = check_legible(draw_pareto(close, MAIN, "mini", "seconds"))
+    close = [CostPoint(f"hyde:qwen-7b+retriever-{i}", 1 + 0.01 * i, 0.3 + 0.003 * i) for i in range(6)]
+    texts = check_legible(draw_tradeoff(close, SECONDS, MAIN, "mini", headed=True))
     assert {c.system for c in close} <= set(texts)
 
 
-def test_scatter(store: ResultStore) -> None:
-    chosen = both(store)
-    points = family_points(score_set(store, chosen), {r.task.full_name: r.task.family for r in chosen})
-    assert sum(p.queries for p in points) == 102
-    canvas = draw_scatter(points, "bm25", "bm25-lucene", MAIN, "mini")
+def test_a_name_of_twenty_thousand_characters_costs_nothing() -> None:
+    """It took fourteen seconds: every cut measured the whole name again."""
+    name = "x" * 20_000 + "-end"
+    begun = time.process_time()
+    points = [CostPoint(f"{name}{i}", 1 + i, 0.3) for i in range(10)]
+    texts = check_legible(draw_tradeoff(points, SECONDS, MAIN, "mini", headed=True))
+    assert any(text.startswith("xxx") and "…" in text for text in texts)
+    assert time.process_time() - begun < 5
+    for width in (40.0, 100.0, 300.0):
+        assert text_width(fit(name, width, 12), 12) <= width
+    assert fit("short", 300, 12) == "short"
+
+
+def test_scatter(found: SideBySide) -> None:
+    families = {info.full_name: info.family for info in found.results.infos.values()}
+    canvas = draw_scatter(found.scores, "mini", headed=True, group=lambda task: families[task])
     texts = check_legible(canvas)
     assert {"Q&A reference", "Clinical evidence", "Clinical case"} <= set(texts)
-    above = sum(p.queries for p in points if p.second > p.first)
+    above = sum(int((t.scores[1] > t.scores[0] + 1e-9).sum()) for t in found.scores.tasks)
     assert any(f"bm25-lucene is better on {above}" in text for text in texts)
-    crowd = [FamilyPoint("Clinical case", 0.1 * i, 0.05 * i, 30) for i in range(10)]
-    assert any("…" in text for text in check_legible(draw_scatter(crowd, LONG, LONG, MAIN, "mini")))
+    linked = draw_scatter(found.scores, "mini", headed=False, link=lambda task, query: f"/query/{task}/{query}")
+    assert linked.render().count("<a href=") == 102
+    assert 'role="group"' in linked.render()
+    assert "<a href=" not in canvas.render()
 
 
-def test_truncation(store: ResultStore) -> None:
+def test_a_scatter_of_many_queries_stays_small_and_long_names_fit() -> None:
+    rng = np.random.default_rng(0)
+    count = 20 * MOST_MARKS
+    task = TaskScores("t", tuple(f"q{i}" for i in range(count)), rng.random((2, count)))
+    canvas = draw_scatter(ScoreSet((LONG, f"{LONG}2"), (task,), 1), "mini", headed=True, link=lambda t, q: "/never")
+    assert any("…" in text for text in check_legible(canvas))
+    drawn = canvas.render()
+    assert len(drawn) < 400_000
+    assert "/never" not in drawn
+    assert "whose area is their number" in drawn
+
+
+def test_one_query_under_many_systems() -> None:
+    drawn = check_legible(draw_field({"a": 0.5, LONG: 0.25}, [0.1] * 300, MAIN))
+    assert {"a", "300 others"} <= set(drawn)
+    assert "1 other system" in check_legible(draw_field({"a": 0.5}, [0.1], MAIN))
+
+
+@pytest.mark.parametrize("character", ["\x00", "\x1b", "\n", "\ud800", "\ufffe", "\uffff", "\u202e", "\x85"])
+def test_any_character_of_a_name_gives_valid_xml(found: SideBySide, character: str) -> None:
+    name = f"a{character}[31mb<&>"
+    (first, _) = score_intervals(found.scores, QUICK)
+    canvas = draw_scores([msgspec.structs.replace(first, name=name)], MAIN, name)
+    drawn = [canvas, draw_tradeoff([CostPoint(name, 1, 0.3, href=name)], SECONDS, MAIN, name, headed=True)]
+    for picture in drawn:
+        text = picture.render()
+        ET.fromstring(text.encode())
+        assert character == "\n" or character not in text
+
+
+def test_truncation(found: SideBySide) -> None:
     with pytest.raises(ResultError, match="says what was truncated"):
-        cut_points(both(store), MAIN, "document")
+        cut_points(both(found), MAIN, "document")
     notes = {"truncation": {"document": {"tokens": 200, "tokens_cut": 50}, "query": {"tokens": 0, "tokens_cut": 0}}}
-    noted = [msgspec.structs.replace(r, notes=dict(notes)) for r in both(store)]
+    noted = [msgspec.structs.replace(r, notes=dict(notes)) for r in both(found)]
     points = cut_points(noted, MAIN, "document")
     assert len(points) == 16
     assert {p.share for p in points} == {0.25}
@@ -136,10 +206,10 @@ def test_light_dark_and_grey() -> None:
     canvas = Canvas(100, 50, title="a < b & c", description="d")
     for series in range(42):
         canvas.marker(10, 10, series)
-    svg = canvas.render()
-    assert "prefers-color-scheme: dark" in svg
+    drawn = canvas.render()
+    assert "prefers-color-scheme: dark" in drawn
     assert "prefers-color-scheme" not in canvas.render(dark=False)
-    assert ET.fromstring(svg).findtext(f"{NAME}title") == "a < b & c"
+    assert ET.fromstring(drawn).findtext(f"{NAME}title") == "a < b & c"
     marks = {(s % len(SERIES), s % len(SHAPES)) for s in range(42)}
     assert len(marks) == 42
     for colour in SERIES:
@@ -159,8 +229,8 @@ def contrast(first: str, second: str) -> float:
     return (a + 0.05) / (b + 0.05)
 
 
-def test_files(store: ResultStore, tmp_path: Path) -> None:
-    canvas = draw_scores(score_intervals(score_set(store, both(store)), QUICK), MAIN, "mini")
+def test_files(found: SideBySide, tmp_path: Path) -> None:
+    canvas = draw_scores(score_intervals(found.scores, QUICK), MAIN, "mini")
     write_picture(canvas, tmp_path / "new" / "a.svg")
     assert ET.parse(tmp_path / "new" / "a.svg").getroot().get("width") == str(canvas.width)
     assert sorted(p.name for p in (tmp_path / "new").iterdir()) == ["a.svg"]
@@ -168,9 +238,9 @@ def test_files(store: ResultStore, tmp_path: Path) -> None:
         write_picture(canvas, tmp_path / "a.gif")
 
 
-def test_png(store: ResultStore, tmp_path: Path) -> None:
+def test_png(found: SideBySide, tmp_path: Path) -> None:
     pytest.importorskip("resvg_py", reason="the extra plots is not installed")
-    canvas = draw_scores(score_intervals(score_set(store, both(store)), QUICK), MAIN, "mini")
+    canvas = draw_scores(score_intervals(found.scores, QUICK), MAIN, "mini")
     path = tmp_path / "a.png"
     write_picture(canvas, path)
     data = path.read_bytes()
@@ -180,21 +250,6 @@ def test_png(store: ResultStore, tmp_path: Path) -> None:
 
 def test_png_without_the_extra(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setitem(sys.modules, "resvg_py", None)
-    output._check_fonts.cache_clear()
+    svg._check_fonts.cache_clear()
     with pytest.raises(MissingExtra, match=r"r2med\[plots\]"):
-        output.check_output(tmp_path / "a.png")
-
-
-def test_stored_results_that_do_not_fit(store: ResultStore, tmp_path: Path) -> None:
-    assert the_collection(store) == "mini"
-    assert the_collection(store, "nano") == "nano"
-    with pytest.raises(UsageError, match="did you mean bm25"):
-        select(store, systems=["bm26"])
-    with pytest.raises(ResultError, match="no such folder"):
-        select(ResultStore(tmp_path / "none"))
-    with pytest.raises(ResultError, match="holds no results on nano"):
-        select(store, collection="nano")
-    first, *rest = both(store)
-    changed = msgspec.structs.replace(first, task=msgspec.structs.replace(first.task, fingerprint="0"))
-    with pytest.raises(ResultError, match="scored on different data"):
-        score_set(store, [changed, *rest])
+        check_output(tmp_path / "a.png")

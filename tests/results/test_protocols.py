@@ -122,3 +122,11 @@ def test_expansion_policies(policy: str, expected: int) -> None:
 def test_the_retrievers_inside_a_name(name: str, more: dict[str, object], expected: list[str]) -> None:
     described = [BM25().describe() if n.startswith("bm25") else dense() for n in expected]
     assert [part.name for part in parts(info(name, *described, **more))] == expected
+
+
+def test_retrievers_are_named_by_the_spec_not_by_the_system(tmp_path: Path) -> None:
+    """A name that reads like another system's: what it is made of stands in the spec."""
+    dense = {"kind": "dense", "similarity": "cosine"}
+    system = info("x+y.rrf+z@9", BM25().describe(), dense, fusion={"method": "rrf"})
+    system.spec = {"retrievers": [{"name": "bm25"}, {"name": "org/a+b.rrf", "parameters": {"max_length": 64}}]}
+    assert [(part.name, part.kind) for part in parts(system)] == [("bm25", "lexical"), ("org/a+b.rrf", "dense")]

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import click
 
 from r2med.cli import COMMANDS, app
-from r2med.report.pages.words import table
+from r2med.core.table import Table
 
 INTRODUCTION = """# Commands
 
@@ -27,7 +27,7 @@ def pages() -> dict[str, str]:
         assert command is not None, name
         made[f"commands/{name}.md"] = "\n".join(section(command, root, name, level=1))
         rows.append([f"[`r2med {name}`]({name}.md)", cell(summary)])
-    index = "\n".join([INTRODUCTION, *table(["Command", "What it does"], rows, left=2)])
+    index = "\n".join([INTRODUCTION, Table(["Command", "What it does"], rows, left=2).markdown(ready=True)])
     return {"commands/index.md": index, **made}
 
 
@@ -38,9 +38,9 @@ def section(command: click.Command, parent: click.Context, name: str, *, level: 
     lines += [*paragraphs(command.help or ""), "```text", command.get_usage(context).removeprefix("Usage: "), "```", ""]
     if arguments := [p for p in command.params if isinstance(p, click.Argument)]:
         rows = [[f"`{a.make_metavar(context)}`", "yes" if a.required else "no"] for a in arguments]
-        lines += [*table(["Argument", "Needed"], rows, left=2), ""]
+        lines += [Table(["Argument", "Needed"], rows, left=2).markdown(ready=True), ""]
     if rows := [list(option_row(o)) for o in command.params if isinstance(o, click.Option) and not o.hidden]:
-        lines += [*table(["Option", "Meaning", "Default"], rows, left=3), ""]
+        lines += [Table(["Option", "Meaning", "Default"], rows, left=3).markdown(ready=True), ""]
     if isinstance(command, click.Group):
         for inner in command.list_commands(context):
             child = command.get_command(context, inner)

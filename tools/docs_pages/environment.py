@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import r2med
-from r2med.report.pages.words import table
+from r2med.core.table import Table
 
 KNOWN = {
     "R2MED_HOME": "Where r2med keeps models, embeddings and generations. Default: `r2med` in the XDG cache folder.",
@@ -46,4 +46,4 @@ def pages() -> dict[str, str]:
         "# Environment variables\n\n`r2med doctor` shows those that are set. Keys are read from the environment or "
         "from a file, never from the command line, which other users of a machine can list.\n"
     )
-    return {"environment.md": "\n".join([text, *table(["Variable", "Meaning"], rows, left=2)])}
+    return {"environment.md": "\n".join([text, Table(["Variable", "Meaning"], rows, left=2).markdown(ready=True)])}

@@ -10,11 +10,11 @@ from typing import Any
 
 import msgspec
 
+from r2med.core.table import Table
 from r2med.doctor.findings import Check, Counted, Diagnosis, Extra, Machine, Place, Secret
 from r2med.models.card import Card
 from r2med.models.parts import Carrier, CarrierFile, Instructions, Paper, Price
 from r2med.pipeline.experiment import Experiment, SystemSpec
-from r2med.report.pages.words import table
 from r2med.results.schema import QueryScores, SystemInfo, TaskInfo, TaskResult
 from r2med.tasks.catalogue import Collection, TaskEntry
 
@@ -65,7 +65,7 @@ def fields(struct: type[msgspec.Struct]) -> list[str]:
     ]
     if missing := [row[0] for row in rows if not row[3] and struct in (Experiment, SystemSpec, TaskResult)]:
         raise SystemExit(f"{struct.__name__}: nobody says what {', '.join(missing)} is (a comment below the field)")
-    return table(["Field", "Type", "Default", "Meaning"], rows, left=4)
+    return [Table(["Field", "Type", "Default", "Meaning"], rows, left=4).markdown(ready=True)]
 
 
 def comments(struct: type[msgspec.Struct]) -> dict[str, str]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from r2med.core.table import Table, markdown_text
 from r2med.models import ChatCard, chat_cards
-from r2med.report.pages.words import plain, table
 
 INTRODUCTION = """# Language models by name
 
@@ -21,11 +21,12 @@ def pages() -> dict[str, str]:
     titles = ["Name", "What it is", "Called at the server", "Weights", "Tokens", "$ a million: in, out"]
     prices = [card.price for card in named if card.price]
     seen = f"Prices as read in {', '.join(sorted({p.seen for p in prices}))}: check them." if prices else ""
-    return {"models/language-models.md": "\n".join([INTRODUCTION, *table(titles, rows, left=4), "", seen])}
+    listed = Table(titles, rows, left=4).markdown(ready=True)
+    return {"models/language-models.md": "\n".join([INTRODUCTION, listed, "", seen])}
 
 
 def _row(card: ChatCard) -> list[str]:
     price = f"{card.price.per_million:g}, {card.price.completion:g}" if card.price else "–"
     weights = "open" if card.served else "embedded" if not card.is_api else "closed"
     context = f"{card.context:,}" if card.context else "–"
-    return [f"`{card.name}`", plain(card.summary), f"`{card.source}`", weights, context, price]
+    return [f"`{card.name}`", markdown_text(card.summary), f"`{card.source}`", weights, context, price]

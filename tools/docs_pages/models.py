@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from r2med.core.table import Table, markdown_text
 from r2med.models import Card, cards
-from r2med.report.pages.words import plain, table
 
 ABOUT = {
     "dense": "One vector a text; the nearest ones are found exactly.",
@@ -27,12 +27,12 @@ def pages() -> dict[str, str]:
     for kind, words in ABOUT.items():
         if rows := [_row(c) for c in known if c.kind == kind]:
             lines += [f"## {kind.capitalize()}", "", words, ""]
-            lines += [*table(["Name", "What it is", "Licence", "Parameters"], rows, left=3), ""]
+            lines += [Table(["Name", "What it is", "Licence", "Parameters"], rows, left=3).markdown(ready=True), ""]
     return {"models/index.md": "\n".join(lines)} | {f"models/{c.name}.md": _page(c) for c in known}
 
 
 def _row(card: Card) -> list[str]:
-    return [f"[`{card.name}`]({card.name}.md)", plain(card.summary), card.licence, _size(card.parameters)]
+    return [f"[`{card.name}`]({card.name}.md)", markdown_text(card.summary), card.licence, _size(card.parameters)]
 
 
 def _size(parameters: int | None) -> str:
@@ -63,9 +63,9 @@ def _page(card: Card) -> str:
     lines = [
         f"# {card.name}",
         "",
-        f"{plain(card.summary)}. {ABOUT[card.kind]}",
+        f"{markdown_text(card.summary)}. {ABOUT[card.kind]}",
         "",
-        *table(["Property", "Value"], facts, left=2),
+        Table(["Property", "Value"], facts, left=2).markdown(ready=True),
         "",
     ]
     return "\n".join([*lines, *_text(card), *_paper(card), *_use(card)])
@@ -77,10 +77,15 @@ def _text(card: Card) -> list[str]:
         return []
     lines = ["## What it reads", ""]
     rows = [["Query", f"`{_shown(card.query_template)}`"], ["Document", f"`{_shown(card.document_template)}`"]]
-    lines += [*table(["Side", "Template"], rows, left=2), ""]
+    lines += [Table(["Side", "Template"], rows, left=2).markdown(ready=True), ""]
     if card.takes_instructions and card.instructions.query:
         told = [[family, f"`{_shown(line)}`"] for family, line in card.instructions.query.items()]
-        lines += ["Instructions for queries, by task family:", "", *table(["Family", "Instruction"], told, left=2), ""]
+        lines += [
+            "Instructions for queries, by task family:",
+            "",
+            Table(["Family", "Instruction"], told, left=2).markdown(ready=True),
+            "",
+        ]
     return lines
 
 
@@ -95,8 +100,8 @@ def _paper(card: Card) -> list[str]:
     if not rows and not card.paper.note:
         return []
     lines = ["## In the R2MED paper", ""]
-    lines += [*table(["Setting", "Theirs"], rows, left=2), ""] if rows else []
-    return [*lines, *([f"{plain(card.paper.note).capitalize()}.", ""] if card.paper.note else [])]
+    lines += [Table(["Setting", "Theirs"], rows, left=2).markdown(ready=True), ""] if rows else []
+    return [*lines, *([f"{markdown_text(card.paper.note).capitalize()}.", ""] if card.paper.note else [])]
 
 
 def _use(card: Card) -> list[str]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from r2med.core.table import Table, markdown_text
 from r2med.pipeline.nano_inspect import inspect
-from r2med.report.pages import task_page
-from r2med.report.pages.words import plain, table
+from r2med.report.task_page import task_page
 from r2med.results.ledger import ledger
 from r2med.tasks import TaskEntry, collections, resolve
 
@@ -38,11 +38,11 @@ def _index() -> str:
         lines += [
             f"## {collection.title}",
             "",
-            f"{plain(collection.summary)}. Licence: {collection.licence}.{home}",
+            f"{markdown_text(collection.summary)}. Licence: {collection.licence}.{home}",
             "",
         ]
         titles = ["Task", "Family", "Scenario", "Queries", "Documents", "Judgments"]
-        lines += [*table(titles, rows, left=3), ""]
+        lines += [Table(titles, rows, left=3).markdown(ready=True), ""]
     return "\n".join(lines)
 
 
@@ -73,7 +73,7 @@ def _catalogued(entry: TaskEntry, title: str) -> str:
             "",
             entry.description,
             "",
-            *table(["Property", "Value"], rows, left=2),
+            Table(["Property", "Value"], rows, left=2).markdown(ready=True),
             "",
             "Counts are those of the published data; `r2med data download` checks them.",
             "",
@@ -96,11 +96,18 @@ def _published(entry: TaskEntry) -> list[str]:
         return []
     best = sorted(found, key=lambda pair: -pair[0])[:10]
     rows = [
-        [f"`{f.system}`", f.kind, f"`{f.protocol}`", f"[{plain(f.source.title)}]({f.source.url})", f"{100 * value:.2f}"]
+        [
+            f"`{f.system}`",
+            f.kind,
+            f"`{f.protocol}`",
+            f"[{markdown_text(f.source.title)}]({f.source.url})",
+            f"{100 * value:.2f}",
+        ]
         for value, f in best
     ]
+    titles = ["System", "Kind", "Protocol", "Source", "nDCG@10 × 100"]
     return [
-        "## Published figures", "", *table(["System", "Kind", "Protocol", "Source", "nDCG@10 × 100"], rows, left=4), "",
+        "## Published figures", "", Table(titles, rows, left=4).markdown(ready=True), "",
         "The ten highest of the [ledger](../../../ledger.md). We did not compute them, and figures of different "
         "[protocols](../../../protocols.md) do not compare.",
     ]  # fmt: skip

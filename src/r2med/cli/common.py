@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+
+from .output import emit, note, print_table
 
 if TYPE_CHECKING:
     from ..core.options import Options
     from .progress import Bar
 
+__all__ = ["completing", "emit", "json_option", "note", "options_from", "print_table", "tasks_option"]
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -67,38 +69,3 @@ def options_from(given: Mapping[str, Any], bar: Bar | None = None) -> Options:
         budget=None if cost is None else Budget(cost),
         on_progress=bar.within if bar is not None else None,
     )
-
-
-def emit(data: object) -> None:
-    """Print a JSON document."""
-    import msgspec
-
-    sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(data), indent=2) + b"\n")
-    sys.stdout.buffer.flush()
-
-
-def note(text: str) -> None:
-    """Say something that is not the result."""
-    click.echo(text, err=True)
-
-
-def print_table(titles: list[str], rows: Iterable[list[str]], *, caption: str = "", left: int = 1) -> None:
-    """A table on stdout: drawn on a terminal, aligned columns in a pipe."""
-    from rich.box import SIMPLE_HEAD
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    rows = list(rows)
-    table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for i, title in enumerate(titles):
-        table.add_column(Text(title), justify="left" if i < left else "right", no_wrap=i >= left)
-    for row in rows:
-        table.add_row(*map(Text, row))
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        widths = [max(len(cell) for cell in column) for column in zip(titles, *rows, strict=True)]
-        console = Console(highlight=False, width=max(80, sum(widths) + 3 * len(widths)))
-    console.print(table)
-    if caption:
-        console.print(Text(caption), soft_wrap=True)

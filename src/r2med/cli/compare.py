@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from .common import emit, json_option, note, print_table
+from .common import json_option
+from .output import emit, note, say, show
 
 if TYPE_CHECKING:
+    from ..core.table import Table
     from ..report.comparison import Compared
-    from ..report.comparison_tables import TextTable
     from ..scoring.intervals import Method, Settings
 
 
@@ -63,54 +64,51 @@ def command(
     could detect.
     """
     from ..report import comparison as what
-    from ..report import comparison_tables as tables
-    from ..results import ResultStore
+    from ..results import ResultIndex
     from ..scoring import Measure
     from ..scoring.compare import compare
     from ..scoring.intervals import Settings
+    from ..scoring.tables import comparison_tables
 
     settings = Settings(level=level, method=method, resamples=resamples, seed=seed)
     chosen = Measure.parse(measure)
     if qrels is None:
-        compared = what.from_store(ResultStore(results), systems, chosen, collection=collection, tasks=tasks)
+        compared = what.from_store(ResultIndex([results]), systems, chosen, collection=collection, tasks=tasks)
     elif collection or tasks:
         raise click.UsageError("--collection and --task choose among stored results; with --qrels there is one task")
     else:
         compared = what.from_runs([Path(s) for s in systems], qrels, chosen)
     found = what.with_snippets(compare(compared.scores, settings), compared)
-    document, shown = _extras(compared, settings, _Wanted(slices, flagged, aware, holes, pool, depth))
+    document, tables = _extras(compared, settings, _Wanted(slices, flagged, aware, holes, pool, depth))
     for line in _notes(compared):
         note(line)
     if as_json:
         emit(what.document(found, compared) | document)
         return
-    main = [tables.systems_table(found)]
-    for pair in found.pairs:
-        main += [tables.pair_table(pair, found), *([tables.moved_table(pair)] if pair.moved else [])]
-    for table in (*main, *shown):
-        print_table(table.titles, table.rows, caption=table.caption, left=table.left)
-        click.echo()
+    for table in (*comparison_tables(found), *tables):
+        show(table)
+        say()
 
 
-def _extras(compared: Compared, settings: Settings, wanted: _Wanted) -> tuple[dict[str, object], list[TextTable]]:
+def _extras(compared: Compared, settings: Settings, wanted: _Wanted) -> tuple[dict[str, object], list[Table]]:
     from ..report import comparison as what
-    from ..report import comparison_tables as tables
     from ..scoring.pool import write_pool
+    from ..scoring.tables import holes_table, slices_table
     from ..text import get_analyzer
     from ..text.duplicates import find_copies
 
     document: dict[str, object] = {}
-    shown: list[TextTable] = []
+    shown: list[Table] = []
     if wanted.slices or wanted.flagged is not None:
         flags = None if wanted.flagged is None else what.read_flags(wanted.flagged, compared.scores)
         document["slices"] = slices = what.slices_of(compared, get_analyzer("english"), settings, flags)
-        shown.append(tables.slices_table(slices, compared.scores.systems, settings))
+        shown.append(slices_table(slices, compared.scores.systems, settings))
     if wanted.aware:
         document["aware"] = both = what.aware_of(compared, lambda task: find_copies(task.documents).by_id())
-        shown.append(tables.aware_table(both))
+        shown.append(what.aware_table(both))
     if wanted.holes:
         document["holes"] = reports = what.holes_of(compared, wanted.depth)
-        shown.append(tables.holes_table(reports, wanted.depth))
+        shown.append(holes_table(reports, wanted.depth))
     if wanted.pool is not None:
         number = write_pool(what.pool_of(compared, wanted.depth), wanted.pool)
         document["pool"] = {"path": str(wanted.pool), "entries": number}

@@ -33,10 +33,9 @@ def mteb(results: Path, out: Path, systems: tuple[str, ...], model: str, revisio
     R2MED's tasks go under MTEB's names (R2MEDBiologyRetrieval), those of Mini and Nano under names of their own.
     """
     from ..integrations.mteb_results import export_mteb
-    from ..report.stored import select
-    from ..results import ResultStore
+    from ..results import ResultIndex
 
-    chosen = select(ResultStore(results), systems=systems)
+    chosen = [stored.result for stored in ResultIndex([results]).select(systems)]
     written = export_mteb(chosen, out, model=model, revision=revision)
     if as_json:
         emit({"schema": 1, "folder": str(out), "results": [w._asdict() for w in written]})

@@ -6,15 +6,16 @@ from pathlib import Path
 
 import click
 
-from .common import emit, json_option, note, print_table
+from .common import json_option
+from .output import emit, note, show
 
 
 @click.command("leaderboard")
 @click.option(
     "--collection",
     "-c",
-    type=click.Choice(["r2med", "nano", "mini"]),
-    help="Default: r2med with --published, else the collection that has results.",
+    type=click.Choice(["r2med", "nano", "mini", "own"]),
+    help="own: tasks of your own. Default: r2med with --published, else the collection that has results.",
 )
 @click.option("--published", is_flag=True, help="Published figures only.")
 @click.option("--measured", is_flag=True, help="Our own results only.")
@@ -44,9 +45,8 @@ def command(
     A published figure is somebody else's number under somebody else's protocol; figures of different protocols are
     not comparable, so one protocol is shown unless --protocol all asks for more. Scores are × 100.
     """
-    from ..report.board import board
     from ..report.leaderboard import as_json as document
-    from ..report.leaderboard import board_caption, board_cells, board_headers
+    from ..report.leaderboard import board, board_table
     from ..scoring import Measure
 
     shown = Measure.parse(measure)
@@ -58,11 +58,6 @@ def command(
     if as_json:
         emit(document(rows))
     else:
-        groups, several = any(r.tie_group for r in rows), len({r.protocol for r in rows}) > 1
-        print_table(
-            board_headers(found.tasks, protocols=several, groups=groups),
-            board_cells(rows, found.tasks, protocols=several, groups=groups),
-            caption=board_caption(rows, shown),
-        )
+        show(board_table(rows, found.tasks, shown))
     for line in found.notes:
         note(line)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from .common import emit, json_option, note, print_table, resolve_all
+from .output import show
 from .progress import progress
 
 if TYPE_CHECKING:
@@ -105,8 +106,7 @@ def profile(paths: tuple[str, ...], published: bool, markdown: bool, as_json: bo
     """The table of a Nano group: counts, the nDCG@10 of its candidates, and the means over all queries."""
     from ..pipeline.nano_published import published_profile
     from ..pipeline.nano_read import profile as measure
-    from ..report.pages.group import group_table
-    from ..report.pages.words import table
+    from ..report.group_page import group_table
 
     if published == bool(paths):
         raise click.UsageError("give a Nano folder, or --published")
@@ -114,11 +114,11 @@ def profile(paths: tuple[str, ...], published: bool, markdown: bool, as_json: bo
     if as_json:
         emit(found)
         return
-    titles, rows = group_table(found)
+    table = group_table(found)
     if markdown:
-        click.echo("\n".join(table(titles, rows)))
+        click.echo(table._replace(caption="").markdown())
     else:
-        print_table(titles, rows, caption="nDCG@10 of the candidates; the last line weights tasks by their queries.")
+        show(table)
     if published:
         note("Published by hakari-bench/NanoR2MED; not computed here.")
 

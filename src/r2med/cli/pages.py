@@ -6,7 +6,8 @@ from pathlib import Path
 
 import click
 
-from .common import emit, json_option, note, resolve_all
+from .common import json_option, resolve_all
+from .output import emit, note, say
 from .progress import progress
 
 
@@ -28,7 +29,7 @@ def command(paths: tuple[str, ...], out: Path | None, against: tuple[Path, ...],
     Meant for Nano folders, whose candidates are scored; another task gets BM25 candidates on the way.
     """
     from ..pipeline.nano_inspect import inspect
-    from ..report.pages import write_pages
+    from ..report.group_page import write_pages
     from ..tasks.audit import read_outside
 
     refs = resolve_all(paths)
@@ -48,5 +49,5 @@ def command(paths: tuple[str, ...], out: Path | None, against: tuple[Path, ...],
         return
     for path in written:
         if path.suffix == ".md":
-            click.echo(path)
+            say(path)
     note("The figures behind each page lie beside it as JSON.")

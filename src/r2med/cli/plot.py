@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import click
 
-from .common import emit, json_option, note
+from .common import json_option
+from .output import emit, note
 
 if TYPE_CHECKING:
-    from ..report.plots.svg import Canvas
+    from ..report.plots import Canvas
 
 F = TypeVar("F", bound=Callable[..., Any])
 Side = Literal["document", "query"]
@@ -62,20 +63,18 @@ def scores(
     seed: int,
 ) -> None:
     """Every system on every task, with 95 % intervals (dot plot)."""
+    from ..report.collection import side_by_side, the_collection
     from ..report.plots import check_output, draw_scores
-    from ..report.stored import score_set, select, the_collection
-    from ..results import ResultStore
+    from ..results import ResultIndex
     from ..scoring import Measure
     from ..scoring.intervals import Settings, score_intervals
 
     check_output(out)
-    store, shown = ResultStore(results), Measure.parse(measure)
-    where = the_collection(store, collection)
-    found = score_set(store, select(store, collection=where, systems=systems), shown)
+    index, shown = ResultIndex([results]), Measure.parse(measure)
+    where = the_collection(index, collection)
+    found = side_by_side(index, systems, shown, collection=where).scores
     settings = Settings(resamples=resamples, seed=seed)
-    _write(
-        draw_scores(score_intervals(found, settings), shown, where or "own tasks", level=settings.level), out, as_json
-    )
+    _write(draw_scores(score_intervals(found, settings), shown, where, level=settings.level), out, as_json)
     if not found.complete:
         note(f"only {len(found.tasks)} of {found.of_tasks} tasks: those that every system has")
 
@@ -88,16 +87,23 @@ def pareto(
     out: Path, collection: str, measure: str, results: Path, as_json: bool, systems: tuple[str, ...], axis: Axis
 ) -> None:
     """Score against seconds or dollars per query, with the Pareto line."""
-    from ..report.plots import check_output, draw_pareto, system_costs
-    from ..report.stored import select, the_collection
-    from ..results import ResultStore
+    from ..core import UsageError
+    from ..report.collection import collection_results, the_collection
+    from ..report.costs import AXES, cost_points
+    from ..report.plots import check_output, draw_tradeoff
+    from ..results import ResultIndex
     from ..scoring import Measure
 
     check_output(out)
-    store, shown = ResultStore(results), Measure.parse(measure)
-    where = the_collection(store, collection)
-    costs, left_out = system_costs(select(store, collection=where, systems=systems), shown, axis)
-    _write(draw_pareto(costs, shown, where or "own tasks", axis), out, as_json)
+    index, shown = ResultIndex([results]), Measure.parse(measure)
+    where = the_collection(index, collection)
+    stored = index.select(systems, collection=where)
+    found = collection_results(stored[0].collection, stored, strict=True)
+    against = "dollars" if axis == "cost" else axis
+    points, left_out = cost_points(found, found.tasks, shown, against)
+    if not points:
+        raise UsageError("no system is left to draw: " + "; ".join(left_out))
+    _write(draw_tradeoff(points, AXES[against], shown, where, headed=True), out, as_json)
     for line in left_out:
         note(line)
 
@@ -108,17 +114,17 @@ def pareto(
 @_shared
 def scatter(first: str, second: str, out: Path, collection: str, measure: str, results: Path, as_json: bool) -> None:
     """Two systems, query by query: FIRST along x, SECOND along y."""
-    from ..report.plots import check_output, draw_scatter, family_points
-    from ..report.stored import score_set, select, the_collection
-    from ..results import ResultStore
+    from ..report.collection import side_by_side, the_collection
+    from ..report.plots import check_output, draw_scatter
+    from ..results import ResultIndex
     from ..scoring import Measure
 
     check_output(out)
-    store, shown = ResultStore(results), Measure.parse(measure)
-    where = the_collection(store, collection)
-    chosen = select(store, collection=where, systems=[first, second])
-    points = family_points(score_set(store, chosen, shown), {r.task.full_name: r.task.family for r in chosen})
-    _write(draw_scatter(points, first, second, shown, where or "own tasks"), out, as_json)
+    index, shown = ResultIndex([results]), Measure.parse(measure)
+    where = the_collection(index, collection)
+    found = side_by_side(index, [first, second], shown, collection=where)
+    families = {info.full_name: info.family or info.full_name for info in found.results.infos.values()}
+    _write(draw_scatter(found.scores, where, headed=True, group=lambda task: families[task]), out, as_json)
 
 
 @command.command()
@@ -129,16 +135,17 @@ def truncation(
     out: Path, collection: str, measure: str, results: Path, as_json: bool, systems: tuple[str, ...], side: Side
 ) -> None:
     """Share of tokens that a model never read against its score, task by task."""
-    from ..report.plots import check_output, cut_points, draw_truncation
-    from ..report.stored import select, the_collection
-    from ..results import ResultStore
+    from ..report.collection import the_collection
+    from ..report.costs import cut_points
+    from ..report.plots import check_output, draw_truncation
+    from ..results import ResultIndex
     from ..scoring import Measure
 
     check_output(out)
-    store, shown = ResultStore(results), Measure.parse(measure)
-    where = the_collection(store, collection)
-    points = cut_points(select(store, collection=where, systems=systems), shown, side)
-    _write(draw_truncation(points, shown, where or "own tasks", side), out, as_json)
+    index, shown = ResultIndex([results]), Measure.parse(measure)
+    where = the_collection(index, collection)
+    points = cut_points([stored.result for stored in index.select(systems, collection=where)], shown, side)
+    _write(draw_truncation(points, shown, where, side), out, as_json)
 
 
 def _write(canvas: Canvas, out: Path, as_json: bool) -> None:

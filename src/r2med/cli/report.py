@@ -6,7 +6,8 @@ from pathlib import Path
 
 import click
 
-from .common import emit, json_option, note
+from .common import json_option
+from .output import emit, note, say
 from .view import FOLDER, TASKS, open_site
 
 
@@ -21,13 +22,13 @@ from .view import FOLDER, TASKS, open_site
 @json_option
 def command(results: tuple[Path, ...], target: Path, max_size: float, folders: tuple[Path, ...], as_json: bool) -> None:
     """Write what `r2med view` shows as one HTML file that needs no network and can be mailed."""
-    from ..view.single_file import write_report
+    from ..report.web.single_file import write_report
 
     site = open_site(results, folders)
     written = write_report(site, target, most=int(max_size * 1_000_000))
     if as_json:
         emit(written)
         return
-    click.echo(target)
+    say(target)
     for line in written.left_out:
         note(line)

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import click
 
-from .common import emit, json_option, note, print_table, published_in
+from .common import json_option
+from .output import emit, note, print_table
 from .progress import progress
 
 
@@ -54,6 +55,7 @@ def command(
     """
     import msgspec
 
+    from ..core.table import points
     from ..pipeline import check_writable
     from ..pipeline.reproduce import reproduce
     from ..results import ResultStore
@@ -72,14 +74,17 @@ def command(
 
         outcome = reproduce(
             system, refs, store, read_ledger(book) if book else ledger(), collection=collection, protocol=protocol,
-            measure=shown, tolerance=tolerance, run=run, published_texts=published_in(refs), notify=notify,
+            measure=shown, tolerance=tolerance, run=run, notify=notify,
         )  # fmt: skip
     if as_json:
         emit(msgspec.to_builtins(outcome) | {"ok": outcome.ok})
     else:
         print_table(
             ["Task", "Verdict", "Published", "Here", "Difference"],
-            [[t.task, t.verdict, *map(points, (t.published, t.measured)), signed(t.difference)] for t in outcome.tasks],
+            [
+                [t.task, t.verdict, points(t.published), points(t.measured), _difference(t.difference)]
+                for t in outcome.tasks
+            ],
             caption=f"{shown} × 100; {outcome.source} ({outcome.date}), protocol {outcome.protocol} "
             f"[{outcome.protocol_fingerprint[:8]}], tolerance {outcome.tolerance:g} points.",
             left=2,
@@ -93,12 +98,8 @@ def command(
     ctx.exit(0 if outcome.ok else 1)
 
 
-def points(value: float) -> str:
-    """A score × 100."""
-    return f"{100 * value:.2f}"
-
-
-def signed(value: float) -> str:
+def _difference(value: float) -> str:
     """A difference × 100; what rounds to nothing has no sign."""
-    rounded = round(100 * value, 2)
-    return f"{rounded:+.2f}" if rounded else "0.00"
+    from ..core.table import points, signed
+
+    return signed(value) if float(points(value)) else "0.00"

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import click
-
-from .common import emit, note, print_table
+from .output import emit, note, print_table, say, show
 
 if TYPE_CHECKING:
     from ..api import Scores
@@ -16,35 +14,20 @@ if TYPE_CHECKING:
 
 def print_outcome(outcome: Scores, *, markdown: bool) -> None:
     """The table, what rerankers did, and what a reader must know."""
-    from ..report import caption, cells, headers
-    from ..report import markdown as in_markdown
+    from ..report.scores import effects_table
 
-    table = outcome.table
+    table, effects = outcome.table.table(), effects_table(outcome.results)
     if markdown:
-        click.echo(in_markdown(table))
+        say(table.markdown(), lines=True)
     else:
-        print_table(headers(table), cells(table), caption=caption(table))
-    effects = [(r, r.notes["before_after"]) for r in outcome.results if "before_after" in r.notes]
+        show(table)
     if effects and not markdown:
-        _print_effects(effects)
+        say()
+        show(effects)
     for result in outcome.results:
         _warn(result)
     if outcome.kept:
         note(f"{outcome.kept} of {len(outcome.results)} results were there already (--overwrite runs them again)")
-
-
-def _print_effects(effects: list[tuple[TaskResult, Any]]) -> None:
-    def score(side: dict[str, float], key: str) -> str:
-        return f"{100 * side[key]:.2f}"
-
-    rows = [
-        [r.system.name, r.task.full_name, *(score(e[side], e["measure"]) for side in ("before", "after", "oracle")),
-         f"{e['helped']:.0%}", f"{e['hurt']:.0%}"]
-        for r, e in effects
-    ]  # fmt: skip
-    caption = "nDCG@10 × 100 of the first stage, of the reranker, and of the best order of the same candidates."
-    click.echo()
-    print_table(["Reranked", "Task", "Before", "After", "Oracle", "Helped", "Hurt"], rows, caption=caption, left=2)
 
 
 def _warn(result: TaskResult) -> None:

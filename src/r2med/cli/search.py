@@ -27,16 +27,25 @@ def command(text: str, spec: str, retriever: str, top: int, memory: str | None, 
     from rich.console import Console
     from rich.text import Text
 
+    from ..core.untrusted import printable
+
     console = Console(highlight=False)
     if not found:
         console.print("Nothing found: no passage shares a term with the query.")
     for hit in found:
-        console.print(Text(f"{hit.rank}. {hit.doc_id}  {hit.score:.3f}", style="bold"))
+        console.print(Text(printable(f"{hit.rank}. {hit.doc_id}  {hit.score:.3f}"), style="bold"))
         passage, end = Text("   "), 0
         for start, stop in hit.marks:
-            passage.append(hit.text[end:start]).append(hit.text[start:stop], style="bold yellow")
+            passage.append(_shown(hit.text[end:start])).append(_shown(hit.text[start:stop]), style="bold yellow")
             end = stop
-        console.print(passage.append(hit.text[end:]), soft_wrap=not console.is_terminal)
+        console.print(passage.append(_shown(hit.text[end:])), soft_wrap=not console.is_terminal)
         if hit.marks:
             words = dict.fromkeys(hit.text[start:stop].lower() for start, stop in hit.marks)
-            console.print(Text(f"   matched: {', '.join(words)}", style="dim"))
+            console.print(Text(printable(f"   matched: {', '.join(words)}"), style="dim"))
+
+
+def _shown(text: str) -> str:
+    """A piece of a passage that cannot drive the terminal."""
+    from ..core.untrusted import printable
+
+    return printable(text, keep="\n")

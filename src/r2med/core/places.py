@@ -1,9 +1,12 @@
-"""The folders that several rooms share. Nothing is imported or touched to find out."""
+"""The folders that several rooms share, and looking at what lies at a path."""
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 from pathlib import Path
+from typing import BinaryIO
 
 from .errors import UsageError
 
@@ -37,6 +40,15 @@ def exists(path: Path) -> bool:
         return path.exists()
     except (OSError, ValueError):
         return False
+
+
+def open_regular(path: Path) -> BinaryIO:
+    """Open a file for reading; a pipe or a device, which may never answer, is an `OSError`."""
+    handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise OSError(errno.EINVAL, "not a regular file", str(path))
+    return os.fdopen(handle, "rb")
 
 
 def _xdg_cache() -> Path:

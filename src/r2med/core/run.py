@@ -94,13 +94,13 @@ class Run:
 
     def _repr_html_(self) -> str:
         """For notebooks: the first documents of the first queries."""
-        from .html import table
+        from .table import Table
 
         rows = []
         for query_id, hits in self.top(3).for_queries(IdTable(self.query_ids[:3])):
             rows += [[query_id if not i else "", h.doc_id, str(i + 1), f"{h.score:.4f}"] for i, h in enumerate(hits)]
         caption = f"{len(self):,} queries, up to {self.depth:,} documents each"
-        return table(["Query", "Document", "Rank", "Score"], rows, caption=caption, left=2, heading=self.name)
+        return Table(["Query", "Document", "Rank", "Score"], rows, caption, 2, self.name).html()
 
     def lengths(self) -> npt.NDArray[np.int64]:
         """How many documents each query retrieved."""

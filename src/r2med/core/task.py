@@ -167,11 +167,11 @@ class Task:
 
     def _repr_html_(self) -> str:
         """For notebooks: counts, and the first queries."""
-        from .html import shortened, table
+        from .table import Table, shortened
 
         rows = [
             [q.id, shortened(q.text), str(sum(g > 0 for g in self.qrels.of(q.id).values()))] for q in self.queries[:3]
         ]
         caption = f"{len(self.queries):,} queries, {len(self.documents):,} documents, {len(self.qrels):,} judgments"
         heading = f"{self.full_name} · {self.family}" if self.family else self.full_name
-        return table(["Query", "Text", "Positives"], rows, caption=caption, left=2, heading=heading)
+        return Table(["Query", "Text", "Positives"], rows, caption, 2, heading).html()

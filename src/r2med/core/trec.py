@@ -62,10 +62,11 @@ def write_run(run: Run, path: str | Path) -> None:
     """Write a TREC run; compressed where the name ends in `.gz` or `.zst`, with the same bytes every time."""
     path = Path(path)
     with atomic_file(path) as stream:
-        write_packed(stream, _run_lines(run), suffix=path.suffix)
+        write_packed(stream, run_lines(run), suffix=path.suffix)
 
 
-def _run_lines(run: Run) -> Iterator[bytes]:
+def run_lines(run: Run) -> Iterator[bytes]:
+    """The lines of each query, best document first."""
     tag = "-".join(run.name.split()) or "r2med"
     tokens: dict[int, str] = {}
     for row, query_id in enumerate(run.query_ids):

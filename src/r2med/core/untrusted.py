@@ -32,7 +32,10 @@ def file_name(name: str, *, known: Collection[str] = ()) -> str:
     A lower-case name of plain characters, or one of the `known` names, is written as it is. Any other loses what a
     file system may not keep (capitals count: some systems fold them) and carries a hash of the whole instead.
     """
-    if name in known or (_PLAIN.fullmatch(name) and len(name) <= LONGEST and not _special(name)):
+    if name in known:
+        return name
+    taken = any(name == other.casefold() for other in known)
+    if _PLAIN.fullmatch(name) and len(name) <= LONGEST and not _special(name) and not taken:
         return name
     digest = hashlib.blake2b(name.encode("utf-8", "surrogatepass"), digest_size=4).hexdigest()
     readable = _NOT_PLAIN.sub("_", name).strip("._~")[: LONGEST - 9].rstrip(".")

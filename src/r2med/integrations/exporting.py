@@ -11,9 +11,9 @@ import msgspec
 from ..core import DataError, Task, UsageError
 from ..core.atomic import atomic_folder, write_bytes
 from ..core.trec import write_qrels, write_run
-from ..report.stored import select, task_behind
-from ..results import ResultStore, TaskResult
-from ..results.store import slug
+from ..report.collection import task_behind
+from ..results import ResultIndex, ResultStore, TaskResult
+from ..results.store import stored_names
 from ..tasks import convert, resolve
 from .dictionaries import to_dict
 
@@ -34,7 +34,7 @@ def export_trec(source: str, out: Path, *, systems: Sequence[str] = ()) -> list[
             tasks = [ref.load() for ref in resolve(source)]
             made = [one for task in tasks for one in _task_files(task, folder, topics=True)]
         else:
-            chosen = select(store, systems=systems)
+            chosen = [stored.result for stored in ResultIndex([store.root]).select(systems)]
             made = [_run_file(store, result, folder) for result in chosen]
             behind = {r.task.full_name: task_behind(r.task) for r in chosen}
             made += [one for task in behind.values() if task for one in _task_files(task, folder, topics=False)]
@@ -48,7 +48,7 @@ def export_beir(source: str, out: Path, *, systems: Sequence[str] = ()) -> list[
         return [Exported(c.task, "task", c.path) for c in convert(resolve(source), out, to="beir")]
     made = []
     with atomic_folder(out) as folder:
-        for result in select(store, systems=systems):
+        for result in (stored.result for stored in ResultIndex([store.root]).select(systems)):
             path = _place(result, ".json")
             write_bytes(folder / path, msgspec.json.encode(to_dict(store.run(result))) + b"\n")
             made.append(Exported(f"{result.system.name} on {result.task.full_name}", "run", str(out / path)))
@@ -73,7 +73,8 @@ def _run_file(store: ResultStore, result: TaskResult, folder: Path) -> Exported:
 
 
 def _task_files(task: Task, folder: Path, *, topics: bool) -> list[Exported]:
-    stem = Path(slug(task.collection)) / slug(task.name) if task.collection else Path(slug(task.name))
+    names = [stored_names(name)[0] for name in (task.collection, task.name) if name]
+    stem = Path(*names)
     judgments = stem.with_name(f"{stem.name}.qrels")
     write_qrels(task.qrels, folder / judgments)
     made = [Exported(task.full_name, "judgments", str(judgments))]
@@ -92,8 +93,8 @@ def _field(identifier: str) -> str:
 
 
 def _place(result: TaskResult, suffix: str) -> Path:
-    folder = Path(slug(result.system.name)) / slug(result.task.collection or "own")
-    return folder / f"{slug(result.task.name)}{suffix}"
+    place = ResultStore("").path(result.system.name, result.task.collection, result.task.name)
+    return place.with_suffix(suffix)
 
 
 def _only_results(systems: Sequence[str]) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from .._version import __version__
-from ..report.stored import Stored, by_system
+from ..core.table import points
+from ..report.collection import by_system
 from ..results import TaskResult, macro_average
 from ..scoring import MAIN
 from ..tasks.nano import Manifest
@@ -76,7 +77,7 @@ def results_card(results: Sequence[TaskResult], repo: str, licence: str) -> str:
     return "\n".join([*header, *body])
 
 
-def _scores(grouped: Stored, collection: str) -> list[str]:
+def _scores(grouped: dict[str, dict[str, TaskResult]], collection: str) -> list[str]:
     tasks = list(
         dict.fromkeys(r.task.name for of in grouped.values() for r in of.values() if r.task.collection == collection)
     )
@@ -87,9 +88,9 @@ def _scores(grouped: Stored, collection: str) -> list[str]:
         if not here:
             continue
         whole = macro_average([r.measures for r in here.values()])[MAIN.key] if len(here) == len(tasks) else None
-        cells = [f"{100 * here[t].measures[MAIN.key]:.2f}" if t in here else "–" for t in tasks]
-        average = "–" if whole is None else f"{100 * whole:.2f}"
-        ranked.append((-1.0 if whole is None else whole, f"| {_cell(system)} | {' | '.join(cells)} | {average} |"))
+        cells = [points(here[t].measures[MAIN.key] if t in here else None) for t in tasks]
+        line = f"| {_cell(system)} | {' | '.join(cells)} | {points(whole)} |"
+        ranked.append((-1.0 if whole is None else whole, line))
     return lines + [line for _, line in sorted(ranked, key=lambda r: -r[0])]
 
 

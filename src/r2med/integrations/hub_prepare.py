@@ -13,9 +13,8 @@ import msgspec
 
 from ..core import DataError, HostileData, UsageError
 from ..core.atomic import atomic_folder, write_bytes
-from ..report.stored import select
-from ..results import ResultStore, TaskResult
-from ..results.store import checksum
+from ..results import ResultIndex, ResultStore, TaskResult
+from ..results.store import checksum, encode_result
 from ..tasks.nano import Manifest, read_manifest
 from ..tasks.nano.metadata import read_metadata
 from .exporting import results_in
@@ -101,19 +100,19 @@ def _nano(folder: Path, manifest: Manifest, new: Path, repo: str, licence: str) 
 
 
 def _results(store: ResultStore, new: Path, repo: str, licence: str) -> str:
-    results = select(store)
-    for result in results:
+    stored = ResultIndex([store.root]).select()
+    results = [one.result for one in stored]
+    for one, result in zip(stored, results, strict=True):
         if re.match(PATH, result.system.name):
             raise UsageError(
                 f"system {result.system.name!r} shows a path of this machine: run it again under a name or from a "
                 "relative folder"
             )
-        source = store.path(result.system.name, result.task.collection, result.task.name)
-        target = new / "results" / source.relative_to(store.root)
-        write_bytes(target, msgspec.json.format(msgspec.json.encode(public(result)), indent=2) + b"\n")
+        target = ResultStore(new / "results").path(result.system.name, result.task.collection, result.task.name)
+        write_bytes(target, encode_result(public(result)))
         for suffix in BESIDE:
-            if source.with_suffix(suffix).is_file():
-                shutil.copyfile(source.with_suffix(suffix), target.with_suffix(suffix))
+            if one.path.with_suffix(suffix).is_file():
+                shutil.copyfile(one.path.with_suffix(suffix), target.with_suffix(suffix))
     licence = licence or known_licences(_licence_of(result) for result in results)
     write_bytes(new / "scores.jsonl", b"".join(msgspec.json.encode(row) + b"\n" for row in _rows(results)))
     write_bytes(new / "README.md", results_card(results, repo, licence).encode())

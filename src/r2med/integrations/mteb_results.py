@@ -15,7 +15,7 @@ import msgspec
 from .._version import __version__
 from ..core import ResultError
 from ..core.atomic import write_bytes
-from ..report.stored import by_system
+from ..report.collection import by_system
 from ..results import TaskResult
 from ..scoring import MAIN
 from .mteb import SPLIT, SUBSET

@@ -144,8 +144,7 @@ class Planner:
         for system in systems:
             expected = result_fingerprint(system, self.task, self.depth)
             made.expected[system.name] = expected
-            path = self.store.path(system.name, self.task.collection, self.task.name)
-            stored = None if overwrite else self.store.read(path)
+            stored = None if overwrite else self.store.find(system.name, self.task.collection, self.task.name)
             if stored is not None and stored.fingerprint == expected:
                 made.kept[system.name] = stored
                 continue

@@ -11,7 +11,7 @@ from ..expand.policy import R2MED, REASONING, published_policy
 from ..models import Card, card_names, find_card
 from ..results import ResultStore, TaskResult
 from ..results.ledger import Figure, Ledger
-from ..results.protocols import Expected, Part, Protocol, differences, get_protocol, parts, unstated
+from ..results.protocols import MAIN_PROTOCOL, Expected, Part, Protocol, differences, get_protocol, parts, unstated
 from ..results.reproduction import Reproduction, verdicts
 from ..retrieve import retrievers
 from ..scoring import MAIN, Measure
@@ -20,9 +20,7 @@ from .build import Builder
 from .run import Notify, run_experiment
 from .system import SystemSpec
 
-PROTOCOL_OF = {"mini": "default", "nano": "nano-profile", "r2med": "r2med-paper"}
-"""The protocol that a collection's main figures were made under."""
-PAPER = PROTOCOL_OF["r2med"]
+PAPER = MAIN_PROTOCOL["r2med"]
 
 
 def reproduce(
@@ -42,7 +40,7 @@ def reproduce(
 
     An expansion is run from the generated texts that come with a task; no chat model is asked.
     """
-    chosen = get_protocol(protocol or PROTOCOL_OF.get(collection, "default"))
+    chosen = get_protocol(protocol or MAIN_PROTOCOL.get(collection, "default"))
     figure = ledger.find(name, collection, chosen.name)
     if not figure.tasks(measure.key):
         raise UsageError(
@@ -124,7 +122,7 @@ def _results(
 
 def _read(names: Sequence[str], ref: TaskRef, store: ResultStore) -> TaskResult | None:
     """A stored result, the one nearest to the protocol first."""
-    read = (store.read(store.path(name, ref.collection, ref.name)) for name in names)
+    read = (store.find(name, ref.collection, ref.name) for name in names)
     return next((result for result in read if result is not None), None)
 
 

@@ -41,9 +41,7 @@ def run_experiment(
     live = ProgressFile(store.root)
     live.begin(len(refs) * len(systems))
     begun: set[tuple[str, str]] = set()
-    notify("", "", f"total: {len(refs) * len(systems)}")
-    for warning in dict.fromkeys(s.expander.warning for s in systems if s.expander and s.expander.warning):
-        notify("", "", f"note: Note: {warning}")
+    _announce(len(refs), systems, notify)
 
     def tell(system: str, plan: Plan, what: str) -> None:
         notify(system, plan.task.full_name, what)
@@ -81,6 +79,13 @@ def run_experiment(
     finally:
         live.end()
     return Outcome([made[key] for key in order], kept)
+
+
+def _announce(tasks: int, systems: Sequence[System], notify: Notify) -> None:
+    """How many results will come, and what must be said of the systems."""
+    notify("", "", f"total: {tasks * len(systems)}")
+    for warning in dict.fromkeys(s.expander.warning for s in systems if s.expander and s.expander.warning):
+        notify("", "", f"note: Note: {warning}")
 
 
 def check_writable(store: ResultStore) -> None:

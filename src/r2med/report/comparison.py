@@ -10,7 +10,8 @@ from typing import NamedTuple
 import msgspec
 
 from ..core import DataError, Qrels, Run, Task, UsageError
-from ..results import ResultStore
+from ..core.table import Table, points, shortened, signed
+from ..results import ResultIndex, ResultStore
 from ..scoring import Measure, evaluate_run
 from ..scoring.aware import evaluate_aware
 from ..scoring.compare import Comparison, Moved
@@ -20,13 +21,13 @@ from ..scoring.pool import PoolEntry, build_pool
 from ..scoring.score_set import ScoreSet
 from ..scoring.slices import Slice, Tokens, query_traits, slice_scores
 from ..tasks import read_qrels, read_run
-from .stored import stored_scores, task_behind
+from .collection import side_by_side, task_behind
 
 SNIPPET = 90
 
 
 class Compared(NamedTuple):
-    """Scores side by side, and the ways to what lies behind them, gone only where needed."""
+    """Scores side by side, and functions that read what they were made from."""
 
     scores: ScoreSet
     left_out: tuple[str, ...]
@@ -45,11 +46,11 @@ class Compared(NamedTuple):
 
 
 def from_store(
-    store: ResultStore, systems: Sequence[str], measure: Measure, *, collection: str = "", tasks: Iterable[str] = ()
+    index: ResultIndex, systems: Sequence[str], measure: Measure, *, collection: str = "", tasks: Iterable[str] = ()
 ) -> Compared:
     """Compare systems of a results folder."""
-    scores, results, left_out = stored_scores(store, systems, measure, collection=collection, tasks=tasks)
-    infos = {t.name: next(iter(results.values()))[t.name].task for t in scores.tasks}
+    scores, results, left_out = side_by_side(index, systems, measure, collection=collection, tasks=tasks)
+    infos = {info.full_name: info for info in results.infos.values()}
 
     @cache
     def task(name: str) -> Task | None:
@@ -61,11 +62,16 @@ def from_store(
             raise UsageError(f"this needs the judgments of {name}, which are not on this machine or have changed")
         return loaded.qrels
 
-    missing = {s: sum(r[t.name].missing_queries for t in scores.tasks) for s, r in results.items()}
-    return Compared(
-        scores, left_out, missing, dict.fromkeys(results, 0),
-        lambda name: {s: store.run(r[name]) for s, r in results.items()}, qrels, task,
-    )  # fmt: skip
+    def runs(name: str) -> dict[str, Run]:
+        found = {system: results.systems[system][infos[name].name] for system in scores.systems}
+        return {system: ResultStore(stored.root).run(stored.result) for system, stored in found.items()}
+
+    compared = {t.name for t in scores.tasks}
+    missing = {
+        system: sum(r.missing_queries for r in results.results(system) if r.task.full_name in compared)
+        for system in scores.systems
+    }
+    return Compared(scores, left_out, missing, dict.fromkeys(scores.systems, 0), runs, qrels, task)
 
 
 def from_runs(paths: Sequence[Path], judgments: Path, measure: Measure) -> Compared:
@@ -106,11 +112,7 @@ def with_snippets(comparison: Comparison, compared: Compared) -> Comparison:
 def _with_snippet(moved: Moved, compared: Compared) -> Moved:
     task = compared.task(moved.task)
     query = task.query(moved.query_id) if task is not None else None
-    if query is None:
-        return moved
-    text = " ".join(query.text.split())
-    short = text if len(text) <= SNIPPET else text[: SNIPPET - 1].rstrip() + "…"
-    return msgspec.structs.replace(moved, snippet=short)
+    return moved if query is None else msgspec.structs.replace(moved, snippet=shortened(query.text, SNIPPET))
 
 
 def document(comparison: Comparison, compared: Compared) -> dict[str, object]:
@@ -189,6 +191,19 @@ def aware_of(compared: Compared, copies: Callable[[Task], Mapping[str, str]]) ->
                 )
             )
     return found
+
+
+def aware_table(scores: Sequence[AwareScore]) -> Table:
+    """Strict and aware scores side by side."""
+    rows = [
+        [
+            s.task, s.system, points(s.strict), points(s.aware), signed(s.aware - s.strict),
+            str(s.copies_dropped) if s.copies_known else "unknown", str(s.tied_queries),
+        ]
+        for s in scores
+    ]  # fmt: skip
+    titles = ["Task", "System", "Strict", "Aware", "Difference", "Copies dropped", "Queries with ties"]
+    return Table(titles, rows, "Aware: copies of a passage count once, equal scores are averaged over orders.", 2)
 
 
 def holes_of(compared: Compared, depth: int = DEPTH) -> dict[str, list[HoleReport]]:

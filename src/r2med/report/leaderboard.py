@@ -1,4 +1,4 @@
-"""Published figures and our own in one table, each marked for what it is. Scores here are × 100, as papers print them.
+"""The leaderboard: published figures and our own results in one list, each marked for what it is.
 
 Only figures of one protocol stand in one list unless all are asked for: the same model gets other scores elsewhere.
 """
@@ -6,31 +6,40 @@ Only figures of one protocol stand in one list unless all are asked for: the sam
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple, get_args
 
 import msgspec
 
-from ..results import ResultStore, TaskResult
-from ..results.ledger import Figure
-from ..results.protocols import protocol_names
+from ..core import ResultError, UnknownName, UsageError
+from ..core.table import NONE, Table, points
+from ..results import ResultIndex, StoredResult, SystemInfo, macro_average, query_weighted
+from ..results.ledger import Figure, ledger
+from ..results.ledger.figures import Kind
+from ..results.protocols import MAIN_PROTOCOL, get_protocol, protocol_names
+from ..results.store import OWN
 from ..scoring import MAIN, Measure
-from ..scoring.tie_groups import tie_groups
-from .scores import SHORT
-from .stored import by_system, score_set, task_names
+from .collection import ORDER, CollectionResults, collection_results, task_names
+from .scores import short_name
+from .standing import groups_of
 
 SCALE = 100
 HERE, PUBLISHED, REFERENCE = "measured here", "published", "our reference"
-CUSTOM = "custom"
-MAIN_PROTOCOL = {"mini": "default", "nano": "nano-profile", "r2med": "r2med-paper"}
+ALL, CUSTOM = "all", "custom"
+FAMILIES = ("lexical", "dense", "fused", "expanded", "reranked", "other")
+LEDGER_KIND = {kind: kind for kind in get_args(Kind)} | {"expanded": "expansion", "reranked": "reranker"}
+"""What the ledger calls a kind of ours; every other kind of ours is one of retriever."""
 
 
 class Row(msgspec.Struct, kw_only=True):
-    """One line of the table."""
+    """One system. Scores are in 0–1."""
 
     system: str
     label: str
     kind: str
     # retriever, fused, reranker or expansion; for our own results, the kind of retriever.
+    family: str
+    # lexical, dense, fused, expanded, reranked or other.
     source: str
     date: str
     protocol: str
@@ -39,8 +48,8 @@ class Row(msgspec.Struct, kw_only=True):
     origin: str
     # measured here, published (by others), or our reference (measured by r2med, elsewhere).
     collection: str
-    scale: int = SCALE
     tasks: dict[str, float]
+    # By the full name of the task.
     macro: float | None
     # Mean over all tasks of the collection; None where tasks are missing, for then it would be another number.
     query_weighted: float | None
@@ -48,9 +57,91 @@ class Row(msgspec.Struct, kw_only=True):
     tasks_of: tuple[int, int]
     # How many tasks are known, of how many.
     tie_group: int | None = None
-    # Our systems of one group cannot be told apart from the best of it.
+    # Our systems in one group do not differ significantly from the best of it.
     also: list[str] = []
     # Other sources that state the same average.
+
+    @property
+    def scope(self) -> str:
+        """How many tasks there are, where some are missing."""
+        return "" if self.complete else f"{self.tasks_of[0]} of {self.tasks_of[1]}"
+
+
+class Board(NamedTuple):
+    """Ranked rows, the tasks they are about, and what a reader should know."""
+
+    rows: list[Row]
+    tasks: list[str]
+    notes: list[str]
+
+
+def board(
+    folder: str | Path,
+    *,
+    collection: str = "",
+    published: bool = False,
+    measured: bool = False,
+    protocol: str = "",
+    source: str = "",
+    kind: str = "",
+    measure: Measure = MAIN,
+    default_folder: bool = False,
+) -> Board:
+    """Collect and rank. A folder that was named must be there; the default one may be missing."""
+    if published and measured:
+        raise UsageError("--published and --measured exclude each other; leave both out to see both")
+    ours = [] if published else _stored(Path(folder), required=measured or not default_folder)
+    where = collection or ("r2med" if published else _largest(ours))
+    notes = [] if collection else _other_collections(ours, where)
+    rows = [] if measured or where == OWN else published_rows(_figures(where, protocol, source, notes), measure)
+    here = [stored for stored in ours if (stored.collection or OWN) == where]
+    if here:
+        rows += measured_rows(collection_results(here[0].collection, here, strict=True), measure)
+    if kind:
+        known = sorted({r.kind for r in rows})
+        rows = [r for r in rows if kind in (r.kind, LEDGER_KIND.get(r.kind, "retriever"))]
+        if not rows:
+            raise UnknownName("kind", kind, known, hint=f"(there are: {', '.join(known)})")
+    if not any(row.tasks or row.macro is not None for row in rows):
+        raise ResultError(f"nothing has {measure} on {where} with these choices")
+    present = list(dict.fromkeys(name.rpartition("/")[2] for row in rows for name in row.tasks))
+    prefix = "" if where == OWN else f"{where}/"
+    return Board(ranked(rows), [prefix + t for t in task_names(where, present)], notes)
+
+
+def _stored(folder: Path, *, required: bool) -> Sequence[StoredResult]:
+    if not folder.is_dir():
+        if required:
+            raise ResultError(f"{folder}: no such folder of results (r2med run makes one)")
+        return ()
+    return ResultIndex([folder]).all()
+
+
+def _largest(stored: Sequence[StoredResult]) -> str:
+    """The collection to show where none was named: the largest that has results."""
+    present = list(dict.fromkeys(s.collection for s in stored))
+    named = next((c for c in ORDER if c in present), None)
+    return named or (present[0] or OWN if present else "r2med")
+
+
+def _other_collections(stored: Sequence[StoredResult], shown: str) -> list[str]:
+    others = sorted({s.collection or OWN for s in stored} - {shown})
+    return [f"there are results on {', '.join(others)} too (--collection)"] if others else []
+
+
+def _figures(collection: str, protocol: str, source: str, notes: list[str]) -> list[Figure]:
+    book = ledger()
+    if source and source not in {s.id for s in book.sources}:
+        known = [s.id for s in book.sources]
+        raise UnknownName("source", source, known, hint=f"(known: {', '.join(known)})")
+    if protocol and protocol != ALL:
+        get_protocol(protocol)
+    everything = book.select(collection=collection, source=source)
+    wanted = protocol or (ALL if source else MAIN_PROTOCOL.get(collection, ALL))
+    chosen = everything if wanted == ALL else [f for f in everything if f.protocol == wanted]
+    if (left := len(everything) - len(chosen)) and not protocol:
+        notes.append(f"{left} published figures were made under other protocols (--protocol {ALL} shows them)")
+    return chosen
 
 
 def published_rows(figures: Iterable[Figure], measure: Measure = MAIN) -> list[Row]:
@@ -70,112 +161,112 @@ def published_rows(figures: Iterable[Figure], measure: Measure = MAIN) -> list[R
     return [row for group in rows.values() for row in group]
 
 
-def measured_rows(store: ResultStore, results: Sequence[TaskResult], measure: Measure = MAIN) -> list[Row]:
-    """Rows of our own results on one collection, with tie groups among those that have every task."""
-    rows = [_measured_row(name, list(of.values()), measure) for name, of in by_system(results).items()]
-    complete = [row.system for row in rows if row.complete]
-    if len(complete) > 1:
-        scores = score_set(store, [r for r in results if r.system.name in complete], measure)
-        groups = dict(zip(scores.systems, tie_groups(scores.matrices), strict=True))
-        for row in rows:
-            row.tie_group = groups.get(row.system)
-    return rows
-
-
-def ranked(rows: Iterable[Row]) -> list[Row]:
-    """Best average first; those without one last, the more tasks the earlier."""
-    return sorted(rows, key=lambda r: (r.macro is None, -(r.macro or 0.0), -r.tasks_of[0], r.system, r.source))
+def _rounds_to(precise: float | None, stated: float | None) -> bool:
+    """Whether one average is the other with fewer digits."""
+    return precise is not None and stated is not None and abs(precise - stated) <= 0.0005 + 1e-9
 
 
 def _published_row(figure: Figure, measure: Measure, macro: float) -> Row:
     tasks, whole = figure.tasks(measure.key), task_names(figure.collection, list(figure.tasks(measure.key)))
     complete = figure.average_only or set(whole) <= set(tasks)
-    weighted = figure.by_query(measure.key) if complete else None
+    retriever = "lexical" if figure.system.startswith("bm25") else "dense"
     return Row(
         system=figure.system,
         label=figure.label,
         kind=figure.kind,
+        family={"expansion": "expanded", "reranker": "reranked", "fused": "fused"}.get(figure.kind, retriever),
         source=figure.source.id,
         date=figure.source.date,
         protocol=figure.protocol,
         measured=False,
         origin=REFERENCE if figure.source.measured else PUBLISHED,
         collection=figure.collection,
-        tasks={f"{figure.collection}/{t}": _points(tasks[t]) for t in whole if t in tasks},
-        macro=_points(macro) if complete else None,
-        query_weighted=None if weighted is None else _points(weighted),
+        tasks={f"{figure.collection}/{t}": tasks[t] for t in whole if t in tasks},
+        macro=macro if complete else None,
+        query_weighted=figure.by_query(measure.key) if complete else None,
         complete=complete,
         tasks_of=(len(tasks), len(whole) or len(task_names(figure.collection, []))),
     )
 
 
-def _measured_row(name: str, results: Sequence[TaskResult], measure: Measure) -> Row:
-    collection = results[0].task.collection
-    scores = {r.task.name: r for r in results if measure.key in r.measures}
-    whole = task_names(collection, list(scores))
-    complete = bool(whole) and set(whole) <= set(scores)
-    values = {t: scores[t].measures[measure.key] for t in whole if t in scores}
-    counts = {t: scores[t].task.queries for t in values}
-    weighted = sum(counts[t] * v for t, v in values.items()) / sum(counts.values()) if complete else None
+def measured_rows(
+    results: CollectionResults, measure: Measure = MAIN, groups: dict[str, int] | None = None
+) -> list[Row]:
+    """Rows of our own results; tie groups are computed where they are not given."""
+    rows = [_measured_row(system, results, measure) for system in results.systems]
+    if groups is None:
+        groups = groups_of(results, measure, [row.system for row in rows if row.complete])
+    for row in rows:
+        row.tie_group = groups.get(row.system)
+    return rows
+
+
+def _measured_row(system: str, results: CollectionResults, measure: Measure) -> Row:
+    scored = {r.task.name: r for r in results.results(system) if measure.key in r.measures}
+    values = {task: scored[task].measures[measure.key] for task in scored}
+    counts = {task: scored[task].task.queries for task in scored}
+    complete = bool(results.whole) and set(results.whole) <= set(scored)
+    info = next(iter(results.systems[system].values())).result.system
+    whole = [(counts[t], {measure.key: values[t]}) for t in results.whole] if complete else []
     return Row(
-        system=name,
-        label=name,
-        kind=results[0].system.kind,
+        system=system,
+        label=system,
+        kind=info.kind,
+        family=family_of(info),
         source=HERE,
         date="",
-        protocol=_protocol_of(name),
+        protocol=protocol_of(info),
         measured=True,
         origin=HERE,
-        collection=collection,
-        tasks={scores[t].task.full_name: _points(v) for t, v in values.items()},
-        macro=_points(sum(values.values()) / len(values)) if complete else None,
-        query_weighted=None if weighted is None else _points(weighted),
+        collection=results.collection,
+        tasks={scored[t].task.full_name: values[t] for t in scored},
+        macro=macro_average([scores for _, scores in whole]).get(measure.key),
+        query_weighted=query_weighted(whole).get(measure.key),
         complete=complete,
-        tasks_of=(len(values), len(whole)),
+        tasks_of=(len([t for t in results.whole if t in scored]), len(results.whole)),
     )
 
 
-def _protocol_of(name: str) -> str:
+def family_of(system: SystemInfo) -> str:
+    """The family of one of our systems: that of its last stage."""
+    described = system.description
+    if system.kind in ("reranked", "reranker") or any(key in described for key in ("reranking", "reranker")):
+        return "reranked"
+    if system.kind in ("expanded", "expansion") or any(key in described for key in ("expander", "expansion")):
+        return "expanded"
+    if system.kind in FAMILIES:
+        return system.kind
+    return "dense" if system.kind in ("late-interaction", "sparse", "api") else "other"
+
+
+def protocol_of(system: SystemInfo) -> str:
     """`nv@r2med-paper` was run under that protocol; a policy of one's own is no protocol's."""
-    marked = next((p for p in protocol_names() if f"@{p}" in name), "")
-    return marked or (CUSTOM if ",policy=" in name else "default")
+    marked = next((p for p in protocol_names() if f"@{p}" in system.name), "")
+    own_policy = system.description.get("policy", "default") != "default"
+    return marked or (CUSTOM if own_policy else "default")
 
 
-def _points(value: float) -> float:
-    return round(SCALE * value, 4)
+def ranked(rows: Iterable[Row]) -> list[Row]:
+    """Best average first, to the digits that published figures have; those without one last, most tasks first."""
+    return sorted(rows, key=lambda r: (r.macro is None, -round(r.macro or 0.0, 6), -r.tasks_of[0], r.system, r.source))
 
 
-def _rounds_to(precise: float | None, stated: float | None) -> bool:
-    """Whether one average is the other with fewer digits."""
-    return precise is not None and stated is not None and abs(precise - stated) <= 0.05 + 1e-9
-
-
-def board_headers(tasks: Sequence[str], *, protocols: bool, groups: bool) -> list[str]:
-    """Column titles."""
-    shown = [SHORT.get(t.rpartition("/")[2], t.rpartition("/")[2]) for t in tasks]
-    return ["System", *(["Tie"] if groups else []), "Macro", *shown, *(["Protocol"] if protocols else []), "From"]
-
-
-def board_cells(rows: Sequence[Row], tasks: Sequence[str], *, protocols: bool, groups: bool) -> list[list[str]]:
-    """The table's text; an en dash where there is no number, the count of tasks where an average would mislead."""
-
-    def score(value: float | None) -> str:
-        return "–" if value is None else f"{value:.2f}"
-
-    def macro(row: Row) -> str:
-        return score(row.macro) if row.complete else f"{row.tasks_of[0]} of {row.tasks_of[1]}"
-
-    return [
+def board_table(rows: Sequence[Row], tasks: Sequence[str], measure: Measure) -> Table:
+    """The table; the count of tasks where an average would mislead."""
+    groups, protocols = any(r.tie_group for r in rows), len({r.protocol for r in rows}) > 1
+    titles = ["System", *(["Tie"] if groups else []), "Macro", *map(short_name, tasks)]
+    cells = [
         [
             row.system,
-            *([str(row.tie_group or "–")] if groups else []),
-            macro(row),
-            *(score(row.tasks.get(t)) for t in tasks),
+            *([str(row.tie_group or NONE)] if groups else []),
+            row.scope or points(row.macro),
+            *(points(row.tasks.get(t)) for t in tasks),
             *([row.protocol] if protocols else []),
             f"{row.origin} {row.date}".strip(),
         ]
         for row in rows
     ]
+    return Table([*titles, *(["Protocol"] if protocols else []), "From"], cells, board_caption(rows, measure))
 
 
 def board_caption(rows: Sequence[Row], measure: Measure) -> str:
@@ -187,11 +278,20 @@ def board_caption(rows: Sequence[Row], measure: Measure) -> str:
     if len(protocols) > 1:
         text += " Figures of different protocols are not comparable."
     if any(r.tie_group for r in rows):
-        text += " Tie: systems of one group cannot be told apart from the best of it (randomisation test, Holm, 5 %)."
+        text += " Tie: systems in one group do not differ significantly from the best of it"
+        text += " (randomisation test, Holm, 5 %)."
     return text
 
 
 def as_json(rows: Sequence[Row]) -> list[dict[str, Any]]:
-    """What `r2med leaderboard --json` prints."""
-    document: list[dict[str, Any]] = msgspec.to_builtins(rows)
-    return document
+    """What `r2med leaderboard --json` prints: scores × 100."""
+
+    def scaled(value: float | None) -> float | None:
+        return None if value is None else round(SCALE * value, 10)
+
+    documents: list[dict[str, Any]] = msgspec.to_builtins(rows)
+    for document in documents:
+        document["scale"] = SCALE
+        document["tasks"] = {task: scaled(value) for task, value in document["tasks"].items()}
+        document |= {key: scaled(document[key]) for key in ("macro", "query_weighted")}
+    return documents

@@ -1,4 +1,4 @@
-"""Result sets as tables of scores: one row a system, one column a task."""
+"""What `r2med run` shows: one row per system, one column per task."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from ..core import UsageError
+from ..core.table import Table, points
 from ..results import TaskResult, macro_average, query_weighted
 from ..scoring import CUTOFFS, MAIN, Measure
+from .collection import by_system
 
 SHORT = {
     "Biology": "Biology",
@@ -21,8 +23,14 @@ SHORT = {
 }
 
 
-class Row(NamedTuple):
-    """One system's scores."""
+def short_name(task: str) -> str:
+    """A task's name for the head of a column, without its collection."""
+    name = task.rpartition("/")[2]
+    return SHORT.get(name, name)
+
+
+class SystemRow(NamedTuple):
+    """One system's scores, 0 to 1."""
 
     system: str
     kind: str
@@ -36,28 +44,42 @@ class ScoreTable(NamedTuple):
 
     measure: Measure
     tasks: list[str]
-    rows: list[Row]
+    rows: list[SystemRow]
+
+    def table(self) -> Table:
+        """As a table; the averages only where there is more than one task to average."""
+        collections = {t.rpartition("/")[0] for t in self.tasks}
+        names = [short_name(t) if len(collections) == 1 else t for t in self.tasks]
+        several = len(self.tasks) > 1
+        rows = [
+            [r.system, *(points(r.tasks.get(t)) for t in self.tasks)]
+            + ([points(r.macro), points(r.weighted)] if several else [])
+            for r in self.rows
+        ]
+        where = f" on {next(iter(collections))}" if len(collections) == 1 and "" not in collections else ""
+        averages = "; Macro: mean of the tasks, By query: mean of all queries" if several else ""
+        titles = ["System", *names, *(["Macro", "By query"] if several else [])]
+        return Table(titles, rows, f"{self.measure} × 100{where}{averages}.")
 
 
 def score_table(results: Iterable[TaskResult], measure: Measure = MAIN) -> ScoreTable:
     """Tabulate results in order of appearance."""
-    grouped: dict[str, list[TaskResult]] = {}
-    for result in results:
-        grouped.setdefault(result.system.name, []).append(result)
-    tasks = list(dict.fromkeys(r.task.full_name for of_system in grouped.values() for r in of_system))
+    grouped = by_system(results)
+    tasks = list(dict.fromkeys(name for of_system in grouped.values() for name in of_system))
     rows = []
     for name, of_system in grouped.items():
-        if any(measure.key not in r.measures for r in of_system):
+        found = list(of_system.values())
+        if any(measure.key not in r.measures for r in found):
             cuts = ", ".join(map(str, CUTOFFS))
             raise UsageError(f"{measure} is not among the stored measures (cut-offs {cuts}); r2med score computes any")
-        complete = len(of_system) == len(tasks)
-        scores = [{measure.key: r.measures[measure.key]} for r in of_system]
-        counts = [r.task.queries for r in of_system]
+        scores = [{measure.key: r.measures[measure.key]} for r in found]
+        counts = [r.task.queries for r in found]
+        complete = len(found) == len(tasks)
         rows.append(
-            Row(
+            SystemRow(
                 system=name,
-                kind=of_system[0].system.kind,
-                tasks={r.task.full_name: r.measures[measure.key] for r in of_system},
+                kind=found[0].system.kind,
+                tasks={r.task.full_name: r.measures[measure.key] for r in found},
                 macro=macro_average(scores)[measure.key] if complete else None,
                 weighted=query_weighted(list(zip(counts, scores, strict=True)))[measure.key] if complete else None,
             )
@@ -65,64 +87,38 @@ def score_table(results: Iterable[TaskResult], measure: Measure = MAIN) -> Score
     return ScoreTable(measure, tasks, rows)
 
 
-def headers(table: ScoreTable) -> list[str]:
-    """Column titles; the averages only where there is more than one task to average."""
-    collections = {t.rpartition("/")[0] for t in table.tasks}
-    shown = [SHORT.get(t.rpartition("/")[2], t.rpartition("/")[2]) if len(collections) == 1 else t for t in table.tasks]
-    return ["System", *shown, *(["Macro", "By query"] if len(table.tasks) > 1 else [])]
-
-
-def cells(table: ScoreTable) -> list[list[str]]:
-    """Scores × 100 with two decimals, an en dash where there is none."""
-
-    def show(value: float | None) -> str:
-        return "–" if value is None else f"{100 * value:.2f}"
-
-    averages = len(table.tasks) > 1
-    return [
-        [
-            r.system,
-            *(show(r.tasks.get(t)) for t in table.tasks),
-            *([show(r.macro), show(r.weighted)] if averages else []),
-        ]
-        for r in table.rows
-    ]
-
-
-def markdown(table: ScoreTable) -> str:
-    """The table in Markdown."""
-    titles = headers(table)
-    lines = [f"| {' | '.join(titles)} |", f"|:---|{'---:|' * (len(titles) - 1)}"]
-    lines += [f"| {' | '.join(row)} |" for row in cells(table)]
-    return "\n".join([*lines, "", caption(table)])
-
-
-def caption(table: ScoreTable) -> str:
-    """What the numbers are."""
-    collections = {t.rpartition("/")[0] for t in table.tasks} - {""}
-    where = f" on {collections.pop()}" if len(collections) == 1 else ""
-    averages = "; Macro: mean of the tasks, By query: mean of all queries" if len(table.tasks) > 1 else ""
-    return f"{table.measure} × 100{where}{averages}."
+def effects_table(results: Iterable[TaskResult]) -> Table | None:
+    """What rerankers did to each task; None where nothing was reranked."""
+    rows = []
+    for result in results:
+        effect = result.notes.get("before_after")
+        if isinstance(effect, dict):
+            key = effect["measure"]
+            scores = [points(effect[side][key]) for side in ("before", "after", "oracle")]
+            shares = [f"{effect[side]:.0%}" for side in ("helped", "hurt")]
+            rows.append([result.system.name, result.task.full_name, *scores, *shares])
+    if not rows:
+        return None
+    titles = ["Reranked", "Task", "Before", "After", "Oracle", "Helped", "Hurt"]
+    caption = "nDCG@10 × 100 of the first stage, of the reranker, and of the best order of the same candidates."
+    return Table(titles, rows, caption, left=2)
 
 
 def as_json(results: Sequence[TaskResult]) -> dict[str, Any]:
     """The document `r2med run --json` prints."""
-    grouped: dict[str, list[TaskResult]] = {}
-    for result in results:
-        grouped.setdefault(result.system.name, []).append(result)
     return {
         "schema": 1,
         "systems": [
             {
                 "name": name,
-                "kind": of_system[0].system.kind,
-                "tasks": {r.task.full_name: r.measures for r in of_system},
-                "macro": macro_average([r.measures for r in of_system]),
-                "query_weighted": query_weighted([(r.task.queries, r.measures) for r in of_system]),
-                "seconds": _total_seconds(of_system),
-                **_extras(of_system),
+                "kind": found[0].system.kind,
+                "tasks": {r.task.full_name: r.measures for r in found},
+                "macro": macro_average([r.measures for r in found]),
+                "query_weighted": query_weighted([(r.task.queries, r.measures) for r in found]),
+                "seconds": _total_seconds(found),
+                **_extras(found),
             }
-            for name, of_system in grouped.items()
+            for name, found in ((name, list(of.values())) for name, of in by_system(results).items())
         ],
     }
 

@@ -11,6 +11,7 @@ import msgspec
 
 from ..core import ResultError
 from ..core.atomic import write_bytes
+from ..core.places import open_regular
 
 FILE = ".progress.json"
 KEPT_FINISHED = 200
@@ -108,8 +109,9 @@ def read_progress(root: str | Path) -> Progress | None:
     """The state of the latest run into a results folder; None where there is none or it cannot be read."""
     path = Path(root) / FILE
     try:
-        if path.is_symlink() or path.stat().st_size > _LARGEST:
+        if path.is_symlink():
             return None
-        return msgspec.json.decode(path.read_bytes(), type=Progress)
+        with open_regular(path) as stream:
+            return msgspec.json.decode(stream.read(_LARGEST), type=Progress)
     except (OSError, ValueError, RecursionError):
         return None

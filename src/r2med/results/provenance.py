@@ -14,9 +14,8 @@ from .._version import __version__
 PACKAGES = ("numpy", "onnxruntime", "tokenizers", "torch", "transformers", "sentence-transformers")
 
 
-@cache
 def environment() -> dict[str, object]:
-    """The machine and the software; packages that were not imported are not listed."""
+    """The machine and the software now; packages that were not imported so far are not listed."""
     versions = {"r2med": __version__, "python": platform.python_version()}
     for package in PACKAGES:
         if package.replace("-", "_") in sys.modules:
@@ -34,6 +33,7 @@ def environment() -> dict[str, object]:
     }
 
 
+@cache
 def _processor() -> str:
     try:
         with Path("/proc/cpuinfo").open() as lines:
@@ -42,6 +42,7 @@ def _processor() -> str:
         return platform.processor() or platform.machine()
 
 
+@cache
 def _commit() -> str | None:
     """Commit of the checkout r2med runs from; None for an installed package."""
     root = Path(__file__).resolve().parents[3]

@@ -11,13 +11,13 @@ class SystemInfo(msgspec.Struct, kw_only=True):
     """The system that was run."""
 
     name: str
-    # What results are filed under.
+    # Its printed spec: what results are filed under.
     kind: str
     # `lexical`, `dense`, `fused`, `expanded`, `reranked` …
     description: dict[str, object]
     # Everything that changes its rankings.
     spec: dict[str, object] = {}
-    # What it is made of, as data; empty in results of the first edition.
+    # What it is made of, as data: `retrievers`, `fusion`, `expander`, `reranker`. Empty in files of the first edition.
 
 
 class TaskInfo(msgspec.Struct, kw_only=True):
@@ -44,7 +44,7 @@ class TaskInfo(msgspec.Struct, kw_only=True):
 
     @property
     def full_name(self) -> str:
-        """How the task is called in tables."""
+        """The name in tables."""
         return f"{self.collection}/{self.name}" if self.collection else self.name
 
 
@@ -62,7 +62,7 @@ class TaskResult(msgspec.Struct, kw_only=True):
     measures: dict[str, float]
     # Mean over judged queries of each measure, 0 to 1; `recall_micro_at_k` counts judgments.
     depth: int
-    # Documents a query.
+    # Documents per query.
     missing_queries: int
     # Judged queries for which nothing was retrieved; they score 0.
     queries_without_positives: int
@@ -73,8 +73,10 @@ class TaskResult(msgspec.Struct, kw_only=True):
     # What must be said about the number: truncation, expansion, a reranker's effect, tokens, cost.
     environment: dict[str, object] = {}
     # Versions, processor, cores, commit, and whether the C extension was used.
+    files: dict[str, str] = {}
+    # Hashes of the files beside it, by suffix; checked when they are read. Empty in files of the first edition.
     checksum: str = ""
-    # Of all the rest, put in when it is stored: a number that changed on disk is not believed.
+    # Of all the rest, added when the result is stored. A result without a valid checksum is refused.
 
 
 class QueryScores(msgspec.Struct, kw_only=True):

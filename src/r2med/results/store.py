@@ -1,24 +1,54 @@
-"""Results on disk: `<system>/<collection>/<task>.json`, `.run.gz`, `.queries.jsonl`.
+"""Results on disk: `<system>/<collection>/<task>.json`, `.run.gz`, `.queries.jsonl`; this is the only writer.
 
-The JSON is written last and read first: where it stands, the other two are whole.
+The JSON is written last and read first: where it stands, the files beside it are whole. It holds a checksum of itself
+and the hashes of those files, and every reader checks them. Names of files are made from the names inside the JSON and
+never read back: who asks for a system's name looks into the file.
 """
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 import numpy as np
 
 from ..core import ResultError, Run, fingerprint
 from ..core.atomic import atomic_file
-from ..core.trec import read_run, write_run
+from ..core.places import open_regular
+from ..core.trec import read_run
+from ..core.untrusted import file_name
 from ..scoring import Evaluation
+from .beside import EXPANSIONS, QUERIES, RUN, read_query_ids, read_scores
+from .ledger import ledger
+from .runs import StoredRun, write_blocks
 from .schema import SCHEMA, QueryScores, TaskResult
 
-OWN = "own"  # collection folder of tasks that belong to no collection
+T = TypeVar("T")
+OWN = "own"
+"""Folder of tasks that belong to no collection."""
+LARGEST = 8 << 20
+"""Bytes of a result file; ours have some thousand."""
+
+
+@cache
+def known_names() -> frozenset[str]:
+    """Collections and tasks of the ledger, which are filed under their plain names."""
+    return frozenset(name for source in ledger().sources for name in (source.collection, *source.tasks))
+
+
+def stored_names(name: str) -> tuple[str, str]:
+    """What a collection, a task or a system is called on disk: today, and by the first edition."""
+    return file_name(name, known=known_names()), slug(name)
+
+
+def slug(name: str) -> str:
+    """A file name of the first edition; different names can share one."""
+    return re.sub(r"[^A-Za-z0-9._+@=,~-]", "_", name).lstrip(".") or "_"
 
 
 class ResultStore:
@@ -28,104 +58,171 @@ class ResultStore:
         self.root = Path(root)
 
     def path(self, system: str, collection: str, task: str) -> Path:
-        """Where a result's JSON lies."""
-        return self.root / slug(system) / slug(collection or OWN) / f"{slug(task)}.json"
+        """Where a result's JSON lies; no other result has this place."""
+        return self.places(system, collection, task)[0]
+
+    def places(self, system: str, collection: str, task: str) -> tuple[Path, Path]:
+        """Where the JSON of a result belongs, and where the first edition put it."""
+        names = [stored_names(name) for name in (system, collection or OWN, task)]
+        now, before = ((self.root / a / b / f"{c}.json") for a, b, c in zip(*names, strict=True))
+        return now, before
 
     def read(self, path: Path) -> TaskResult | None:
-        """One result, or None where there is none; another schema is refused, not guessed at."""
-        try:
-            data = path.read_bytes()
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            raise ResultError(f"{path}: cannot be read ({error.strerror or error})") from None
-        try:
-            schema = msgspec.json.decode(data, type=_SchemaOnly).schema
-            if schema != SCHEMA:
-                raise ResultError(
-                    f"{path}: written in results schema {schema}, this r2med reads schema {SCHEMA}; "
-                    f"use another folder (--results) or --overwrite"
-                )
-            result = msgspec.json.decode(data, type=TaskResult)
-        except (ValueError, RecursionError) as error:
-            raise ResultError(f"{path}: not a result file ({error}); remove it or use --overwrite") from None
-        if result.checksum and result.checksum != checksum(result):
-            raise ResultError(f"{path}: was changed after it was written; remove it or use --overwrite")
-        return result
+        """One result, or None where there is none."""
+        return read_result(path) if path.exists() or path.is_symlink() else None
+
+    def find(self, system: str, collection: str, task: str) -> TaskResult | None:
+        """The result of a system on a task, also where the first edition put it."""
+        for path in dict.fromkeys(self.places(system, collection, task)):
+            if path.exists() and read_head(path).key == (system, collection, task):
+                return read_result(path)
+        return None
 
     def write(
         self, result: TaskResult, run: Run, evaluation: Evaluation, *, expansions: Iterable[object] | None = None
     ) -> Path:
-        """Write a result with its run, its per-query scores and the texts its queries were expanded to."""
+        """Write a result with its run, its per-query scores and the texts its queries were expanded to.
+
+        The result gets the hashes of these files and its checksum.
+        """
         path = self.path(result.system.name, result.task.collection, result.task.name)
         path.unlink(missing_ok=True)  # an old result must not stand beside a new run, were we stopped in between
-        write_run(run, path.with_suffix(".run.gz"))
-        with atomic_file(path.with_suffix(".queries.jsonl")) as stream:
-            encode, columns = msgspec.json.Encoder().encode, evaluation.per_query
-            for i, query_id in enumerate(evaluation.query_ids):
-                scores = {key: float(values[i]) for key, values in columns.items()}
-                stream.write(encode(QueryScores(query_id=query_id, measures=scores)) + b"\n")
+        path.with_suffix(EXPANSIONS).unlink(missing_ok=True)
+        result.files = {RUN: write_blocks(run, path.with_suffix(RUN))}
+        result.files[QUERIES] = _write_lines(path.with_suffix(QUERIES), _query_lines(evaluation))
         if expansions is not None:
-            with atomic_file(path.with_suffix(".expansions.jsonl")) as stream:
-                stream.writelines(msgspec.json.encode(item) + b"\n" for item in expansions)
-        stored = msgspec.json.decode(msgspec.json.encode(result), type=TaskResult)  # as it will be read
-        stored.checksum = checksum(stored)
+            lines = (msgspec.json.encode(item) + b"\n" for item in expansions)
+            result.files[EXPANSIONS] = _write_lines(path.with_suffix(EXPANSIONS), lines)
+        result.checksum = checksum(result)
         with atomic_file(path) as stream:
-            stream.write(msgspec.json.format(msgspec.json.encode(stored), indent=2) + b"\n")
+            stream.write(encode_result(result))
         return path
 
     def run(self, result: TaskResult) -> Run:
         """The stored run of a result, queries without hits included."""
-        path = self._beside(result, ".run.gz")
-        return read_run(path, query_ids=self._query_ids(result)).renamed(result.system.name)
+        path = self.locate(result)
+        StoredRun(path.with_suffix(RUN), expected=result.files.get(RUN, "")).check()
+        run = read_run(path.with_suffix(RUN), query_ids=read_query_ids(path.with_suffix(QUERIES)))
+        return run.renamed(result.system.name)
 
     def per_query(self, result: TaskResult, measure: str) -> dict[str, float]:
         """One measure of each query."""
-        with self._beside(result, ".queries.jsonl").open("rb") as lines:
-            decode = msgspec.json.Decoder(QueryScores).decode
-            return {scores.query_id: scores.measures[measure] for scores in map(decode, lines)}
+        found = read_scores(self.locate(result).with_suffix(QUERIES), result, (measure,))
+        return dict(zip(found.query_ids, found.values[0].tolist(), strict=True))
 
-    def _query_ids(self, result: TaskResult) -> list[str]:
-        """The queries that were scored; none where the table of them is not beside the result."""
-        path, decode = self._beside(result, ".queries.jsonl"), msgspec.json.Decoder(_QueryOnly).decode
-        try:
-            with path.open("rb") as lines:
-                return [decode(line).query_id for line in lines]
-        except FileNotFoundError:
-            return []
-        except (OSError, ValueError) as error:
-            raise ResultError(f"{path}: the per-query scores cannot be read ({error}); run it again") from None
+    def locate(self, result: TaskResult) -> Path:
+        """The JSON of a result that was read from this folder, wherever in it that lies."""
+        key = (result.system.name, result.task.collection, result.task.name)
+        now, before = self.places(*key)
+        for path in (now, before):
+            if path.exists() and read_head(path).key == key:
+                return path
+        from .index import ResultIndex
 
-    def _beside(self, result: TaskResult, suffix: str) -> Path:
-        return self.path(result.system.name, result.task.collection, result.task.name).with_suffix(suffix)
+        return next((stored.path for stored in ResultIndex([self.root]).all() if stored.key == key), now)
 
     def __iter__(self) -> Iterator[TaskResult]:
-        for path in sorted(self.root.glob("*/*/*.json")):
-            if (result := self.read(path)) is not None:
-                yield result
+        from .index import ResultIndex
+
+        return iter([stored.result for stored in ResultIndex([self.root]).all()])
 
 
-class _SchemaOnly(msgspec.Struct):
+class Head(msgspec.Struct):
+    """What a result file is about, without its numbers."""
+
     schema: int
+    system: _Named
+    task: _Task
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """System, collection and task: there is one result of each."""
+        return self.system.name, self.task.collection, self.task.name
 
 
-class _QueryOnly(msgspec.Struct):
-    query_id: str
+class _Named(msgspec.Struct):
+    name: str
+
+
+class _Task(msgspec.Struct):
+    name: str
+    collection: str
+
+
+def read_head(path: Path) -> Head:
+    """What a result file is about; its checksum is not looked at."""
+    return _convert(path, _facts(path), Head)
+
+
+def read_result(path: Path) -> TaskResult:
+    """One result file, whole and unchanged; any other is refused, with what to do about it."""
+    facts = _facts(path)
+    result = _convert(path, facts, TaskResult)
+    if not result.checksum:
+        raise ResultError(f"{path}: has no checksum, so its scores cannot be trusted; remove it or use --overwrite")
+    if result.checksum != _checksum(facts):
+        raise ResultError(f"{path}: was changed after it was written; remove it or use --overwrite")
+    return result
+
+
+def _convert(path: Path, facts: dict[str, object], kind: type[T]) -> T:
+    if "schema" in facts and facts["schema"] != SCHEMA:
+        raise ResultError(
+            f"{path}: written in results schema {facts['schema']}, this r2med reads schema {SCHEMA}; "
+            f"use another folder (--results) or --overwrite"
+        )
+    try:
+        return msgspec.convert(facts, kind)
+    except (ValueError, RecursionError) as error:
+        raise ResultError(f"{path}: not a result file ({error}); remove it or use --overwrite") from None
+
+
+def _facts(path: Path) -> dict[str, object]:
+    try:
+        with open_regular(path) as stream:
+            data = stream.read(LARGEST + 1)
+    except OSError as error:
+        raise ResultError(f"{path}: cannot be read ({error.strerror or error})") from None
+    if len(data) > LARGEST:
+        raise ResultError(f"{path}: more than {LARGEST >> 20} MiB are too many for a result file")
+    try:
+        return msgspec.json.decode(data, type=dict[str, object])
+    except (ValueError, RecursionError) as error:
+        raise ResultError(f"{path}: not a result file ({error}); remove it or use --overwrite") from None
+
+
+def encode_result(result: TaskResult) -> bytes:
+    """A result as its file holds it."""
+    return msgspec.json.format(msgspec.json.encode(result), indent=2) + b"\n"
 
 
 def checksum(result: TaskResult) -> str:
-    """Fingerprint of everything in a result but the fingerprint itself."""
-    facts = msgspec.to_builtins(result)
-    del facts["checksum"]
-    return fingerprint("stored-result", facts)
+    """The checksum that belongs to a result, whatever it carries."""
+    facts: dict[str, object] = msgspec.json.decode(msgspec.json.encode(result))  # as it will be read
+    return _checksum(facts)
 
 
-def slug(name: str) -> str:
-    """A name as a file name that every system takes and no path escapes through."""
-    safe = re.sub(r"[^A-Za-z0-9._+@=,~-]", "_", name).lstrip(".")
-    if not safe:
-        raise ResultError(f"{name!r} cannot be a file name")
-    return safe
+def _checksum(facts: dict[str, object]) -> str:
+    """Of everything that stands in the file, so that a field of another edition counts too."""
+    return fingerprint("stored-result", {key: value for key, value in facts.items() if key != "checksum"})
+
+
+def _query_lines(evaluation: Evaluation) -> Iterator[bytes]:
+    encode = msgspec.json.Encoder().encode
+    columns = {key: values.tolist() for key, values in evaluation.per_query.items()}
+    for i, query_id in enumerate(evaluation.query_ids):
+        scores = {key: values[i] for key, values in columns.items()}
+        yield encode(QueryScores(query_id=query_id, measures=scores)) + b"\n"
+
+
+def _write_lines(path: Path, lines: Iterable[bytes]) -> str:
+    """Write a file and return the hash of its bytes."""
+    digest = hashlib.blake2b(digest_size=16)
+    with atomic_file(path) as stream:
+        for line in lines:
+            digest.update(line)
+            stream.write(line)
+    return digest.hexdigest()
 
 
 def macro_average(per_task: list[dict[str, float]]) -> dict[str, float]:

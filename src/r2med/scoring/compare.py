@@ -78,9 +78,10 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     pairs: list[Pair]
 
     def _repr_html_(self) -> str:
-        from .html import comparison_html
+        from ..core.table import html_tables
+        from .tables import comparison_tables
 
-        return comparison_html(self)
+        return html_tables(comparison_tables(self))
 
 
 class _Tested(NamedTuple):

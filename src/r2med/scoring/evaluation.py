@@ -34,9 +34,9 @@ class Evaluation(NamedTuple):
         return float(self.per_query[asked.key].mean())
 
     def _repr_html_(self) -> str:
-        from .html import evaluation_html
+        from .tables import evaluation_table
 
-        return evaluation_html(self)
+        return evaluation_table(self).html()
 
 
 class _Ideal(NamedTuple):

@@ -92,9 +92,9 @@ class ScoreSet:
         return sum(len(task.query_ids) for task in self.tasks)
 
     def _repr_html_(self) -> str:
-        from .html import score_set_html
+        from .tables import score_set_table
 
-        return score_set_html(self)
+        return score_set_table(self).html()
 
 
 class Weights(NamedTuple):

@@ -1,21 +1,19 @@
 """Pictures of results: SVG by our own small writer, PNG from it; no browser, no plotting library."""
 
-from .data import Cost, cut_points, family_points, system_costs
-from .dots import draw_scores
-from .output import check_output, write_picture
-from .pareto import draw_pareto
+from .charts import draw_field, draw_scores, draw_truncation, interval_mark
 from .scatter import draw_scatter
-from .truncation import draw_truncation
+from .svg import Canvas, check_output, write_picture
+from .tradeoff import draw_tradeoff, frontier
 
 __all__ = [
-    "Cost",
+    "Canvas",
     "check_output",
-    "cut_points",
-    "draw_pareto",
+    "draw_field",
     "draw_scatter",
     "draw_scores",
+    "draw_tradeoff",
     "draw_truncation",
-    "family_points",
-    "system_costs",
+    "frontier",
+    "interval_mark",
     "write_picture",
 ]

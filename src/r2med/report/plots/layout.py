@@ -1,12 +1,13 @@
-"""What charts share: a framed area with axes, a wrapped legend, labels that keep out of each other's way."""
+"""What charts share: scales with readable ticks, axes, a wrapped legend, labels that do not overlap."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from .scales import Scale, tick_text
+from ...core.untrusted import printable
 from .svg import Anchor, Canvas, text_width
 
 SMALL, NORMAL, LARGE = 12.0, 13.0, 16.0
@@ -14,6 +15,61 @@ BOLD = 1.12  # how much wider bold is
 LONGEST_NAME = 300.0
 FAR = 22.0  # from here on, a line leads from a point to its label
 MARGIN = 20.0
+STEPS = (1.0, 2.0, 2.5, 5.0, 10.0)
+MOST_DECADES = 8
+LEAST_WIDTH = 0.4
+"""Of a character, in parts of its size."""
+
+
+class Scale(NamedTuple):
+    """Maps `low`..`high` onto `start`..`end`."""
+
+    low: float
+    high: float
+    start: float
+    end: float
+    ticks: tuple[float, ...]
+    log: bool = False
+
+    def __call__(self, value: float) -> float:
+        """The pixel of a value."""
+        low, high, v = self.low, self.high, value
+        if self.log:
+            low, high, v = math.log10(low), math.log10(high), math.log10(value)
+        share = (v - low) / (high - low) if high > low else 0.5
+        return self.start + share * (self.end - self.start)
+
+
+def linear(low: float, high: float, start: float, end: float, *, count: int = 6) -> Scale:
+    """A linear scale that begins and ends on a tick."""
+    if high <= low:
+        low, high = low - 1.0, high + 1.0
+    rough = (high - low) / max(count - 1, 1)
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = next(s for s in STEPS if s * power >= rough * (1 - 1e-9)) * power
+    first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
+    ticks = tuple(round(i * step, 10) for i in range(first, last + 1))
+    return Scale(ticks[0], ticks[-1], start, end, ticks)
+
+
+def logarithmic(low: float, high: float, start: float, end: float) -> Scale:
+    """A logarithmic scale over whole decades, or with ticks at 1, 2, 5 where it spans few."""
+    floor, ceiling = math.floor(math.log10(low) + 1e-9), math.ceil(math.log10(high) - 1e-9)
+    if ceiling <= floor:
+        ceiling = floor + 1
+    fine = ceiling - floor <= 2
+    every = math.ceil((ceiling - floor) / MOST_DECADES)
+    ticks = [m * 10.0**p for p in range(floor, ceiling, every) for m in ((1, 2, 5) if fine else (1,))]
+    if (ceiling - floor) % every == 0:
+        ticks.append(10.0**ceiling)
+    return Scale(10.0**floor, 10.0**ceiling, start, end, tuple(ticks), log=True)
+
+
+def tick_text(value: float) -> str:
+    """A tick without noise: 0.001, 0.25, 20, 1,000."""
+    if value and not 1e-4 <= abs(value) < 1e6:
+        return f"{value:.0e}".replace("e-0", "e-").replace("e+0", "e")
+    return f"{value:,.10f}".rstrip("0").rstrip(".") if value else "0"
 
 
 class Box(NamedTuple):
@@ -70,12 +126,14 @@ def wrap(text: str, width: float, size: float) -> list[str]:
 
 def fit(text: str, width: float, size: float) -> str:
     """A text that fits: the middle of one that is too long gives way to dots."""
-    shown = text
-    for kept in range(len(text) - 1, 3, -1):
-        if text_width(shown, size) <= width:
+    whole = printable(text)
+    most = int(width / (LEAST_WIDTH * size)) + 2  # no text with more characters fits
+    shown = whole
+    for kept in range(min(len(whole) - 1, most), 3, -1):
+        if len(shown) <= most and text_width(shown, size) <= width:
             break
         head = (kept + 1) // 2
-        shown = f"{text[:head]}…{text[len(text) - kept + head :]}"
+        shown = f"{whole[:head]}…{whole[len(whole) - kept + head :]}"
     return shown
 
 

@@ -3,57 +3,112 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
-from ...scoring import Measure
-from .data import FamilyPoint
-from .layout import MARGIN, NORMAL, SMALL, Entry, fit, heading, heading_height, legend, legend_height, x_axis, y_axis
-from .scales import linear
+import numpy as np
+
+from ...scoring.score_set import ScoreSet
+from .layout import MARGIN, SMALL, Entry, fit, heading, heading_height, legend, legend_height, linear, x_axis, y_axis
 from .svg import Canvas
 
-PLOT = 520.0
-LEFT = MARGIN + 66
-WIDTH = LEFT + PLOT + MARGIN + 20
-CLOSE = 1e-9
-LARGEST = 16.0  # radius of the largest mark
+PLOT, PAD = 520.0, 14.0
+LEFT = MARGIN + 56
+RIGHT = LEFT + PLOT + 2 * PAD
+WIDTH = RIGHT + 16
+SAME = 1e-9
+MOST_MARKS = 2_000
+"""Queries that are drawn one by one; of more, those with about the same scores share a mark."""
+CELL = 0.05
+LARGEST = 16.0
+GOLDEN = math.pi * (3 - math.sqrt(5))
+
+Link = Callable[[str, str], str]
+"""From a task and a query to the address of its page."""
 
 
-def draw_scatter(points: Sequence[FamilyPoint], first: str, second: str, measure: Measure, where: str) -> Canvas:
-    """Every query at its two scores; above the diagonal the second system is better. Area counts queries."""
-    above = sum(p.queries for p in points if p.second > p.first + CLOSE)
-    below = sum(p.queries for p in points if p.first > p.second + CLOSE)
-    same = sum(p.queries for p in points) - above - below
+class _Mark(NamedTuple):
+    group: int
+    first: float
+    second: float
+    queries: int
+    label: str
+    href: str = ""
+
+
+def draw_scatter(
+    scores: ScoreSet, where: str, *, headed: bool, group: Callable[[str], str] = str, link: Link | None = None
+) -> Canvas:
+    """The first two systems of `scores`: above the diagonal the second is better.
+
+    Tasks of one `group` share a colour. A picture for a file is `headed`; a page has a heading of its own.
+    """
+    first, second = scores.systems[:2]
+    groups = list(dict.fromkeys(group(task.name) for task in scores.tasks))
+    each = scores.queries <= MOST_MARKS
     title = f"{second} against {first} on {where}"
-    subtitle = (
-        f"{measure} × 100 of each of {above + below + same} queries; {second} is better on {above}, "
-        f"{first} on {below}, equal on {same}. The area of a mark is the number of queries."
+    subtitle = _counts(scores) + (
+        " Queries with equal scores lie around each other."
+        if each
+        else " Queries with about the same scores share a mark, whose area is their number."
     )
-    families = list(dict.fromkeys(p.family for p in points))
-    entries = [Entry(i, name) for i, name in enumerate(families)]
-    top = heading_height(WIDTH, title, subtitle)
-    plot_top = top + legend_height(entries, WIDTH - 2 * MARGIN) + 10
-    bottom, right = plot_top + PLOT, LEFT + PLOT
-    canvas = Canvas(WIDTH, bottom + 62, title=title, description=subtitle)
-    heading(canvas, title, subtitle)
-    legend(canvas, entries, top)
-    x, y = linear(0, 100, LEFT, right), linear(0, 100, bottom, plot_top)
-    x_axis(canvas, x, plot_top, bottom, f"{first} ({measure} × 100)")
-    y_axis(canvas, y, LEFT, right, f"{second} ({measure} × 100)")
+    entries = [Entry(i, name) for i, name in enumerate(groups)]
+    above = heading_height(WIDTH, title, subtitle) if headed else 0.0
+    top = above + legend_height(entries, WIDTH - 2 * MARGIN) + 10 + PAD
+    bottom = top + PLOT
+    canvas = Canvas(WIDTH, bottom + PAD + 62, title=title, description=subtitle)
+    if headed:
+        heading(canvas, title, subtitle)
+    legend(canvas, entries, above)
+    x, y = linear(0, 100, LEFT + PAD, LEFT + PAD + PLOT), linear(0, 100, bottom, top)
+    x_axis(canvas, x, top, bottom + PAD, f"{first} ({scores.measure} × 100)")
+    y_axis(canvas, y, LEFT, RIGHT, f"{second} ({scores.measure} × 100)")
     canvas.line(x(0), y(0), x(100), y(100), "axis", width=1.5)
-    canvas.text(LEFT + 10, plot_top + 20, fit(f"{second} better", PLOT * 0.6, SMALL), size=SMALL, ink="muted")
-    canvas.text(
-        right - 10, bottom - 12, fit(f"{first} better", PLOT * 0.6, SMALL), size=SMALL, ink="muted", anchor="end"
-    )
-    unit = min(4.5, LARGEST / math.sqrt(max(p.queries for p in points)))
-    for point in sorted(points, key=lambda p: -p.queries):
-        radius = unit * math.sqrt(point.queries)
-        place = x(100 * point.first), y(100 * point.second)
-        canvas.marker(*place, families.index(point.family), radius=radius, opacity=0.72)
-        if radius > 10 and sum(_near(point, other) for other in points) == 1:
-            canvas.text(place[0], place[1] + 4, str(point.queries), size=NORMAL - 2, ink="paper", anchor="middle")
+    room = PLOT * 0.6
+    canvas.text(x(0) + 24, top + 22, fit(f"{second} better", room, SMALL), size=SMALL, ink="muted")
+    canvas.text(x(100) - 10, bottom - 28, fit(f"{first} better", room, SMALL), size=SMALL, ink="muted", anchor="end")
+    group_of = {task.name: groups.index(group(task.name)) for task in scores.tasks}
+    marks = list(_each_query(scores, group_of, link) if each else _by_place(scores, group_of))
+    crowd, seen = Counter((m.first, m.second) for m in marks), Counter[tuple[float, float]]()
+    unit = min(4.5, LARGEST / math.sqrt(max(m.queries for m in marks)))
+    for mark in sorted(marks, key=lambda m: -m.queries):
+        place = (mark.first, mark.second)
+        number, seen[place] = seen[place], seen[place] + 1
+        radius = (4.5 if len(marks) < 300 else 3.2) if each else unit * math.sqrt(mark.queries)
+        away = min(radius * 1.7, 60 / math.sqrt(crowd[place])) * math.sqrt(number)
+        px = x(100 * mark.first) + away * math.cos(number * GOLDEN)
+        py = y(100 * mark.second) + away * math.sin(number * GOLDEN)
+        px, py = min(max(px, LEFT + 4), RIGHT - 4), min(max(py, top - PAD + 4), bottom + PAD - 4)
+        with canvas.link(mark.href, mark.label):
+            canvas.marker(px, py, mark.group, radius=radius, opacity=0.85)
     return canvas
 
 
-def _near(point: FamilyPoint, other: FamilyPoint) -> bool:
-    """Whether two marks would cover each other's middle."""
-    return abs(point.first - other.first) < 0.03 and abs(point.second - other.second) < 0.03
+def _counts(scores: ScoreSet) -> str:
+    differences = np.concatenate([task.scores[1] - task.scores[0] for task in scores.tasks])
+    better, worse = int((differences > SAME).sum()), int((differences < -SAME).sum())
+    first, second = scores.systems[:2]
+    return (
+        f"{scores.measure} × 100 of each of {len(differences)} queries; {second} is better on {better}, "
+        f"{first} on {worse}, equal on {len(differences) - better - worse}."
+    )
+
+
+def _each_query(scores: ScoreSet, group_of: dict[str, int], link: Link | None) -> Iterator[_Mark]:
+    for task in scores.tasks:
+        pairs = zip(task.query_ids, *task.scores[:2].round(3).tolist(), strict=True)
+        for query_id, first, second in pairs:
+            label = f"{task.name} {query_id}: {100 * first:.1f} and {100 * second:.1f}"
+            href = link(task.name, query_id) if link else ""
+            yield _Mark(group_of[task.name], first, second, 1, label, href)
+
+
+def _by_place(scores: ScoreSet, group_of: dict[str, int]) -> Iterator[_Mark]:
+    """A mark for all queries of a task whose scores fall into one cell of a grid."""
+    for task in scores.tasks:
+        cells = np.round(task.scores[:2] / CELL).astype(np.int64)
+        places, counts = np.unique(cells, axis=1, return_counts=True)
+        for (first, second), count in zip(places.T.tolist(), counts.tolist(), strict=True):
+            label = f"{task.name}: {count} queries at about {100 * CELL * first:.0f} and {100 * CELL * second:.0f}"
+            yield _Mark(group_of[task.name], CELL * first, CELL * second, count, label)

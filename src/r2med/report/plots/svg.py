@@ -1,4 +1,4 @@
-"""A small SVG writer: shapes and text in numbered series colours that work on light and on dark pages.
+"""A small SVG writer: shapes and text in numbered series colours that work on light and on dark pages; PNG from it.
 
 Colours are Okabe and Ito's, chosen for all kinds of colour vision; every series has a shape of its own besides, so
 that a picture also reads in grey. Light colours are attributes, dark ones a style sheet that only dark pages apply.
@@ -7,8 +7,17 @@ that a picture also reads in grey. Light colours are attributes, dark ones a sty
 from __future__ import annotations
 
 import math
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
 from html import escape
+from pathlib import Path
 from typing import Literal, NamedTuple
+
+from ...core import MissingExtra, UsageError
+from ...core.atomic import write_bytes
+from ...core.untrusted import printable
 
 FONT = "DejaVu Sans, Verdana, Helvetica, Arial, sans-serif"
 Anchor = Literal["start", "middle", "end"]
@@ -48,6 +57,10 @@ SHAPES: tuple[tuple[int, ...], ...] = (
     (60, 180, 300),
     (0, 72, 144, 216, 288),
 )
+SUFFIXES = (".svg", ".png")
+ZOOM = 2
+_PROBE = '<svg xmlns="http://www.w3.org/2000/svg" width="40" height="20" font-family="{font}">{text}</svg>'
+_NOT_XML = re.compile("[\ufffe\uffff]")
 WIDE, NARROW = frozenset("MWmw@%—"), frozenset("ijlIftr.,:;|!'()[]/ -")
 
 
@@ -58,7 +71,7 @@ def text_width(text: str, size: float) -> float:
 
 
 class Canvas:
-    """A picture in the making; y grows downwards, lengths are pixels."""
+    """A picture being drawn; y grows downwards, lengths are pixels."""
 
     def __init__(self, width: float, height: float, *, title: str, description: str = "") -> None:
         self.width, self.height = math.ceil(width), math.ceil(height)
@@ -131,21 +144,72 @@ class Canvas:
         extra += f' transform="rotate(-90 {_n(x)} {_n(y)})"' if turned else ""
         self._parts.append(
             f'<text class="f-{ink}" x="{_n(x)}" y="{_n(y)}" font-size="{size:g}" text-anchor="{anchor}" '
-            f'fill="{INKS[ink].light}"{extra}>{escape(text)}</text>'
+            f'fill="{INKS[ink].light}"{extra}>{_text(text)}</text>'
         )
+
+    @contextmanager
+    def link(self, href: str, label: str) -> Iterator[None]:
+        """What is drawn inside leads to `href`; without one it only has a label."""
+        if href:
+            self._parts.append(f'<a href="{_text(href)}" aria-label="{_text(label)}">')
+        else:
+            self._parts.append("<g>")
+        self._parts.append(f"<title>{_text(label)}</title>")
+        yield
+        self._parts.append("</a>" if href else "</g>")
 
     def render(self, *, dark: bool = True) -> str:
         """The document; with `dark`, it follows the reader's preference."""
+        # A picture with links is not one image to a reader of screens, but a group of them.
+        role = "group" if any(part.startswith("<a ") for part in self._parts) else "img"
         lines = [
             f'<svg xmlns="http://www.w3.org/2000/svg" width="{self.width}" height="{self.height}" '
-            f'viewBox="0 0 {self.width} {self.height}" role="img" font-family="{FONT}">',
-            f"<title>{escape(self.title)}</title>",
-            *([f"<desc>{escape(self.description)}</desc>"] if self.description else []),
+            f'viewBox="0 0 {self.width} {self.height}" role="{role}" font-family="{FONT}">',
+            f"<title>{_text(self.title)}</title>",
+            *([f"<desc>{_text(self.description)}</desc>"] if self.description else []),
             *([f"<style>@media (prefers-color-scheme: dark) {{ {_dark_style()} }}</style>"] if dark else []),
             *self._parts,
             "</svg>",
         ]
         return "\n".join(lines) + "\n"
+
+
+def check_output(path: Path) -> None:
+    """Refuse a picture that cannot be written, before any work is done for it."""
+    if path.suffix.lower() not in SUFFIXES:
+        raise UsageError(f"{path}: a picture's name ends in .svg or .png")
+    if path.suffix.lower() == ".png":
+        _check_fonts()
+
+
+def write_picture(canvas: Canvas, path: Path) -> None:
+    """Write one picture; a PNG has twice the pixels and is always light."""
+    check_output(path)
+    if path.suffix.lower() == ".svg":
+        write_bytes(path, canvas.render().encode())
+    else:
+        write_bytes(path, _png(canvas.render(dark=False)))
+
+
+def _png(svg: str) -> bytes:
+    try:
+        from resvg_py import svg_to_bytes
+    except ImportError:
+        raise MissingExtra("writing PNG", "plots") from None
+    return bytes(svg_to_bytes(svg_string=svg, zoom=ZOOM))
+
+
+@cache
+def _check_fonts() -> None:
+    """A machine without fonts would give pictures without a word in them."""
+    word = '<text x="2" y="15" font-size="14">Ag</text>'
+    if _png(_PROBE.format(font=FONT, text=word)) == _png(_PROBE.format(font=FONT, text="")):
+        raise UsageError("PNG needs a font, and this machine has none that fits; install DejaVu Sans or write .svg")
+
+
+def _text(text: str) -> str:
+    """A text as XML may hold it: no control characters, no half characters."""
+    return _NOT_XML.sub("\ufffd", escape(printable(text)))
 
 
 def _dark_style() -> str:

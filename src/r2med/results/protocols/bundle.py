@@ -13,6 +13,8 @@ from ...core import DataError, UnknownName, fingerprint
 from ...core.toml import loads
 
 UNSTATED: Final = "unstated"
+MAIN_PROTOCOL: Final = {"mini": "default", "nano": "nano-profile", "r2med": "r2med-paper"}
+"""The protocol that a collection's main figures were made under."""
 ABOUT = ("name", "title", "summary", "sources")  # change no score
 
 
@@ -27,7 +29,7 @@ class BM25Flavour(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
 
 
 class Protocol(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The choices that move a score, apart from the system itself."""
+    """The settings that change scores, apart from the system itself."""
 
     name: str
     title: str

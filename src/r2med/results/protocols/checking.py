@@ -30,21 +30,31 @@ class Part(NamedTuple):
 
 
 def parts(system: SystemInfo) -> list[Part]:
-    """The retrievers of a system, under the names they have in its own: `hyde:gpt4+bm25+nv.rrf+maxsim@50` has two."""
-    listed = system.description.get("retrievers", [])
-    described = [d for d in listed if isinstance(d, dict)] if isinstance(listed, list) else []
+    """The retrievers of a system, under the names its spec gives them: `hyde:gpt4+bm25+nv.rrf+maxsim@50` has two."""
+    described = _tables(system.description.get("retrievers"))
+    named = [str(spec.get("name", "")) for spec in _tables(system.spec.get("retrievers"))]
+    if len(named) != len(described):
+        named = _first_edition_names(system, len(described))
+    return [
+        Part(name, "lexical" if of.get("retriever") == "bm25" else str(of.get("kind", "dense")), of)
+        for name, of in zip(named, described, strict=True)
+    ]
+
+
+def _tables(value: object) -> list[dict[str, Any]]:
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
+def _first_edition_names(system: SystemInfo, count: int) -> list[str]:
+    """A file of the first edition names its retrievers in the system's name only."""
     before = 1 if isinstance(system.description.get("expander"), dict) else 0
-    names = system.name.split("+")[before : before + len(described)]
-    if len(names) < len(described):
-        names = [system.name] * len(described)
+    names = system.name.split("+")[before : before + count]
+    if len(names) < count:
+        return [system.name] * count
     fusion = system.description.get("fusion")
     method = fusion.get("method") if isinstance(fusion, dict) else ""
-    found = []
-    for name, of_retriever in zip(names, described, strict=True):
-        plain = name.partition(",policy=")[0].removesuffix(f".{method}" if method else "").partition("@")[0]
-        kind = "lexical" if of_retriever.get("retriever") == "bm25" else str(of_retriever.get("kind", "dense"))
-        found.append(Part(plain, kind, of_retriever))
-    return found
+    suffix = f".{method}" if method else ""
+    return [name.partition(",policy=")[0].removesuffix(suffix).partition("@")[0] for name in names]
 
 
 def differences(

@@ -1,0 +1,281 @@
+"""The results of one collection: systems × tasks, and their per-query scores side by side."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from ..core import R2MedError, ResultError, Task, UsageError
+from ..results import ResultIndex, StoredResult, TaskInfo, TaskResult
+from ..results.store import OWN
+from ..scoring import CUTOFFS, Measure
+from ..scoring.measures import Float64
+from ..scoring.score_set import ScoreSet, TaskScores
+from ..tasks import collections, resolve
+from ..tasks.load import from_path
+
+ORDER = ("r2med", "nano", "mini")
+MEASURES = tuple(
+    Measure.parse(m)
+    for m in ("nDCG@10", "nDCG@5", "nDCG@100", "AP@10", "RR@10", "P@10", "R@10", "R@100", "R@1000", "hit@1", "hit@10")
+)
+"""The measures that pages show; their per-query scores are read together."""
+MOST_CELLS = 5_000_000
+"""Per-query scores of one measure: of more systems × queries, pages show the systems that are looked at."""
+_KEYS = tuple(measure.key for measure in MEASURES)
+
+
+class TaskMatrix(NamedTuple):
+    """One measure on one task: a row per system, a column per query."""
+
+    task: str
+    systems: tuple[str, ...]
+    query_ids: tuple[str, ...]
+    scores: Float64
+
+    def rows(self, systems: Sequence[str]) -> Float64:
+        """The rows of some systems, in their order."""
+        return self.scores[[self.systems.index(name) for name in systems]]
+
+
+@dataclass(frozen=True, eq=False)
+class CollectionResults:
+    """What there is of one collection."""
+
+    collection: str
+    whole: tuple[str, ...]
+    """Every task of the collection, in the order of the paper."""
+    tasks: tuple[str, ...]
+    """The tasks that have results."""
+    infos: dict[str, TaskInfo]
+    systems: dict[str, dict[str, StoredResult]]
+    """System to task to result. Results on other data than most are left out and named in `problems`."""
+    problems: tuple[str, ...] = ()
+    unread: dict[StoredResult, str] = field(default_factory=dict)
+    """Results whose per-query scores could not be read, and why."""
+
+    @property
+    def title(self) -> str:
+        """Name for people."""
+        return collection_title(self.slug)
+
+    @property
+    def slug(self) -> str:
+        """Name in addresses and options."""
+        return self.collection or OWN
+
+    def complete(self, system: str) -> bool:
+        """Whether a system has every task of the collection."""
+        return set(self.whole) <= set(self.systems[system])
+
+    def get(self, system: str, task: str) -> StoredResult | None:
+        """One result."""
+        return self.systems.get(system, {}).get(task)
+
+    def results(self, system: str) -> list[TaskResult]:
+        """The results of a system, in the order of the paper."""
+        return [self.systems[system][task].result for task in self.tasks if task in self.systems[system]]
+
+    def affordable(self, task: str) -> bool:
+        """Whether the per-query scores of all systems on a task can be held at once."""
+        return len(self.systems) * self.infos[task].queries <= MOST_CELLS
+
+    def matrix(
+        self, task: str, measure: Measure, systems: Iterable[str] | None = None, *, strict: bool = False
+    ) -> TaskMatrix | None:
+        """Scores of a task whose queries are the same under all systems; None where nothing can be read.
+
+        A system whose scores cannot be read, or are of other queries, is left out; with `strict` it is an error.
+        """
+        names, rows, ids = list[str](), list[Float64](), tuple[str, ...]()
+        for system in self.systems if systems is None else systems:
+            stored = self.get(system, task)
+            if stored is None:
+                continue
+            try:
+                found, row = _row(stored, measure)
+                if names and found != ids:
+                    row = _in_order(row, found, ids, f"{names[0]!r} and {system!r}", stored.full_name)
+            except R2MedError as error:
+                if strict:
+                    raise
+                self.unread[stored] = str(error)
+                continue
+            ids = ids or found
+            names.append(system)
+            rows.append(row)
+        return TaskMatrix(task, tuple(names), ids, np.stack(rows)) if rows else None
+
+    def score_set(
+        self, measure: Measure, systems: Sequence[str], tasks: Sequence[str] | None = None, *, strict: bool = False
+    ) -> ScoreSet | None:
+        """Some systems on the tasks that all of them have; None where there is no such task."""
+        found = []
+        for task in self.tasks if tasks is None else tasks:
+            if all(task in self.systems[system] for system in systems):
+                matrix = self.matrix(task, measure, systems, strict=strict)
+                if matrix is not None and len(matrix.systems) == len(systems):
+                    found.append(TaskScores(self.infos[task].full_name, matrix.query_ids, matrix.scores))
+        if not found:
+            return None
+        return ScoreSet(tuple(systems), tuple(found), max(len(self.whole), len(found)), measure)
+
+
+def _row(stored: StoredResult, measure: Measure) -> tuple[tuple[str, ...], Float64]:
+    if measure.key not in stored.result.measures:
+        place, cuts = f"{stored.label} on {stored.full_name}", ", ".join(map(str, CUTOFFS))
+        raise UsageError(f"{place}: no {measure} is stored (cut-offs: {cuts})")
+    keys = _KEYS if measure in MEASURES else (measure.key,)
+    columns = stored.scores(keys)
+    return columns.query_ids, columns.values[keys.index(measure.key)]
+
+
+def _in_order(row: Float64, given: tuple[str, ...], wanted: tuple[str, ...], which: str, task: str) -> Float64:
+    """A row of scores with its queries in another order."""
+    places = {query_id: i for i, query_id in enumerate(given)}
+    if places.keys() != set(wanted):
+        raise ResultError(f"{which} have scores of different queries on {task}: run one of them again")
+    return row[[places[query_id] for query_id in wanted]]
+
+
+def collection_results(collection: str, stored: Sequence[StoredResult], *, strict: bool = False) -> CollectionResults:
+    """Group the results of one collection.
+
+    A result that cannot be trusted, or was made on other data than most, is left out; with `strict` it is an error.
+    """
+    problems: list[str] = []
+    told: dict[StoredResult, TaskInfo] = {}
+    for item in stored:
+        try:
+            told[item] = item.result.task
+        except ResultError as error:
+            if strict:
+                raise
+            problems.append(str(error))
+    data: dict[str, list[StoredResult]] = {}
+    for item in told:
+        data.setdefault(item.task, []).append(item)
+    usual = {task: _usual(items, told, strict=strict) for task, items in data.items()}
+    systems: dict[str, dict[str, StoredResult]] = {}
+    infos: dict[str, TaskInfo] = {}
+    for item, info in told.items():
+        if info.fingerprint != usual[item.task]:
+            problems.append(f"{item.label} on {item.full_name} was made on other data than most; run it again")
+            continue
+        systems.setdefault(item.label, {})[item.task] = item
+        infos.setdefault(item.task, info)
+    whole = tuple(task_names(collection, list(infos)))
+    present = tuple(t for t in whole if t in infos) + tuple(t for t in infos if t not in whole)
+    return CollectionResults(collection, whole, present, infos, systems, tuple(problems))
+
+
+def _usual(items: list[StoredResult], told: dict[StoredResult, TaskInfo], *, strict: bool) -> str:
+    """The data that most results of a task were made on."""
+    counts = Counter(told[item].fingerprint for item in items)
+    if strict and len(counts) > 1:
+        first = items[0]
+        other = next(item for item in items if told[item].fingerprint != told[first].fingerprint)
+        raise ResultError(
+            f"{first.label!r} and {other.label!r} were scored on different data of {first.full_name} (fingerprints "
+            f"{told[first].fingerprint[:8]} and {told[other].fingerprint[:8]}): run one of them again"
+        )
+    return counts.most_common(1)[0][0]
+
+
+def all_collections(index: ResultIndex) -> dict[str, CollectionResults]:
+    """Every collection that has results, by its name in addresses, the largest first."""
+    grouped: dict[str, list[StoredResult]] = {}
+    for stored in index.stored:
+        grouped.setdefault(stored.collection, []).append(stored)
+    order = [c for c in ORDER if c in grouped] + sorted(c for c in grouped if c not in ORDER)
+    found = (collection_results(c, grouped[c]) for c in order)
+    return {results.slug: results for results in found}
+
+
+def collection_title(slug: str) -> str:
+    """A collection's name for people."""
+    known = collections().get(slug)
+    return known.title if known else "Folders of your own" if slug == OWN else slug
+
+
+def task_names(collection: str, present: Sequence[str]) -> list[str]:
+    """All tasks of a collection in the order of the paper; for folders of one's own, those that are there."""
+    known = collections().get(collection)
+    return [entry.name for entry in known.tasks] if known else sorted(present)
+
+
+def the_collection(index: ResultIndex, asked: str = "") -> str:
+    """The collection to look at: the one asked for, else the one that has results."""
+    if asked:
+        return asked
+    found = list(dict.fromkeys(stored.collection or OWN for stored in index.select()))
+    if len(found) > 1:
+        raise UsageError(f"there are results of {', '.join(found)}: say which with --collection")
+    return found[0]
+
+
+class SideBySide(NamedTuple):
+    """Scores of the tasks that all systems have, the results behind them, and tasks that only some have."""
+
+    scores: ScoreSet
+    results: CollectionResults
+    left_out: tuple[str, ...]
+
+
+def side_by_side(
+    index: ResultIndex, systems: Sequence[str], measure: Measure, *, collection: str = "", tasks: Iterable[str] = ()
+) -> SideBySide:
+    """Per-query scores of systems on the tasks of one collection that all of them have; `tasks` narrows further.
+
+    Without names: every system. The same queries on the same data, or a refusal that names both systems.
+    """
+    chosen = index.select(systems, collection=collection)
+    by_label: dict[str, set[str]] = {}
+    for stored in chosen:
+        by_label.setdefault(stored.label, set()).add(stored.full_name)
+    wanted, shared = set(tasks), set.intersection(*by_label.values())
+    if absent := sorted(wanted - shared):
+        raise UsageError(f"not every system has results on {', '.join(absent)}")
+    if not shared:
+        raise UsageError(f"{' and '.join(by_label)} have no task in common")
+    several = sorted({s.collection or OWN for s in chosen if s.full_name in (wanted or shared)})
+    if len(several) > 1:
+        raise UsageError(
+            f"the systems share tasks of several collections ({', '.join(several)}): choose by --collection"
+        )
+    inside = [s for s in chosen if (s.collection or OWN) == several[0]]
+    results = collection_results(inside[0].collection, inside, strict=True)
+    names = {info.full_name: task for task, info in results.infos.items()}
+    some = [names[t] for t in names if t in (wanted or shared)]
+    in_order = sorted(some, key=results.tasks.index)
+    scores = results.score_set(measure, list(by_label), in_order, strict=True)
+    assert scores is not None
+    whole = max(scores.of_tasks, len(results.tasks))
+    left_out = tuple(results.infos[t].full_name for t in results.tasks if t not in in_order)
+    return SideBySide(replace(scores, of_tasks=whole), results, left_out)
+
+
+def by_system(results: Iterable[TaskResult]) -> dict[str, dict[str, TaskResult]]:
+    """System to task, by its full name, to result, in order of appearance."""
+    grouped: dict[str, dict[str, TaskResult]] = {}
+    for result in results:
+        grouped.setdefault(result.system.name, {})[result.task.full_name] = result
+    return grouped
+
+
+def task_behind(info: TaskInfo) -> Task | None:
+    """The task that a result was made on, where it is on this machine and unchanged."""
+    try:
+        refs = resolve(info.full_name) if info.collection in collections() else from_path(Path(info.source))
+        for ref in refs:
+            if ref.name == info.name:
+                task = ref.load()
+                return task if task.fingerprint == info.fingerprint else None
+    except R2MedError:
+        return None
+    return None

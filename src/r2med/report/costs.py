@@ -1,0 +1,132 @@
+"""What systems cost, and what their models never read: the numbers behind trade-offs and pictures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Literal, NamedTuple
+
+from ..core import ResultError
+from ..results import TaskResult
+from ..scoring import Measure
+from .collection import CollectionResults
+
+Side = Literal["document", "query"]
+Parameters = Callable[[str], int | None]
+"""From the name of a system to the number of its models' weights."""
+OVERHEAD = ("load", "score")
+"""Stages that are not the system's own time."""
+_TOKENS = ("tokens", "prompt_tokens", "completion_tokens")
+
+
+class Axis(NamedTuple):
+    """Something a system costs."""
+
+    title: str
+    unit: str
+    note: str
+
+
+AXES = {
+    "seconds": Axis(
+        "Seconds",
+        "seconds per query",
+        "Wall time of all stages but loading and scoring, divided by the number of queries. "
+        "Embeddings that came from the cache took no time.",
+    ),
+    "tokens": Axis("Tokens", "tokens per query", "Tokens that models read or wrote, documents included."),
+    "dollars": Axis(
+        "Dollars", "dollars per 1,000 queries", "What was paid to others; nothing where nothing was bought."
+    ),
+    "parameters": Axis("Parameters", "parameters", "Weights of all models of a system, as their cards state them."),
+}
+
+
+class CostPoint(NamedTuple):
+    """What a system reaches, 0 to 1, and what that costs."""
+
+    system: str
+    cost: float
+    score: float
+    measured: bool = True
+    href: str = ""
+
+
+class CutPoint(NamedTuple):
+    """One system on one task: the share of tokens its model never read, and its score."""
+
+    system: str
+    task: str
+    share: float
+    score: float
+
+
+def unknown_parameters(system: str) -> int | None:
+    """Nothing is known about the weights of any system."""
+    return None
+
+
+def cost_points(
+    results: CollectionResults,
+    tasks: Sequence[str],
+    measure: Measure,
+    axis: str,
+    parameters: Parameters = unknown_parameters,
+) -> tuple[list[CostPoint], list[str]]:
+    """Mean over `tasks` against a cost, and which systems are left out, lacking a task, the measure or a price."""
+    found, left_out = [], []
+    for system, stored in results.systems.items():
+        of_system = [stored[task].result for task in tasks if task in stored]
+        scores = [r.measures[measure.key] for r in of_system if measure.key in r.measures]
+        if len(scores) < len(tasks):
+            left_out.append(f"{system} is left out: it has {len(scores)} of {len(tasks)} tasks")
+            continue
+        cost = cost_of(system, of_system, axis, parameters)
+        if cost is None:
+            left_out.append(f"{system} is left out: its cost is not known")
+            continue
+        found.append(CostPoint(system, cost, sum(scores) / len(scores)))
+    return found, left_out
+
+
+def cost_of(system: str, results: Sequence[TaskResult], axis: str, parameters: Parameters) -> float | None:
+    """What a system costs in units of an axis; None where that is not known."""
+    queries = sum(r.task.queries for r in results)
+    if axis == "seconds":
+        return sum(s for r in results for stage, s in r.seconds.items() if stage not in OVERHEAD) / queries
+    if axis == "tokens":
+        counts = [v for r in results for v in _values(r.notes, _TOKENS)]
+        return sum(v for v in counts if isinstance(v, int) and not isinstance(v, bool)) / queries
+    if axis == "dollars":
+        paid = [v for r in results for v in _values(r.notes, ("cost",))]
+        if any(v is None for v in paid):
+            return None
+        return 1000 * float(sum(v for v in paid if isinstance(v, int | float))) / queries
+    weights = parameters(system)
+    return None if weights is None else float(weights)
+
+
+def cut_points(results: Iterable[TaskResult], measure: Measure, side: Side) -> list[CutPoint]:
+    """Share of tokens that were cut off, from the notes of results whose models count them."""
+    points = []
+    for result in results:
+        note = _table(_table(result.notes, "truncation"), side)
+        tokens, cut = note.get("tokens"), note.get("tokens_cut")
+        if isinstance(tokens, int) and isinstance(cut, int) and tokens:
+            points.append(CutPoint(result.system.name, result.task.name, cut / tokens, result.measures[measure.key]))
+    if not points:
+        raise ResultError("none of these results says what was truncated: only models with a length limit do")
+    return points
+
+
+def _values(notes: Mapping[str, object], keys: Sequence[str]) -> Iterator[object]:
+    """The values of some keys, however deep they stand."""
+    for name, value in notes.items():
+        if isinstance(value, dict):
+            yield from _values(value, keys)
+        elif name in keys:
+            yield value
+
+
+def _table(notes: Mapping[str, object], key: str) -> dict[str, object]:
+    value = notes.get(key)
+    return value if isinstance(value, dict) else {}

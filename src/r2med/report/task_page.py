@@ -1,0 +1,338 @@
+"""The page of one task, in the order readers of NanoR2MED's pages know; its facts are those of the app's task page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from ..core import Document, Query, Task
+from ..core.table import NONE, Table, counted, markdown_text, share, shortened
+from ..tasks import Stats, stats
+from ..tasks.audit import SystemAudit, TaskAudit, Tendencies
+from ..tasks.catalogue import TaskEntry, entries
+from ..tasks.nano.figures import Contrast
+from ..tasks.nano.inspected import Inspected
+
+ROLE_NAMES = {"bm25": "BM25", "dense": "dense", "hybrid": "hybrid"}
+ROLE_TITLES = {"bm25": "BM25", "dense": "Dense", "hybrid": "Reranking hybrid"}
+FLAGS = {
+    "query-in-document": "the query stands in a document",
+    "document-in-query": "a document stands in the query",
+    "duplicate-query": "another query says the same",
+    "unjudged-copy": "a copy of a positive is not judged relevant",
+    "query-in-training": "the query stands in the training data",
+    "positive-in-training": "a positive stands in the training data",
+    "few-shot": "the query stands in a few-shot example",
+    "same-article": "query and document come from one article",
+    "same-id": "the document's id is made of the query's",
+    "slug": "the ids of the positives carry the question",
+}
+"""What the flags of an audit mean."""
+
+
+class Fact(NamedTuple):
+    """A figure about a task, with what qualifies it."""
+
+    name: str
+    value: str
+    note: str = ""
+
+
+def task_facts(measured: Stats, shape: Tendencies) -> list[Fact]:
+    """Counts, lengths, and how queries relate to their positives."""
+    overlap, words, long = shape.overlap, shape.query_words, shape.document_words
+    positives = f"{measured.positives_min} to {measured.positives_max}, median {measured.positives_median:g}"
+    return [
+        Fact("Queries", f"{measured.queries:,}"),
+        Fact("Documents", f"{measured.documents:,}"),
+        Fact("Positive judgments", f"{measured.positives:,}"),
+        Fact("Positives per query", f"{measured.positives_mean:.2f}", positives),
+        Fact(
+            "Queries with several positives",
+            f"{measured.multi_positive_queries:,}",
+            share(measured.multi_positive_share),
+        ),
+        Fact("Words of a query", f"{measured.query_words_mean:.0f}", f"quartiles {_quartiles(words)}"),
+        Fact("Words of a document", f"{measured.document_words_mean:.0f}", f"quartiles {_quartiles(long)}"),
+        Fact("Characters of a query", f"{measured.query_chars_mean:,.2f}", "mean"),
+        Fact("Characters of a document", f"{measured.document_chars_mean:,.2f}", "mean"),
+        Fact(
+            "Query terms in the best positive",
+            share(overlap[1]),
+            f"quartiles {share(overlap[0])} and {share(overlap[2])}",
+        ),
+        Fact("Queries with a question mark", share(shape.question_share)),
+    ]
+
+
+def _quartiles(values: tuple[float, float, float]) -> str:
+    return ", ".join(f"{value:g}" for value in values)
+
+
+def audit_lines(audit: TaskAudit) -> list[str]:
+    """What an audit found, a sentence each."""
+    exact, near = audit.exact_copies, audit.near_copies
+    return [
+        f"{counted(audit.flagged_queries, 'query', 'queries')} of {audit.queries:,} flagged.",
+        f"Exact copies among the documents: {_copies(exact.documents, exact.groups)}; "
+        f"near copies: {_copies(near.documents, near.groups)}.",
+        *map(str, audit.notes),
+        *(f"{counted(count, 'query', 'queries')}: {FLAGS.get(kind, kind)}." for kind, count in audit.by_kind.items()),
+    ]
+
+
+def _copies(documents: int, groups: int) -> str:
+    return f"{counted(documents, 'document')} in {counted(groups, 'group')}" if documents else "none"
+
+
+def examples(task: Task) -> list[tuple[Query, Document]]:
+    """The first, the middle and the last query, each with a positive."""
+    found = []
+    for i in sorted({0, len(task.queries) // 2, len(task.queries) - 1}):
+        query = task.queries[i]
+        positive = next((d for d, grade in task.qrels.of(query.id).items() if grade > 0), None)
+        document = task.documents.get(positive) if positive else None
+        if document is not None:
+            found.append((query, document))
+    return found
+
+
+def catalogue_entry(name: str, split: str = "") -> TaskEntry | None:
+    """The catalogue's entry of a task, under its full name or NanoR2MED's split."""
+    return next((e for e in entries() if e.full_name == name or (split and e.split == split)), None)
+
+
+def score(value: float | None) -> str:
+    """A score as task pages print it, 0 to 1."""
+    return NONE if value is None else f"{value:.4f}"
+
+
+def task_page(page: Inspected) -> str:
+    """The whole page in Markdown."""
+    sections: list[tuple[str, Callable[[Inspected], list[str]]]] = [
+        ("Overview", _overview),
+        ("What the data measures", _measures),
+        ("Observed data profile", _data_profile),
+        ("Evaluation profiles", _profiles),
+        ("Query and relevance tendencies", _tendencies),
+        ("Representative failure modes", _failures),
+        ("Training and leakage", _leakage),
+        ("Example pairs", _examples),
+        ("Sources", _sources),
+        ("Dataset information", _dataset),
+        ("Candidate subsets", _candidates),
+    ]
+    lines = [f"# {page.split}", ""]
+    for title, write in sections:
+        lines += [f"## {title}", "", *write(page), ""]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def description(page: Inspected) -> str:
+    """What the task is, in words: ours for a task of the catalogue, the builder's for others."""
+    entry = _entry(page)
+    return entry.description if entry else page.metadata.description if page.metadata else ""
+
+
+def _entry(page: Inspected) -> TaskEntry | None:
+    return catalogue_entry(page.metadata.task if page.metadata else page.task.full_name, page.split)
+
+
+def _overview(page: Inspected) -> list[str]:
+    figures, entry = page.figures, _entry(page)
+    family = entry.family if entry else page.metadata.family if page.metadata else ""
+    kind = f", a task of the family “{family}”," if family else ""
+    best = figures.profiles[figures.best]
+    return [
+        f"`{page.split}`{kind} asks {counted(figures.queries, 'query', 'queries')} of "
+        f"{counted(figures.documents, 'document')}; {counted(figures.positives, 'judgment')} are positive, "
+        f"{figures.positives_per_query:.2f} per query. The best of its candidate lists is "
+        f"{ROLE_NAMES[figures.best]} with an nDCG@10 of {score(best.ndcg_at_10)}."
+    ]
+
+
+def _measures(page: Inspected) -> list[str]:
+    return [description(page) or "This task has no description yet (`r2med nano build --description`)."]
+
+
+def _data_profile(page: Inspected) -> list[str]:
+    facts = task_facts(stats(page.task), page.tendencies)
+    rows = [[fact.name, f"{fact.value} ({fact.note})" if fact.note else fact.value] for fact in facts]
+    return [Table(["", "Value"], rows).markdown()]
+
+
+def _profiles(page: Inspected) -> list[str]:
+    """The candidate lists as systems, and what their figures say."""
+    rows = []
+    for role, p in page.figures.profiles.items():
+        interval = NONE if p.ndcg_at_10_interval is None else "{:.4f}–{:.4f}".format(*p.ndcg_at_10_interval)
+        rows.append(
+            [ROLE_TITLES[role], f"`{p.profile}`", str(p.top_k), score(p.ndcg_at_10), interval, score(p.hit_at_10),
+             score(p.recall_at_100), score(p.recall_macro_at_100)]
+        )  # fmt: skip
+    titles = ["Profile", "Config", "Depth", "nDCG@10", "95 % interval", "hit@10", "recall@100", "recall@100, macro"]
+    caption = "recall@100 counts judgments, its macro form averages queries. Intervals: bootstrap over queries."
+    lines = [Table(titles, rows, caption, left=2).markdown(ready=True), ""]
+    for role in page.figures.profiles:
+        lines += [f"### {ROLE_TITLES[role]}", "", _interpretation(page, role), ""]
+    return lines[:-1]
+
+
+def _interpretation(page: Inspected, role: str) -> str:
+    f = page.figures
+    p = f.profiles[role]
+    said = f"{share(p.hit_at_10)} of the queries have a positive among the first ten"
+    if p.positives_covered is not None and p.queries_covered is not None:
+        said += (
+            f"; the whole list holds {share(p.positives_covered)} of the positives "
+            f"and at least one for {share(p.queries_covered)} of the queries"
+        )
+    said += "."
+    if role == f.best and page.contrasts:
+        said += f" It is the best of the profiles: {' and '.join(versus(c) for c in page.contrasts)}."
+    elif role == f.best:
+        said += " There is no other profile to compare it with."
+    if role == "bm25":
+        zero = share(page.unsolved / f.queries)
+        said += f" Matching words puts no positive into the first ten for {zero} of the queries."
+    if role == "hybrid":
+        rows = counted(p.safeguard_rows, "query needs", "queries need")
+        said += f" {rows} the appended positive, which no figure counts."
+    return said
+
+
+def versus(contrast: Contrast) -> str:
+    """A difference as half a sentence, with what its interval allows to say."""
+    name = ROLE_NAMES[contrast.worse]
+    interval = f"95 % interval {contrast.low:+.3f} to {contrast.high:+.3f}"
+    if contrast.clear:
+        return f"{contrast.difference:.3f} above {name} ({interval})"
+    return f"{contrast.difference:.3f} above {name}, which is not significant on these queries ({interval})"
+
+
+def _tendencies(page: Inspected) -> list[str]:
+    t, f = page.tendencies, page.figures
+    low, middle, high = t.overlap
+    lines = [
+        f"{share(t.question_share)} of the queries hold a question mark; half of them have between "
+        f"{t.query_words[0]:g} and {t.query_words[2]:g} words. The positive that matches a query best holds "
+        f"{share(middle)} of its terms (quartiles {share(low)} and {share(high)}).",
+    ]
+    if page.terciles:
+        roles = list(f.profiles)
+        rows = [
+            [f"{part.name} ({share(part.low)}–{share(part.high)})", str(part.queries),
+             *(score(part.ndcg_at_10.get(role)) for role in roles)]
+            for part in page.terciles
+        ]  # fmt: skip
+        head = ["Terms shared with the best positive", "Queries", *(f"{ROLE_TITLES[r]} nDCG@10" for r in roles)]
+        lines += ["", Table(head, rows).markdown()]
+    return lines
+
+
+def _failures(page: Inspected) -> list[str]:
+    """Queries where BM25's first document shares more words than any positive, and is wrong."""
+    lines = []
+    for trap in page.lures:
+        query, wrong = page.task.query(trap.query), page.task.documents.get(trap.document)
+        right = page.task.documents.get(trap.positive)
+        if query is None or wrong is None or right is None:
+            continue
+        rank = "nowhere in its list" if trap.positive_rank is None else f"at rank {trap.positive_rank}"
+        words = f" Only the wrong one has: {', '.join(markdown_text(w) for w in trap.words)}." if trap.words else ""
+        lines += [
+            f"**Query `{trap.query}`.** BM25 puts `{trap.document}` first, which holds {share(trap.share)} of the "
+            f"query's terms and is not relevant; the positive that matches best holds {share(trap.positive_share)}, "
+            f"and the first positive stands {rank}.{words}",
+            "",
+            f"> Query: {_quote(query.text)}",
+            ">",
+            f"> Wrong, first: {_quote(wrong.contents, 220)}",
+            ">",
+            f"> Positive `{trap.positive}`: {_quote(right.contents, 220)}",
+            "",
+        ]
+    return lines[:-1] or ["No query has a first BM25 document that is wrong and shares more words than a positive."]
+
+
+def _quote(text: str, length: int = 320) -> str:
+    return markdown_text(shortened(text, length))
+
+
+def _leakage(page: Inspected) -> list[str]:
+    """What the audit found, and what it does to the scores."""
+    a, settings = page.audit, page.audit_settings
+    against = settings.get("against") or "no training set was given"
+    lines = [
+        f"Audited: runs of {settings['width']} words, near duplicates from a similarity of {settings['threshold']:g}; "
+        f"compared with training data: {markdown_text(str(against))}; with few-shot examples: "
+        f"{markdown_text(str(settings.get('few_shot') or 'none given'))}.",
+        "",
+        *(f"- {markdown_text(line)}" for line in audit_lines(a)),
+    ]
+    if len(a.flagged(level="id")) == a.queries:
+        lines.append(
+            "- The ids alone tell which documents belong to which query; keep them from a system that reads ids."
+        )
+    return [*lines, "", *_with_and_without(page.scores)] if a.by_kind else lines
+
+
+def _with_and_without(scores: list[SystemAudit]) -> list[str]:
+    kinds = list(dict.fromkeys(name for s in scores for name in s.without if name in FLAGS))
+    names = [*(["any"] if len(kinds) > 1 else []), *kinds]
+    rows = [
+        [s.system, score(s.all.measures["ndcg_at_10"] if s.all.measures else None)]
+        + [
+            NONE if (part := s.without.get(name)) is None or part.measures is None
+            else f"{part.measures['ndcg_at_10']:.4f} ({part.queries})"
+            for name in names
+        ]
+        for s in scores
+    ]  # fmt: skip
+    head = ["nDCG@10", "All queries", *(f"Without {name}" for name in names)]
+    return [Table(head, rows, "In brackets: the queries left; a dash where none is.").markdown()]
+
+
+def _examples(page: Inspected) -> list[str]:
+    lines = []
+    for query, document in examples(page.task):
+        lines += [f"> Query `{query.id}`: {_quote(query.text)}", ">"]
+        lines += [f"> Positive `{document.id}`: {_quote(document.contents)}", ""]
+    return lines[:-1]
+
+
+def _sources(page: Inspected) -> list[str]:
+    m, entry = page.metadata, _entry(page)
+    source = m.source if m else (entry.dataset if entry else page.task.source) or page.task.source
+    revision = m.revision if m else page.task.revision
+    licence = m.licence if m else entry.licence if entry else ""
+    stated = {"Source": source, "Revision": revision, "Licence": licence}
+    return [f"- {name}: {markdown_text(value or 'not given')}" for name, value in stated.items()]
+
+
+def _dataset(page: Inspected) -> list[str]:
+    """Configs, columns and the fingerprint."""
+    graded = any(grade != 1 for grade in set(page.task.qrels.grades.tolist()))
+    titled = page.task.documents.titles is not None
+    rows = [
+        ["`corpus`", "`_id`, `text`" + (", `title`" if titled else ""), f"{page.figures.documents:,}"],
+        ["`queries`", "`_id`, `text`", f"{page.figures.queries:,}"],
+        ["`qrels`", "`query-id`, `corpus-id`" + (", `score`" if graded else ""), f"{page.figures.positives:,}"],
+    ]
+    return [
+        f"Split `{page.split}` of each config; fingerprint `{page.task.fingerprint}`.",
+        "",
+        Table(["Config", "Columns", "Rows"], rows, left=2).markdown(ready=True),
+    ]
+
+
+def _candidates(page: Inspected) -> list[str]:
+    """The candidate configs and what they cover."""
+    rows = []
+    for role, p in page.figures.profiles.items():
+        made = page.metadata.retrievers.get(p.profile, {}) if page.metadata else {}
+        by = str(made.get("name", "rrf" if role == "hybrid" else p.profile))
+        covered = NONE if p.positives_covered is None else share(p.positives_covered)
+        rows.append([f"`{p.profile}`", markdown_text(by), str(p.top_k), covered, str(p.safeguard_rows)])
+    titles = ["Config", "Made by", "Depth", "Positives held", "Safeguard rows"]
+    return [Table(titles, rows, left=2).markdown(ready=True)]

@@ -1,0 +1,134 @@
+"""Two systems against each other: what changed, where, and whether it means anything."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import combinations
+from typing import Any, NamedTuple
+
+import numpy as np
+from markupsafe import Markup
+
+from ....core import UnknownName
+from ....core.table import shortened
+from ....scoring import Measure
+from ....scoring.score_set import ScoreSet
+from ...collection import CollectionResults
+from ...plots import draw_scatter
+from ..request import Links, Page, PageRequest
+from ..site import Site
+from .choices import Chip, chips, collection_chips, measure_chips, measure_param
+
+LISTED, LISTED_ALL = 25, 1_000
+FEW = 6
+SAME = 1e-12
+
+
+def compare_page(site: Site, asked: PageRequest, url: Links) -> Page:
+    """The page."""
+    slug = asked.parts[0] if asked.parts else site.default_collection()
+    results = site.results(slug)
+    measure = site.measure(asked.get("measure"))
+    usual = _best(results, measure)[:2]
+    chosen = (*asked.all("s"), *(s for s in usual if s not in asked.all("s")))[:2]
+    for system in chosen:
+        if system not in results.systems:
+            raise UnknownName("system", system, results.systems, hint=f"in {slug}")
+    everything = asked.get("show") == "all"
+
+    def link(**changed: Any) -> str:
+        params = {"s": () if list(chosen) == usual else chosen, "measure": measure_param(measure)}
+        return url("compare", slug, **(params | {"show": "all" if everything else ""} | changed))
+
+    context: dict[str, Any] = {
+        "collections": collection_chips(site, slug, lambda c: url("compare", c), held_only=True),
+        "measures": measure_chips(measure, lambda key: link(measure=key)),
+        "collection_title": results.title,
+        "slug": slug,
+        "measure": measure,
+        "measure_key": measure_param(measure),
+        "all_systems": list(results.systems),
+        "chosen": chosen,
+        "pairs": _pairs(results, chosen, lambda pair: url("compare", slug, s=pair)),
+        "swap": link(s=tuple(reversed(chosen))),
+        "scatter": None,
+    }
+    if len(chosen) == 2 and (scores := results.score_set(measure, chosen)) is not None:
+        context |= _compared(site, results, scores, url, everything)
+        context["more"] = link(show="" if everything else "all")
+    return Page("compare.html", "Compare", context, "compare")
+
+
+def _pairs(results: CollectionResults, chosen: tuple[str, ...], link: Callable[[Any], str]) -> list[Chip]:
+    """Every pair, where there are few."""
+    if len(results.systems) > FEW:
+        return []
+    options = [(pair, " and ".join(pair)) for pair in combinations(sorted(results.systems), 2)]
+    return chips(options, tuple(sorted(chosen)), link)
+
+
+def _best(results: CollectionResults, measure: Measure) -> list[str]:
+    """Systems by mean over their tasks, those with most tasks first."""
+
+    def rank(system: str) -> tuple[int, float, str]:
+        scores = [r.measures.get(measure.key, 0.0) for r in results.results(system)]
+        return -len(scores), -sum(scores) / len(scores), system
+
+    return sorted(results.systems, key=rank)
+
+
+class Moved(NamedTuple):
+    """A query whose score differs between the two systems."""
+
+    task: str
+    query_id: str
+    first: float
+    second: float
+    text: str
+    href: str
+
+
+def _compared(site: Site, results: CollectionResults, scores: ScoreSet, url: Links, everything: bool) -> dict[str, Any]:
+    names = {info.full_name: task for task, info in results.infos.items()}
+    key = measure_param(scores.measure)
+
+    def query(full_name: str, query_id: str) -> str:
+        choices = {"s": scores.systems, "order": "diff", "scope": "all", "measure": key}
+        return url.near("query", results.slug, names[full_name], query_id, **choices)
+
+    differences = np.concatenate([task.scores[1] - task.scores[0] for task in scores.tasks])
+    order = np.argsort(-differences, kind="stable")
+    gains, losses = order[differences[order] > SAME], order[::-1][differences[order[::-1]] < -SAME]
+    most = LISTED_ALL if everything else LISTED
+    found = site.comparison(results, scores)
+    shown = {task.name for task in scores.tasks}
+    return {
+        "pair": found.pairs[0] if found else None,
+        "first": found.systems[0] if found else None,
+        "second": found.systems[1] if found else None,
+        "gains": [_moved(site, results, scores, int(i), names, query) for i in gains[:most]],
+        "losses": [_moved(site, results, scores, int(i), names, query) for i in losses[:most]],
+        "gains_all": len(gains),
+        "losses_all": len(losses),
+        "everything": everything,
+        "scatter": Markup(
+            draw_scatter(scores, results.title, headed=False, group=lambda t: names[t], link=query).render(dark=False)
+        ),
+        "left_out": [t for t in results.tasks if results.infos[t].full_name not in shown],
+    }
+
+
+def _moved(
+    site: Site, results: CollectionResults, scores: ScoreSet, place: int, names: dict[str, str], link: Any
+) -> Moved:
+    """The query at a place in all tasks, one after the other."""
+    for task in scores.tasks:
+        if place < len(task.query_ids):
+            break
+        place -= len(task.query_ids)
+    query_id, name = task.query_ids[place], names[task.name]
+    behind = site.texts.of(results.infos[name]).task
+    query = behind.query(query_id) if behind else None
+    text = shortened(query.text, 110) if query else ""
+    first, second = task.scores[:2, place].tolist()
+    return Moved(name, query_id, first, second, text, link(task.name, query_id))

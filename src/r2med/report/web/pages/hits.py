@@ -1,0 +1,202 @@
+"""What stands in a query's rankings, and the order in which one goes from query to query."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from markupsafe import Markup
+
+from ....core import R2MedError, Task
+from ....core.columns import Int64
+from ....results.runs import StoredRun
+from ....scoring import Measure
+from ....scoring.measures import Float64
+from ....text.duplicates import text_key
+from ...collection import CollectionResults
+from ..failures import KINDS, TOP
+from ..site import Site
+from ..text import marked, shared_words
+
+SNIPPET, WHOLE, BRIEF, WORDS = 220, 6000, 700, 14
+ORDERS = {"score": "Lowest score first", "diff": "Largest difference first"} | {
+    name: kind.title for name, kind in KINDS.items()
+}
+
+
+class Seen(NamedTuple):
+    """One document as the page shows it."""
+
+    doc_id: str
+    known: bool = False
+    title: str = ""
+    short: Markup = Markup("")
+    rest: Markup | None = None
+    words: Mapping[str, str] = {}
+    share: float = 0.0
+    key: bytes = b""
+
+
+class Place(NamedTuple):
+    """One place of a ranking."""
+
+    rank: int
+    doc_id: str
+    score: float
+    grade: int | None
+    seen: Seen
+    copy_of: int | None
+    luring: list[str]
+    """Words of the query that stand in no positive."""
+    plain: list[str]
+
+
+class Explained(NamedTuple):
+    """Everything about one query's documents."""
+
+    positives: list[str]
+    grades: Mapping[str, int]
+    seen: dict[str, Seen]
+    ranks: dict[str, list[int | None]]
+    places: dict[str, list[Place]]
+    best_share: float
+
+
+def explain(
+    task: Task | None,
+    query_id: str,
+    terms: frozenset[str],
+    positives: Sequence[str],
+    runs: Mapping[str, StoredRun],
+    *,
+    brief: bool = False,
+) -> Explained:
+    """Look at every document that the page shows, once."""
+    rankings = {system: run.of(query_id) for system, run in runs.items()}
+    names = dict.fromkeys([*positives, *(d for ranking in rankings.values() for d in ranking.docs[:TOP])])
+    seen = {name: _look(task, name, terms, BRIEF if brief else WHOLE) for name in names}
+    held = frozenset(term for p in positives for term in seen[p].words)
+    grades = task.qrels.of(query_id) if task else {}
+    return Explained(
+        positives=list(positives),
+        grades=grades,
+        seen=seen,
+        ranks={system: ranking.ranks(list(positives)) for system, ranking in rankings.items()},
+        places={
+            system: _places(list(zip(ranking.docs[:TOP], ranking.scores, strict=False)), seen, grades, held)
+            for system, ranking in rankings.items()
+        },
+        best_share=max((seen[p].share for p in positives), default=0.0),
+    )
+
+
+def _look(task: Task | None, doc_id: str, terms: frozenset[str], most: int) -> Seen:
+    document = task.documents.get(doc_id) if task else None
+    if document is None:
+        return Seen(doc_id)
+    words = shared_words(document.contents[:WHOLE], terms)
+    long = len(document.text) > SNIPPET
+    return Seen(
+        doc_id=doc_id,
+        known=True,
+        title=document.title,
+        short=marked(document.text, terms, most=SNIPPET),
+        rest=marked(document.text, terms, most=most) if long else None,
+        words=words,
+        share=len(words) / len(terms) if terms else 0.0,
+        key=text_key(document.contents),
+    )
+
+
+def _places(
+    hits: list[tuple[str, float]], seen: Mapping[str, Seen], grades: Mapping[str, int], held: frozenset[str]
+) -> list[Place]:
+    """The first places of a system; a copy of an earlier one points to it."""
+    first: dict[bytes, int] = {}
+    places = []
+    for rank, (doc_id, score) in enumerate(hits, 1):
+        document = seen[doc_id]
+        earlier = first.setdefault(document.key, rank) if document.known else rank
+        luring = [word for term, word in document.words.items() if term not in held]
+        plain = [word for term, word in document.words.items() if term in held]
+        copy_of = earlier if earlier != rank else None
+        room = max(0, WORDS - len(luring))
+        places.append(Place(rank, doc_id, score, grades.get(doc_id), document, copy_of, luring[:WORDS], plain[:room]))
+    return places
+
+
+class Stop(NamedTuple):
+    """One query on the way."""
+
+    task: str
+    query_id: str
+    value: float
+
+
+class Way(NamedTuple):
+    """The queries of some tasks in an order."""
+
+    tasks: list[tuple[str, tuple[str, ...]]]
+    values: Float64
+    order: Int64
+
+    def __len__(self) -> int:
+        return len(self.order)
+
+    def stop(self, position: int) -> Stop:
+        """The query at a position."""
+        place = int(self.order[position])
+        value = float(self.values[place])
+        for task, ids in self.tasks:
+            if place < len(ids):
+                return Stop(task, ids[place], value)
+            place -= len(ids)
+        raise IndexError(position)
+
+    def find(self, task: str, query_id: str) -> int | None:
+        """The position of a query."""
+        place = 0
+        for name, ids in self.tasks:
+            if name == task and query_id in ids:
+                found = np.flatnonzero(self.order == place + ids.index(query_id))
+                return int(found[0]) if len(found) else None
+            place += len(ids)
+        return None
+
+
+def way_through(
+    site: Site, results: CollectionResults, tasks: Sequence[str], systems: Sequence[str], order: str, measure: Measure
+) -> Way:
+    """The queries of some tasks in an order that is about the first system, or the first two."""
+    found: list[tuple[str, tuple[str, ...]]] = []
+    values: list[Float64] = []
+    wanted: list[Float64] = []
+    for task in tasks:
+        matrix = results.matrix(task, measure, systems[: 2 if order == "diff" else 1])
+        if matrix is None or (order == "diff" and len(matrix.systems) < 2):
+            continue
+        value = matrix.scores[1] - matrix.scores[0] if order == "diff" else matrix.scores[0]
+        found.append((task, matrix.query_ids))
+        values.append(value)
+        wanted.append(_wanted(site, results, task, matrix.systems[0], order, matrix.query_ids, value))
+    if not found:
+        return Way([], np.zeros(0), np.zeros(0, dtype=np.int64))
+    whole, kept = np.concatenate(values), np.flatnonzero(np.concatenate(wanted))
+    key = -np.abs(whole[kept]) if order == "diff" else whole[kept]
+    return Way(found, whole, kept[np.argsort(key, kind="stable")])
+
+
+def _wanted(
+    site: Site, results: CollectionResults, task: str, system: str, order: str, ids: Sequence[str], value: Float64
+) -> Float64:
+    """1 for each query that an order is about, else 0."""
+    if order == "diff":
+        return (np.abs(value) > 1e-6).astype(np.float64)
+    if order not in KINDS:
+        return np.ones(len(ids))
+    try:
+        kinds = site.failures(results.systems[system][task]) or {}
+    except R2MedError:
+        kinds = {}
+    return np.array([float(order in kinds.get(q, ())) for q in ids])

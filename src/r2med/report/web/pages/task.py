@@ -1,0 +1,182 @@
+"""The page of one task: the facts that `r2med pages` writes, with the scores of the results at hand."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ....core import R2MedError, Task
+from ....core.table import share, shortened
+from ....results.protocols import MAIN_PROTOCOL
+from ....scoring import Measure
+from ....scoring.slices import thirds
+from ...collection import MEASURES, CollectionResults, TaskMatrix
+from ...leaderboard import ALL
+from ...task_page import audit_lines, catalogue_entry, examples, task_facts
+from ..failures import KINDS
+from ..request import Links, Page, PageRequest
+from ..site import Site
+from ..texts import TaskFacts
+from .board import published
+from .choices import best_on, chips, find_task, measure_chips, measure_param
+
+SHOWN, LISTED, ROWS = 3, 8, 500
+FEWEST = 9
+"""Queries that make three thirds worth showing."""
+
+
+class QueryRow(NamedTuple):
+    """One query in the list."""
+
+    query_id: str
+    text: str
+    positives: int | None
+    scores: list[float]
+    mean: float
+    href: str
+
+
+def task(site: Site, asked: PageRequest, url: Links) -> Page:
+    """The page."""
+    results, name = find_task(site, asked)
+    measure = site.measure(asked.get("measure"))
+    info, key = results.infos[name], measure_param(measure)
+    behind = site.texts.of(info)
+    facts = site.facts(results, name)
+    order = best_on(results, name, measure)
+    matrix = results.matrix(name, measure, None if results.affordable(name) else order[:SHOWN])
+    shown = [s for s in order if matrix and s in matrix.systems][:SHOWN]
+    begin = int(asked.get("from")) if asked.get("from").isdigit() else 0
+
+    def rows_from(place: int) -> str:
+        inside = matrix is not None and 0 <= place < len(matrix.query_ids)
+        return url("task", results.slug, name, measure=key, **{"from": str(place or "")}) if inside else ""
+
+    context = {
+        "info": info,
+        "entry": catalogue_entry(info.full_name),
+        "measure": measure,
+        "measures": measure_chips(measure, lambda m: url("task", results.slug, name, measure=m)),
+        "siblings": chips([(t, t) for t in results.tasks], name, lambda t: url("task", results.slug, t)),
+        "why_no_texts": behind.why,
+        "facts": task_facts(facts.stats, facts.tendencies) if facts else [],
+        "waiting": behind.task is not None and facts is None,
+        "audit": audit_lines(facts.audit) if facts and facts.audit else [],
+        "systems": _systems(site, results, name, order, measure, url),
+        "published": _published(results, info.full_name, measure),
+        "shown": shown,
+        "thirds": _thirds(facts, matrix, shown),
+        "failures": _failures(site, results, name, shown, url),
+        "queries": _queries(behind.task, matrix, shown, results, key, begin, url),
+        "mean_of": len(matrix.systems) if matrix else 0,
+        "begin": begin,
+        "of_queries": len(matrix.query_ids) if matrix else 0,
+        "earlier": rows_from(begin - ROWS) if begin else "",
+        "later": rows_from(begin + ROWS),
+        "examples": examples(behind.task) if behind.task else [],
+        "best_href": url("board", results.slug),
+    }
+    return Page("task.html", info.full_name, context, "task")
+
+
+def _systems(
+    site: Site, results: CollectionResults, name: str, order: list[str], measure: Measure, url: Links
+) -> list[dict[str, Any]]:
+    found = site.standing(results, measure)
+    rows = []
+    for system in order:
+        result = results.systems[system][name].result
+        said = found.scores.get(system) if found else None
+        told = said.tasks.get(result.task.full_name) if said else None
+        others = {m: result.measures.get(m.key) for m in MEASURES if m.key in ("recall_at_100", "hit_at_10")}
+        rows.append({
+            "system": system,
+            "value": result.measures.get(measure.key),
+            "bounds": (told.low, told.high) if told else None,
+            "href": url("system", results.slug, system),
+            "others": others,
+            "missing": result.missing_queries,
+        })  # fmt: skip
+    return rows
+
+
+def _published(results: CollectionResults, full_name: str, measure: Measure) -> list[tuple[str, float, str]]:
+    rows = published(results, measure, MAIN_PROTOCOL.get(results.collection, ALL))
+    found = [(row.label, row.tasks[full_name], row.date) for row in rows if full_name in row.tasks]
+    return sorted(found, key=lambda f: -f[1])[:10]
+
+
+def _thirds(
+    facts: TaskFacts | None, matrix: TaskMatrix | None, shown: Sequence[str]
+) -> list[tuple[str, int, list[float]]]:
+    """Scores where few terms are shared with the positives, and where many are."""
+    if facts is None or matrix is None:
+        return []
+    overlap = facts.tendencies.overlap_of_query
+    columns = [i for i, q in enumerate(matrix.query_ids) if q in overlap]
+    if len(columns) < FEWEST:
+        return []
+    values = np.array([overlap[matrix.query_ids[i]] for i in columns])
+    labels, rows, found = np.array(thirds(values.tolist())), matrix.rows(shown)[:, columns], []
+    order = sorted(set(labels.tolist()), key=lambda label: values[labels == label].min())
+    for title, label in zip(
+        ("fewest", "middle", "most") if len(order) == 3 else ("fewer", "more"), order, strict=False
+    ):
+        inside = labels == label
+        low, high = float(values[inside].min()), float(values[inside].max())
+        means = rows[:, inside].mean(axis=1).tolist()
+        found.append((f"{title} ({share(low)}–{share(high)} of the query’s terms)", int(inside.sum()), means))
+    return found
+
+
+def _failures(
+    site: Site, results: CollectionResults, name: str, shown: Sequence[str], url: Links
+) -> list[dict[str, Any]]:
+    found = []
+    for system in shown:
+        try:
+            kinds = site.failures(results.systems[system][name])
+        except R2MedError:
+            continue
+        if kinds is None:
+            continue
+        # The system that a link is about stands first; nothing is named where that is the usual order.
+        first = [] if system == shown[0] else [system, *(s for s in shown if s != system)]
+        of_kind = {kind: [q for q, of in kinds.items() if kind in of] for kind in KINDS}
+        found.append({
+            "system": system,
+            "fine": sum(not of for of in kinds.values()),
+            "kinds": [
+                (KINDS[kind], len(queries), [
+                    (q, url.near("query", results.slug, name, q, order=kind, s=first)) for q in queries[:LISTED]
+                ])
+                for kind, queries in of_kind.items()
+            ],
+        })  # fmt: skip
+    return found
+
+
+def _queries(
+    task: Task | None,
+    matrix: TaskMatrix | None,
+    shown: Sequence[str],
+    results: CollectionResults,
+    key: str,
+    begin: int,
+    url: Links,
+) -> list[QueryRow]:
+    """The hardest queries, from a place on."""
+    if matrix is None:
+        return []
+    means, rows = matrix.scores.mean(axis=0), matrix.rows(shown)
+    found = []
+    for i in np.argsort(means, kind="stable")[begin : begin + ROWS].tolist():
+        query_id = matrix.query_ids[i]
+        query = task.query(query_id) if task else None
+        text = shortened(query.text, 110) if query else ""
+        positives = sum(g > 0 for g in task.qrels.of(query_id).values()) if task else None
+        href = url.near("query", results.slug, matrix.task, query_id, measure=key)
+        found.append(QueryRow(query_id, text, positives, rows[:, i].tolist(), float(means[i]), href))
+    return found

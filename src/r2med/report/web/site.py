@@ -1,0 +1,148 @@
+"""All that pages are made from, in one place."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from itertools import islice
+from pathlib import Path
+
+from ...core import UnknownName
+from ...results import ResultIndex, StoredResult
+from ...results.index import Kept
+from ...results.ledger import ledger
+from ...results.progress import Progress, read_progress
+from ...scoring import MAIN, Measure
+from ...scoring.compare import Comparison, compare
+from ...scoring.score_set import ScoreSet
+from ...tasks import collections
+from ..collection import MEASURES, ORDER, CollectionResults, all_collections
+from ..costs import Parameters, unknown_parameters
+from ..standing import Standing, standing, usual_settings
+from .background import Background
+from .failures import failures, reading_limit
+from .texts import TaskFacts, TaskTexts, measure_task
+
+WAIT = 0.25
+FAILURES_UP_TO = 2_000
+"""Queries: of larger tasks, only single queries are looked at for failures."""
+SUGGESTED = 100
+
+
+class Site:
+    """Some results folders, looked at."""
+
+    def __init__(
+        self,
+        roots: Sequence[Path],
+        *,
+        task_folders: Sequence[Path] = (),
+        parameters: Parameters = unknown_parameters,
+    ) -> None:
+        self.index = ResultIndex(roots)
+        self.texts = TaskTexts(task_folders)
+        self.parameters = parameters
+        self.background = Background()
+        self.wait: float | None = WAIT
+        """Seconds that a page waits for what is worked out in the background; None: until it is there."""
+        self._collections: tuple[int, dict[str, CollectionResults]] = (-1, {})
+        self._failures: Kept[StoredResult, dict[str, frozenset[str]]] = Kept(64)
+        self._lock = threading.Lock()
+
+    @property
+    def held(self) -> dict[str, CollectionResults]:
+        """The collections that have results."""
+        return {slug: results for slug, results in self._all().items() if results.systems}
+
+    def _all(self) -> dict[str, CollectionResults]:
+        self.index.refresh()
+        with self._lock:
+            if self._collections[0] != self.index.version:
+                self._collections = (self.index.version, all_collections(self.index))
+            return self._collections[1]
+
+    def results(self, slug: str) -> CollectionResults:
+        """What there is of one collection; nothing of a collection that only others have figures for."""
+        known = self.held
+        if slug in known:
+            return known[slug]
+        if slug not in self.collections():
+            raise UnknownName("collection", slug, self.collections(), hint=f"(there are {', '.join(known) or 'none'})")
+        whole = tuple(entry.name for entry in collections()[slug].tasks)
+        return CollectionResults(slug, whole, whole, {}, {})
+
+    def collections(self) -> list[str]:
+        """Collections with results, then those with published figures only."""
+        published = {figure.collection for figure in ledger()}
+        return [*self.held, *(c for c in ORDER if c in published and c not in self.held)]
+
+    def default_collection(self) -> str:
+        """Where to start: the largest that has results, else R2MED's published figures."""
+        return next(iter(self.held), "r2med")
+
+    def measure(self, key: str) -> Measure:
+        """A measure that pages show."""
+        measure = Measure.parse(key) if key else MAIN
+        if measure not in MEASURES:
+            known = [str(m) for m in MEASURES]
+            raise UnknownName("measure", key, known, hint=f"(shown here: {', '.join(known)})")
+        return measure
+
+    def standing(self, results: CollectionResults, measure: Measure) -> Standing | None:
+        """Intervals and tie groups; None where they are not there yet."""
+        return self._standing(results, measure, self.wait)
+
+    def _standing(self, results: CollectionResults, measure: Measure, wait: float | None) -> Standing | None:
+        key = ("standing", results.slug, measure)
+        return self.background.get(key, results, lambda: standing(results, measure), wait=wait)
+
+    def comparison(self, results: CollectionResults, scores: ScoreSet) -> Comparison | None:
+        """Two systems against each other; None where the statistics are not there yet."""
+        key = ("comparison", results.slug, scores.systems, scores.measure)
+        return self.background.get(key, results, lambda: compare(scores, usual_settings(results)), wait=self.wait)
+
+    def facts(self, results: CollectionResults, name: str) -> TaskFacts | None:
+        """Figures about a task; None without its texts, or where they are not there yet."""
+        task = self.texts.of(results.infos[name]).task
+        if task is None:
+            return None
+        return self.background.get(("facts", task.fingerprint), None, lambda: measure_task(task), wait=self.wait)
+
+    def failures(self, stored: StoredResult) -> dict[str, frozenset[str]] | None:
+        """How each query fails under one system on one task; None without the texts, or for too many queries."""
+        task = self.texts.of(stored.result.task).task
+        if task is None or stored.result.task.queries > FAILURES_UP_TO:
+            return None
+        limit = reading_limit(stored.result)
+        return self._failures.get(stored, lambda: failures(stored.run(), task, limit, task.qrels.query_ids))
+
+    def failures_of(self, stored: StoredResult, query_id: str) -> frozenset[str]:
+        """How one query fails; nothing without the texts."""
+        task = self.texts.of(stored.result.task).task
+        if task is None:
+            return frozenset()
+        return failures(stored.run(), task, reading_limit(stored.result), [query_id])[query_id]
+
+    def progress(self) -> Progress | None:
+        """The run that is under way or was the last, over all folders."""
+        states = [state for root in self.index.roots if (state := read_progress(root)) is not None]
+        return max(states, key=lambda s: (s.running, s.updated), default=None)
+
+    def problems(self) -> list[str]:
+        """What could not be shown, and why."""
+        of_collections = [p for r in self._all().values() for p in (*r.problems, *r.unread.values())]
+        return [*(problem.message for problem in self.index.problems), *of_collections]
+
+    def warm(self) -> None:
+        """Read what the first pages need, before anybody asks."""
+        for results in self.held.values():
+            self._standing(results, MAIN, None)
+
+
+def like(name: str, known: Sequence[str]) -> list[str]:
+    """Some of many known names that a mistyped one may have meant: those that begin as it does."""
+    for length in (24, 12, 6, 3, 1):
+        found = list(islice((k for k in known if k.startswith(name[:length])), SUGGESTED))
+        if found:
+            return found
+    return []

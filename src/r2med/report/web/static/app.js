@@ -1,0 +1,135 @@
+// What links and forms cannot do: the theme, copying, keys, live figures. Pages work without it.
+(function () {
+  "use strict";
+  var status = document.getElementById("status");
+  function say(text) { if (status) { status.textContent = text; } }
+
+  // Theme
+  var button = document.querySelector("button.theme");
+  function label() { button.textContent = document.documentElement.dataset.theme === "dark" ? "Light" : "Dark"; button.setAttribute("aria-label", "Switch to the " + button.textContent.toLowerCase() + " theme"); }
+  if (button && window.r2medTheme) {
+    button.hidden = false;
+    label();
+    button.addEventListener("click", function () { window.r2medTheme(); label(); });
+  }
+
+  // Copy
+  function fallback(text, what) {
+    var box = document.createElement("dialog");
+    var area = document.createElement("textarea");
+    var close = document.createElement("button");
+    area.readOnly = true; area.value = text; area.setAttribute("aria-label", "The table as " + what);
+    close.className = "button"; close.textContent = "Close"; close.addEventListener("click", function () { box.close(); });
+    box.addEventListener("close", function () { box.remove(); });
+    box.append(area, close);
+    document.body.append(box);
+    box.showModal();
+    area.select();
+  }
+  function copy(text, control) {
+    var what = control.dataset.what;
+    var done = function () {
+      say("Copied as " + what);
+      var before = control.textContent;
+      control.textContent = "Copied";
+      setTimeout(function () { control.textContent = before; }, 1500);
+    };
+    if (!navigator.clipboard) { fallback(text, what); return; }
+    navigator.clipboard.writeText(text).then(done, function () { fallback(text, what); });
+  }
+  document.addEventListener("click", function (event) {
+    var control = event.target.closest(".copy");
+    if (!control || event.ctrlKey || event.metaKey) { return; }
+    if (control.tagName === "BUTTON") { copy(control.parentNode.querySelector("textarea").value, control); return; }
+    event.preventDefault();
+    control.style.minWidth = control.offsetWidth + "px";
+    fetch(control.href).then(function (answer) {
+      if (!answer.ok) { throw new Error(String(answer.status)); }
+      return answer.text();
+    }).then(function (text) { copy(text, control); }, function () { say("This could not be copied"); location.href = control.href; });
+  });
+
+  // Sorting and filtering where there is no server to do it
+  function value(row, column) {
+    var cell = row.cells[column];
+    return cell.dataset.v === undefined ? (cell.scope === "row" || cell.classList.contains("word") ? cell.textContent.trim().toLowerCase() : null) : Number(cell.dataset.v);
+  }
+  document.addEventListener("click", function (event) {
+    var control = event.target.closest("button.sort");
+    if (!control) { return; }
+    var head = control.closest("th"), table = head.closest("table"), body = table.tBodies[0];
+    var words = head.classList.contains("name") || head.classList.contains("word");
+    var rising = head.getAttribute("aria-sort") ? head.getAttribute("aria-sort") === "descending" : words;
+    var column = head.cellIndex;
+    Array.from(body.rows).map(function (row) { return [value(row, column), row]; }).sort(function (a, b) {
+      if (a[0] === null || b[0] === null) { return (a[0] === null) - (b[0] === null); }
+      return (a[0] < b[0] ? -1 : a[0] > b[0] ? 1 : 0) * (rising ? 1 : -1);
+    }).forEach(function (pair) { body.append(pair[1]); });
+    table.querySelectorAll("th[aria-sort]").forEach(function (other) { other.removeAttribute("aria-sort"); });
+    head.setAttribute("aria-sort", rising ? "ascending" : "descending");
+    say("Sorted by " + control.textContent);
+  });
+  document.addEventListener("click", function (event) {
+    var control = event.target.closest("button[data-kind]");
+    if (!control) { return; }
+    var page = control.closest("section.page") || document;
+    page.querySelectorAll("button[data-kind]").forEach(function (other) { other.setAttribute("aria-pressed", String(other === control)); });
+    page.querySelectorAll("tr[data-kind]").forEach(function (row) { row.hidden = control.dataset.kind !== "" && row.dataset.kind !== control.dataset.kind; });
+  });
+
+  // Keys through the queries
+  document.addEventListener("keydown", function (event) {
+    if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, textarea, select, dialog")) { return; }
+    var rel = { j: "next", k: "prev" }[event.key];
+    var page = document.querySelector("section.page.current") || document;
+    var link = rel && page.querySelector('a[rel="' + rel + '"]');
+    if (link) { link.click(); }
+  });
+
+  // Statistics that are still being worked out
+  function replaceWith(url, selector) {
+    return fetch(url).then(function (answer) { return answer.text(); }).then(function (html) {
+      var fresh = new DOMParser().parseFromString(html, "text/html").querySelector(selector);
+      var old = document.querySelector(selector);
+      if (fresh && old) { var left = old.scrollLeft; old.replaceWith(fresh); fresh.scrollLeft = left; }
+    });
+  }
+  function again() {
+    var waiting = document.querySelector("[data-waiting]");
+    if (!waiting) { say("The statistics are ready"); return; }
+    replaceWith(location.href, "#" + waiting.id).then(function () { setTimeout(again, 1500); }, function () { setTimeout(again, 5000); });
+  }
+  if (document.querySelector("[data-waiting]")) { setTimeout(again, 800); }
+
+  // A run that is going
+  var live = document.querySelector("[data-live]"), section = document.getElementById("progress"), last = null;
+  function look() {
+    fetch(live.dataset.live).then(function (answer) { return answer.json(); }).then(function (state) {
+      if (state && state.running) { live.removeAttribute("data-idle"); } else { live.setAttribute("data-idle", ""); }
+      var now = state ? [state.done, state.running, state.version, state.current && state.current.system + state.current.task].join() : "";
+      if (now !== last) {
+        if (section && (last !== null || state)) { replaceWith(location.href, "#progress"); }
+        if (last !== null && state && document.getElementById("scores") && !document.querySelector("[data-waiting]")) { replaceWith(location.href, "#scores"); }
+      }
+      last = now;
+      setTimeout(look, document.hidden ? 15000 : state && state.running ? 1500 : 5000);
+    }, function () { setTimeout(look, 15000); });
+  }
+  if (live) { look(); }
+
+  // The single file: one page at a time, by the part of the address behind #
+  var pages = document.querySelectorAll("section.page");
+  function show() {
+    var wanted = decodeURIComponent(location.hash.slice(1)) || pages[0].id;
+    if (wanted === "main") { return; }
+    var found = document.getElementById(wanted);
+    if (!found || !found.classList.contains("page")) { found = pages[0]; }
+    pages.forEach(function (page) { page.classList.toggle("current", page === found); });
+    document.title = found.dataset.title + " · r2med";
+    document.querySelectorAll(".masthead nav a").forEach(function (link) {
+      if (link.dataset.section === found.dataset.section) { link.setAttribute("aria-current", "page"); } else { link.removeAttribute("aria-current"); }
+    });
+    window.scrollTo(0, 0);
+  }
+  if (pages.length) { window.addEventListener("hashchange", show); show(); }
+})();

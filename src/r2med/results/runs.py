@@ -1,0 +1,239 @@
+"""Stored runs that can be opened at one query.
+
+`<task>.run.gz` is a TREC run, compressed in blocks: a gzip member holds the lines of some queries, queries are sorted
+by id, and the header of each member says how long it is and what its text hashes to. Any tool unpacks it as one file.
+Here blocks are found by their headers, a query's block by bisection, and only that block is unpacked. A run in one
+piece, as the first edition or another tool wrote it, is read whole.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import struct
+import zlib
+from collections import OrderedDict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO, NamedTuple, Protocol
+
+from ..core import DataError, Hasher, IdTable, R2MedError, Run
+from ..core.atomic import atomic_file
+from ..core.places import open_regular
+from ..core.trec import read_run, run_lines
+
+BLOCK = 1 << 16
+"""Bytes of text after which a block is closed; it always holds whole queries."""
+LARGEST_BLOCK = 1 << 28
+KEPT = 8
+_HEADER = struct.Struct("<4s6sH2sHI16s")  # magic and flags, time and system, extra length, subfield: id, length, values
+_MAGIC, _NO_TIME, _FIELD = b"\x1f\x8b\x08\x04", b"\0\0\0\0\0\xff", b"R2"
+_TAIL = struct.Struct("<II")
+_SAME_QUERY = re.compile(rb"(\S+) [^\n]*\n(?:\1 [^\n]*\n)*")
+
+
+class Ranking(NamedTuple):
+    """One query's documents, best first, with their scores."""
+
+    docs: tuple[str, ...] = ()
+    scores: tuple[float, ...] = ()
+
+    def ranks(self, doc_ids: list[str]) -> list[int | None]:
+        """The rank of each document, None where it is not in the list."""
+        places = {doc_id: rank for rank, doc_id in enumerate(self.docs, 1)}
+        return [places.get(doc_id) for doc_id in doc_ids]
+
+
+def write_blocks(run: Run, path: Path) -> str:
+    """Write a run in blocks, with the same bytes every time; returns the hash of all block headers."""
+    hasher = Hasher("run blocks")
+    with atomic_file(path) as stream:
+        for text in _texts(run):
+            digest = _digest(text)
+            packer = zlib.compressobj(6, zlib.DEFLATED, -zlib.MAX_WBITS)
+            body = packer.compress(text) + packer.flush() + _TAIL.pack(zlib.crc32(text), len(text) & 0xFFFFFFFF)
+            size = _HEADER.size + len(body)
+            stream.write(_HEADER.pack(_MAGIC, _NO_TIME, 24, _FIELD, 20, size, digest) + body)
+            hasher.data(size.to_bytes(8, "little") + digest)
+    return hasher.digest()
+
+
+def _texts(run: Run) -> Iterator[bytes]:
+    """The lines of a run, queries sorted by id, in pieces of whole queries."""
+    pending, written = bytearray(), False
+    for lines in run_lines(run.for_queries(IdTable(sorted(run.query_ids)))):
+        pending += lines
+        if len(pending) >= BLOCK:
+            yield bytes(pending)
+            pending.clear()
+            written = True
+    if pending or not written:  # an empty run has one empty block, so that it is a gzip file all the same
+        yield bytes(pending)
+
+
+def _digest(text: bytes) -> bytes:
+    return hashlib.blake2b(text, digest_size=16).digest()
+
+
+class _Source(Protocol):
+    """How a run is stored."""
+
+    def ranking(self, query_id: str) -> Ranking:
+        """The ranking of a query; empty where the run has none."""
+        ...
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held in memory."""
+        ...
+
+
+class _Blocks:
+    """A run in blocks; its headers must hash to `expected`, where that is known."""
+
+    def __init__(self, path: Path, expected: str) -> None:
+        self._path = path
+        self._places: list[tuple[int, int, bytes]] = []  # offset, length and hash of each block
+        self._first: dict[int, bytes] = {}  # the first query of a block, once it was looked at
+        self._last: tuple[int, bytes] = (-1, b"")  # the block unpacked last
+        hasher = Hasher("run blocks")
+        with _open(path) as stream:
+            whole = os.fstat(stream.fileno()).st_size
+            offset = 0
+            while offset < whole:
+                size, digest = self._header(stream, offset, whole)
+                hasher.data(size.to_bytes(8, "little") + digest)
+                self._places.append((offset, size, digest))
+                offset += size
+        if expected and hasher.digest() != expected:
+            raise _changed(path)
+
+    def _header(self, stream: BinaryIO, offset: int, whole: int) -> tuple[int, bytes]:
+        stream.seek(offset)
+        data = stream.read(_HEADER.size)
+        if len(data) < _HEADER.size:
+            raise _changed(self._path)
+        magic, _, _, field, _, size, digest = _HEADER.unpack(data)
+        if magic != _MAGIC or field != _FIELD or not _HEADER.size < size <= whole - offset:
+            raise _changed(self._path)
+        return size, digest
+
+    @property
+    def nbytes(self) -> int:
+        return 100 * len(self._places) + 2 * BLOCK
+
+    def ranking(self, query_id: str) -> Ranking:
+        name, low, high = query_id.encode(), 0, len(self._places)
+        while low < high:  # the last block whose first query does not come after this one
+            middle = (low + high) // 2
+            if self._first_query(middle) <= name:
+                low = middle + 1
+            else:
+                high = middle
+        text = b"\n" + self.block(low - 1) if low else b""
+        found = _SAME_QUERY.match(text, text.find(b"\n" + name + b" ") + 1)
+        if found is None or found[1] != name:
+            return Ranking()
+        tokens = found[0].split()
+        try:
+            return Ranking(tuple(token.decode() for token in tokens[2::6]), tuple(map(float, tokens[4::6])))
+        except ValueError:
+            raise _changed(self._path) from None
+
+    def _first_query(self, block: int) -> bytes:
+        if block not in self._first:
+            self._first[block] = self.block(block, most=4096).partition(b" ")[0]
+        return self._first[block]
+
+    def block(self, number: int, *, most: int = 0) -> bytes:
+        """The text of a block, checked against its hash; with `most`, only its beginning, unchecked."""
+        if self._last[0] == number:
+            return self._last[1]
+        offset, size, digest = self._places[number]
+        with _open(self._path) as stream:
+            stream.seek(offset + _HEADER.size)
+            packed = stream.read(size - _HEADER.size)
+        unpacker = zlib.decompressobj(-zlib.MAX_WBITS)
+        try:
+            text = unpacker.decompress(packed, most or LARGEST_BLOCK)
+        except zlib.error:
+            raise _changed(self._path) from None
+        if most:
+            return text
+        if _digest(text) != digest:
+            raise _changed(self._path)
+        self._last = (number, text)
+        return text
+
+    def check(self) -> None:
+        """Unpack every block."""
+        for number in range(len(self._places)):
+            self.block(number)
+
+
+class _InOnePiece:
+    """A run as the first edition or another tool wrote it, read whole."""
+
+    def __init__(self, path: Path) -> None:
+        try:
+            self._run = read_run(path)
+        except R2MedError as error:
+            raise DataError(f"this run cannot be read: {error}") from None
+
+    @property
+    def nbytes(self) -> int:
+        return self._run.docs.nbytes + self._run.scores.nbytes
+
+    def ranking(self, query_id: str) -> Ranking:
+        hits = self._run.of(query_id)
+        return Ranking(tuple(hit.doc_id for hit in hits), tuple(hit.score for hit in hits))
+
+
+class StoredRun:
+    """One run, opened at the queries that are asked for. `expected`: the hash that its result file states."""
+
+    def __init__(self, path: Path, *, expected: str = "") -> None:
+        self._path = path
+        self._kept: OrderedDict[str, Ranking] = OrderedDict()
+        self._source: _Source
+        with _open(path) as stream:
+            head = stream.read(_HEADER.size)
+        if head[:4] == _MAGIC and head[12:14] == _FIELD:
+            self._source = _Blocks(path, expected)
+        elif expected:
+            raise _changed(path)
+        else:
+            self._source = _InOnePiece(path)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held in memory."""
+        return self._source.nbytes
+
+    def of(self, query_id: str) -> Ranking:
+        """The ranking of a query; empty where the run has none."""
+        known = self._kept.get(query_id)
+        if known is None:
+            known = self._kept[query_id] = self._source.ranking(query_id)
+            while len(self._kept) > KEPT:
+                self._kept.popitem(last=False)
+        return known
+
+    def check(self) -> None:
+        """Compare every block with its hash; a run in one piece has none."""
+        if isinstance(self._source, _Blocks):
+            self._source.check()
+
+
+def _open(path: Path) -> BinaryIO:
+    try:
+        return open_regular(path)
+    except FileNotFoundError:
+        raise DataError("there is no run beside this result", path=path) from None
+    except OSError as error:
+        raise DataError(f"cannot be read ({error.strerror or error})", path=path) from None
+
+
+def _changed(path: Path) -> DataError:
+    return DataError("was changed after it was written; run it again", path=path)

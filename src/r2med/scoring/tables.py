@@ -1,0 +1,154 @@
+"""Scores and comparisons as tables, for a terminal, a page or a notebook: scores × 100, differences with a sign."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from ..core.table import NONE, Table, interval, p_value, points, share, signed
+from .measures import Measure
+
+if TYPE_CHECKING:
+    from .compare import Comparison, Difference, Pair
+    from .evaluation import Evaluation
+    from .holes import HoleReport
+    from .intervals import Settings
+    from .score_set import ScoreSet
+    from .slices import Slice
+
+SHOWN = ("nDCG@10", "AP@10", "P@10", "R@10", "R@100", "RR@10")
+
+
+def evaluation_table(evaluation: Evaluation) -> Table:
+    """The means of the usual measures, or of those that were asked for."""
+    usual = [m.key for m in map(Measure.parse, SHOWN) if m.key in evaluation.per_query]
+    keys = usual or list(evaluation.per_query)
+    lost = len(evaluation.missing_queries)
+    caption = f"Mean of {len(evaluation.query_ids)} judged queries, × 100"
+    caption += f"; {lost} without results score 0" if lost else ""
+    hidden = len(evaluation.per_query) - len(keys)
+    caption += f"; {hidden} more measures in .means" if hidden else ""
+    means = evaluation.means
+    return Table([str(Measure.parse(k)) for k in keys], [[points(means[k]) for k in keys]], caption, left=0)
+
+
+def score_set_table(scores: ScoreSet) -> Table:
+    """A row per system, a column per task."""
+    rows = [
+        [name, *(points(float(task.scores[i].mean())) for task in scores.tasks)]
+        for i, name in enumerate(scores.systems)
+    ]
+    caption = f"{scores.measure} × 100; {scores.queries} queries"
+    caption += "" if scores.complete else f", {len(scores.tasks)} of {scores.of_tasks} tasks"
+    return Table(["System", *(task.name for task in scores.tasks)], rows, caption)
+
+
+def comparison_tables(comparison: Comparison) -> list[Table]:
+    """Systems with intervals, then each pair and the queries on which it differs most."""
+    found = [systems_table(comparison)]
+    for pair in comparison.pairs:
+        found += [pair_table(pair, comparison), *([moved_table(pair)] if pair.moved else [])]
+    return found
+
+
+def systems_table(comparison: Comparison) -> Table:
+    """Systems by macro-average, with tie groups."""
+    ordered = sorted(comparison.systems, key=lambda s: -s.macro.value)
+    scope = ordered[0].macro
+    single = scope.of_tasks == 1
+    rows = []
+    for system in ordered:
+        averages = [system.macro] if single else [system.macro, system.query_weighted]
+        cells = [f"{points(a.value)} {interval(a.low, a.high)}" for a in averages]
+        rows.append([system.name, str(comparison.tie_groups[system.name]), *cells])
+    macro = "Score" if single else "Macro" if scope.complete else f"Mean of {scope.scope}"
+    titles = ["System", "Group", macro, *([] if single else ["By query"])]
+    caption = f"{_settings(comparison)}; systems in one group do not differ significantly from its best."
+    return Table(titles, rows, caption)
+
+
+def pair_table(pair: Pair, comparison: Comparison) -> Table:
+    """One pair: a line per task, then the averages."""
+    by_name = {s.name: s for s in comparison.systems}
+    first, second = by_name[pair.first], by_name[pair.second]
+    rows = [
+        _difference_row(name, first.tasks[name].value, second.tasks[name].value, line)
+        for name, line in pair.tasks.items()
+    ]
+    if pair.macro.of_tasks > 1:
+        scope = "" if pair.macro.complete else f" ({first.macro.scope})"
+        rows.append(_difference_row(f"Macro{scope}", first.macro.value, second.macro.value, pair.macro))
+        weighted = (first.query_weighted.value, second.query_weighted.value)
+        rows.append(_difference_row(f"By query{scope}", *weighted, pair.query_weighted))
+    percent = f"{100 * comparison.settings.level:g} %"
+    titles = [
+        "Task", "n", pair.first, pair.second, "Difference", f"{percent} interval", "p", "p Holm", "p t-test",
+        "Detectable", "W/T/L",
+    ]  # fmt: skip
+    caption = (
+        f"{_settings(comparison)}; {pair.second} minus {pair.first}. * differs after Holm's correction. "
+        f"Detectable: the smallest true difference found with 80 % power. W/T/L: queries where {pair.second} is "
+        f"better, equal, worse."
+    )
+    return Table(titles, rows, caption, heading=f"{pair.second} minus {pair.first}")
+
+
+def _difference_row(name: str, first: float, second: float, line: Difference) -> list[str]:
+    return [
+        name, str(line.n), points(first), points(second), signed(line.difference),
+        f"[{signed(line.low)}, {signed(line.high)}]", p_value(line.p),
+        p_value(line.p_holm) + ("*" if line.different else " "),
+        NONE if line.t_test is None else p_value(line.t_test.p), points(line.detectable),
+        f"{line.wins}/{line.ties}/{line.losses}",
+    ]  # fmt: skip
+
+
+def moved_table(pair: Pair) -> Table:
+    """The queries that differ most."""
+    rows = [
+        [m.task, m.query_id, m.snippet or "", points(m.first), points(m.second), signed(m.difference)]
+        for m in pair.moved
+    ]
+    titles = ["Task", "Query", "Text", pair.first, pair.second, "Difference"]
+    return Table(titles, rows, f"The queries that differ most between {pair.first} and {pair.second}.", 3)
+
+
+def slices_table(slices: Sequence[Slice], systems: Sequence[str], settings: Settings) -> Table:
+    """Groups of queries with each system's score and its difference from the first."""
+    rows = [
+        [s.by, s.value, f"{s.n}{' tiny' if s.tiny else ''}"]
+        + [f"{points(e.value)} {interval(e.low, e.high)}" for e in s.scores.values()]
+        + [f"{signed(e.value)} [{signed(e.low)}, {signed(e.high)}]" for e in s.differences.values()]
+        for s in slices
+    ]
+    titles = ["By", "Slice", "n", *systems, *(f"{name} − {systems[0]}" for name in systems[1:])]
+    percent = f"{100 * settings.level:g} %"
+    caption = f"Mean over the queries of a slice with {percent} intervals, not corrected for their number."
+    return Table(titles, rows, caption, 2)
+
+
+def holes_table(reports: Mapping[str, Sequence[HoleReport]], depth: int) -> Table:
+    """Unjudged documents, the bounds they leave, and ranks."""
+    rows = [
+        [
+            task, r.system, share(r.holes, 1), points(r.judged), f"{points(r.low)} to {points(r.high)}",
+            points(r.if_relevant), str(r.rank), str(r.rank_if_relevant), f"{r.best_rank} to {r.worst_rank}",
+        ]
+        for task, of_task in reports.items()
+        for r in of_task
+    ]  # fmt: skip
+    titles = ["Task", "System", f"hole@{depth}", "Score", "Could be", "If relevant", "Rank", "Then", "Could be"]
+    caption = (
+        f"hole@{depth}: share of the top {depth} that nobody judged. Could be: the range over every way to call the "
+        f"system's own holes relevant or not. If relevant: all holes of all systems relevant."
+    )
+    return Table(titles, rows, caption, 2)
+
+
+def _settings(comparison: Comparison) -> str:
+    settings = comparison.settings
+    method = "BCa" if settings.method == "bca" else "percentile"
+    return (
+        f"{Measure.parse(comparison.measure)} × 100, {100 * settings.level:g} % intervals ({method}, "
+        f"{settings.resamples:,} resamples of queries within tasks)"
+    )

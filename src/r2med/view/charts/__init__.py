@@ -1,1 +1,0 @@
-"""Pictures as SVG, made on the server; their colours come from the style sheet, light or dark."""

@@ -1,0 +1,267 @@
+"""A real browser clicks through every page, light and dark, wide and narrow."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from r2med.results.progress import ProgressFile
+from tests.report.conftest import Server
+
+Visit = Callable[..., Any]
+PAGES = {
+    "leaderboard": "/board/mini",
+    "published": "/board/r2med",
+    "intervals": "/board/mini?intervals=all&measure=recall_at_100",
+    "trade-offs": "/tradeoffs/mini",
+    "parameters": "/tradeoffs/r2med?against=parameters",
+    "task": "/task/mini/MedQA-Diag",
+    "query": "/query/mini/MedQA-Diag/MedQA-Diag-q01",
+    "failures": "/query/mini/MedQA-Diag/MedQA-Diag-q01?order=trap&scope=all",
+    "compare": "/compare/mini",
+    "system": "/system/mini/bm25",
+    "document": "/document/mini/MedQA-Diag/MedQA-Diag-d003?query=MedQA-Diag-q01",
+    "progress": "/progress",
+}
+# What every run of the tests looks at; `make test-all` looks at every page in all four ways.
+USUAL = {
+    ("leaderboard", 1280, "light"),
+    ("leaderboard", 400, "dark"),
+    ("task", 1280, "dark"),
+    ("query", 1280, "light"),
+    ("query", 400, "dark"),
+    ("compare", 400, "light"),
+    ("trade-offs", 1280, "light"),
+}
+OVERFLOW = """() => {
+    const width = document.documentElement.clientWidth;
+    return [...document.querySelectorAll('main *, header *, footer *')].filter(e => {
+        if (e.closest('.scroll, .sr, pre, .skip, svg') && !e.matches('.scroll, pre')) return false;
+        const box = e.getBoundingClientRect();
+        return box.width > 0 && box.right > width + 1 && !e.closest('.sr, .skip');
+    }).map(e => e.outerHTML.slice(0, 120));
+}"""
+FOCUSED = "document.activeElement.getAttribute('aria-label') || document.activeElement.innerText"
+SHIFT = """() => new Promise(done => {
+    let sum = 0;
+    new PerformanceObserver(list => list.getEntries().forEach(e => { sum += e.hadRecentInput ? 0 : e.value; }))
+        .observe({type: 'layout-shift', buffered: true});
+    setTimeout(() => done(sum), 400);
+})"""
+
+
+def follow(page: Any, target: str | Any, *, exact: bool = True) -> None:
+    """Click a link, by its name or itself, and wait for the page behind it."""
+    link = page.get_by_role("link", name=target, exact=exact).first if isinstance(target, str) else target
+    with page.expect_navigation():
+        link.click()
+
+
+@pytest.mark.parametrize(
+    ("name", "width", "scheme"),
+    [
+        pytest.param(name, width, scheme, marks=[] if (name, width, scheme) in USUAL else [pytest.mark.slow])
+        for name in PAGES
+        for width in (1280, 400)
+        for scheme in ("light", "dark")
+    ],
+)
+def test_every_page_is_accessible_and_fits(
+    server: Server, visit: Visit, axe: str, name: str, width: int, scheme: str
+) -> None:
+    page = visit(width=width, scheme=scheme)
+    page.goto(server.base + PAGES[name])
+    assert page.locator("html").get_attribute("data-theme") == scheme
+    assert page.locator("h1").count() == 1
+    assert page.evaluate(OVERFLOW) == []
+    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+    page.evaluate("document.querySelectorAll('details').forEach(d => { d.open = true; })")
+    page.evaluate(axe)
+    found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
+    said = [(v["id"], v["help"], [n["html"][:160] for n in v["nodes"][:3]]) for v in found["violations"]]
+    assert said == []
+
+
+@pytest.mark.parametrize("name", ["leaderboard", "query"])
+def test_nothing_jumps_while_a_page_loads(server: Server, visit: Visit, name: str) -> None:
+    page = visit()
+    page.goto(server.base + PAGES[name])
+    assert page.evaluate(SHIFT) < 0.02
+
+
+def test_the_theme_is_chosen_and_kept(server: Server, visit: Visit) -> None:
+    page = visit()
+    page.goto(server.base + "/")
+    light = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    page.get_by_role("button", name="Switch to the dark theme").click()
+    assert page.locator("html").get_attribute("data-theme") == "dark"
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") != light
+    follow(page, "Compare")
+    assert page.locator("html").get_attribute("data-theme") == "dark"
+    page.get_by_role("button", name="Switch to the light theme").click()
+    page.reload()
+    assert page.locator("html").get_attribute("data-theme") == "light"
+
+
+def first_row(page: Any) -> str:
+    return str(page.locator("table.board tbody th").first.inner_text())
+
+
+def test_choosing_on_the_leaderboard(server: Server, visit: Visit) -> None:
+    page = visit()
+    page.goto(server.base + "/")
+    follow(page, "Measured here")
+    follow(page, "Biology")
+    assert "sort=Biology" in page.url
+    assert page.locator("th[aria-sort=descending]").inner_text() == "Biology"
+    falling = page.locator("table.board tbody tr").count(), first_row(page)
+    follow(page, page.locator("thead").get_by_role("link", name="Biology"))
+    assert page.locator("th[aria-sort=ascending]").inner_text() == "Biology"
+    assert (page.locator("table.board tbody tr").count(), first_row(page)) != falling
+    follow(page, "R@100")
+    assert "R@100 × 100" in page.locator("caption").inner_text()
+    follow(page, "Fused")
+    assert page.locator("table.board tbody tr").count() == 1
+    follow(page, "Mean of queries")
+    assert "By query" in page.locator("thead th").nth(2).inner_text() + page.locator("thead th").nth(3).inner_text()
+    page.go_back()
+    assert "average" not in page.url
+
+
+@pytest.mark.parametrize(
+    ("title", "begins"), [("Markdown", "| System"), ("CSV", "System,Kind"), ("LaTeX", "% nDCG@10")]
+)
+def test_copying_the_table(server: Server, visit: Visit, title: str, begins: str) -> None:
+    page = visit(permissions=["clipboard-read", "clipboard-write"])
+    page.goto(server.base + "/board/mini")
+    page.get_by_role("link", name=title, exact=True).click()
+    page.get_by_text("Copied", exact=True).wait_for()
+    copied = page.evaluate("navigator.clipboard.readText()")
+    assert copied.startswith(begins)
+    assert "bm25+bm25-lucene.rrf" in copied.replace("\\", "")
+    assert "Copied as" in page.locator("#status").inner_text()
+
+
+def test_from_the_leaderboard_to_a_query_and_on(server: Server, visit: Visit) -> None:
+    page = visit()
+    page.goto(server.base + "/")
+    follow(page, page.get_by_role("link", name="MedQA-Diag", exact=True).last)
+    follow(page, page.locator("table.queries tbody a").first)
+    title = page.locator("h1").inner_text()
+    assert title.startswith("Query MedQA-Diag-q")
+    assert page.locator(".list").count() == 3
+    assert page.locator(".hit").count() == 30
+    follow(page, "Next →")
+    assert page.locator("h1").inner_text() != title
+    second = page.locator("h1").inner_text()
+    page.keyboard.press("j")
+    page.wait_for_function("t => document.querySelector('h1')?.innerText !== t", arg=second)
+    page.keyboard.press("k")
+    page.wait_for_function("t => document.querySelector('h1')?.innerText === t", arg=second)
+    follow(page, "Largest difference first")
+    assert "order=diff" in page.url
+    follow(page, "All tasks")
+    follow(page, "Next →")
+    assert "scope=all" in page.url
+    follow(page, "Lexical trap")
+    assert "shares more of the query" in page.locator(".hint").first.inner_text()
+    more = page.locator(".hit details.inline summary").first
+    more.click()
+    assert page.locator(".hit details.inline[open] .text").first.is_visible()
+    follow(page, page.locator(".hit .head a").first)
+    assert page.locator("h1").inner_text().startswith("Document")
+
+
+def test_choosing_systems_in_the_inspector(server: Server, visit: Visit) -> None:
+    page = visit()
+    page.goto(server.base + PAGES["query"])
+    page.get_by_text("Systems shown").click()
+    page.get_by_label("System 2").fill("")
+    page.get_by_label("System 3").fill("")
+    page.get_by_label("System 1").fill("bm25-lucene")
+    follow(page, page.get_by_role("button", name="Show"))
+    assert page.locator(".list h3").all_inner_texts() == ["bm25-lucene"]
+    page.goto(server.base + "/compare/mini")
+    page.get_by_label("First").fill("bm25-lucene")
+    page.get_by_label("Second").fill("bm25")
+    follow(page, page.get_by_role("button", name="Compare"))
+    assert page.locator(".verdict").inner_text().startswith("bm25 ")
+    follow(page, "Swap")
+    assert page.locator(".verdict").inner_text().startswith("bm25-lucene ")
+
+
+def test_the_scatter_leads_to_queries(server: Server, visit: Visit) -> None:
+    page = visit()
+    page.goto(server.base + "/compare/mini")
+    mark = page.locator("figure svg a").nth(7)
+    name = mark.get_attribute("aria-label")
+    mark.focus()
+    page.keyboard.press("Enter")
+    page.wait_for_url(re.compile("/query/"))
+    assert page.locator("h1 bdi").inner_text() in (name or "")
+
+
+def test_the_keyboard_reaches_everything_that_matters(server: Server, visit: Visit) -> None:
+    page = visit()
+    page.goto(server.base + "/board/mini")
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.className") == "skip"
+    reached = set()
+    for _ in range(60):
+        page.keyboard.press("Tab")
+        reached.add(
+            page.evaluate("document.activeElement.getAttribute('aria-label') || document.activeElement.innerText")
+        )
+        assert page.evaluate("""() => {
+            const e = document.activeElement;
+            return e === document.body || getComputedStyle(e).outlineStyle !== 'none';
+        }""")
+    assert {"Compare", "Switch to the dark theme", "R@100", "Table of scores", "System", "bm25", "Markdown"} <= reached
+
+
+def test_pages_work_without_script(server: Server, visit: Visit) -> None:
+    page = visit(java_script_enabled=False)
+    page.goto(server.base + "/")
+    follow(page, "hit@10")
+    follow(page, page.get_by_role("link", name="Biology", exact=True).last)
+    follow(page, page.locator("table.queries a").first)
+    follow(page, "Next →")
+    assert page.locator(".hit").count() == 30
+
+
+def test_the_page_follows_a_run(results: Path, tmp_path: Path, serve: Callable[..., Any], visit: Visit) -> None:
+    folder = tmp_path / "results"
+    shutil.copytree(results / "bm25", folder / "bm25")
+    file = ProgressFile(folder)
+    with serve(folder) as server:
+        page = visit()
+        page.goto(server.base + "/progress")
+        file.begin(4)
+        file.step("bm25-lucene", "mini/Biology")
+        page.get_by_text("Now: bm25-lucene on mini/Biology").wait_for(timeout=15_000)
+        assert page.locator(".running").is_visible()
+        board = visit()
+        board.goto(server.base + "/board/mini?show=measured")
+        assert board.locator("tbody tr").count() == 1
+        shutil.copytree(results / "bm25-lucene", folder / "bm25-lucene")
+        file.step("bm25-lucene", "mini/Biology", finished=True)
+        page.get_by_text("1 of 4").wait_for(timeout=15_000)
+        board.locator("tbody tr").nth(1).wait_for(timeout=15_000)
+        file.end()
+        page.get_by_text("The last run is over").wait_for(timeout=15_000)
+        assert not page.locator(".running").is_visible()
+        page.close()
+        board.close()
+
+
+def test_on_paper_it_is_dark_on_white(server: Server, visit: Visit) -> None:
+    page = visit(scheme="dark")
+    page.goto(server.base + "/board/mini")
+    page.emulate_media(media="print")
+    assert page.evaluate("getComputedStyle(document.querySelector('td')).color") == "rgb(0, 0, 0)"
+    assert not page.locator(".masthead nav").is_visible()

@@ -1,0 +1,343 @@
+"""Pages say what the results say."""
+
+from __future__ import annotations
+
+import csv
+import importlib
+import io
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from r2med.core import UnknownName, UsageError
+from r2med.report.collection import side_by_side
+from r2med.report.leaderboard import board as report_board
+from r2med.report.web.pages import find_page
+from r2med.report.web.pages.board import table_text
+from r2med.report.web.pages.hits import ORDERS
+from r2med.report.web.render import page_html
+from r2med.report.web.request import FileLinks, Page, PageRequest, ServerLinks
+from r2med.report.web.site import Site
+from r2med.results import ResultIndex
+from r2med.scoring import MAIN
+from r2med.scoring.compare import compare
+from r2med.scoring.intervals import score_intervals
+from r2med.scoring.tie_groups import tie_groups
+from tests.results.sealing import edit
+
+LINKS = ServerLinks()
+TASKS = 8
+
+
+@pytest.fixture(scope="module")
+def site(results: Path) -> Site:
+    made = Site([results], parameters=lambda system: 0 if system.startswith("bm25") else 7_000_000_000)
+    made.wait = None
+    return made
+
+
+def page(site: Site, url: str) -> Page:
+    return find_page(site, PageRequest.from_url(url), LINKS)
+
+
+def shown(site: Site, url: str) -> str:
+    return page_html(page(site, url), LINKS)
+
+
+def test_addresses_read_back() -> None:
+    url = LINKS("query", "own", "a/b c", "q/1#?&", s=["x,y", "z+1"], order="", scope="all")
+    asked = PageRequest.from_url(url)
+    assert asked.page == "query"
+    assert asked.parts == ("own", "a/b c", "q/1#?&")
+    assert asked.all("s") == ["x,y", "z+1"]
+    assert asked.get("scope") == "all"
+    assert asked.get("order", "score") == "score"
+    links = FileLinks({url: "here", LINKS("task", "own", "t"): "there"})
+    assert links("task", "own", "t") == "#there"
+    assert links("task", "own", "t", measure="x") == ""
+    assert links.near("task", "own", "t", measure="x") == "#there"
+
+
+def test_the_leaderboard_has_the_figures_of_the_report(site: Site, results: Path) -> None:
+    lines = {r["row"].system: r["line"] for r in page(site, "/board/mini?show=measured").context["rows"]}
+    rows = report_board(results, collection="mini", measured=True).rows
+    assert [r.system for r in rows] == list(lines)
+    for row in rows:
+        line = lines[row.system]
+        assert line.cell("average", "macro").value == row.macro
+        assert line.cell("other", "macro").value == line.cell("average", "query").value == row.query_weighted
+        assert {t: line.cell(t.removeprefix("mini/"), "macro").value for t in row.tasks} == row.tasks
+
+
+def test_intervals_and_tie_groups_are_those_of_scoring(site: Site, results: Path) -> None:
+    scores = side_by_side(ResultIndex([results]), [], MAIN).scores
+    groups = dict(zip(scores.systems, tie_groups(scores.matrices), strict=True))
+    lines = {r["row"].system: r["line"] for r in page(site, "/board/mini?show=measured").context["rows"]}
+    for said in score_intervals(scores):
+        line = lines[said.name]
+        assert line.cell("average", "macro").bounds == (said.macro.low, said.macro.high)
+        assert line.cell("other", "macro").bounds == (said.query_weighted.low, said.query_weighted.high)
+        assert line.row.tie_group == groups[said.name]
+        for name, estimate in said.tasks.items():
+            cell = line.cell(name.removeprefix("mini/"), "macro")
+            assert cell.value == pytest.approx(estimate.value)
+            assert cell.bounds == (estimate.low, estimate.high)
+
+
+def test_published_figures_are_marked_and_kept_apart(site: Site) -> None:
+    context = page(site, "/board/r2med").context
+    first = context["rows"][0]
+    assert first["row"].macro == pytest.approx(0.4165, abs=0.0001)
+    assert not first["row"].measured
+    assert first["href"] == ""
+    assert {r["row"].protocol for r in context["rows"]} == {"r2med-paper"}
+    assert len(page(site, "/board/r2med?protocol=all").context["rows"]) > len(context["rows"])
+    dense = page(site, "/board/r2med?kind=dense").context["rows"]
+    assert dense[0]["row"].macro == pytest.approx(0.3143, abs=0.0001)
+    html = shown(site, "/board/r2med")
+    assert html.count("<tr data-kind") == html.count('class="published"') == len(context["rows"])
+    assert all(r["row"].measured for r in page(site, "/board/mini?show=measured").context["rows"])
+
+
+@pytest.mark.parametrize("column", ["average", "other", "Biology", "IIYi-Clinical"])
+def test_sorting_by_any_column(site: Site, column: str) -> None:
+    def values(url: str) -> list[float]:
+        context = page(site, url).context
+        at = [c.name for c in context["columns"]].index(column)
+        return [round(r["cells"][at][0], 6) for r in context["rows"] if r["cells"][at][0] is not None]
+
+    falling, rising = values(f"/board/mini?sort={column}"), values(f"/board/mini?sort={column}&order=rising")
+    assert falling == sorted(falling, reverse=True)
+    assert rising == sorted(rising)
+
+
+def test_sorting_by_words(site: Site) -> None:
+    names = [r["row"].label for r in page(site, "/board/mini?sort=system&order=rising").context["rows"]]
+    assert names == sorted(names, key=str.casefold)
+
+
+def test_every_link_of_every_page_leads_somewhere(site: Site) -> None:
+    """From the leaderboard on, every kind of page, two links of each kind."""
+    seen, todo = set[str](), ["/", "/board/mini"]
+    kinds: dict[str, int] = {}
+    while todo:
+        url = todo.pop()
+        if url in seen:
+            continue
+        seen.add(url)
+        html = shown(site, url)
+        for found in re.findall(r'href="(/[^"]*)"', html):
+            link = found.replace("&amp;", "&")
+            kind = link.split("/")[1].partition("?")[0] + str(sorted(k for k, _ in PageRequest.from_url(link).params))
+            if link.startswith(("/static", "/api")) or kinds.get(kind, 0) >= 2 or link in seen:
+                continue
+            kinds[kind] = kinds.get(kind, 0) + 1
+            if link.startswith("/table"):
+                table_text(site, PageRequest.from_url(link))
+            else:
+                todo.append(link)
+    assert {url.split("/")[1] for url in seen} >= {
+        "", "board", "tradeoffs", "compare", "progress", "task", "query", "system", "document",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("against", ["seconds", "tokens", "dollars", "parameters"])
+def test_trade_offs_have_a_front_that_nothing_beats(site: Site, against: str) -> None:
+    context = page(site, f"/tradeoffs/mini?against={against}").context
+    front, points = context["front"], context["points"]
+    assert {p.system for p in points} >= {"bm25", "bm25-lucene"}
+    for point in points:
+        better = [p for p in points if p.score > point.score and p.cost <= point.cost]
+        cheaper = [p for p in points if p.score >= point.score and p.cost < point.cost]
+        if point in front:
+            assert not better
+            assert not cheaper
+        else:
+            assert any(p.score >= point.score and p.cost <= point.cost for p in front)
+    assert "<svg" in str(context["picture"])
+    assert "<style" not in str(context["picture"])
+
+
+def test_the_task_page_counts_what_there_is(site: Site) -> None:
+    context = page(site, "/task/mini/MedQA-Diag").context
+    facts = {fact.name: fact.value for fact in context["facts"]}
+    assert facts["Queries"] == str(context["info"].queries) == str(len(context["queries"])) == "13"
+    means = [q.mean for q in context["queries"]]
+    assert means == sorted(means)
+    for said in context["failures"]:
+        assert {k.name for k, _, _ in said["kinds"]} == {"missed", "below", "trap", "copies", "cut"}
+        assert 0 <= said["fine"] <= 13
+    assert context["examples"]
+    html = shown(site, "/task/mini/MedQA-Diag")
+    assert context["info"].fingerprint in html
+
+
+def test_the_inspector_shows_ranks_judgments_and_words(site: Site) -> None:
+    context = page(site, "/query/mini/MedQA-Diag/MedQA-Diag-q01").context
+    explained = context["explained"]
+    assert context["query"].answer == "Transthyretin (ATTR) cardiac amyloidosis"
+    assert len(explained.positives) == 3
+    assert len(explained.places) == 3
+    for system, places in explained.places.items():
+        assert [p.rank for p in places] == list(range(1, 11))
+        for doc_id, rank in zip(explained.positives, explained.ranks[system], strict=True):
+            in_list = [p.rank for p in places if p.doc_id == doc_id]
+            assert in_list == ([rank] if rank and rank <= 10 else [])
+        for place in places:
+            assert ((place.grade or 0) > 0) == (place.doc_id in explained.positives)
+            luring = {term for term, word in place.seen.words.items() if word in place.luring}
+            assert not luring & {term for p in explained.positives for term in explained.seen[p].words}
+    html = shown(site, "/query/mini/MedQA-Diag/MedQA-Diag-q01")
+    assert "<mark>" in html
+    assert "✓ relevant" in html
+
+
+@pytest.mark.parametrize("order", list(ORDERS))
+@pytest.mark.parametrize("scope", ["", "&scope=all"])
+def test_going_through_the_queries_reaches_each_once(site: Site, order: str, scope: str) -> None:
+    suffix = f"?order={order}{scope}&s=bm25&s=bm25-lucene"
+    context = page(site, f"/query/mini/MedQA-Diag/MedQA-Diag-q01{suffix}").context
+    whole = [(s.task, s.query_id) for s, _ in context["nearby"]]
+    assert len(set(whole)) == len(whole) == context["stops"]
+    if not whole:
+        return
+    url: str = context["nearby"][0][1]
+    walked = []
+    while url:
+        here = page(site, url).context
+        walked.append((here["view"].task, here["view"].query_id))
+        assert here["position"] == len(walked)
+        if len(walked) > 15:
+            break
+        url = here["after"]
+    assert walked == whole[: len(walked)]
+    values = [s.value for s, _ in context["nearby"]]
+    keys = [-abs(v) for v in values] if order == "diff" else values
+    assert keys == sorted(keys)
+
+
+def test_comparing_gives_the_statistics_of_scoring(site: Site, results: Path) -> None:
+    expected = compare(side_by_side(ResultIndex([results]), ["bm25", "bm25-lucene"], MAIN).scores).pairs[0]
+    context = page(site, "/compare/mini?s=bm25&s=bm25-lucene").context
+    pair = context["pair"]
+    assert (pair.tasks, pair.macro, pair.query_weighted) == (expected.tasks, expected.macro, expected.query_weighted)
+    gains = [g.second - g.first for g in context["gains"]]
+    assert gains == sorted(gains, reverse=True)
+    assert min(gains) > 0
+    losses = [m.second - m.first for m in context["losses"]]
+    assert losses == sorted(losses)
+    assert context["gains_all"] + context["losses_all"] == pair.macro.wins + pair.macro.losses
+    assert str(context["scatter"]).count("<a href") == 102
+    largest = expected.moved[0]
+    assert (largest.query_id, largest.difference) in [
+        (m.query_id, m.second - m.first) for m in (context["gains"][0], context["losses"][0])
+    ]
+
+
+def test_two_sites_do_not_share_comparisons(results: Path, own_results: Path) -> None:
+    """They were kept in one list for all sites, by an address in memory that Python uses again."""
+    for path in own_results.glob("bm25-lucene/mini/*"):
+        path.write_bytes((own_results / "bm25" / "mini" / path.name).read_bytes())
+    for path in own_results.glob("bm25-lucene/mini/*.json"):
+        edit(path, lambda document: document["system"].update(name="bm25-lucene"))
+    first, second = Site([results]), Site([own_results])
+    address = "/compare/mini?s=bm25&s=bm25-lucene"
+    first.wait = second.wait = None
+    pairs = [page(site, address).context["pair"] for site in (first, second)]
+    assert pairs[0].macro.difference < 0
+    assert pairs[1].macro.difference == 0
+    module = importlib.import_module("r2med.report.web.pages.compare")
+    assert not [name for name, value in vars(module).items() if isinstance(value, dict) and not name.startswith("__")]
+
+
+def test_the_table_to_take_along(site: Site) -> None:
+    rows = page(site, "/board/mini").context["rows"]
+    media, text = table_text(site, PageRequest.from_url("/table/mini?format=csv"))
+    assert media == "text/csv"
+    table = list(csv.DictReader(io.StringIO(text)))
+    assert [row["System"] for row in table] == [r["row"].label for r in rows]
+    assert float(table[0]["Macro"]) == pytest.approx(100 * rows[0]["row"].macro, abs=0.005)
+    assert len(table[0]) == 5 + TASKS
+    _, text = table_text(site, PageRequest.from_url("/table/mini?format=md&sort=Biology"))
+    assert text.count("\n|") == len(rows) + 1
+    _, text = table_text(site, PageRequest.from_url("/table/mini?format=tex"))
+    assert text.count(r"\\") == len(rows) + 1
+    assert r"\toprule" in text
+
+
+@pytest.mark.parametrize(
+    ("url", "error"),
+    [
+        ("/board/nowhere", UnknownName),
+        ("/board/mini?measure=nDCQ@10", UnknownName),
+        ("/board/mini?measure=nDCG@7", UnknownName),
+        ("/board/mini?sort=x", UnknownName),
+        ("/board/mini?average=median", UnknownName),
+        ("/task/mini", UsageError),
+        ("/task/mini/Nothing", UnknownName),
+        ("/query/mini/Biology", UsageError),
+        ("/query/mini/Biology/none", UnknownName),
+        ("/query/mini/Biology/Biology-q01?s=bm26", UnknownName),
+        ("/query/mini/Biology/Biology-q01?order=luck", UnknownName),
+        ("/compare/mini?s=bm26", UnknownName),
+        ("/system/mini/none", UnknownName),
+        ("/document/mini/Biology/none", UnknownName),
+        ("/tradeoffs/mini?against=tears", UnknownName),
+        ("/nothing", UsageError),
+    ],
+)
+def test_a_wrong_address_is_one_line(site: Site, url: str, error: type[Exception]) -> None:
+    with pytest.raises(error) as caught:
+        page(site, url)
+    assert "\n" not in str(caught.value)
+
+
+def test_without_results_there_is_a_way_on(tmp_path: Path) -> None:
+    site = Site([tmp_path / "results"])
+    html = shown(site, "/")
+    assert "r2med run" in html
+    assert shown(site, "/board/r2med").count("<tr") > 50
+    assert "r2med run" in shown(site, "/progress")
+
+
+def test_without_texts_scores_and_ids_remain(own_results: Path) -> None:
+    for path in own_results.glob("*/mini/Biology.json"):
+        edit(path, lambda document: document["task"].update(fingerprint="0" * 32))
+    site = Site([own_results])
+    html = shown(site, "/query/mini/Biology/Biology-q01")
+    assert "is not what these results were made on" in html
+    assert "Biology-d0" in html
+    assert "<mark>" not in html
+    assert "judgments not loaded" in html
+    assert "? not judged" not in html
+    assert "not what these results" in shown(site, "/task/mini/Biology")
+
+
+def test_an_expansion_is_shown_with_its_reasoning_folded(own_results: Path) -> None:
+    (own_results / "bm25" / "mini" / "Biology.expansions.jsonl").write_text(
+        '{"query_id": "other", "texts": ["no"]}\n'
+        '{"query_id": "Biology-q01", "original": "x", "texts": ["A <b>passage</b>."], "statuses": ["ok"],'
+        ' "reasoning": ["Let me think"], "searches": ["frozen ponds"], "cost": null}\n'
+    )
+    site = Site([own_results])
+    html = shown(site, "/query/mini/Biology/Biology-q01")
+    assert "A &lt;b&gt;passage&lt;/b&gt;." in html
+    assert "frozen ponds" in html
+    assert re.search(r"<details><summary>Reasoning</summary>[^§]*Let me think", html)
+    assert "Let me think" not in shown(site, "/query/mini/Biology/Biology-q02")
+
+
+def numbers(context: Any) -> list[float]:
+    return [r["row"].macro for r in context["rows"]]
+
+
+def test_a_system_without_every_task_has_no_average(own_results: Path) -> None:
+    (own_results / "bm25" / "mini" / "Biology.json").unlink()
+    context = page(Site([own_results]), "/board/mini?show=measured").context
+    last = context["rows"][-1]
+    assert last["row"].system == "bm25"
+    assert last["row"].macro is None
+    assert last["row"].scope == "7 of 8"
+    assert None not in numbers(context)[:-1]

@@ -1,0 +1,195 @@
+"""Results folders: found, watched, and never left."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from r2med.core import DataError, ResultError, UnknownName, UsageError
+from r2med.results import ResultIndex, ResultStore
+from r2med.results.index import Kept
+
+from .sealing import edit
+
+
+def names(index: ResultIndex) -> set[tuple[str, str]]:
+    index.refresh(now=True)
+    return {(stored.label, stored.full_name) for stored in index.stored}
+
+
+def messages(index: ResultIndex) -> list[str]:
+    return [problem.message for problem in index.problems]
+
+
+def test_everything_is_found_by_what_stands_inside(own_results: Path) -> None:
+    (own_results / "bm25").rename(own_results / "another name")
+    found = names(ResultIndex([own_results]))
+    tasks = ("mini/Biology", "mini/PMC-Clinical")
+    assert found == {(s, t) for s in ("bm25", "bm25-lucene", "bm25+bm25-lucene.rrf") for t in tasks}
+
+
+def test_results_runs_and_scores_are_those_stored(made: Path) -> None:
+    store = ResultStore(made)
+    for stored in ResultIndex([made]).all():
+        assert store.find(*stored.key) == stored.result
+        columns, run = stored.scores(["ndcg_at_10", "hit_at_1"]), store.run(stored.result)
+        assert dict(zip(columns.query_ids, columns.values[0].tolist(), strict=True)) == store.per_query(
+            stored.result, "ndcg_at_10"
+        )
+        for query_id, hits in run:
+            ranking = stored.run().of(query_id)
+            assert ranking.docs == tuple(h.doc_id for h in hits)
+            assert ranking.scores == pytest.approx([h.score for h in hits], rel=1e-6)
+        assert stored.run().of("nobody").docs == ()
+        assert stored.scores(["ndcg_at_10", "hit_at_1"]) is columns
+        assert stored.run() is stored.run()
+
+
+def test_broken_and_foreign_files_are_named_and_the_rest_is_there(own_results: Path) -> None:
+    (own_results / "bm25" / "mini" / "Biology.json").write_text("{ not json")
+    (own_results / "bm25" / "mini" / "PMC-Clinical.json").write_text('{"schema": 99}')
+    index = ResultIndex([own_results])
+    assert len(names(index)) == 4
+    assert "not a result file" in messages(index)[0]
+    assert "schema 99" in messages(index)[1]
+    with pytest.raises(ResultError, match="not a result file"):
+        index.all()
+    with pytest.raises(UnknownName, match="unknown system 'bm25'"):
+        index.select(["bm25"])
+    assert len(index.select(["bm25-lucene"])) == 2
+    (own_results / "bm25-lucene" / "mini" / "Biology.json").write_text("{")
+    index.refresh(now=True)
+    with pytest.raises(ResultError, match=r"bm25-lucene/mini/Biology\.json: not a result file"):
+        index.select(["bm25-lucene"])
+
+
+def test_links_out_of_the_folder_are_not_followed(own_results: Path, tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    shutil.copytree(own_results / "bm25", outside / "secret")
+    (own_results / "secret").symlink_to(outside / "secret")
+    inner = own_results / "bm25" / "mini"
+    for name in ("Biology.run.gz", "Biology.queries.jsonl", "PMC-Clinical.json"):
+        (inner / name).unlink()
+        (inner / name).symlink_to(outside / "secret" / "mini" / name)
+    (inner / "Biology.expansions.jsonl").symlink_to(tmp_path / "outside" / "secret" / "mini" / "Biology.json")
+    index = ResultIndex([own_results])
+    assert ("bm25", "mini/PMC-Clinical") not in names(index)
+    assert sum("not followed" in message for message in messages(index)) == 2
+    stored = next(s for s in index.stored if s.key == ("bm25", "mini", "Biology"))
+    for look in (stored.run, lambda: stored.scores(["ndcg_at_10"]), lambda: stored.expansion("Biology-q01")):
+        with pytest.raises(DataError, match="not followed"):
+            look()
+
+
+def test_new_changed_and_removed_results_are_noticed(own_results: Path) -> None:
+    hidden = own_results.parent / "aside"
+    (own_results / "bm25-lucene").rename(hidden)
+    index = ResultIndex([own_results])
+    assert {label for label, _ in names(index)} == {"bm25", "bm25+bm25-lucene.rrf"}
+    hidden.rename(own_results / "bm25-lucene")
+    assert len({label for label, _ in names(index)}) == 3
+    path = own_results / "bm25" / "mini" / "Biology.json"
+    before, kept = index.version, index.stored[-1]
+    edit(path, lambda document: document.update(depth=7))
+    index.refresh(now=True)
+    assert index.version == before + 1
+    assert next(s for s in index.stored if s.key == ("bm25", "mini", "Biology")).result.depth == 7
+    assert index.stored[-1] is kept, "what did not change is not read again"
+    index.refresh(now=True)
+    assert index.version == before + 1
+    path.unlink()
+    assert ("bm25", "mini/Biology") not in names(index)
+
+
+def test_a_result_changed_in_place_is_noticed(own_results: Path) -> None:
+    index = ResultIndex([own_results])
+    stored = next(s for s in index.all() if s.key == ("bm25", "mini", "Biology"))
+    assert stored.result.depth == 1000
+    for folder in (own_results / "bm25" / "mini", stored.path):
+        os.utime(folder, (1, 1))  # long ago: nothing seems to be going on
+    index.refresh(now=True)
+    with stored.path.open("r+") as stream:
+        document = json.loads(stream.read()) | {"depth": 7}
+        stream.seek(0)
+        stream.truncate()
+        stream.write(json.dumps(document))
+    os.utime(own_results / "bm25" / "mini", (1, 1))
+    index.refresh(now=True)
+    with pytest.raises(ResultError, match="was changed"):
+        _ = next(s for s in index.stored if s.key == ("bm25", "mini", "Biology")).result
+
+
+def test_the_same_system_in_two_folders_is_told_apart(made: Path, own_results: Path, tmp_path: Path) -> None:
+    other = tmp_path / "later"
+    shutil.copytree(own_results / "bm25", other / "bm25")
+    found = {label for label, _ in names(ResultIndex([made, other]))}
+    assert found == {"bm25 (results)", "bm25 (later)", "bm25-lucene", "bm25+bm25-lucene.rrf"}
+
+
+def test_two_files_of_one_result(own_results: Path) -> None:
+    """The one in its own place counts; another one is named, and stops whoever asks for its folder."""
+    shutil.copy(own_results / "bm25-lucene" / "mini" / "Biology.json", own_results / "bm25" / "mini" / "Biology.json")
+    index = ResultIndex([own_results])
+    assert ("bm25-lucene", "mini/Biology") in names(index)
+    assert ("bm25", "mini/Biology") not in names(index)
+    with pytest.raises(ResultError, match="holds a result of 'bm25-lucene'"):
+        index.select(["bm25", "bm25-lucene"])
+
+
+def test_what_is_no_file_does_no_harm(own_results: Path) -> None:
+    """A named pipe among the results hung pages: whoever opened it waited for ever."""
+    inner = own_results / "bm25" / "mini"
+    (inner / "Huge.json").write_bytes(b"[" * (9 << 20))
+    (inner / "Deep.json").write_bytes(b'{"schema": 1, "x": ' + b"[" * 100_000)
+    (inner / "Latin.json").write_bytes(b'{"schema": 1, "x": "\xff"}')
+    (inner / "Folder.json").mkdir()
+    os.mkfifo(inner / "Pipe.json")
+    for suffix in (".run.gz", ".queries.jsonl", ".expansions.jsonl"):
+        (inner / f"Biology{suffix}").unlink(missing_ok=True)
+        os.mkfifo(inner / f"Biology{suffix}")
+    index = ResultIndex([own_results])
+    assert len(names(index)) == 6
+    assert len(index.problems) == 3
+    stored = next(s for s in index.stored if s.key == ("bm25", "mini", "Biology"))
+    with pytest.raises(DataError, match="not a regular file"):
+        stored.run()
+    with pytest.raises(ResultError, match="cannot be read"):
+        stored.scores(["ndcg_at_10"])
+    with pytest.raises(DataError, match="cannot be read"):
+        stored.expansion("Biology-q01")
+
+
+def test_choosing(own_results: Path, tmp_path: Path) -> None:
+    index = ResultIndex([own_results])
+    assert [s.label for s in index.select(["bm25-lucene", "bm25"])] == ["bm25-lucene"] * 2 + ["bm25"] * 2
+    assert {s.label for s in index.select([str(own_results / "bm25")])} == {"bm25"}
+    assert len(index.select(collection="mini")) == 6
+    with pytest.raises(UnknownName, match="did you mean bm25"):
+        index.select(["bm26"])
+    with pytest.raises(UsageError, match="'bm25' is given twice"):
+        index.select(["bm25", str(own_results / "bm25")])
+    with pytest.raises(UsageError, match="bm25 has no results on nano"):
+        index.select(["bm25"], collection="nano")
+    with pytest.raises(ResultError, match="holds no results on own"):
+        index.select(collection="own")
+    with pytest.raises(ResultError, match="no such folder of results"):
+        ResultIndex([tmp_path / "nowhere"]).select()
+
+
+def test_what_is_kept_is_bounded() -> None:
+    made = list[int]()
+
+    def make(number: int) -> bytes:
+        made.append(number)
+        return bytes(40)
+
+    kept: Kept[int, bytes] = Kept(100, len)
+    for number in (1, 2, 1, 3, 1, 2):
+        kept.get(number, lambda n=number: make(n))  # type: ignore[misc]
+    assert made == [1, 2, 3, 2]
+    alone: Kept[int, bytes] = Kept(10, len)
+    assert alone.get(1, lambda: bytes(40)) is alone.get(1, lambda: bytes(1))
