@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from ..core import DataError, Hasher
-from ..core.stores import gunzip
+from ..core.compression import gunzip
 from .parallel import FAILURES_IN_A_ROW
 from .protocol import Choice, Estimate, OnReply, Reply, Request, Sampling
 from .store import is_header, read_generations, read_header

@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 
 from ..core import NO_DOCUMENT, DataError, Hit, Run, Task
-from ..core.stores import FolderStore, open_stream
+from ..core.stores import open_path
 from ..core.trec import read_run
 
 Unknown = Literal["refuse", "drop"]
@@ -81,7 +81,7 @@ def read_topk(path: Path) -> Run:
     """R2MED's first-stage files: one JSON object a line with `id` and `topk_pid`, pairs of document and score."""
     decode = msgspec.json.Decoder(TopkLine, strict=False).decode
     rankings: dict[str, list[Hit]] = {}
-    with open_stream(FolderStore(path.parent), path.name) as stream:
+    with open_path(path) as stream:
         for number, line in enumerate(stream, start=1):
             if line.isspace():
                 continue
@@ -113,7 +113,7 @@ def _hits(record: TopkLine) -> list[Hit]:
 
 
 def _is_json(path: Path) -> bool:
-    with open_stream(FolderStore(path.parent), path.name) as stream:
+    with open_path(path) as stream:
         for line in stream:
             if not line.isspace():
                 return line.lstrip().startswith(b"{")

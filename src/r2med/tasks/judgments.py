@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from ..core import DataError, Judgment, Qrels
-from ..core.stores import FolderStore, Store, open_stream
+from ..core.stores import FileStore, Store, open_stream
 from .jsonl import has_field, read_records
 
 MAX_GRADE = 2**31 - 1
@@ -34,10 +34,7 @@ class BeirJudgment(msgspec.Struct):
 
 def read_qrels(path: str | Path) -> Qrels:
     """Judgments from a file of any supported layout, told apart by its first line."""
-    path = Path(path)
-    if not path.is_file():
-        raise DataError("no such file", path=path)
-    return qrels_from_store(FolderStore(path.parent), path.name)
+    return qrels_from_store(FileStore(Path(path)), Path(path).name)
 
 
 def qrels_from_store(store: Store, name: str) -> Qrels:

@@ -9,7 +9,8 @@ from typing import NamedTuple, Protocol
 import msgspec
 
 from ..core import DataError, Documents, Qrels, Query
-from ..core.stores import SUFFIXES, Store
+from ..core.compression import SUFFIXES
+from ..core.stores import Store
 from .jsonl import read_records
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gzip
 import re
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -12,6 +10,7 @@ from typing import NamedTuple
 import msgspec
 
 from ...core import DataError
+from ...core.compression import gunzip
 
 PHENOTYPE_ROOT = "HP:0000118"
 # How often a disease shows a finding, in per cent: HPO's five words, each at the middle of its range.
@@ -108,9 +107,8 @@ def read_annotations(path: Path) -> Iterator[Annotation]:
 def read_abbreviations(path: Path) -> dict[str, str]:
     """Abbreviations that have one meaning; an ambiguous one would add the wrong disease as often as the right one."""
     try:
-        with gzip.open(path) as stream:
-            table = msgspec.json.decode(stream.read())
-    except (OSError, EOFError, zlib.error, ValueError, RecursionError) as error:
+        table = msgspec.json.decode(gunzip(path.read_bytes(), str(path)))
+    except (OSError, ValueError, RecursionError) as error:
         raise DataError(f"is no table of abbreviations ({error})", path=path) from None
     return {
         short: meanings[0].strip()

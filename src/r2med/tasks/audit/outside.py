@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...core import DataError, TextColumn
-from ...core.stores import FolderStore, open_stream
+from ...core.stores import open_path
 from ...text.minhash import THRESHOLD, overlaps
 from ...text.shingles import Shingles, shingle
 from ..load import from_path
@@ -62,8 +62,7 @@ def _texts_of(path: Path) -> Iterator[tuple[str, str]]:
     if plain.endswith(".parquet"):
         raise DataError("parquet is not read here; write the training data as JSON lines", path=path)
     as_json = plain.endswith((".jsonl", ".json", ".ndjson"))
-    store = FolderStore(path.parent)
-    with open_stream(store, path.name) as stream:
+    with open_path(path) as stream:
         if plain.endswith(".json"):
             yield from _texts_in("record", _decode(stream.read(), path, None))
             return

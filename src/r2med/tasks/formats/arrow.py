@@ -8,8 +8,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...core import DataError, HostileData, MissingExtra, TextColumn
-from ...core.stores import EXPANSION_FLOOR, EXPANSION_LIMIT, Store, open_stream
+from ...core import DataError, MissingExtra, TextColumn
+from ...core.compression import expansion_limit, outgrown
+from ...core.stores import Store, open_stream
 from ..judgments import whole_grade
 
 MOST_ROWS = 4096
@@ -82,7 +83,7 @@ def read_parquet(
 
 def _read_bounded(file: Any, columns: list[str], size: int, label: str) -> Any:
     """The columns of a file, unless they outgrow it: pages may swell, and a dictionary may repeat one long text."""
-    limit = max(EXPANSION_FLOOR, EXPANSION_LIMIT * size)
+    limit = expansion_limit(size)
     # Of the row groups, not of their columns: Arrow ends the process over a column whose statistics are broken.
     encoded = sum(file.metadata.row_group(i).total_byte_size for i in range(file.metadata.num_row_groups))
     if encoded <= limit and file.metadata.num_rows * encoded <= limit:
@@ -95,7 +96,7 @@ def _read_bounded(file: Any, columns: list[str], size: int, label: str) -> Any:
             break
         batches.append(batch)
     if total > limit:
-        raise HostileData(f"unpacks to over {limit >> 20} MiB, out of all proportion", path=label)
+        raise outgrown(limit, label)
     return pyarrow().Table.from_batches(batches)
 
 

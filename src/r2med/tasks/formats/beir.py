@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ...core import DataError
-from ...core.packing import write_lines
+from ...core.compression import write_lines
 from ...core.stores import Store, find
 from ..jsonl import encode_lines, read_documents
 from ..judgments import qrels_from_store

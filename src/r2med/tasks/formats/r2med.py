@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ...core import DataError, Query
-from ...core.packing import write_lines
+from ...core.compression import write_lines
 from ...core.stores import Store, find
 from ..jsonl import BeirQuery, PlainQuery, encode_lines, read_documents, read_records, uses_underscore_id
 from ..judgments import qrels_from_store
