@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from .notebook import Scores, compare, run
     from .retrieve import BM25
     from .scoring import Measure
-    from .tasks import load, load_all, read_qrels, read_run, write_run
+    from .tasks import read_qrels, read_run, write_run
+    from .tasks.load import load, load_all
 
 _HOMES = {
     "BM25": "retrieve",

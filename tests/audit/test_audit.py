@@ -9,9 +9,9 @@ import pytest
 from r2med.core import DataError, Document, Documents, Qrels, Query, Task, TextColumn
 from r2med.pipeline.audit import built_in_examples, score_audit
 from r2med.retrieve import BM25
-from r2med.tasks import load, load_all
-from r2med.tasks.audit import OutsideTexts, TaskAudit, audit, find_lures, read_outside, tendencies
-from r2med.tasks.audit.ids import article
+from r2med.tasks import load, load_all, tendencies
+from r2med.tasks.audit import OutsideTexts, TaskAudit, audit, clearest_traps, lexical_traps, read_outside
+from r2med.tasks.audit.leaks import article
 
 LONG = "A man of sixty has had a dull ache behind the breastbone on climbing stairs for two months"
 OTHER = "A girl of six has been drinking and passing water without end and has lost four kilograms"
@@ -174,7 +174,7 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 def test_what_two_tasks_share() -> None:
     one = task([("q1", LONG)], [("d1", OTHER), ("d2", "x")], [("q1", "d2", 1)], "one")
     two = task([("k1", LONG)], [("e1", "y"), ("e2", OTHER)], [("k1", "e1", 1)], "two")
-    (pair,) = audit([one, two]).across.pairs
+    (pair,) = audit([one, two]).across
     assert (pair.tasks, pair.documents_exact, pair.documents_near, pair.queries) == (("one", "two"), 1, 0, 1)
     assert pair.examples == ["query q1 = k1", "document d1 = e2"]
 
@@ -203,18 +203,29 @@ def test_no_query_left_is_no_score() -> None:
     assert scores.without["any"].measures is None
 
 
-def test_lures_share_words_and_are_wrong() -> None:
-    lured = task(
+def test_a_trap_shares_words_and_is_wrong() -> None:
+    trapped = task(
         [("q1", "crushing chest pain sweating nausea"), ("q2", "fever rash")],
         [("d1", "crushing chest pain with sweating and nausea in panic"), ("d2", "myocardial infarction causes pain"),
          ("d3", "fever rash measles")],
         [("q1", "d2", 1), ("q2", "d3", 1)],
     )  # fmt: skip
-    (lure,) = find_lures(lured, BM25().retrieve(lured))
-    assert (lure.query, lure.document, lure.positive, lure.positive_rank) == ("q1", "d1", "d2", 2)
-    assert lure.words == ["crushing", "chest", "sweating", "nausea"]
-    assert lure.share == 1.0
-    assert lure.positive_share == 0.2
+    (trap,) = clearest_traps(trapped, BM25().retrieve(trapped))
+    assert (trap.query, trap.document, trap.positive, trap.positive_rank) == ("q1", "d1", "d2", 2)
+    assert trap.words == ["crushing", "chest", "sweating", "nausea"]
+    assert (trap.share, trap.positive_share, trap.shared) == (1.0, 0.2, 5)
+
+
+def test_traps_of_any_system_by_what_it_put_first() -> None:
+    trapped = task(
+        [("q1", "crushing chest pain"), ("q2", "fever"), ("q3", "of the and"), ("q4", "rash")],
+        [("d1", "crushing chest pain"), ("d2", "pain"), ("d3", "fever")],
+        [("q1", "d2", 1), ("q1", "gone", 1), ("q2", "d3", 1), ("q3", "d2", 1), ("q4", "gone", 1)],
+    )
+    assert list(lexical_traps(trapped, {"q1": "d1", "q2": "d1", "q3": "d1", "q4": "d1"})) == ["q1"]
+    assert lexical_traps(trapped, {"q1": "d2", "q2": "d3", "unknown": "d1"}) == {}
+    assert lexical_traps(trapped, {"q1": "gone"}) == {}
+    assert lexical_traps(trapped, {}) == {}
 
 
 def test_tendencies_count_words() -> None:
@@ -226,9 +237,8 @@ def test_tendencies_count_words() -> None:
 
 def test_our_own_prompts_hold_no_query_of_mini() -> None:
     examples = built_in_examples()
-    if examples is None:
-        pytest.skip("no prompts are installed")
-    for found in audit(load_all("mini"), few_shot=[examples]).tasks:
+    assert len(examples[0].texts) > 10
+    for found in audit(load_all("mini"), few_shot=examples).tasks:
         assert not found.flagged(kind="few-shot")
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from r2med.core import DataError, files
-from r2med.core.files import content_hash, git_blob_id, open_file, sha256_of
+from r2med.core.files import HashKind, content_hashes, git_blob_id, open_file, sha256_of, wrong_files
 from r2med.core.places import home
 
 
@@ -49,6 +49,11 @@ def test_hashes_are_those_of_the_tools(tmp_path: Path) -> None:
     assert git_blob_id(path) == asked.stdout.strip()
 
 
+def content_hash(path: Path, kind: HashKind = "sha256") -> str:
+    (found,) = content_hashes([(path, kind)])
+    return found
+
+
 def test_a_large_file_is_hashed_again_when_it_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "SMALL", 10)
     path = tmp_path / "large"
@@ -65,3 +70,21 @@ def test_a_large_file_is_hashed_again_when_it_changed(tmp_path: Path, monkeypatc
     assert content_hash(path, "git") == git_blob_id(path)
     (home() / "hashes.json").write_text("[broken")
     assert content_hash(path) == hashlib.sha256(b"b" * 100).hexdigest()
+
+
+def test_files_of_a_snapshot_that_are_not_what_they_should_be(tmp_path: Path) -> None:
+    blobs, snapshot = tmp_path / "blobs", tmp_path / "snapshots" / "commit"
+    blobs.mkdir()
+    (snapshot / "below").mkdir(parents=True)
+    for name, kind in (("large", sha256_of), ("small", git_blob_id), ("below/other", git_blob_id)):
+        (blobs / "new").write_text(f"content of {name}")
+        blob = blobs / kind(blobs / "new")
+        (blobs / "new").rename(blob)
+        (snapshot / name).symlink_to(blob)
+    (snapshot / "copied").write_text("without a name to compare with")
+    assert wrong_files(snapshot) == []
+    stated: dict[str, tuple[HashKind, str]] = {"copied": ("sha256", "0" * 64), "large": ("sha256", "1" * 64)}
+    assert wrong_files(snapshot, stated) == ["copied", "large"]
+    (snapshot / "small").resolve().write_text("content of smal1")
+    (snapshot / "below" / "other").resolve().unlink()
+    assert wrong_files(snapshot) == ["below/other", "small"]

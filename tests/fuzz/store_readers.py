@@ -37,8 +37,7 @@ from r2med.retrieve.encoders.load import make_options
 from r2med.retrieve.shards import DamagedShard, open_shard, write_shard
 from r2med.scoring import MAIN
 from r2med.tasks import resolve
-from r2med.tasks.nano.manifest import read_manifest
-from r2med.tasks.nano.metadata import read_metadata
+from r2med.tasks.nano.folder import read_manifest, read_metadata
 from r2med.view.data.columns import ScoreBook
 from r2med.view.data.shelf import Shelf
 from tests.builders import lines, small_task

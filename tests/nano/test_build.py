@@ -9,8 +9,8 @@ import pytest
 
 from r2med.core import DataError, UsageError
 from r2med.pipeline.nano_build import build_nano
-from r2med.pipeline.nano_dense import dense_retriever
-from r2med.pipeline.nano_read import profile, read_nano
+from r2med.pipeline.nano_candidates import dense_retriever
+from r2med.pipeline.nano_profile import profile, read_nano
 from r2med.retrieve import BM25
 from r2med.retrieve.dense import DenseRetriever
 from r2med.tasks import resolve

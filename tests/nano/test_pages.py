@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from r2med.core import UsageError
-from r2med.pipeline.nano_inspect import inspect
+from r2med.pipeline.audit import inspect
 from r2med.report.pages import group_page, task_page, write_pages
 from r2med.report.pages.words import plain, snippet, versus
 from r2med.tasks import resolve
@@ -47,7 +47,7 @@ def test_a_page_says_what_the_figures_say(looked_at: Inspected) -> None:
     assert entry is not None
     assert entry.description in page
     assert looked_at.task.fingerprint in page
-    assert all(f"`{lure.query}`" in page for lure in looked_at.lures)
+    assert all(f"`{trap.query}`" in page for trap in looked_at.traps)
 
 
 def test_a_difference_is_called_one_only_where_the_interval_says_so() -> None:

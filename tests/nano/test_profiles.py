@@ -9,10 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from r2med.core import Document, Documents, Qrels, Query, Run, Task, UsageError
+from r2med.pipeline.nano_candidates import with_safeguard, without_safeguard
 from r2med.pipeline.nano_fidelity import compare, kendall, spearman
-from r2med.pipeline.nano_figures import contrasts, measure
-from r2med.pipeline.nano_profiles import with_safeguard, without_safeguard
-from r2med.pipeline.nano_published import published_profile
+from r2med.pipeline.nano_profile import contrasts, measure, published_profile
 from r2med.retrieve import BM25
 from r2med.tasks import load
 from r2med.tasks.nano import PoolSettings, build_pool, group

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from r2med.core import DataError, Document, Documents, Qrels, Query, Task, UsageError
-from r2med.pipeline.training import evaluation_refs, export_training, protect
-from r2med.pipeline.training_negatives import MiningSettings, mine
+from r2med.pipeline.training import MiningSettings, evaluation_refs, export_training, mine, protected
 from r2med.retrieve import BM25
 from r2med.tasks import load, resolve
 
@@ -43,7 +42,7 @@ def test_negatives_look_alike_and_lead_elsewhere() -> None:
 
 
 def test_both_forms_are_written_and_audited(tmp_path: Path) -> None:
-    report = export_training(own(), tmp_path / "out", [BM25()], protect(resolve("mini/Biology")), SETTINGS)
+    report = export_training(own(), tmp_path / "out", [BM25()], protected(resolve("mini/Biology")), SETTINGS)
     whole = [json.loads(line) for line in (tmp_path / "out" / "train.jsonl").read_text().splitlines()]
     path = tmp_path / "out" / "sentence-transformers" / "train.jsonl"
     rows = [json.loads(line) for line in path.read_text().splitlines()]
@@ -73,7 +72,7 @@ def test_any_overlap_is_refused_or_left_out(tmp_path: Path, side: str) -> None:
         changed = "kd_0" if side == "positive" else "measles"
         stays = [d if d.id != changed else Document(d.id, f"fever rash child {text}") for d in task.documents]
         task = replace(task, documents=Documents.of(stays))
-    guarded = protect(resolve("mini/MedQA-Diag"))
+    guarded = protected(resolve("mini/MedQA-Diag"))
     with pytest.raises(DataError, match=rf"texts overlap evaluation tasks, first the {side} of 'q1' \(mini/MedQA-Diag"):
         export_training(task, tmp_path / "out", [BM25()], guarded, SETTINGS)
     assert list(tmp_path.iterdir()) == []
@@ -93,11 +92,11 @@ def test_a_piece_of_a_positive_passage_is_overlap_too(tmp_path: Path) -> None:
     piece = " ".join(words[2:14])
     task = replace(own(), documents=Documents.of([Document("kd_0", piece), *list(own().documents)[1:]]))
     with pytest.raises(DataError, match=rf"first the positive of 'q1'.*this text stand in positive '{gold}'"):
-        export_training(task, tmp_path / "out", [BM25()], protect(resolve("mini/MedQA-Diag")), SETTINGS)
+        export_training(task, tmp_path / "out", [BM25()], protected(resolve("mini/MedQA-Diag")), SETTINGS)
 
 
 def test_what_was_not_compared_is_named(tmp_path: Path) -> None:
-    guarded = protect(resolve("mini/MedQA-Diag"))
+    guarded = protected(resolve("mini/MedQA-Diag"))
     report = export_training(own(), tmp_path / "out", [BM25()], guarded, SETTINGS)
     assert "mini/MedQA-Diag" not in report.not_compared
     assert {"mini/Biology", "r2med/Biology", "nano/MedQA-Diag"} <= set(report.not_compared)

@@ -15,7 +15,7 @@ import msgspec
 import pytest
 
 from r2med.tasks import TaskEntry, collections, write_task
-from r2med.tasks.parts import Expansion
+from r2med.tasks.formats import Expansion
 from tests.builders import small_task
 from tests.hub_server import Hub, running_hub
 

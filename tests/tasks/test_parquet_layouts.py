@@ -110,7 +110,7 @@ def test_candidates_survive(rankings: dict[str, list[str]]) -> None:
         for config in ("bm25", "harrier_oss_v1_270m"):
             write_candidates(run, folder, config, "Task")
         store = open_store(folder)
-        assert candidate_configs(store) == ["bm25", "harrier_oss_v1_270m"]
+        assert candidate_configs(store, "Task") == ["bm25", "harrier_oss_v1_270m"]
         back = read_candidates(store, "bm25", "Task", IdTable(DOC_IDS))
         assert {q: [hit.doc_id for hit in hits] for q, hits in back} == rankings
         assert back.name == "bm25"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from r2med.pipeline.nano_inspect import inspect
+from r2med.pipeline.audit import inspect
 from r2med.report.pages import task_page
 from r2med.report.pages.words import plain, table
 from r2med.results.ledger import ledger

@@ -41,22 +41,16 @@ def training(
 
     Refuses any overlap with evaluation queries or their positive passages, and audits what it writes.
     """
-    from ..pipeline.training import evaluation_refs, export_training
-    from ..pipeline.training import protect as keep_out
-    from ..pipeline.training_negatives import MiningSettings
-    from ..retrieve import get_retriever
+    from ..pipeline.training import MiningSettings, make_training_data
     from ..tasks import load
 
-    task = load(source)
-    guarded = {ref.full_name: ref for ref in (*evaluation_refs(), *resolve_all(protect))}
     with progress() as bar:
-        bar.show("reading evaluation tasks")
-        report = export_training(
-            task,
+        report = make_training_data(
+            load(source),
             out,
-            [get_retriever(name) for name in retrievers],
-            keep_out(guarded.values()),
-            MiningSettings(negatives=negatives, depth=depth, skip=skip),
+            retrievers=retrievers,
+            protect=resolve_all(protect),
+            settings=MiningSettings(negatives=negatives, depth=depth, skip=skip),
             drop_overlap=drop_overlap,
             notify=bar.show,
         )

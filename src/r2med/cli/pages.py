@@ -27,7 +27,7 @@ def command(paths: tuple[str, ...], out: Path | None, against: tuple[Path, ...],
 
     Meant for Nano folders, whose candidates are scored; another task gets BM25 candidates on the way.
     """
-    from ..pipeline.nano_inspect import inspect
+    from ..pipeline.audit import inspect
     from ..report.pages import write_pages
     from ..tasks.audit import read_outside
 

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import stat
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from types import MappingProxyType
 from typing import BinaryIO, Literal
 
 import msgspec
 
 from .atomic import write_bytes
 from .errors import DataError, ResultError
-from .places import home
+from .places import exists, home
 
 BLOCK = 1 << 20
-SMALL = 4 << 20
-"""Files up to this size are hashed anew each time, which takes a few milliseconds."""
+SMALL = 1 << 18
+"""Files up to this size are hashed anew each time, which takes a fraction of a millisecond."""
 
 HashKind = Literal["sha256", "git"]
 
@@ -54,22 +57,47 @@ def _digest(path: Path, digest: hashlib._Hash) -> str:
     return digest.hexdigest()
 
 
-def content_hash(path: Path, kind: HashKind = "sha256") -> str:
-    """The hash of a file; that of a large one is computed again only when its size or one of its times changed."""
-    target = path.resolve()
-    compute = sha256_of if kind == "sha256" else git_blob_id
-    found = target.stat()
-    if found.st_size <= SMALL:
-        return compute(target)
-    state = f"{found.st_size}:{found.st_mtime_ns}:{found.st_ctime_ns}:{found.st_ino}:{kind}"
+def content_hashes(files: Sequence[tuple[Path, HashKind]]) -> list[str]:
+    """Hashes of files; that of a large one is computed again only when its size or one of its times changed."""
     memory = home() / "hashes.json"
     known = _remembered(memory)
-    if known.get(str(target), ("", ""))[0] != state:
-        known = {name: entry for name, entry in known.items() if os.path.exists(name)}  # noqa: PTH110 (thousands)
-        known[str(target)] = (state, compute(target))
-        with suppress(ResultError):  # a read-only home costs the hash again, nothing else
-            write_bytes(memory, msgspec.json.encode(known, order="sorted"))
-    return known[str(target)][1]
+    found, changed = [], False
+    for path, kind in files:
+        target = path.resolve()
+        compute = sha256_of if kind == "sha256" else git_blob_id
+        facts = target.stat()
+        if facts.st_size <= SMALL:
+            found.append(compute(target))
+            continue
+        state = f"{facts.st_size}:{facts.st_mtime_ns}:{facts.st_ctime_ns}:{facts.st_ino}:{kind}"
+        if known.get(str(target), ("", ""))[0] != state:
+            known[str(target)], changed = (state, compute(target)), True
+        found.append(known[str(target)][1])
+    if changed:
+        present = {name: entry for name, entry in known.items() if exists(Path(name))}
+        with suppress(ResultError):  # a read-only home costs the hashes again, nothing else
+            write_bytes(memory, msgspec.json.encode(present, order="sorted"))
+    return found
+
+
+def wrong_files(folder: Path, expected: Mapping[str, tuple[HashKind, str]] = MappingProxyType({})) -> list[str]:
+    """Files of a snapshot in the hub's cache whose content is not the expected one.
+
+    Expected is what the hub says of a file (by its relative name), else the hash by which the cache calls it: SHA-256
+    for a large file, git's for a small one. Where links are not possible the cache has no such names.
+    """
+    wanted: dict[Path, tuple[HashKind, str]] = {}
+    for path in sorted(p for p in folder.rglob("*") if not p.is_dir()):
+        named = path.resolve().name if path.is_symlink() else ""
+        if hashed := expected.get(path.relative_to(folder).as_posix()):
+            wanted[path] = hashed
+        elif re.fullmatch(r"[0-9a-f]{64}|[0-9a-f]{40}", named):
+            wanted[path] = ("sha256" if len(named) == 64 else "git", named)
+    missing = [path for path in wanted if not path.is_file()]
+    there = [path for path in wanted if path.is_file()]
+    hashes = content_hashes([(path, wanted[path][0]) for path in there])
+    changed = [path for path, digest in zip(there, hashes, strict=True) if digest != wanted[path][1]]
+    return [path.relative_to(folder).as_posix() for path in sorted([*missing, *changed])]
 
 
 def _remembered(memory: Path) -> dict[str, tuple[str, str]]:

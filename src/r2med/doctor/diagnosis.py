@@ -8,7 +8,7 @@ from ..core.plugins import plugins
 from ..models import listing
 from ..pipeline.defaults import default_systems
 from ..tasks import collections
-from ..tasks.places import locate
+from ..tasks.catalogue import locate
 from .checks import run_checks
 from .findings import SCHEMA, Check, Counted, Diagnosis
 from .machine import look_at_machine

@@ -16,8 +16,7 @@ from ..core.atomic import atomic_folder, write_bytes
 from ..report.stored import select
 from ..results import ResultStore, TaskResult
 from ..results.store import checksum
-from ..tasks.nano import Manifest, read_manifest
-from ..tasks.nano.metadata import read_metadata
+from ..tasks.nano import Manifest, read_manifest, read_metadata
 from .exporting import results_in
 from .hub_cards import MARK, known_licences, nano_card, results_card
 

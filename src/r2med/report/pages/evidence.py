@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...tasks.audit import SystemAudit
-from ...tasks.nano.inspected import Inspected
+from ...tasks.nano.figures import Inspected
 from .words import counted, plain, score, share, snippet, table
 
 KINDS = {
@@ -22,10 +22,10 @@ KINDS = {
 
 def failures(page: Inspected) -> list[str]:
     """Queries where BM25's first document shares more words than any positive, and is wrong."""
-    if not page.lures:
+    if not page.traps:
         return ["No query has a first BM25 document that is wrong and shares more of its words than a positive does."]
     lines = []
-    for lure in page.lures:
+    for lure in page.traps:
         query, wrong = page.task.query(lure.query), page.task.documents.get(lure.document)
         right = page.task.documents.get(lure.positive)
         assert query is not None

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...tasks.nano.figures import ROLES, NanoProfile
-from ...tasks.nano.inspected import Inspected
+from ...tasks.nano.figures import ROLES, Inspected, NanoProfile
 from .words import ROLE_NAMES, counted, score, table
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ...tasks.catalogue import TaskEntry, entries
-from ...tasks.nano.inspected import Inspected
+from ...tasks.nano.figures import Inspected
 from .evidence import examples, failures, leakage
 from .words import ROLE_NAMES, counted, plain, score, share, table, versus
 

@@ -10,8 +10,7 @@ import msgspec
 
 from ...core import IdTable, UsageError
 from ...core.atomic import write_bytes
-from ...tasks.nano.figures import group
-from ...tasks.nano.inspected import Inspected
+from ...tasks.nano.figures import Inspected, group
 from .group import group_page
 from .task import description, task_page
 
@@ -46,7 +45,7 @@ def metadata(page: Inspected) -> dict[str, Any]:
         "contrasts": [c._asdict() for c in page.contrasts],
         "tendencies": page.tendencies,
         "terciles": [t._asdict() for t in page.terciles],
-        "failures": page.lures,
+        "failures": page.traps,
         "audit": {"settings": page.audit_settings, "findings": page.audit, "scores": page.scores},
     }
 

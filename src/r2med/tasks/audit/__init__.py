@@ -1,27 +1,22 @@
 """Leakage and hygiene: what a score may owe to something else than retrieval."""
 
 from .audit import AuditSettings, audit
-from .findings import LEVELS, Across, AuditReport, CopyCount, CrossPair, Flag, Subset, SystemAudit, TaskAudit
-from .lures import Lure, find_lures
+from .findings import AuditReport, Flag, SharedTexts, Subset, SystemAudit, TaskAudit
 from .outside import OutsideTexts, read_outside
-from .tendencies import Tendencies, tendencies
+from .traps import LexicalTrap, clearest_traps, lexical_traps
 
 __all__ = [
-    "LEVELS",
-    "Across",
     "AuditReport",
     "AuditSettings",
-    "CopyCount",
-    "CrossPair",
     "Flag",
-    "Lure",
+    "LexicalTrap",
     "OutsideTexts",
+    "SharedTexts",
     "Subset",
     "SystemAudit",
     "TaskAudit",
-    "Tendencies",
     "audit",
-    "find_lures",
+    "clearest_traps",
+    "lexical_traps",
     "read_outside",
-    "tendencies",
 ]

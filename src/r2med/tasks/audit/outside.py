@@ -16,9 +16,10 @@ from ...text.minhash import THRESHOLD, overlaps
 from ...text.shingles import Shingles, shingle
 from ..load import from_path
 from .findings import FlagList
-from .texts import Material, inside
+from .leaks import Material, inside
 
-LEAST_WORDS = 3  # ids and labels are no texts
+LEAST_WORDS = 3
+"""Ids and labels are no texts."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,22 +40,18 @@ class OutsideTexts:
 
 def read_outside(path: Path) -> OutsideTexts:
     """Every text in a file of JSON lines (any fields, nested or not), tab-separated or plain lines, or in a task."""
-    if path.is_dir() or path.suffix == ".zip":
-        texts, places = [], []
-        for ref in from_path(path):
-            task = ref.load()
-            texts += [*task.query_texts, *task.documents.contents]
-            places += [*(f"query {q.id}" for q in task.queries), *(f"document {d}" for d in task.documents.ids)]
-        return OutsideTexts(path.name, TextColumn.from_texts(texts), places)
-    if not path.is_file():
-        raise DataError("no such file or folder", path=path)
-    texts, places = [], []
-    for place, text in _texts_of(path):
-        texts.append(text)
-        places.append(place)
-    if not texts:
+    is_task = path.is_dir() or path.suffix == ".zip"
+    found = list(_texts_of_tasks(path) if is_task else _texts_of(path))
+    if not found:
         raise DataError(f"holds no text of {LEAST_WORDS} words or more", path=path)
-    return OutsideTexts(path.name, TextColumn.from_texts(texts), places)
+    return OutsideTexts(path.name, TextColumn.from_texts(text for _, text in found), [place for place, _ in found])
+
+
+def _texts_of_tasks(path: Path) -> Iterator[tuple[str, str]]:
+    for ref in from_path(path):
+        task = ref.load()
+        yield from ((f"query {q.id}", q.text) for q in task.queries)
+        yield from ((f"document {d.id}", d.contents) for d in task.documents)
 
 
 def _texts_of(path: Path) -> Iterator[tuple[str, str]]:
@@ -138,9 +135,12 @@ def positive_matches(material: Material, outside: OutsideTexts) -> Iterator[Matc
         yield from (Match(int(found.right[i]), query_id, share, said) for query_id in positives[row])
 
 
-def flag_outside(material: Material, outside: OutsideTexts, kinds: tuple[str, str | None], flags: FlagList) -> None:
-    """Flag queries that meet an outside text as the first kind, those whose positives do as the second."""
-    for kind, find in zip(kinds, (query_matches, positive_matches), strict=True):
-        for match in find(material, outside) if kind else ():
-            place = f"{outside.name}, {outside.places[match.text]}"
-            flags.add(match.query, str(kind), match.evidence, place, round(match.share, 4))
+def flag_outside(
+    material: Material, outside: OutsideTexts, flags: FlagList, *, queries_as: str, positives_as: str = ""
+) -> None:
+    """Flag queries that meet an outside text and, under another kind, those whose positives do."""
+    found = [(queries_as, match) for match in query_matches(material, outside)]
+    found += [(positives_as, match) for match in positive_matches(material, outside) if positives_as]
+    for kind, match in found:
+        place = f"{outside.name}, {outside.places[match.text]}"
+        flags.add(match.query, kind, match.evidence, place, round(match.share, 4))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,6 +12,7 @@ import numpy as np
 from ...core import DataError, MissingExtra, TextColumn
 from ...core.compression import expansion_limit, outgrown
 from ...core.stores import Store, open_stream
+from ...core.untrusted import component
 from ..judgments import whole_grade
 
 MOST_ROWS = 4096
@@ -60,23 +62,39 @@ def read_parquet(
     store: Store, files: list[str], columns: tuple[str, ...], optional: tuple[str, ...] = ()
 ) -> ArrowTable:
     """One table from the shards of a split; a missing column is an error that lists what there is."""
-    pa = pyarrow()
-    import pyarrow.parquet as pq
-
     tables = []
-    label = store.label(files[0])
-    try:
-        for name in files:
-            label = store.label(name)
-            with open_stream(store, name) as stream:
-                file = pq.ParquetFile(pa.BufferReader(stream.read()))
+    for name in files:
+        label = store.label(name)
+        with _reading(label):
+            file = _open(store, name)
             have = file.schema_arrow.names
             if missing := [c for c in columns if c not in have]:
                 raise DataError(f"has no column {missing[0]!r} (columns: {', '.join(have)})", path=label)
             wanted = [c for c in (*columns, *optional) if c in have]
             tables.append(_read_bounded(file, wanted, store.raw_size(name), label))
-        return ArrowTable(pa.concat_tables(tables, promote_options="permissive"), label)
-    except (pa.ArrowException, OSError, ValueError) as error:
+    with _reading(label):
+        return ArrowTable(pyarrow().concat_tables(tables, promote_options="permissive"), label)
+
+
+def column_names(store: Store, name: str) -> list[str]:
+    """The columns of one file."""
+    with _reading(store.label(name)):
+        return list(_open(store, name).schema_arrow.names)
+
+
+def _open(store: Store, name: str) -> Any:
+    import pyarrow.parquet as pq
+
+    with open_stream(store, name) as stream:
+        return pq.ParquetFile(pyarrow().BufferReader(stream.read()))
+
+
+@contextmanager
+def _reading(label: str) -> Iterator[None]:
+    """Turns what Arrow raises over a broken file into one line."""
+    try:
+        yield
+    except (pyarrow().ArrowException, OSError, ValueError) as error:
         reason = next(iter(str(error).splitlines()), type(error).__name__)
         raise DataError(f"not a readable parquet file ({reason})", path=label) from None
 
@@ -105,7 +123,8 @@ def write_parquet(folder: Path, config: str, split: str, columns: dict[str, Any]
     pa = pyarrow()
     import pyarrow.parquet as pq
 
-    path = folder / config / f"{split}-00000-of-00001.parquet"
+    place = folder / component(config, "config", path=folder)
+    path = place / f"{component(split, 'split', path=folder)}-00000-of-00001.parquet"
     path.parent.mkdir(parents=True, exist_ok=True)
     pq.write_table(pa.table(columns), path, compression="zstd")
 

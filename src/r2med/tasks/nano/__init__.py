@@ -1,11 +1,8 @@
 """Nano tasks: small pools that keep every positive, with ranked candidates beside them."""
 
-from .figures import ROLES, Contrast, GroupFigures, NanoProfile, ProfileFigures, TaskFigures, group
-from .inspected import Inspected, Tercile
-from .manifest import Manifest, TaskManifest, read_manifest
-from .names import role_of, split_name
+from .figures import ROLES, Contrast, GroupFigures, Inspected, NanoProfile, ProfileFigures, TaskFigures, Tercile, group
+from .folder import Manifest, Metadata, TaskManifest, read_manifest, read_metadata, role_of, split_name
 from .pool import FILLS, Pool, PoolSettings, build_pool
-from .shape import PublishedShape, published_shapes
 
 __all__ = [
     "FILLS",
@@ -14,18 +11,18 @@ __all__ = [
     "GroupFigures",
     "Inspected",
     "Manifest",
+    "Metadata",
     "NanoProfile",
     "Pool",
     "PoolSettings",
     "ProfileFigures",
-    "PublishedShape",
     "TaskFigures",
     "TaskManifest",
     "Tercile",
     "build_pool",
     "group",
-    "published_shapes",
     "read_manifest",
+    "read_metadata",
     "role_of",
     "split_name",
 ]

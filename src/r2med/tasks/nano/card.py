@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from ..._version import __version__
 from .figures import ROLES, TaskFigures
-from .manifest import TaskManifest
+from .folder import TaskManifest
 
 HUB_LICENCES = {"CC BY 4.0": "cc-by-4.0", "MIT": "mit", "Apache-2.0": "apache-2.0"}
 TITLES = {"bm25": "BM25", "dense": "Dense", "hybrid": "Hybrid"}

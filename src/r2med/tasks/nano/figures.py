@@ -1,13 +1,20 @@
-"""The figures of a Nano page as data, and the group figures made of them."""
+"""The figures of Nano tasks as data: of a task, of a group, as published, and all that a task page tells."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from importlib.resources import files
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from ...core import IdTable, UsageError
+from ...core import IdTable, Task, UsageError
+from ...core.toml import loads
+from ..audit import LexicalTrap, SystemAudit, TaskAudit
+from ..stats import Tendencies
+
+if TYPE_CHECKING:
+    from .folder import Metadata
 
 ROLES = ("bm25", "dense", "hybrid")
 
@@ -129,3 +136,48 @@ def _group_one(tasks: Sequence[TaskFigures], role: str) -> GroupFigures | None:
         of_tasks=len(tasks),
         complete=len(have) == len(tasks),
     )
+
+
+class PublishedShape(msgspec.Struct, frozen=True):
+    """What NanoR2MED's pages say about a task beside its scores."""
+
+    positives_min: int
+    positives_median: float
+    positives_max: int
+    multi_positive_queries: int
+    query_chars_mean: float
+    document_chars_mean: float
+    safeguards: int
+
+
+def published_shapes() -> dict[str, PublishedShape]:
+    """The shape of each task, by its name in the catalogue."""
+    data = loads(files(__package__).joinpath("published.toml").read_text("utf-8"))
+    return msgspec.convert(data, dict[str, PublishedShape])
+
+
+class Tercile(NamedTuple):
+    """A third of the queries, by the words they share with their positives, and each profile's nDCG@10 on it."""
+
+    name: str
+    queries: int
+    low: float
+    high: float
+    ndcg_at_10: dict[str, float]
+
+
+class Inspected(NamedTuple):
+    """One task, looked at from all sides."""
+
+    task: Task
+    split: str
+    figures: TaskFigures
+    contrasts: list[Contrast]
+    audit: TaskAudit
+    audit_settings: dict[str, float | int | str]
+    scores: list[SystemAudit]
+    traps: list[LexicalTrap]
+    tendencies: Tendencies
+    terciles: list[Tercile]
+    unsolved: int
+    metadata: Metadata | None

@@ -7,8 +7,8 @@ from collections import OrderedDict
 from typing import NamedTuple
 
 from ...core import Task
-from ...tasks import Stats, stats
-from ...tasks.audit import TaskAudit, Tendencies, audit, tendencies
+from ...tasks import Stats, Tendencies, stats, tendencies
+from ...tasks.audit import TaskAudit, audit
 from ...text.duplicates import find_copies
 
 AUDIT_UP_TO = 500  # documents: larger ones are audited by the command, not while a page waits

@@ -1,22 +1,32 @@
-"""Candidate profiles of a Nano task: BM25, dense, and the hybrid made for rerankers."""
+"""Candidates of a Nano task: BM25's, a dense retriever's, and the hybrid of both that rerankers start from."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from ..core import NO_DOCUMENT, Run, Task
+from ..core import NO_DOCUMENT, Run, Task, UsageError
 from ..fuse import reciprocal_rank
-from ..retrieve import Retriever
-from ..tasks.nano.names import HYBRID, config_name
+from ..models import find_card
+from ..models.parts import Instructions
+from ..retrieve import Retriever, get_retriever
+from ..tasks.nano.folder import HYBRID, config_name
+from .defaults import missing_for
+
+if TYPE_CHECKING:
+    from ..retrieve.embed import Progress
 
 DEPTH = 500
 HYBRID_DEPTH = 100
 HYBRID_K = 100
+AUTOMATIC = ("harrier", "bge-small")
+"""NanoR2MED's own dense model where it is at hand, else the embedded default."""
+# NanoR2MED asks Harrier with the model's own prompt `web_search_query`, whatever the task.
+WEB_SEARCH_QUERY = "Given a web search query, retrieve relevant passages that answer the query"
 
 
-class Profiles(NamedTuple):
+class Candidates(NamedTuple):
     """Ranked candidates by config, and the queries whose hybrid list got a positive appended."""
 
     runs: dict[str, Run]
@@ -24,19 +34,37 @@ class Profiles(NamedTuple):
     safeguarded: list[str]
 
 
-def make_profiles(task: Task, bm25: Retriever, dense: Retriever | None) -> Profiles:
+def dense_retriever(spec: str, *, on_progress: Progress | None = None) -> Retriever | None:
+    """The retriever behind `--dense`: a name, `none`, or `auto` for the first of the usual ones that can run here."""
+    if spec == "auto":
+        spec = next((name for name in AUTOMATIC if not missing_for(name)), "none")
+    if spec == "none":
+        return None
+    if spec == "harrier":
+        from ..retrieve.dense import DenseRetriever
+
+        instructions = Instructions(query={"default": WEB_SEARCH_QUERY})
+        card = find_card("harrier").replace(prompts="web_search_query", instructions=instructions)
+        return DenseRetriever(card, on_progress=on_progress)
+    retriever = get_retriever(spec, on_progress=on_progress)
+    if retriever.kind == "lexical":
+        raise UsageError(f"{spec!r} is not a dense retriever; the BM25 profile is chosen with --bm25")
+    return retriever
+
+
+def make_candidates(task: Task, bm25: Retriever, dense: Retriever | None) -> Candidates:
     """Retrieve and fuse; without a dense retriever there is no hybrid either."""
     runs = {"bm25": bm25.retrieve(task, depth=DEPTH).renamed("bm25")}
     described: dict[str, dict[str, object]] = {"bm25": {"name": bm25.name, "top_k": DEPTH, **bm25.describe()}}
     if dense is None:
-        return Profiles(runs, described, [])
+        return Candidates(runs, described, [])
     config = config_name(dense.name)
     runs[config] = dense.retrieve(task, depth=DEPTH).renamed(config)
     described[config] = {"name": dense.name, "top_k": DEPTH, **dense.describe()}
     fused = reciprocal_rank(list(runs.values()), k=HYBRID_K, depth=HYBRID_DEPTH, name=HYBRID)
     runs[HYBRID], safeguarded = with_safeguard(fused, task)
     described[HYBRID] = {"name": "rrf", "k": HYBRID_K, "top_k": HYBRID_DEPTH, "of": ["bm25", config]}
-    return Profiles(runs, described, safeguarded)
+    return Candidates(runs, described, safeguarded)
 
 
 def with_safeguard(run: Run, task: Task) -> tuple[Run, list[str]]:

@@ -1,19 +1,31 @@
-"""What texts give away: a query inside a document, copies among queries, copies of positives that are not judged."""
+"""What gives an answer away within a task: queries in documents, copies, and ids that name the query or its article."""
 
 from __future__ import annotations
 
 import hashlib
+import re
 from typing import NamedTuple
 
 import numpy as np
 
 from ...core import Task, TextColumn
-from ...text.minhash import Overlaps, Pairs, groups, near_duplicates, overlaps
+from ...text.minhash import Overlaps, Pairs, near_duplicates, overlaps
 from ...text.shingles import Shingles, shingle
 from .findings import EXAMPLES, CopyCount, FlagList
 
 INSIDE = 0.8
-LEAST_WORDS = 8  # shorter texts stand inside others without having been copied
+"""The share of a text's word runs that must stand in another for it to be inside it."""
+LEAST_WORDS = 8
+"""Shorter texts stand inside others without having been copied."""
+SLUG_SHARE = 0.6
+BRIGHT_NOTE = (
+    "bright-biology: queries and judgments of R2MED's Biology come from BRIGHT's biology split; "
+    "a model trained, tuned or prompted on BRIGHT has seen them"
+)
+_PMC = re.compile(r"PMC[_-]?(\d{3,})", re.IGNORECASE)
+_PART = re.compile(r"(.+?)[_\-:#.](?:sec|p|part|chunk|passage|psg)?\d+", re.IGNORECASE)
+_BRIGHT = re.compile(r"[^/]+/.+_\d+\.txt")
+_WORDS = re.compile(r"[a-z0-9]+")
 
 
 class Material(NamedTuple):
@@ -38,15 +50,11 @@ class Material(NamedTuple):
         return found
 
 
-def long_enough(sizes: np.ndarray, width: int) -> np.ndarray:
-    """Texts of at least `LEAST_WORDS` words, by the number of their shingles."""
-    return sizes >= LEAST_WORDS - width + 1
-
-
 def inside(found: Overlaps, width: int) -> tuple[np.ndarray, np.ndarray]:
     """Which pairs have the left text inside the right one, and which the right inside the left."""
-    left = (found.left_inside >= INSIDE) & long_enough(found.left_size, width)
-    right = (found.right_inside >= INSIDE) & long_enough(found.right_size, width)
+    least = LEAST_WORDS - width + 1  # shingles of a text with so many words
+    left = (found.left_inside >= INSIDE) & (found.left_size >= least)
+    right = (found.right_inside >= INSIDE) & (found.right_size >= least)
     same = found.similarity == 1.0
     return left | same, right | same
 
@@ -58,7 +66,7 @@ def flag_documents_of_queries(material: Material, flags: FlagList) -> None:
     left, right = inside(found, width)
     for i in np.flatnonzero(left | right).tolist():
         query_id, doc_id = task.queries[int(found.left[i])].id, task.documents.ids[int(found.right[i])]
-        judged = "a positive" if task.qrels.of(query_id).get(doc_id, 0) > 0 else "a document not judged relevant"
+        judged = _role(task.qrels.of(query_id).get(doc_id, 0) > 0)
         kind = "query-in-document" if left[i] else "document-in-query"
         share = float((found.left_inside if left[i] else found.right_inside)[i])
         whose = "query's" if left[i] else "document's"
@@ -104,6 +112,58 @@ def count_copies(task: Task, found: list[list[int]]) -> CopyCount:
     return CopyCount(len(found), sum(map(len, found)), examples)
 
 
-def near_groups(task: Task, pairs: Pairs) -> CopyCount:
-    """Documents joined by near duplication."""
-    return count_copies(task, groups(pairs, len(task.documents)))
+def article(identifier: str) -> str:
+    """The article, record or page that a passage's id names: `PMC101395_3` → `PMC101395`, `mb0_1` → `mb0`."""
+    if match := _PMC.search(identifier):
+        return f"PMC{match[1]}"
+    match = _PART.fullmatch(identifier)
+    return match[1] if match else identifier
+
+
+def flag_ids(task: Task, flags: FlagList) -> None:
+    """Same id, same article, and slugs of the question in the ids of its passages."""
+    by_article: dict[str, list[str]] = {}
+    by_slug: dict[str, list[str]] = {}
+    for doc_id in task.documents.ids:
+        by_article.setdefault(article(doc_id), []).append(doc_id)
+        if "/" in doc_id:
+            by_slug.setdefault(doc_id.partition("/")[0], []).append(doc_id)
+    for query in task.queries:
+        positives = {d for d, grade in task.qrels.of(query.id).items() if grade > 0}
+        matched = [query.id] if query.id in task.documents.ids else []
+        matched += [d for d in by_article.get(query.id, ()) if d != query.id]
+        for doc_id in matched:
+            # Two numberings that both count from 1 meet by chance; names do not.
+            if query.id.isdigit() and doc_id not in positives:
+                continue
+            flags.add(query.id, "same-id", f"the id of {_role(doc_id in positives)} is made of the query's", doc_id)
+        for name in sorted({f"PMC{number}" for number in _PMC.findall(f"{query.id} {query.text}")}):
+            for doc_id in by_article.get(name, ()):
+                said = f"{_role(doc_id in positives)} comes from {name}, which the query names as its own"
+                flags.add(query.id, "same-article", said, doc_id)
+        if by_slug:
+            _flag_slugs(query.id, query.text, positives, by_slug, flags)
+
+
+def _role(positive: bool) -> str:
+    return "a positive" if positive else "a document not judged relevant"
+
+
+def _flag_slugs(query_id: str, text: str, positives: set[str], by_slug: dict[str, list[str]], flags: FlagList) -> None:
+    asked = set(_WORDS.findall(text.lower()))
+    for slug in sorted({d.partition("/")[0] for d in positives if "/" in d}):
+        words = set(_WORDS.findall(slug.lower().replace("_", " ")))
+        share = len(words & asked) / len(words) if words else 0.0
+        if len(words) >= 2 and share >= SLUG_SHARE:
+            same = by_slug.get(slug, [])
+            found = sum(d in positives for d in same)
+            said = f"{len(same)} ids begin with {slug!r}, words of the query; {found} of these documents are positives"
+            flags.add(query_id, "slug", said, slug, round(share, 4))
+
+
+def is_bright(task: Task) -> bool:
+    """Whether a task is R2MED's Biology or has the ids of BRIGHT's biology corpus."""
+    if task.name == "Biology" and task.collection in ("r2med", "nano"):
+        return True
+    sample = task.documents.ids[:200]
+    return bool(sample) and sum(bool(_BRIGHT.fullmatch(i)) for i in sample) > len(sample) // 2
