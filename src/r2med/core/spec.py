@@ -19,13 +19,11 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import MappingProxyType
 
 from .errors import DataError
 
 _RESERVED = re.compile(r"[%,+\s\x00-\x1f]|@(?=\d+$)")
 _CONTENT = re.compile(r"(?P<label>.*)~(?P<digest>[0-9a-f]{8})", re.DOTALL)
-_NOTHING: Mapping[str, object] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -72,7 +70,7 @@ class Spec:
     """Sorted; only those that differ from the declared defaults."""
     depth: int | None = None
     """How many candidates a reranker reorders."""
-    options: Mapping[str, object] = field(default=_NOTHING, compare=False, repr=False)
+    options: Mapping[str, object] = field(default_factory=dict, compare=False, repr=False)
     """How it is run (`device`, `threads`): read from the same text, no part of what it is."""
     path: Path | None = field(default=None, compare=False, repr=False)
     """Where a folder lies whose name is its content."""
