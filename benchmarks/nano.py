@@ -54,7 +54,7 @@ def build(folder: str, fill: str) -> None:
 
 def duplicates(folder: str) -> None:
     import r2med
-    from r2med.text.minhash import near_duplicates
+    from r2med.text.duplicates import near_duplicates
     from r2med.text.shingles import shingle
 
     pairs = near_duplicates(shingle(r2med.load(Path(folder)).documents.contents))

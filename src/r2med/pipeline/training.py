@@ -27,7 +27,7 @@ from ..tasks.audit.outside import Match, positive_matches, query_matches
 from ..tasks.catalogue import locate
 from ..tasks.jsonl import encode_lines
 from ..tasks.nano.pool import take
-from ..text.minhash import overlaps
+from ..text.duplicates import overlaps
 from ..text.shingles import WIDTH, shingle
 
 SCHEMA = 1

@@ -49,11 +49,11 @@ def check_file_names(names: Iterable[str]) -> None:
     """Refuse names that would be one file, on any file system: some fold case, some compose accents."""
     seen: dict[str, str] = {}
     for name in names:
-        first = seen.setdefault(unicodedata.normalize("NFC", name).casefold(), name)
-        if first is name:
-            continue
-        same = f"two of the tasks are called {name!r}" if first == name else f"{first!r} and {name!r} may be one file"
-        raise UsageError(f"{same}; write them into a folder each")
+        folded = unicodedata.normalize("NFC", name).casefold()
+        if (first := seen.get(folded)) is not None:
+            same = f"two of the tasks are called {name!r}" if first == name else f"{first!r} and {name!r} are one file"
+            raise UsageError(f"{same}{'' if first == name else ' on some systems'}; write them into a folder each")
+        seen[folded] = name
 
 
 def write_task(

@@ -10,7 +10,7 @@ import numpy as np
 
 from ...core import DataError, Task
 from ...core.columns import Int64
-from ...text.minhash import THRESHOLD, Pairs, groups, near_duplicates, overlaps
+from ...text.duplicates import THRESHOLD, Pairs, groups, near_duplicates, overlaps
 from ...text.shingles import WIDTH, concatenate
 from .findings import EXAMPLES, AuditReport, FlagList, SharedTexts, TaskAudit
 from .leaks import (

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...core import Task, TextColumn
-from ...text.minhash import Overlaps, Pairs, near_duplicates, overlaps
+from ...text.duplicates import Overlaps, Pairs, near_duplicates, overlaps
 from ...text.shingles import Shingles, shingle
 from .findings import EXAMPLES, CopyCount, FlagList
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from ...core import DataError, TextColumn
 from ...core.stores import open_path
-from ...text.minhash import THRESHOLD, overlaps
+from ...text.duplicates import THRESHOLD, overlaps
 from ...text.shingles import Shingles, shingle
 from ..load import from_path
 from .findings import FlagList

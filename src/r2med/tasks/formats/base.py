@@ -21,6 +21,8 @@ from ..checks import Checks
 
 SHOWN = 5
 """Files named in a message."""
+METHODS = ("hyde", "query2doc", "lamer", "search-o1", "search-r1")
+"""Folders that hold generated texts in R2MED's own data; others are known by the files in them."""
 
 formats: Registry[Format] = Registry("format", package="r2med.tasks.formats", addresses=False)
 F = TypeVar("F", bound="type[Format]")

@@ -26,11 +26,9 @@ from ..jsonl import (
     uses_underscore_id,
 )
 from ..judgments import qrels_from_store
-from .base import Expansion, Format, Parts, check_distinct, expansion_name, register
+from .base import METHODS, Expansion, Format, Parts, check_distinct, expansion_name, register
 
 HYDOC_FILE = "query_with_hydoc.jsonl"
-METHODS = ("hyde", "query2doc", "lamer", "search-o1", "search-r1")
-"""Folders of R2MED in which `<model>.jsonl` alone means generated texts."""
 BEIR_QRELS = re.compile(r"(?:qrels/)?(test|dev|validation|train|qrels)\.(?:tsv|jsonl|txt|qrels)(?:\.gz|\.zst)?")
 BEIR_SPLITS = ("test", "qrels", "dev", "validation", "train")
 """In the order of preference: a folder may hold several."""

@@ -11,11 +11,13 @@ from ...core import DataError, Documents, Hit, IdTable, Judgment, Qrels, Query, 
 from ...core.stores import Store
 from ...core.untrusted import component
 from .arrow import ArrowTable, arrow_column, column_names, pyarrow, read_parquet, write_parquet
-from .base import Expansion, Format, Parts, check_distinct, expansion_name, register
+from .base import METHODS, Expansion, Format, Parts, check_distinct, expansion_name, register
 
 SHARD = re.compile(r"([^/]+)/([^/]+?)(?:-\d{5}-of-\d{5})?\.parquet")
 GENERIC_SPLITS = {"test", "corpus", "queries", "default", "dev", "train", "validation"}
 """Splits that are no task's name."""
+OWN_CONFIGS = ("corpus", "query", "queries", "qrels", "default")
+"""Configs of the task itself; others hold generated texts or candidates."""
 
 
 class ParquetFormat(Format):
@@ -56,11 +58,12 @@ class ParquetFormat(Format):
         documents = Documents(IdTable(corpus.texts(self.id)), corpus.texts("text"), titles)
         asked = self._table(store, self.queries, split, (self.id, "text"), ("answer", "body_system"))
         columns = (asked.texts(self.id), asked.texts("text"), *map(asked.optional_texts, ("answer", "body_system")))
+        queries = tuple(map(Query, *columns))
         judged_by = "qrels" if "qrels" in shards(store.names()) else "default"
         judged = self._table(store, judged_by, split, (self.query_id, self.corpus_id), ("score",))
         judgments = map(Judgment, judged.texts(self.query_id), judged.texts(self.corpus_id), judged.grades("score"))
         try:
-            return Parts(tuple(map(Query, *columns)), documents, Qrels.from_judgments(judgments))
+            return Parts(queries, documents, Qrels.from_judgments(judgments))
         except DataError as error:
             raise DataError(error.message, path=judged.label) from None
 
@@ -111,7 +114,7 @@ class HubFormat(ParquetFormat):
             (*expansion_name(method, llm, store.path), files)
             for method, by_llm in shards(store.names(), store.path).items()
             for llm, files in by_llm.items()
-            if method not in ("corpus", "query", "qrels", "default") and "hy_doc" in column_names(store, files[0])
+            if method in METHODS or (method not in OWN_CONFIGS and "hy_doc" in column_names(store, files[0]))
         ]
         check_distinct([(method, llm) for method, llm, _ in found], store.path)
         for method, llm, files in found:
@@ -180,11 +183,10 @@ def shards(names: list[str], place: Path | None = None) -> dict[str, dict[str, l
 
 def candidate_configs(store: Store, split: str) -> list[str]:
     """Configs of a Nano folder that hold ranked candidates of a task."""
-    own = ("corpus", "queries", "qrels", "default")
     return [
         config
         for config, splits in shards(store.names(), store.path).items()
-        if config not in own and split in splits and "corpus-ids" in column_names(store, splits[split][0])
+        if config not in OWN_CONFIGS and split in splits and "corpus-ids" in column_names(store, splits[split][0])
     ]
 
 

@@ -48,7 +48,7 @@ class Looks:
         with self._lock:
             known = self._copies.get(task.fingerprint)
             if known is None:
-                known = self._copies[task.fingerprint] = find_copies(task.documents).by_id()
+                known = self._copies[task.fingerprint] = find_copies(task.documents)
                 if len(self._copies) > KEPT:
                     self._copies.popitem(last=False)
         own = known.get(doc_id)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from r2med.core import TextColumn, UsageError
-from r2med.text.minhash import groups, jaccard, near_duplicates, overlaps
+from r2med.text.duplicates import groups, jaccard, near_duplicates, overlaps
 from r2med.text.shingles import Shingles, shingle
 
 WORDS = st.lists(st.sampled_from(["alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta"]), max_size=14)
