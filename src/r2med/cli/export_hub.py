@@ -24,8 +24,7 @@ def hub(folder: Path, repo: str, out: Path | None, licence: str, send: bool, pri
     without --upload. The token is HF_TOKEN or the one `hf auth login` stored. HF_ENDPOINT and HF_HUB_OFFLINE mean what
     they always mean.
     """
-    from ..integrations.hub_prepare import prepare
-    from ..integrations.hub_upload import upload
+    from ..integrations.hub import prepare, upload
 
     if private and not send:
         raise click.UsageError("--private goes with --upload: nothing is sent without it")

@@ -11,10 +11,10 @@ import msgspec
 from ..core import DataError, Task, UsageError
 from ..core.atomic import atomic_folder, write_bytes
 from ..core.trec import write_qrels, write_run
+from ..core.untrusted import file_name
 from ..report.stored import select, task_behind
 from ..results import ResultStore, TaskResult
-from ..results.store import slug
-from ..tasks import convert, resolve
+from ..tasks import collections, convert, entries, resolve
 from .dictionaries import to_dict
 
 
@@ -73,7 +73,7 @@ def _run_file(store: ResultStore, result: TaskResult, folder: Path) -> Exported:
 
 
 def _task_files(task: Task, folder: Path, *, topics: bool) -> list[Exported]:
-    stem = Path(slug(task.collection)) / slug(task.name) if task.collection else Path(slug(task.name))
+    stem = _file(task.collection) / _file(task.name) if task.collection else _file(task.name)
     judgments = stem.with_name(f"{stem.name}.qrels")
     write_qrels(task.qrels, folder / judgments)
     made = [Exported(task.full_name, "judgments", str(judgments))]
@@ -92,8 +92,13 @@ def _field(identifier: str) -> str:
 
 
 def _place(result: TaskResult, suffix: str) -> Path:
-    folder = Path(slug(result.system.name)) / slug(result.task.collection or "own")
-    return folder / f"{slug(result.task.name)}{suffix}"
+    folder = _file(result.system.name) / _file(result.task.collection or "own")
+    return folder / f"{_file(result.task.name)}{suffix}"
+
+
+def _file(name: str) -> Path:
+    """A name as a file name that no other name shares; those of the catalogue stay as they are."""
+    return Path(file_name(name, known={*collections(), *(entry.name for entry in entries())}))
 
 
 def _only_results(systems: Sequence[str]) -> None:
