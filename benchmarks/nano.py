@@ -45,7 +45,7 @@ def build(folder: str, fill: str) -> None:
     from r2med.pipeline.nano_build import build_nano
     from r2med.retrieve import BM25
     from r2med.tasks.load import from_path
-    from r2med.tasks.nano import PoolSettings
+    from r2med.tasks.nano.pool import PoolSettings
 
     settings = PoolSettings(fill="hard" if fill == "hard" else "source-order")
     with tempfile.TemporaryDirectory() as out:

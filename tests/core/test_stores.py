@@ -23,7 +23,7 @@ def folder(path: Path) -> Path:
 
 def test_three_levels_are_seen(tmp_path: Path) -> None:
     assert FolderStore(folder(tmp_path)).names() == ["a", "one/b", "one/two/c"]
-    assert find(open_store(tmp_path), "x", "a") == "a"
+    assert find(open_store(tmp_path).names(), "x", "a") == "a"
 
 
 def test_links_inside_are_followed_and_links_out_are_not(tmp_path: Path) -> None:

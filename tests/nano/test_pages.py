@@ -11,8 +11,8 @@ from r2med.report.pages import group_page, task_page, write_pages
 from r2med.report.pages.words import plain, snippet, versus
 from r2med.tasks import resolve
 from r2med.tasks.load import from_path
-from r2med.tasks.nano import Contrast, Inspected, group
-from tests.nano.test_build import build
+from r2med.tasks.nano.figures import Contrast, Inspected, group
+from tests.pipeline.test_nano_build import build
 
 SECTIONS = [
     "Overview", "What the data measures", "Observed data profile", "Evaluation profiles",

@@ -10,8 +10,11 @@ from r2med.core import DataError, Document, Documents, Qrels, Query, Task, TextC
 from r2med.pipeline.audit import built_in_examples, score_audit
 from r2med.retrieve import BM25
 from r2med.tasks import load, load_all, tendencies
-from r2med.tasks.audit import OutsideTexts, TaskAudit, audit, clearest_traps, lexical_traps, read_outside
+from r2med.tasks.audit import audit
+from r2med.tasks.audit.findings import TaskAudit
 from r2med.tasks.audit.leaks import article
+from r2med.tasks.audit.outside import OutsideTexts, read_outside
+from r2med.tasks.audit.traps import clearest_traps, lexical_traps
 
 LONG = "A man of sixty has had a dull ache behind the breastbone on climbing stairs for two months"
 OTHER = "A girl of six has been drinking and passing water without end and has lost four kilograms"

@@ -47,7 +47,7 @@ def build(
     from ..pipeline.nano_build import build_nano
     from ..pipeline.nano_candidates import dense_retriever
     from ..retrieve import get_retriever
-    from ..tasks.nano import PoolSettings
+    from ..tasks.nano.pool import PoolSettings
 
     refs = resolve_all(paths)
     settings = PoolSettings(docs=docs, fill="hard" if fill == "hard" else "source-order", seed=seed)

@@ -29,7 +29,7 @@ def command(paths: tuple[str, ...], out: Path | None, against: tuple[Path, ...],
     """
     from ..pipeline.audit import inspect
     from ..report.pages import write_pages
-    from ..tasks.audit import read_outside
+    from ..tasks.audit.outside import read_outside
 
     refs = resolve_all(paths)
     first = Path(paths[0])

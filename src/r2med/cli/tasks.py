@@ -16,16 +16,16 @@ def command(collection: str, as_json: bool) -> None:
 
     found = list_tasks(collection)
     if as_json:
-        emit([task.facts() for task in found])
+        emit([task._asdict() for task in found])
         return
     print_table(
         ["Task", "Family", "Queries", "Documents", "Judgments", "Here"],
         [
-            [e.full_name, e.family, f"{e.queries:,}", f"{e.documents:,}", f"{e.judgments:,}",
-             "–" if size is None else f"{size / 1e6:.1f} MB"]
-            for e, _, size in found
+            [f"{t.collection}/{t.name}", t.family, f"{t.queries:,}", f"{t.documents:,}", f"{t.judgments:,}",
+             "–" if t.bytes is None else f"{t.bytes / 1e6:.1f} MB"]
+            for t in found
         ],
         left=2,
     )  # fmt: skip
-    if any(task.path is None for task in found):
+    if not all(task.available for task in found):
         note("Get the others with r2med data download NAME; a folder of your own works wherever a task's name does.")

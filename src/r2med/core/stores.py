@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import struct
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO, Protocol, cast
@@ -171,9 +171,9 @@ def open_store(path: Path) -> Store:
     raise DataError("is neither a folder nor a .zip", path=path)
 
 
-def find(store: Store, *candidates: str, names: list[str] | None = None) -> str | None:
-    """The first of `candidates` that exists, plain, gzipped or zstd-compressed."""
-    present = set(store.names() if names is None else names)
+def find(names: Iterable[str], *candidates: str) -> str | None:
+    """The first of `candidates` that is among `names`, plain, gzipped or zstd-compressed."""
+    present = set(names)
     return next((c + suffix for c in candidates for suffix in SUFFIXES if c + suffix in present), None)
 
 

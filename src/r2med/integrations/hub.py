@@ -26,7 +26,7 @@ from ..results import ResultStore, TaskResult
 from ..results.store import checksum
 from ..tasks import collections
 from ..tasks.download import hub_client, offline
-from ..tasks.nano import Manifest, read_manifest, read_metadata
+from ..tasks.nano.folder import Manifest, read_manifest, read_metadata
 from .exporting import results_in
 from .hub_cards import MARK, known_licences, nano_card, results_card
 

@@ -21,18 +21,11 @@ from ..scoring.evaluation import Evaluation
 from ..scoring.measures import Float64
 from ..scoring.slices import thirds
 from ..tasks import TaskRef, tendencies
-from ..tasks.audit import (
-    AuditReport,
-    AuditSettings,
-    OutsideTexts,
-    Subset,
-    SystemAudit,
-    TaskAudit,
-    audit,
-    clearest_traps,
-    read_outside,
-)
-from ..tasks.nano import Inspected, Tercile
+from ..tasks.audit import AuditSettings, audit
+from ..tasks.audit.findings import AuditReport, Subset, SystemAudit, TaskAudit
+from ..tasks.audit.outside import OutsideTexts, read_outside
+from ..tasks.audit.traps import clearest_traps
+from ..tasks.nano.figures import Inspected, Tercile
 from .nano_candidates import make_candidates, without_safeguard
 from .nano_profile import mean_interval, measure, read_nano
 

@@ -9,7 +9,7 @@ from ..core import DataError, Run, Task, UsageError
 from ..core.stores import open_store
 from ..rerank import load_candidates, on_task
 from ..results.store import OWN, slug
-from ..tasks.formats import read_candidates
+from ..tasks.formats.parquet import read_candidates
 
 SUFFIXES = (".run.gz", ".run", ".jsonl", ".jsonl.gz", ".trec", ".trec.gz", ".txt")
 

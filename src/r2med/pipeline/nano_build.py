@@ -14,7 +14,7 @@ from ..core.atomic import atomic_folder, write_bytes
 from ..retrieve import Retriever
 from ..tasks import TaskRef, stats, write_task
 from ..tasks.convert import check_file_names
-from ..tasks.formats import write_candidates
+from ..tasks.formats.parquet import write_candidates
 from ..tasks.nano.card import CardEntry, dataset_card
 from ..tasks.nano.figures import TaskFigures
 from ..tasks.nano.folder import (

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-import msgspec
 import numpy as np
 
 from ..core import DataError, Run, Task
@@ -15,7 +14,7 @@ from ..scoring import evaluate_run, parse_measures
 from ..scoring.intervals import Bootstrap, Settings
 from ..scoring.measures import Float64
 from ..tasks import TaskRef, entries, stats
-from ..tasks.formats import candidate_configs, read_candidates
+from ..tasks.formats.parquet import candidate_configs, read_candidates
 from ..tasks.nano.figures import ROLES, Contrast, NanoProfile, ProfileFigures, TaskFigures, group, published_shapes
 from ..tasks.nano.folder import HYBRID, Metadata, config_name, read_metadata, role_of
 from .nano_candidates import DEPTH, HYBRID_DEPTH, without_safeguard
@@ -151,7 +150,7 @@ def published_profile() -> NanoProfile:
     queries = dict(zip(source.tasks, source.queries, strict=True))
     tasks = []
     for entry in entries("nano"):
-        shape = msgspec.structs.asdict(shapes[entry.name])
+        shape = shapes[entry.name]
         safeguards = shape.pop("safeguards")
         profiles = {
             role: ProfileFigures(

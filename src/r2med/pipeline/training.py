@@ -21,9 +21,8 @@ from ..core import DataError, Query, Run, Task, TextColumn, UsageError
 from ..core.atomic import atomic_folder, write_bytes
 from ..retrieve import Retriever, get_retriever
 from ..tasks import TaskRef, entries
-from ..tasks.audit import OutsideTexts, read_outside
 from ..tasks.audit.leaks import Material, article
-from ..tasks.audit.outside import Match, positive_matches, query_matches
+from ..tasks.audit.outside import Match, OutsideTexts, positive_matches, query_matches, read_outside
 from ..tasks.catalogue import locate
 from ..tasks.jsonl import encode_lines
 from ..tasks.nano.pool import take

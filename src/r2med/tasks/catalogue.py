@@ -144,27 +144,29 @@ def _holds(folder: Path, entry: TaskEntry) -> bool:
 
 
 class TaskListing(NamedTuple):
-    """A task of the catalogue and what is here of it."""
+    """A task of the catalogue and what of it is on this machine."""
 
-    entry: TaskEntry
-    path: Path | None
-    size: int | None
-    """Bytes on disk."""
-
-    def facts(self) -> dict[str, object]:
-        """What `r2med tasks --json` prints."""
-        shown = ("name", "collection", "family", "queries", "documents", "judgments", "revision")
-        facts: dict[str, object] = {key: getattr(self.entry, key) for key in shown}
-        here = str(self.path) if self.path else None
-        return facts | {"available": self.path is not None, "path": here, "bytes": self.size}
+    name: str
+    collection: str
+    family: str
+    queries: int
+    documents: int
+    judgments: int
+    revision: str
+    available: bool
+    path: str | None
+    bytes: int | None
 
 
 def list_tasks(name: str = "") -> list[TaskListing]:
-    """The tasks of a collection, or all of them, with what is on this machine."""
-    return [
-        TaskListing(entry, path := locate(entry), _size(path) if path else None)
-        for entry in (find_tasks(name) if name else entries())
-    ]
+    """The tasks of a collection, or all of them."""
+    found = []
+    for e in find_tasks(name) if name else entries():
+        path = locate(e)
+        here = (path is not None, str(path) if path else None, _size(path) if path else None)
+        facts = (e.name, e.collection, e.family, e.queries, e.documents, e.judgments, e.revision)
+        found.append(TaskListing(*facts, *here))
+    return found
 
 
 def _size(path: Path) -> int:

@@ -11,7 +11,7 @@ from ..core import Task, UsageError
 from ..core.atomic import atomic_folder
 from ..core.untrusted import component
 from .formats import Expansion, Parts, get_format
-from .load import TaskRef
+from .load import TaskRef, check_expansions
 
 
 class Converted(NamedTuple):
@@ -37,7 +37,7 @@ def convert(refs: list[TaskRef], destination: Path, *, to: str, compress: str = 
     apart = len(refs) > 1 and not layout.holds_several
     with atomic_folder(destination) as folder:
         for ref in refs:
-            task, generated = ref.load(), list(ref.expansions())
+            task, generated = ref.load(), ref.expansions()
             below = component(task.name, "task") if apart else ""
             write_task(task, folder / below, to=to, compress=compress, expansions=generated, split=ref.split)
             lost = 0 if layout.holds_expansions else len(generated)
@@ -67,5 +67,6 @@ def write_task(
 ) -> None:
     """Write one task into `folder`; `split` is what a layout with several tasks calls it, by default its name."""
     parts = Parts(task.queries, task.documents, task.qrels)
+    check_expansions(expansions or (), folder)
     folder.mkdir(parents=True, exist_ok=True)
     get_format(to).write(parts, folder, split=split or task.name, compress=compress, expansions=expansions or [])

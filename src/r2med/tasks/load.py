@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -84,11 +84,24 @@ class TaskRef(NamedTuple):
         _check("query", task.query_ids, (task.query_texts,), layout, store)
         return task
 
-    def expansions(self) -> Iterator[Expansion]:
+    def expansions(self) -> list[Expansion]:
         """The generated texts that come with it."""
         store = open_store(self.present())
         layout, _ = detect(store)
-        yield from layout.expansions(store, self.split)
+        # The hub writes `huatuo_o1_70b` (a split may hold no hyphen) where everyone else writes `huatuo-o1-70b`.
+        found = [e._replace(llm=e.llm.replace("_", "-")) for e in layout.expansions(store, self.split)]
+        check_expansions(found, store.path)
+        return found
+
+
+def check_expansions(expansions: Iterable[Expansion], place: Path) -> None:
+    """Refuse sets of texts whose names cannot be file names, or of which one would overwrite another."""
+    seen: set[tuple[str, str]] = set()
+    for method, llm, _ in expansions:
+        name = component(method, "method", path=place), component(llm, "model", path=place).replace("_", "-")
+        if name in seen:
+            raise DataError(f"holds {method} of {llm} twice", path=place)
+        seen.add(name)
 
 
 def _check(kind: str, ids: IdTable, columns: Iterable[TextColumn | None], layout: Format, store: Store) -> None:
@@ -148,7 +161,7 @@ def _task_folders(path: Path) -> list[Path]:
 
 def load(spec: str | Path) -> Task:
     """Load one task by name, alias or path."""
-    refs = resolve(spec) if isinstance(spec, str) else from_path(spec)
+    refs = _refs(spec)
     if len(refs) != 1:
         names = ", ".join(r.full_name for r in refs)
         raise UsageError(f"{str(spec)!r} stands for {len(refs)} tasks ({names}); name one of them")
@@ -157,5 +170,8 @@ def load(spec: str | Path) -> Task:
 
 def load_all(spec: str | Path) -> list[Task]:
     """Load every task that `spec` stands for."""
-    refs = resolve(spec) if isinstance(spec, str) else from_path(spec)
-    return [ref.load() for ref in refs]
+    return [ref.load() for ref in _refs(spec)]
+
+
+def _refs(spec: str | Path) -> list[TaskRef]:
+    return resolve(spec) if isinstance(spec, str) else from_path(spec)

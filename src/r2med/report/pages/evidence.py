@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...tasks.audit import SystemAudit
+from ...tasks.audit.findings import SystemAudit
 from ...tasks.nano.figures import Inspected
 from .words import counted, plain, score, share, snippet, table
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from typing import NamedTuple
 
@@ -100,8 +99,7 @@ def flag_unjudged_copies(material: Material, pairs: Pairs, flags: FlagList) -> N
 def exact_groups(contents: TextColumn) -> list[list[int]]:
     """Documents with byte-identical contents."""
     seen: dict[bytes, list[int]] = {}
-    for i in range(len(contents)):
-        digest = hashlib.blake2b(contents.encoded(i), digest_size=16).digest()
+    for i, digest in enumerate(contents.digests()):
         seen.setdefault(digest, []).append(i)
     return [same for same in seen.values() if len(same) > 1]
 

@@ -1,17 +1,126 @@
-"""Every layout a task may have on disk."""
+"""Layouts of a task on disk: what one is, and the registry of all of them.
 
-from .base import Expansion, Format, Parts, detect, formats, get_format, layouts
-from .parquet import candidate_configs, read_candidates, write_candidates
+A layout is one class: how it is called, recognised, read, written and checked. `data convert` and `data validate`,
+loading, help and error messages ask the registry, so a new module in this package is all it takes to add one.
+"""
 
-__all__ = [
-    "Expansion",
-    "Format",
-    "Parts",
-    "candidate_configs",
-    "detect",
-    "formats",
-    "get_format",
-    "layouts",
-    "read_candidates",
-    "write_candidates",
-]
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import ClassVar, NamedTuple, TypeVar
+
+from ...core import DataError, Documents, Qrels, Query
+from ...core.registry import Registry
+from ...core.spec import Spec
+from ...core.stores import Store
+from ..checks import Checks
+
+SHOWN = 5
+"""Files named in a message."""
+METHODS = ("hyde", "query2doc", "lamer", "search-o1", "search-r1")
+"""Folders that hold generated texts in R2MED's own data; others are known by the files in them."""
+
+formats: Registry[Format] = Registry("format", package="r2med.tasks.formats", addresses=False)
+F = TypeVar("F", bound="type[Format]")
+
+
+class Parts(NamedTuple):
+    """The content of a task, before it has a name."""
+
+    queries: tuple[Query, ...]
+    documents: Documents
+    qrels: Qrels
+
+
+class Expansion(NamedTuple):
+    """Generated texts that come with a task: one or several per query, by method and model."""
+
+    method: str
+    llm: str
+    texts: dict[str, tuple[str, ...]]
+
+
+class Format(ABC):
+    """One layout of a task on disk."""
+
+    name: ClassVar[str]
+    summary: ClassVar[str]
+    """The files it consists of, in one line."""
+    rank: ClassVar[int] = 100
+    """Of two layouts that both fit a folder, the one with the lower rank is read."""
+    holds_several: ClassVar[bool] = False
+    """Whether one folder holds several tasks, each as a split of its own name."""
+    holds_expansions: ClassVar[bool] = True
+    """Whether it has a place for generated texts."""
+
+    @abstractmethod
+    def splits(self, names: list[str]) -> list[str]:
+        """Tasks in a store with these files: [""] for one without a name, none where the layout does not fit."""
+
+    def has_task(self, names: list[str], split: str) -> bool:
+        """Whether a store with these files holds all that the task of a split needs."""
+        return split in self.splits(names)
+
+    @abstractmethod
+    def read(self, store: Store, split: str) -> Parts:
+        """Read one task."""
+
+    @abstractmethod
+    def write(self, parts: Parts, folder: Path, *, split: str, compress: str, expansions: list[Expansion]) -> None:
+        """Write one task into `folder`."""
+
+    def expansions(self, store: Store, split: str) -> Iterator[Expansion]:
+        """Read the generated texts beside the task."""
+        return iter(())
+
+    def validate(self, store: Store, split: str, checks: Checks) -> None:
+        """Look through one task and tell `checks` what is there and what cannot be read."""
+        parts = self.read(store, split)
+        for row, document in enumerate(parts.documents, start=1):
+            checks.documents.see(f"corpus row {row}", document.id, document.text)
+        for row, query in enumerate(parts.queries, start=1):
+            checks.queries.see(f"queries row {row}", query.id, query.text)
+        checks.see_judgments(parts.qrels)
+
+    def place_of(self, store: Store, kind: str, identifier: str, occurrence: int) -> tuple[str, int | None]:
+        """File and line where an id of a `document` or `query` stands for the n-th time, as far as there are lines."""
+        return str(store.path), None
+
+    def hub_patterns(self, split: str) -> list[str] | None:
+        """Files of a repository on the hub that one task needs; None for all."""
+        return None
+
+
+def register(layout: F) -> F:
+    """Class decorator: adds a layout to the registry."""
+    formats.register(layout.name, summary=layout.summary)(layout)
+    return layout
+
+
+@cache
+def layouts() -> dict[str, Format]:
+    """Every layout by name, in the order in which they are tried."""
+    made = [entry.make(Spec(entry.name)) for entry in formats]
+    return {layout.name: layout for layout in sorted(made, key=lambda layout: layout.rank)}
+
+
+def get_format(name: str) -> Format:
+    """The layout called `name`."""
+    if name not in layouts():
+        raise formats.unknown(name)
+    return layouts()[name]
+
+
+def detect(store: Store) -> tuple[Format, list[str]]:
+    """The layout of a store and the tasks in it."""
+    names = store.names()
+    for layout in layouts().values():
+        if splits := layout.splits(names):
+            return layout, splits
+    expected = "; ".join(f"{layout.name}: {layout.summary}" for layout in layouts().values())
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    held = ", ".join(names[:SHOWN]) + more if names else "no files"
+    raise DataError(f"is in no layout r2med knows ({expected}); it holds {held}", path=store.path)

@@ -30,8 +30,27 @@ class ArrowTable(NamedTuple):
         return column in self.table.column_names
 
     def texts(self, column: str, *, nulls: bool = False) -> TextColumn:
-        """A column of texts; missing ones are an error, or empty texts where `nulls` allows them."""
-        return text_column(self.table, column, self.label, nulls=nulls)
+        """A column of texts, sharing Arrow's memory; missing ones are an error, or empty where `nulls` allows them."""
+        pa, chunked = pyarrow(), self.table[column]
+        is_text = (pa.types.is_string, pa.types.is_large_string, pa.types.is_null)
+        if not any(check(chunked.type) for check in is_text):
+            raise DataError(f"column {column!r} holds {chunked.type}, expected text", path=self.label)
+        if chunked.null_count and not nulls:
+            raise DataError(f"column {column!r} has {chunked.null_count} empty cells", path=self.label)
+        if chunked.null_count:
+            chunked = chunked.cast(pa.string()).fill_null("")
+        chunks = chunked.cast(pa.large_string()).chunks or [pa.array([], pa.large_string())]
+        array = chunks[0] if len(chunks) == 1 else pa.concat_arrays(chunks)
+        try:
+            array.validate(full=True)
+        except pa.ArrowInvalid:
+            raise DataError(f"column {column!r} is not valid UTF-8", path=self.label) from None
+        if not len(array):
+            return TextColumn.from_texts(())
+        _, offset_buffer, data_buffer = array.buffers()
+        offsets = np.frombuffer(offset_buffer, dtype=np.int64)[array.offset : array.offset + len(array) + 1]
+        data = np.frombuffer(data_buffer if data_buffer is not None else b"", dtype=np.uint8)
+        return TextColumn(data[offsets[0] : offsets[-1]], offsets - offsets[0])
 
     def optional_texts(self, column: str) -> Iterator[str | None]:
         """A column of texts that may be missing, cell by cell or as a whole; an empty text counts as missing."""
@@ -127,33 +146,6 @@ def write_parquet(folder: Path, config: str, split: str, columns: dict[str, Any]
     path = place / f"{component(split, 'split', path=folder)}-00000-of-00001.parquet"
     path.parent.mkdir(parents=True, exist_ok=True)
     pq.write_table(pa.table(columns), path, compression="zstd")
-
-
-def text_column(table: Any, name: str, label: str, *, nulls: bool = False) -> TextColumn:
-    """A string column as ours, sharing Arrow's memory."""
-    pa = pyarrow()
-    chunked = table[name]
-    if not (
-        pa.types.is_string(chunked.type) or pa.types.is_large_string(chunked.type) or pa.types.is_null(chunked.type)
-    ):
-        raise DataError(f"column {name!r} holds {chunked.type}, expected text", path=label)
-    if chunked.null_count:
-        if not nulls:
-            raise DataError(f"column {name!r} has {chunked.null_count} empty cells", path=label)
-        chunked = chunked.cast(pa.string()).fill_null("")
-    array = chunked.cast(pa.large_string()).combine_chunks()
-    if isinstance(array, pa.ChunkedArray):
-        array = array.chunk(0) if array.num_chunks else pa.array([], pa.large_string())
-    try:
-        array.validate(full=True)
-    except pa.ArrowInvalid:
-        raise DataError(f"column {name!r} is not valid UTF-8", path=label) from None
-    if not len(array):
-        return TextColumn.from_texts(())
-    _, offset_buffer, data_buffer = array.buffers()
-    offsets = np.frombuffer(offset_buffer, dtype=np.int64)[array.offset : array.offset + len(array) + 1]
-    data = np.frombuffer(data_buffer if data_buffer is not None else b"", dtype=np.uint8)
-    return TextColumn(data[offsets[0] : offsets[-1]], offsets - offsets[0])
 
 
 def arrow_column(column: TextColumn) -> Any:

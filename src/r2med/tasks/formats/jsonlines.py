@@ -10,9 +10,8 @@ from typing import ClassVar, NamedTuple
 import msgspec
 
 from ...core import DataError, Query
-from ...core.compression import SUFFIXES, write_lines
-from ...core.stores import Store
-from ...core.untrusted import component
+from ...core.compression import write_lines
+from ...core.stores import Store, find
 from ..checks import Checks
 from ..jsonl import (
     BeirQuery,
@@ -26,7 +25,7 @@ from ..jsonl import (
     uses_underscore_id,
 )
 from ..judgments import qrels_from_store
-from .base import METHODS, Expansion, Format, Parts, check_distinct, expansion_name, register
+from . import METHODS, Expansion, Format, Parts, register
 
 HYDOC_FILE = "query_with_hydoc.jsonl"
 BEIR_QRELS = re.compile(r"(?:qrels/)?(test|dev|validation|train|qrels)\.(?:tsv|jsonl|txt|qrels)(?:\.gz|\.zst)?")
@@ -63,8 +62,7 @@ class JsonLinesFormat(Format):
 
     def files(self, names: list[str]) -> Files | None:
         """The files of the task; None where the layout does not fit."""
-        present = set(names)
-        corpus, queries = (_any_suffix(name, present) for name in ("corpus.jsonl", self.query_file))
+        corpus, queries = find(names, "corpus.jsonl"), find(names, self.query_file)
         return Files(corpus, queries, self.qrels_file(names)) if corpus and queries else None
 
     def splits(self, names: list[str]) -> list[str]:
@@ -82,7 +80,7 @@ class JsonLinesFormat(Format):
         return Parts(_read_queries(store, files.queries), read_documents(store, files.corpus), qrels)
 
     def expansions(self, store: Store, split: str) -> Iterator[Expansion]:
-        for method, llm, name in _expansion_files(store):
+        for method, llm, name in _expansion_files(store.names()):
             texts: dict[str, tuple[str, ...]] = {}
             for number, record in read_records(store, name, HydocRecord):
                 if record.id in texts:
@@ -123,9 +121,7 @@ class R2MedFormat(JsonLinesFormat):
     usual_qrels = "qrels.jsonl or qrels.txt"
 
     def qrels_file(self, names: list[str]) -> str | None:
-        present = set(names)
-        possible = ("qrels.jsonl", "qrels.txt", "qrels.tsv", "qrels")
-        return next((found for name in possible if (found := _any_suffix(name, present))), None)
+        return find(names, "qrels.jsonl", "qrels.txt", "qrels.tsv", "qrels")
 
     def write(self, parts: Parts, folder: Path, *, split: str, compress: str, expansions: list[Expansion]) -> None:
         positives: dict[str, list[str]] = {}
@@ -147,7 +143,7 @@ class R2MedFormat(JsonLinesFormat):
         )
         save("qrels.jsonl", ({"q_id": q, "p_id": d, "score": g} for q, d, g in parts.qrels))
         texts = {q.id: q.text for q in parts.queries}
-        for name, generated in _hydoc_files(expansions, folder):
+        for name, generated in _hydoc_files(expansions):
             save(
                 name,
                 (
@@ -190,12 +186,8 @@ class BeirFormat(JsonLinesFormat):
         save("corpus.jsonl", encode_lines(corpus))
         save("queries.jsonl", encode_lines(queries))
         save("qrels/test.tsv", _beir_rows(parts))
-        for name, generated in _hydoc_files(expansions, folder):
+        for name, generated in _hydoc_files(expansions):
             save(name, encode_lines({"id": i, "hy_doc": hydocs} for i, hydocs in generated.items()))
-
-
-def _any_suffix(name: str, present: set[str]) -> str | None:
-    return next((name + suffix for suffix in SUFFIXES if name + suffix in present), None)
 
 
 def _read_queries(store: Store, name: str) -> tuple[Query, ...]:
@@ -210,25 +202,21 @@ def _given(**fields: str | None) -> dict[str, str]:
     return {name: value for name, value in fields.items() if value}
 
 
-def _expansion_files(store: Store) -> list[tuple[str, str, str]]:
+def _expansion_files(names: list[str]) -> Iterator[tuple[str, str, str]]:
     """Method, model and name of each file of generated texts, in either of the two spellings in use."""
-    found = []
-    for name in store.names():
+    for name in names:
         parts = name.removesuffix(".gz").removesuffix(".zst").split("/")
         if len(parts) == 3 and parts[2] == HYDOC_FILE:
-            found.append((*expansion_name(parts[0], parts[1], store.path), name))
+            yield parts[0], parts[1], name
         elif len(parts) == 2 and parts[0] in METHODS and parts[1].endswith(".jsonl"):
-            found.append((*expansion_name(parts[0], parts[1].removesuffix(".jsonl"), store.path), name))
-    check_distinct([(method, llm) for method, llm, _ in found], store.path)
-    return found
+            yield parts[0], parts[1].removesuffix(".jsonl"), name
 
 
-def _hydoc_files(expansions: list[Expansion], folder: Path) -> Iterator[tuple[str, dict[str, str | tuple[str, ...]]]]:
+def _hydoc_files(expansions: list[Expansion]) -> Iterator[tuple[str, dict[str, str | tuple[str, ...]]]]:
     """The file of each set of generated texts and what to write for each query: a text, or several."""
-    check_distinct([(method, llm) for method, llm, _ in expansions], folder)
     for method, llm, texts in expansions:
-        name = f"{component(method, 'method')}/{component(llm, 'model')}/{HYDOC_FILE}"
-        yield name, {i: hydocs[0] if len(hydocs) == 1 else hydocs for i, hydocs in texts.items()}
+        written = {i: hydocs[0] if len(hydocs) == 1 else hydocs for i, hydocs in texts.items()}
+        yield f"{method}/{llm}/{HYDOC_FILE}", written
 
 
 def _beir_splits(names: list[str]) -> dict[str, str]:

@@ -10,8 +10,8 @@ from typing import Any, ClassVar
 from ...core import DataError, Documents, Hit, IdTable, Judgment, Qrels, Query, Run, UsageError
 from ...core.stores import Store
 from ...core.untrusted import component
+from . import METHODS, Expansion, Format, Parts, register
 from .arrow import ArrowTable, arrow_column, column_names, pyarrow, read_parquet, write_parquet
-from .base import METHODS, Expansion, Format, Parts, check_distinct, expansion_name, register
 
 SHARD = re.compile(r"([^/]+)/([^/]+?)(?:-\d{5}-of-\d{5})?\.parquet")
 GENERIC_SPLITS = {"test", "corpus", "queries", "default", "dev", "train", "validation"}
@@ -110,14 +110,10 @@ class HubFormat(ParquetFormat):
         return config
 
     def expansions(self, store: Store, split: str) -> Iterator[Expansion]:
-        found = [
-            (*expansion_name(method, llm, store.path), files)
-            for method, by_llm in shards(store.names(), store.path).items()
-            for llm, files in by_llm.items()
-            if method in METHODS or (method not in OWN_CONFIGS and "hy_doc" in column_names(store, files[0]))
-        ]
-        check_distinct([(method, llm) for method, llm, _ in found], store.path)
+        found = [(m, llm, files) for m, of in shards(store.names(), store.path).items() for llm, files in of.items()]
         for method, llm, files in found:
+            if method not in METHODS and (method in OWN_CONFIGS or "hy_doc" not in column_names(store, files[0])):
+                continue
             table = read_parquet(store, files, ("id", "hy_doc"))
             ids = IdTable(table.texts("id"))
             if repeated := ids.duplicates():
@@ -126,7 +122,6 @@ class HubFormat(ParquetFormat):
 
     def write(self, parts: Parts, folder: Path, *, split: str, compress: str, expansions: list[Expansion]) -> None:
         super().write(parts, folder, split=split, compress=compress, expansions=expansions)
-        check_distinct([(method, llm) for method, llm, _ in expansions], folder)
         for method, llm, texts in expansions:
             several = any(len(hydocs) != 1 for hydocs in texts.values())
             column = [list(hydocs) if several else hydocs[0] for hydocs in texts.values()]

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from importlib.resources import files
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
 from ...core import IdTable, Task, UsageError
 from ...core.toml import loads
-from ..audit import LexicalTrap, SystemAudit, TaskAudit
+from ..audit.findings import SystemAudit, TaskAudit
+from ..audit.traps import LexicalTrap
 from ..stats import Tendencies
 
 if TYPE_CHECKING:
@@ -138,22 +139,10 @@ def _group_one(tasks: Sequence[TaskFigures], role: str) -> GroupFigures | None:
     )
 
 
-class PublishedShape(msgspec.Struct, frozen=True):
-    """What NanoR2MED's pages say about a task beside its scores."""
-
-    positives_min: int
-    positives_median: float
-    positives_max: int
-    multi_positive_queries: int
-    query_chars_mean: float
-    document_chars_mean: float
-    safeguards: int
-
-
-def published_shapes() -> dict[str, PublishedShape]:
-    """The shape of each task, by its name in the catalogue."""
+def published_shapes() -> dict[str, dict[str, Any]]:
+    """What NanoR2MED's pages say about each task beside its scores, by its name in the catalogue."""
     data = loads(files(__package__).joinpath("published.toml").read_text("utf-8"))
-    return msgspec.convert(data, dict[str, PublishedShape])
+    return msgspec.convert(data, dict[str, dict[str, int | float]])
 
 
 class Tercile(NamedTuple):

@@ -20,7 +20,7 @@ from ..formats.parquet import GENERIC_SPLITS
 from ..load import TaskRef
 from ..stats import Stats
 from .figures import TaskFigures
-from .pool import Pool, PoolSettings
+from .pool import Account, Pool, PoolSettings
 
 Role = Literal["bm25", "dense", "hybrid"]
 S = TypeVar("S", bound=msgspec.Struct)
@@ -75,7 +75,7 @@ class DocumentEntry(msgspec.Struct, omit_defaults=True):
     rank: int = 0
 
 
-class TaskManifest(msgspec.Struct):
+class TaskManifest(Account, kw_only=True):
     """How one task was made, document by document, without a date or a path."""
 
     task: str
@@ -93,12 +93,6 @@ class TaskManifest(msgspec.Struct):
     documents: int
     positives_in_source: int
     positives: int
-    positives_merged: int
-    duplicate_queries: dict[str, str]
-    queries_without_positive: list[str]
-    judgments_of_missing_documents: list[tuple[str, str]]
-    copies_merged_into_positives: dict[str, str]
-    copies_left_out: int
     admitted: dict[str, int]
     pool: list[DocumentEntry]
 
@@ -150,14 +144,9 @@ def task_manifest(
         documents=len(nano.documents),
         positives_in_source=sum(j.grade > 0 and j.query_id in source.query_ids for j in source.qrels),
         positives=nano.qrels.positives,
-        positives_merged=pool.positives_merged,
-        duplicate_queries=pool.duplicate_queries,
-        queries_without_positive=pool.queries_without_positive,
-        judgments_of_missing_documents=pool.judgments_of_missing_documents,
-        copies_merged_into_positives=pool.merged_copies,
-        copies_left_out=pool.copies_left_out,
         admitted=dict(Counter(a.by for a in pool.admissions)),
         pool=[DocumentEntry(ids[a.doc], a.by, a.query, a.rank) for a in pool.admissions],
+        **msgspec.structs.asdict(pool.account),
     )
 
 

@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 from ...core import Task
 from ...tasks import Stats, Tendencies, stats, tendencies
-from ...tasks.audit import TaskAudit, audit
+from ...tasks.audit import audit
+from ...tasks.audit.findings import TaskAudit
 from ...text.duplicates import find_copies
 
 AUDIT_UP_TO = 500  # documents: larger ones are audited by the command, not while a page waits

@@ -15,7 +15,8 @@ from r2med.retrieve import BM25
 from r2med.retrieve.dense import DenseRetriever
 from r2med.tasks import resolve
 from r2med.tasks.load import from_path
-from r2med.tasks.nano import PoolSettings, read_manifest, split_name
+from r2med.tasks.nano.folder import read_manifest, split_name
+from r2med.tasks.nano.pool import PoolSettings
 from tests.builders import lines
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from r2med.core import DataError, IdTable, Run
 from r2med.core.stores import open_store
 from r2med.tasks import write_task
-from r2med.tasks.formats import candidate_configs, read_candidates, write_candidates
+from r2med.tasks.formats.parquet import candidate_configs, read_candidates, write_candidates
 from r2med.tasks.load import from_path
 from tests.builders import load_path, small_task
 

@@ -14,7 +14,8 @@ from r2med.pipeline.nano_fidelity import compare, kendall, spearman
 from r2med.pipeline.nano_profile import contrasts, measure, published_profile
 from r2med.retrieve import BM25
 from r2med.tasks import load
-from r2med.tasks.nano import PoolSettings, build_pool, group
+from r2med.tasks.nano.figures import group
+from r2med.tasks.nano.pool import PoolSettings, build_pool
 
 
 def ranked(documents: int, positives: dict[str, list[int]], lists: dict[str, list[int]]) -> tuple[Task, Run]:

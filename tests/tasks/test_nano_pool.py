@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from r2med.core import DataError, Document, Documents, Qrels, Query, Run, Task, UsageError
 from r2med.retrieve import BM25
-from r2med.tasks.nano import Pool, PoolSettings, build_pool
+from r2med.tasks.nano.pool import Pool, PoolSettings, build_pool
 from tests.builders import tasks
 
 
@@ -28,14 +28,14 @@ def test_everything_relevant_stays_and_copies_are_merged() -> None:
     pool = build_pool(small(), PoolSettings(docs=6))
     # d1 and d5 are one text, both positive: the first stands for both. q3 is q1 again and hands over its judgments.
     assert sorted(pool.task.qrels) == [("q1", "d1", 1), ("q1", "d3", 1), ("q2", "d2", 2)]
-    assert pool.merged_copies == {"d5": "d1"}
-    assert pool.duplicate_queries == {"q3": "q1"}
-    assert pool.queries_without_positive == ["q4"]
-    assert pool.judgments_of_missing_documents == [("q2", "gone")]
-    assert pool.positives_merged == 1
+    assert pool.account.copies_merged_into_positives == {"d5": "d1"}
+    assert pool.account.duplicate_queries == {"q3": "q1"}
+    assert pool.account.queries_without_positive == ["q4"]
+    assert pool.account.judgments_of_missing_documents == [("q2", "gone")]
+    assert pool.account.positives_merged == 1
     assert [q.id for q in pool.task.queries] == ["q1", "q2"]
     assert list(pool.task.documents.ids) == ["d0", "d1", "d2", "d3", "d4", "d6"]
-    assert pool.copies_left_out == 1
+    assert pool.account.copies_left_out == 1
     assert reasons(pool, small())["d1"] == "positive"
     assert reasons(pool, small())["d0"] == "source-order"
 
@@ -47,7 +47,7 @@ def test_a_copy_of_a_positive_never_stands_for_it() -> None:
     )  # fmt: skip
     pool = build_pool(task, PoolSettings(docs=3))
     assert list(pool.task.documents.ids) == ["gold", "z"]
-    assert pool.merged_copies == {"copy": "gold"}
+    assert pool.account.copies_merged_into_positives == {"copy": "gold"}
 
 
 def test_titles_belong_to_the_text() -> None:
