@@ -173,6 +173,13 @@ def test_the_report_as_lines(tmp_path: Path) -> None:
     assert next(lines(report_of(r2med_folder(tmp_path / "good")))).startswith("good: ok (2 queries")
 
 
+def test_the_report_cannot_drive_a_terminal(tmp_path: Path) -> None:
+    corpus = documents({"id": "d\x1b[2J", "text": ""}, {"id": "d\u202e", "text": ""})
+    shown = "\n".join(lines(report_of(r2med_folder(tmp_path, corpus=corpus))))
+    assert "corpus.jsonl:3 (d\\x1b[2J)" in shown
+    assert not {"\x1b", "\u202e"} & set(shown)
+
+
 @pytest.mark.parametrize("layout", ["r2med"])
 def test_sixty_thousand_documents_are_streamed(tmp_path: Path, layout: str) -> None:
     folder = r2med_folder(tmp_path)
