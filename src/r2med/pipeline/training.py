@@ -21,7 +21,7 @@ from ..core import DataError, Query, Run, Task, TextColumn, UsageError
 from ..core.atomic import atomic_folder, write_bytes
 from ..retrieve import Retriever, get_retriever
 from ..tasks import TaskRef, entries
-from ..tasks.audit.leaks import Material, article
+from ..tasks.audit.leaks import ShingledTask, article
 from ..tasks.audit.outside import Match, OutsideTexts, positive_matches, query_matches, read_outside
 from ..tasks.catalogue import locate
 from ..tasks.jsonl import encode_lines
@@ -71,7 +71,7 @@ class Protected(NamedTuple):
 
     name: str
     fingerprint: str
-    material: Material
+    shingled: ShingledTask
 
 
 class TrainingReport(msgspec.Struct):
@@ -125,12 +125,12 @@ def protected(refs: Iterable[TaskRef]) -> list[Protected]:
         task = ref.load()
         rows = sorted({p for _, d, g in task.qrels if g > 0 and (p := task.documents.ids.position(d)) >= 0})
         small = Task(task.name, task.queries, take(task.documents, rows), task.qrels, collection=task.collection)
-        found.append(Protected(task.full_name, task.fingerprint, Material.of(small, WIDTH)))
+        found.append(Protected(task.full_name, task.fingerprint, ShingledTask.of(small, WIDTH)))
     return found
 
 
 def evaluation_refs() -> list[TaskRef]:
-    """Every catalogue task on this machine: nobody should train on what everybody is measured with."""
+    """Every catalogue task on this machine."""
     return [TaskRef(e.name, e.collection, e, path, e.split) for e in entries() if (path := locate(e))]
 
 
@@ -179,7 +179,7 @@ def export_training(
 
 
 def _not_compared(names: set[str]) -> list[str]:
-    """Catalogue tasks that the training data may still overlap, for nobody looked."""
+    """Catalogue tasks that the training data were not compared with."""
     return [e.full_name for e in entries() if e.full_name not in names]
 
 
@@ -217,7 +217,7 @@ def _without_overlap(
 
 def matches(one: Protected, outside: OutsideTexts) -> list[Match]:
     """Outside texts that meet a protected query or positive."""
-    return [*query_matches(one.material, outside), *positive_matches(one.material, outside)]
+    return [*query_matches(one.shingled, outside), *positive_matches(one.shingled, outside)]
 
 
 def _write(folder: Path, examples: list[Example], complete: list[Example], negatives: int) -> list[Path]:
@@ -301,7 +301,7 @@ class _Rule:
         self._answer = re.compile(rf"\b{re.escape(answer)}\b", re.IGNORECASE) if long_enough else None
 
     def against(self, doc: int) -> str:
-        """Why not, or nothing."""
+        """The reason against a document; empty where there is none."""
         if doc in self._positives:
             return "positive"
         if any((p, doc) in self._alike for p in self._positives):

@@ -1,4 +1,4 @@
-"""What there is: the collections, their tasks, the many names people give them, and where they lie on this machine."""
+"""The catalogue: collections, their tasks, the names people give them, and where they lie on this machine."""
 
 from __future__ import annotations
 

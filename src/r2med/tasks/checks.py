@@ -50,7 +50,7 @@ class Checks:
         """The findings of one level."""
         return [f for f in self._findings.values() if f.level == level]
 
-    def see_lines(self, store: Store, name: str, spellings: tuple[type[Any], type[Any]], texts: TextChecks) -> None:
+    def check_lines(self, store: Store, name: str, spellings: tuple[type[Any], type[Any]], texts: TextChecks) -> None:
         """Look through a file of JSON lines whose ids are called `id` or `_id`; a broken line is a finding."""
         file = Path(name).name
         try:
@@ -64,11 +64,11 @@ class Checks:
                             code, reason = explain(line, error)
                             self.add("error", code, "lines that cannot be read", f"{file}:{number}: {reason}")
                         continue
-                    texts.see(f"{file}:{number}", item.id, item.text)
+                    texts.check(f"{file}:{number}", item.id, item.text)
         except DataError as error:
             self.add("error", "unreadable-file", "files that cannot be read to their end", str(error))
 
-    def see_judgments(self, judgments: Iterable[tuple[str, str, int]], *, every_query_judged: bool = True) -> None:
+    def check_judgments(self, judgments: Iterable[tuple[str, str, int]], *, every_query_judged: bool = True) -> None:
         """Compare judgments with the documents and queries they name."""
         positive: set[str] = set()
         judged: set[str] = set()
@@ -98,7 +98,7 @@ class TextChecks:
         self.ids: set[str] = set()
         self._digests: set[bytes] = set()
 
-    def see(self, place: str, identifier: str, text: str) -> None:
+    def check(self, place: str, identifier: str, text: str) -> None:
         """Look at one document or query."""
         add, kind, plural, where = self.checks.add, self.kind, self.plural, f"{place} ({identifier})"
         if identifier in self.ids:

@@ -1,4 +1,4 @@
-"""From any layout to any other."""
+"""Converting tasks from any layout to any other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a name or a path to a task."""
+"""Loading a task by its name or its path."""
 
 from __future__ import annotations
 

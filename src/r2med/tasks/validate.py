@@ -1,4 +1,4 @@
-"""Is a task what it claims to be? Lists what is wrong with it, errors and warnings apart."""
+"""Validation of a task: what is wrong with it, errors and warnings apart."""
 
 from __future__ import annotations
 

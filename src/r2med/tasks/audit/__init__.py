@@ -1,4 +1,4 @@
-"""Leakage and hygiene: what a score may owe to something else than retrieval."""
+"""Auditing tasks for leaks and copies: what a score may owe to something else than retrieval."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .leaks import (
     BRIGHT_NOTE,
     INSIDE,
     LEAST_WORDS,
-    Material,
+    ShingledTask,
     count_copies,
     exact_groups,
     flag_documents_of_queries,
@@ -48,9 +48,9 @@ def audit(
     if not tasks:
         raise DataError("there is no task to audit")
     settings = settings or AuditSettings()
-    materials = [Material.of(task, settings.width) for task in tasks]
+    shingled = [ShingledTask.of(task, settings.width) for task in tasks]
     # The documents of all tasks are compared at once; a pair belongs to the two tasks it comes from.
-    pairs = near_duplicates(concatenate([m.documents for m in materials]), settings.threshold)
+    pairs = near_duplicates(concatenate([m.documents for m in shingled]), settings.threshold)
     starts = np.concatenate(([0], np.cumsum([len(t.documents) for t in tasks])))
     owner = np.searchsorted(starts, pairs.first, side="right") - 1
     other = np.searchsorted(starts, pairs.second, side="right") - 1
@@ -60,7 +60,7 @@ def audit(
         return Pairs(pairs.first[rows] - starts[a], pairs.second[rows] - starts[b], pairs.similarity[rows])
 
     numbers = range(len(tasks))
-    shared = [_shared(materials[a], materials[b], between(a, b), settings) for a in numbers for b in numbers[a + 1 :]]
+    shared = [_shared(shingled[a], shingled[b], between(a, b), settings) for a in numbers for b in numbers[a + 1 :]]
     shown: dict[str, float | int | str] = {
         **asdict(settings),
         "inside": INSIDE,
@@ -68,26 +68,26 @@ def audit(
         "against": ", ".join(o.name for o in against),
         "few_shot": ", ".join(o.name for o in few_shot),
     }
-    audits = [_audit_one(m, between(i, i), against, few_shot, settings) for i, m in enumerate(materials)]
+    audits = [_audit_one(m, between(i, i), against, few_shot, settings) for i, m in enumerate(shingled)]
     return AuditReport(shown, audits, [one for one in shared if one is not None])
 
 
 def _audit_one(
-    material: Material,
+    shingled: ShingledTask,
     near: Pairs,
     against: Sequence[OutsideTexts],
     few_shot: Sequence[OutsideTexts],
     settings: AuditSettings,
 ) -> TaskAudit:
-    task, flags = material.task, FlagList()
-    flag_documents_of_queries(material, flags)
-    flag_duplicate_queries(material, flags, settings.threshold)
-    flag_unjudged_copies(material, near, flags)
+    task, flags = shingled.task, FlagList()
+    flag_documents_of_queries(shingled, flags)
+    flag_duplicate_queries(shingled, flags, settings.threshold)
+    flag_unjudged_copies(shingled, near, flags)
     flag_ids(task, flags)
     for outside in against:
-        flag_outside(material, outside, flags, queries_as="query-in-training", positives_as="positive-in-training")
+        flag_outside(shingled, outside, flags, queries_as="query-in-training", positives_as="positive-in-training")
     for outside in few_shot:
-        flag_outside(material, outside, flags, queries_as="few-shot")
+        flag_outside(shingled, outside, flags, queries_as="few-shot")
     found = flags.all({q.id: i for i, q in enumerate(task.queries)})
     return TaskAudit(
         task=task.full_name,
@@ -104,7 +104,7 @@ def _audit_one(
     )
 
 
-def _shared(left: Material, right: Material, near: Pairs, settings: AuditSettings) -> SharedTexts | None:
+def _shared(left: ShingledTask, right: ShingledTask, near: Pairs, settings: AuditSettings) -> SharedTexts | None:
     """Texts that two tasks share; exact are pairs with the same word runs."""
     found = overlaps(left.queries, right.queries)
     same: Int64 = np.flatnonzero(found.similarity >= settings.threshold) if len(found.left) else np.empty(0, np.int64)

@@ -1,4 +1,4 @@
-"""What an audit says: plain data, ready for JSON."""
+"""The findings of an audit as data, ready for JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What gives an answer away within a task: queries in documents, copies, and ids that name the query or its article."""
+"""Leaks within a task: queries in documents, copies, and ids that name the query or its article."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _BRIGHT = re.compile(r"[^/]+/.+_\d+\.txt")
 _WORDS = re.compile(r"[a-z0-9]+")
 
 
-class Material(NamedTuple):
+class ShingledTask(NamedTuple):
     """A task with the shingles of its texts."""
 
     task: Task
@@ -35,7 +35,7 @@ class Material(NamedTuple):
     queries: Shingles
 
     @classmethod
-    def of(cls, task: Task, width: int) -> Material:
+    def of(cls, task: Task, width: int) -> ShingledTask:
         """Shingle a task."""
         return cls(task, shingle(task.documents.contents, width), shingle(task.query_texts, width))
 
@@ -58,10 +58,10 @@ def inside(found: Overlaps, width: int) -> tuple[np.ndarray, np.ndarray]:
     return left | same, right | same
 
 
-def flag_documents_of_queries(material: Material, flags: FlagList) -> None:
+def flag_documents_of_queries(shingled: ShingledTask, flags: FlagList) -> None:
     """Queries that stand in a document, and documents that stand in a query."""
-    task, width = material.task, material.documents.width
-    found = overlaps(material.queries, material.documents)
+    task, width = shingled.task, shingled.documents.width
+    found = overlaps(shingled.queries, shingled.documents)
     left, right = inside(found, width)
     for i in np.flatnonzero(left | right).tolist():
         query_id, doc_id = task.queries[int(found.left[i])].id, task.documents.ids[int(found.right[i])]
@@ -74,19 +74,19 @@ def flag_documents_of_queries(material: Material, flags: FlagList) -> None:
         )
 
 
-def flag_duplicate_queries(material: Material, flags: FlagList, threshold: float) -> None:
+def flag_duplicate_queries(shingled: ShingledTask, flags: FlagList, threshold: float) -> None:
     """Queries that say the same."""
-    ids = material.task.query_ids
-    pairs = near_duplicates(material.queries, threshold)
+    ids = shingled.task.query_ids
+    pairs = near_duplicates(shingled.queries, threshold)
     for first, second, similarity in zip(*(c.tolist() for c in pairs), strict=True):
         for one, other in ((first, second), (second, first)):
             said = f"similarity {similarity:.2f} with query {ids[other]!r}"
             flags.add(ids[one], "duplicate-query", said, ids[other], round(similarity, 4))
 
 
-def flag_unjudged_copies(material: Material, pairs: Pairs, flags: FlagList) -> None:
+def flag_unjudged_copies(shingled: ShingledTask, pairs: Pairs, flags: FlagList) -> None:
     """Positives of which the corpus holds a copy that counts as wrong."""
-    task, positives = material.task, material.positives()
+    task, positives = shingled.task, shingled.positives()
     ids = task.documents.ids
     for first, second, similarity in zip(*(c.tolist() for c in pairs), strict=True):
         for one, other in ((first, second), (second, first)):

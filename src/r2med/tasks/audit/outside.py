@@ -1,4 +1,4 @@
-"""Texts from elsewhere that an evaluation must not have met: training data and few-shot examples."""
+"""Leaks from outside: training data and few-shot examples that hold queries of a task or their positives."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ...text.duplicates import THRESHOLD, overlaps
 from ...text.shingles import Shingles, shingle
 from ..load import from_path
 from .findings import FlagList
-from .leaks import Material, inside
+from .leaks import ShingledTask, inside
 
 LEAST_WORDS = 3
 """Ids and labels are no texts."""
@@ -109,25 +109,25 @@ class Match(NamedTuple):
     evidence: str
 
 
-def query_matches(material: Material, outside: OutsideTexts) -> Iterator[Match]:
-    """Queries that stand, whole or nearly so, in an outside text, or that swallow one."""
-    found = overlaps(material.queries, outside.shingles(material.queries.width))
-    left, right = inside(found, material.queries.width)
+def query_matches(shingled: ShingledTask, outside: OutsideTexts) -> Iterator[Match]:
+    """Queries that stand, whole or nearly so, in an outside text, or that contain one."""
+    found = overlaps(shingled.queries, outside.shingles(shingled.queries.width))
+    left, right = inside(found, shingled.queries.width)
     for i in np.flatnonzero(left | right).tolist():
         share = float(max(found.left_inside[i], found.right_inside[i]))
-        query_id = material.task.queries[int(found.left[i])].id
+        query_id = shingled.task.queries[int(found.left[i])].id
         yield Match(int(found.right[i]), query_id, share, f"{share:.0%} of the shorter text's word runs stand in both")
 
 
-def positive_matches(material: Material, outside: OutsideTexts) -> Iterator[Match]:
+def positive_matches(shingled: ShingledTask, outside: OutsideTexts) -> Iterator[Match]:
     """Queries one of whose positive passages stands in an outside text, or holds one: smaller pieces leak too."""
-    positives = material.positives()
+    positives = shingled.positives()
     rows = np.array(sorted(positives), dtype=np.int64)
-    found = overlaps(material.documents.take(rows), outside.shingles(material.documents.width))
-    left, right = inside(found, material.documents.width)
+    found = overlaps(shingled.documents.take(rows), outside.shingles(shingled.documents.width))
+    left, right = inside(found, shingled.documents.width)
     for i in np.flatnonzero(left | right | (found.similarity >= THRESHOLD)).tolist():
         share, row = float(max(found.left_inside[i], found.right_inside[i])), int(rows[found.left[i]])
-        positive = repr(material.task.documents.ids[row])
+        positive = repr(shingled.task.documents.ids[row])
         whole = found.left_inside[i] >= found.right_inside[i]
         said = f"{share:.0%} of the word runs of " + (
             f"positive {positive} stand there" if whole else f"this text stand in positive {positive}"
@@ -136,11 +136,11 @@ def positive_matches(material: Material, outside: OutsideTexts) -> Iterator[Matc
 
 
 def flag_outside(
-    material: Material, outside: OutsideTexts, flags: FlagList, *, queries_as: str, positives_as: str = ""
+    shingled: ShingledTask, outside: OutsideTexts, flags: FlagList, *, queries_as: str, positives_as: str = ""
 ) -> None:
     """Flag queries that meet an outside text and, under another kind, those whose positives do."""
-    found = [(queries_as, match) for match in query_matches(material, outside)]
-    found += [(positives_as, match) for match in positive_matches(material, outside) if positives_as]
+    found = [(queries_as, match) for match in query_matches(shingled, outside)]
+    found += [(positives_as, match) for match in positive_matches(shingled, outside) if positives_as]
     for kind, match in found:
         place = f"{outside.name}, {outside.places[match.text]}"
         flags.add(match.query, kind, match.evidence, place, round(match.share, 4))

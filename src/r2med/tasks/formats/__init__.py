@@ -80,10 +80,10 @@ class Format(ABC):
         """Look through one task and tell `checks` what is there and what cannot be read."""
         parts = self.read(store, split)
         for row, document in enumerate(parts.documents, start=1):
-            checks.documents.see(f"corpus row {row}", document.id, document.text)
+            checks.documents.check(f"corpus row {row}", document.id, document.text)
         for row, query in enumerate(parts.queries, start=1):
-            checks.queries.see(f"queries row {row}", query.id, query.text)
-        checks.see_judgments(parts.qrels)
+            checks.queries.check(f"queries row {row}", query.id, query.text)
+        checks.check_judgments(parts.qrels)
 
     def place_of(self, store: Store, kind: str, identifier: str, occurrence: int) -> tuple[str, int | None]:
         """File and line where an id of a `document` or `query` stands for the n-th time, as far as there are lines."""

@@ -91,8 +91,8 @@ class JsonLinesFormat(Format):
     def validate(self, store: Store, split: str, checks: Checks) -> None:
         files = self.files(store.names())
         assert files is not None
-        checks.see_lines(store, files.corpus, (PlainRecord, BeirRecord), checks.documents)
-        checks.see_lines(store, files.queries, (PlainQuery, BeirQuery), checks.queries)
+        checks.check_lines(store, files.corpus, (PlainRecord, BeirRecord), checks.documents)
+        checks.check_lines(store, files.queries, (PlainQuery, BeirQuery), checks.queries)
         if files.qrels is None:
             checks.add("error", "no-judgments", "file of judgments that is missing", str(store.path))
             return
@@ -101,7 +101,7 @@ class JsonLinesFormat(Format):
         except DataError as error:
             checks.add("error", "bad-judgments", "judgments that cannot be read", str(error))
             return
-        checks.see_judgments(qrels, every_query_judged=self.every_query_judged)
+        checks.check_judgments(qrels, every_query_judged=self.every_query_judged)
 
     def place_of(self, store: Store, kind: str, identifier: str, occurrence: int) -> tuple[str, int | None]:
         files = self.files(store.names())

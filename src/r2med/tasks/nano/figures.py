@@ -63,7 +63,7 @@ class TaskFigures(msgspec.Struct, kw_only=True):
 
 
 class Contrast(NamedTuple):
-    """How far one profile is ahead of another, query by query."""
+    """The difference of two profiles over the same queries, with its interval."""
 
     better: str
     worse: str
@@ -103,7 +103,7 @@ class NanoProfile(msgspec.Struct, kw_only=True):
 
 
 def group(tasks: Sequence[TaskFigures], *, source: str) -> NanoProfile:
-    """Put tasks together; two of one name would count twice and show once."""
+    """The figures of a group of tasks; two tasks of one name are refused."""
     if repeated := IdTable(t.task for t in tasks).duplicates():
         raise UsageError(f"two of the tasks are called {repeated[0]!r}; a group holds each task once")
     return NanoProfile(
@@ -156,7 +156,7 @@ class Tercile(NamedTuple):
 
 
 class Inspected(NamedTuple):
-    """One task, looked at from all sides."""
+    """All figures and findings that the page of a task shows."""
 
     task: Task
     split: str

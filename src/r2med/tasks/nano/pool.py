@@ -1,4 +1,4 @@
-"""From a task to a pool of fixed size that loses nothing relevant.
+"""Choosing a pool of fixed size from a task; every relevant document stays.
 
 Positives come first, all of them. A byte-identical copy of a positive is merged into it: its judgments move there and
 the copy leaves the pool, so that no system is punished for finding the right text under another id. The rest is filled
@@ -48,7 +48,7 @@ class Admission(NamedTuple):
 
 
 class Account(msgspec.Struct, kw_only=True):
-    """What was left out or merged on the way."""
+    """What was merged or left out while the pool was chosen."""
 
     positives_merged: int
     duplicate_queries: dict[str, str]
