@@ -45,7 +45,7 @@ def build(folder: str, fill: str) -> None:
     from r2med.pipeline.nano_build import build_nano
     from r2med.retrieve import BM25
     from r2med.tasks.load import from_path
-    from r2med.tasks.nano import PoolSettings
+    from r2med.tasks.nano.pool import PoolSettings
 
     settings = PoolSettings(fill="hard" if fill == "hard" else "source-order")
     with tempfile.TemporaryDirectory() as out:
@@ -54,7 +54,7 @@ def build(folder: str, fill: str) -> None:
 
 def duplicates(folder: str) -> None:
     import r2med
-    from r2med.text.minhash import near_duplicates
+    from r2med.text.duplicates import near_duplicates
     from r2med.text.shingles import shingle
 
     pairs = near_duplicates(shingle(r2med.load(Path(folder)).documents.contents))

@@ -63,6 +63,12 @@ class Hub(ThreadingHTTPServer):
         self.requests: list[Request] = []
         self.token: str | None = None
         self.break_after: dict[str, int] = {}
+        self.replaced: dict[str, bytes] = {}
+        """Content that is sent instead of a file's own; what is said of the file stays true."""
+        self.outside: dict[str, bytes] = {}
+        """Files of names that no repository can hold, in every listing."""
+        self.honest_headers = True
+        """Whether the headers of a replaced file still name the true content, as its metadata do."""
         self._lock = threading.Lock()
 
     @property
@@ -137,7 +143,7 @@ class Handler(BaseHTTPRequestHandler):
         return repository
 
     def _api(self, name: str, kind: str, revision: str) -> None:
-        repository = self._repository(name, revision)
+        repository, outside = self._repository(name, revision), self.server.outside
         if kind == "revision":
             answer: object = {
                 "id": name,
@@ -145,22 +151,27 @@ class Handler(BaseHTTPRequestHandler):
                 "private": False,
                 "gated": False,
                 "tags": [],
-                "siblings": [{"rfilename": path} for path in repository.files()],
+                "siblings": [sibling(path, file) for path, file in repository.files().items()]
+                + [{"rfilename": path, "size": len(data), "blobId": blob_id(data)} for path, data in outside.items()],
             }
         else:
             answer = [
                 {"type": "file", "path": path, "size": file.stat().st_size, "oid": etag(file)}
                 for path, file in repository.files().items()
+            ] + [
+                {"type": "file", "path": path, "size": len(data), "oid": blob_id(data)}
+                for path, data in outside.items()
             ]
         self._send(json.dumps(answer).encode(), headers={"Content-Type": "application/json"})
 
     def _resolve(self, name: str, revision: str, path: str) -> None:
         repository = self._repository(name, revision)
         file = repository.files().get(path)
-        if file is None:
+        if file is None and path not in self.server.outside:
             raise Failure(404, "EntryNotFound", "Entry not found")
-        data = file.read_bytes()
-        headers = {"ETag": f'"{etag(file)}"', "X-Repo-Commit": repository.commit, "Accept-Ranges": "bytes"}
+        data = self.server.outside.get(path) or self.server.replaced.get(path) or (file.read_bytes() if file else b"")
+        named = etag(file) if file and self.server.honest_headers else blob_id(data)
+        headers = {"ETag": f'"{named}"', "X-Repo-Commit": repository.commit, "Accept-Ranges": "bytes"}
         status = 200
         if match := re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range", "")):
             first, last = int(match[1]), int(match[2] or len(data) - 1)
@@ -185,9 +196,23 @@ class Handler(BaseHTTPRequestHandler):
 
 
 def etag(file: Path) -> str:
-    """The id of a blob, as git computes it."""
+    """How the hub calls a file's content: a large one (here: parquet) by its SHA-256, others as git does."""
     data = file.read_bytes()
+    return hashlib.sha256(data).hexdigest() if file.suffix == ".parquet" else blob_id(data)
+
+
+def blob_id(data: bytes) -> str:
+    """The id of a blob, as git computes it."""
     return hashlib.sha1(b"blob %d\0" % len(data) + data).hexdigest()
+
+
+def sibling(path: str, file: Path) -> dict[str, object]:
+    """What the hub says of a file."""
+    size = file.stat().st_size
+    stated: dict[str, object] = {"rfilename": path, "size": size, "blobId": etag(file)}
+    if file.suffix == ".parquet":
+        stated |= {"blobId": blob_id(b"a pointer"), "lfs": {"sha256": etag(file), "size": size, "pointerSize": 130}}
+    return stated
 
 
 @contextmanager

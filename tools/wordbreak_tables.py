@@ -20,7 +20,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 RANGES = HERE / "wordbreak_ranges.txt"
-PYTHON_DATA = HERE.parent / "src/r2med/text/_wordbreak_data.py"
+PYTHON_DATA = HERE.parent / "src/r2med/text/wordbreak.txt"
 C_TABLES = HERE.parent / "src/r2med/_native/tables.h"
 CODE_POINTS = 0x110000
 HIGH = 0x20000  # from here on there is little but Han and the tags: C looks up ranges, not pages
@@ -227,34 +227,22 @@ def show(ranges: Iterable[Range]) -> str:
     return " ".join(f"{a:X}" if a == b else f"{a:X}-{b:X}" for a, b in ranges)
 
 
-def python_text(name: str, data: str) -> str:
-    """Write an assignment of one long string, in lines that the formatter leaves alone."""
-    lines = textwrap.wrap(data, 110, break_on_hyphens=False, drop_whitespace=False)
-    return "\n".join([f"{name} = (", *(f'    "{line}"' for line in lines), ")"])
-
-
-def python_module(
+def python_tables(
     classes: dict[str, list[Range]], lower: list[Lower], rows: list[list[int]], accepts: list[bool]
 ) -> str:
-    parts = [
-        '"""Word-break classes, automaton and lower-casing: written by tools/wordbreak_tables.py, do not edit."""',
-        "from __future__ import annotations",
-        "# One line a class, numbered from 1 (0 is Other); ranges of code points in hexadecimal.\nCLASSES = (",
-    ]
-    for name, ranges in classes.items():
-        lines = textwrap.wrap(show(ranges), 104, break_on_hyphens=False, drop_whitespace=False)
-        parts[-1] += f"\n    (  # {name}" if len(lines) > 1 else ""
-        parts[-1] += "".join(f'\n        "{line}"' for line in lines) + "\n    )," if len(lines) > 1 else ""
-        parts[-1] += f'\n    "{lines[0]}",  # {name}' if len(lines) == 1 else ""
-    parts[-1] += "\n)"
-    states, width = len(rows), len(rows[0])
-    parts.append(f"# {states} states by {width} classes, one byte each; 0 is the dead state, 1 the start.")
-    parts[-1] += "\n" + python_text("TRANSITIONS", bytes(chain.from_iterable(rows)).hex())
-    accepting = ", ".join(str(s) for s, flag in enumerate(accepts) if flag)
-    parts.append(f"ACCEPTING = ({accepting})")
+    """Sections of words, as `r2med.text.wordbreak` reads them."""
+    accepting = " ".join(str(s) for s, flag in enumerate(accepts) if flag)
     mapping = " ".join(f"{show([(a, b)])}/{step:X}>{target:X}" for a, b, step, target in lower)
-    parts.append("# first-last/step>lower case of first, in hexadecimal\n" + python_text("LOWER", mapping))
-    return "\n\n".join(parts) + "\n"
+    sections = {f"class {name}": show(ranges) for name, ranges in classes.items()}
+    sections |= {"transitions": " ".join(bytes(row).hex() for row in rows), "accepting": accepting, "lower": mapping}
+    parts = [
+        "# Word-break classes, automaton and lower-casing: written by tools/wordbreak_tables.py, do not edit.\n"
+        "# Classes are numbered from 1 (0 is Other), with ranges of code points in hexadecimal. Transitions: a row\n"
+        "# of classes per state, a byte each; state 0 is the dead one, 1 the start. Lower: first-last/step>lower.\n"
+    ]
+    for name, words in sections.items():
+        parts.append(f"[{name}]\n{textwrap.fill(words, 118, break_on_hyphens=False, break_long_words=False)}\n")
+    return "\n".join(parts)
 
 
 def c_array(kind: str, name: str, size: str, values: Iterable[object]) -> str:
@@ -317,7 +305,7 @@ def build() -> dict[Path, str]:
     classes, lower = read_source(RANGES)
     rows, accepts = minimise(*determinise(TOKEN, ["Other", *classes]))
     return {
-        PYTHON_DATA: python_module(classes, lower, rows, accepts),
+        PYTHON_DATA: python_tables(classes, lower, rows, accepts),
         C_TABLES: c_header(classes, lower, rows, accepts),
     }
 

@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 from .core import Qrels, Run, Task, UsageError
 from .core.budget import Budget
 from .core.options import Options, Progress
-from .core.places import exists, typed_path
 from .core.queries import Queries
 from .core.spec import Spec
 from .expand import Diagnosis, Expansions
@@ -43,7 +42,7 @@ from .scoring.compare import Comparison
 from .scoring.compare import compare as compare_scores
 from .scoring.intervals import Settings
 from .scoring.score_set import ScoreSet
-from .tasks import TaskRef, resolve
+from .tasks import TaskRef, resolve_all
 
 FIRST_STAGE = "bm25"
 """What a reranker reorders when nothing else is named."""
@@ -433,10 +432,9 @@ def _references(spec: str | Task | TaskRef | LoadedTask) -> Iterator[TaskRef | L
     if not isinstance(spec, str):
         yield LoadedTask(spec) if isinstance(spec, Task) else spec
         return
-    for part in [spec] if exists(typed_path(spec)) else spec.split(","):
-        for ref in resolve(part.strip()):
-            ref.present()
-            yield ref
+    for ref in resolve_all([spec]):
+        ref.present()
+        yield ref
 
 
 def _same(first: TaskRef | LoadedTask, second: TaskRef | LoadedTask) -> bool:

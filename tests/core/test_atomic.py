@@ -1,11 +1,16 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from r2med.core import DataError, ResultError
+from r2med.core import DataError, ResultError, atomic
 from r2med.core.atomic import atomic_file, atomic_folder, write_bytes
 
 
@@ -103,3 +108,77 @@ def test_a_read_only_folder_cannot_be_written(tmp_path: Path) -> None:
             pytest.fail("must not start")
     finally:
         tmp_path.chmod(0o700)
+
+
+HOLD = """
+import sys
+from pathlib import Path
+from r2med.core.atomic import {kind}
+with {kind}(Path(sys.argv[1])) as made:
+    (made / "half").write_text("half") if {folder} else made.write(b"half")
+    print("writing", flush=True)
+    sys.stdin.read()
+"""
+
+
+@contextmanager
+def writing(path: Path, kind: str) -> Iterator[subprocess.Popen[str]]:
+    """A process that is in the middle of writing a file or folder."""
+    code = HOLD.format(kind=kind, folder=kind == "atomic_folder")
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "writing\n"
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@pytest.mark.parametrize("kind", ["atomic_file", "atomic_folder"])
+def test_what_a_killed_command_left_is_removed_by_the_next(
+    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine = [".notes.tmp", ".out.12345678.tmp", ".out.deadbeef-abcd1234.tmp", "out.tmp"]
+    for name in mine:
+        (tmp_path / name).touch()
+    with writing(tmp_path / "dead", kind) as process:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    assert len(os.listdir(tmp_path)) == len(mine) + 1
+    with writing(tmp_path / "alive", kind) as process:
+        (living,) = set(os.listdir(tmp_path)) - set(mine)
+        assert "alive" in living, "the next command has removed what the dead one left"
+        write_bytes(tmp_path / "file", b"")
+        assert set(os.listdir(tmp_path)) == {*mine, living, "file"}, "what is in use stays"
+        process.communicate("go on")
+        assert process.returncode == 0
+    assert set(os.listdir(tmp_path)) == {*mine, "alive", "file"}
+    monkeypatch.setattr(atomic, "_LOOKED_THROUGH", set())
+    write_bytes(tmp_path / "file", b"")
+    assert set(os.listdir(tmp_path)) == {*mine, "alive", "file"}, "others' files stay, whatever they are called"
+
+
+def test_one_that_was_taken_for_abandoned_before_it_was_locked_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[str] = []
+
+    def unlucky(path: Path, *, wait: bool) -> int | None:
+        made.append(path.name)
+        if len(made) == 1:
+            path.unlink()  # as another process would between the two
+        return None
+
+    monkeypatch.setattr(atomic, "_lock", unlucky)
+    write_bytes(tmp_path / "file", b"content")
+    assert len(set(made)) == 2
+    assert (tmp_path / "file").read_bytes() == b"content"
+
+
+def test_long_names_leave_room_for_the_temporary_one(tmp_path: Path) -> None:
+    for name in ("x" * 255, "ä" * 127):
+        write_bytes(tmp_path / name, b"")
+    assert len(os.listdir(tmp_path)) == 2

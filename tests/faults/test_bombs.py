@@ -6,6 +6,7 @@ import gzip
 import io
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -84,6 +85,26 @@ def test_a_zstd_bomb(tmp_path: Path) -> None:
     assert (task / "corpus.jsonl.zst").stat().st_size < MEGABYTE
     said, used = peak(task, "[ref.load() for ref in from_path(Path(sys.argv[1]))]")
     assert said.startswith("HostileData")
+    assert used < MEMORY
+
+
+@pytest.mark.parametrize(
+    "method", [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, pytest.param(zipfile.ZIP_LZMA, marks=pytest.mark.faults)]
+)
+def test_a_zip_bomb(tmp_path: Path, method: int) -> None:
+    """A kilobyte of bzip2 used to take twice its gigabytes before it was refused, LZMA likewise."""
+    path = tmp_path / "task.zip"
+    r2med_folder(tmp_path / "task")
+    with zipfile.ZipFile(path, "w", method) as archive:
+        for file in (tmp_path / "task").iterdir():
+            if file.name != "corpus.jsonl":
+                archive.write(file, file.name)
+        with archive.open("corpus.jsonl", "w", force_zip64=True) as member:
+            for _ in range(SIZE // (8 * MEGABYTE)):
+                member.write(bytes(8 * MEGABYTE))
+    assert path.stat().st_size < MEGABYTE
+    said, used = peak(path, "[ref.load() for ref in from_path(Path(sys.argv[1]))]")
+    assert said.startswith("HostileData" if method == zipfile.ZIP_DEFLATED else "DataError"), said
     assert used < MEMORY
 
 

@@ -35,8 +35,7 @@ from r2med.retrieve.encoders.hub_folder import check_folder
 from r2med.retrieve.encoders.load import make_options
 from r2med.scoring import MAIN
 from r2med.tasks import resolve
-from r2med.tasks.nano.manifest import read_manifest
-from r2med.tasks.nano.metadata import read_metadata
+from r2med.tasks.nano.folder import read_manifest, read_metadata
 from tests.builders import lines, small_task
 from tests.expand.vocabulary_files import write_files
 from tests.fuzz.cases import Case, Maker, from_file

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,13 +16,13 @@ import yaml
 
 import r2med
 from r2med.core import DataError, HostileData, R2MedError, UsageError
-from r2med.integrations.hub_prepare import prepare
-from r2med.integrations.hub_upload import upload
+from r2med.integrations.hub import prepare, upload
 from r2med.pipeline.nano_build import build_nano
 from r2med.results import ResultStore
 from r2med.retrieve import get_retriever
 from r2med.tasks import load_all, resolve, write_task
-from r2med.tasks.nano import PoolSettings, read_manifest
+from r2med.tasks.nano.folder import read_manifest
+from r2med.tasks.nano.pool import PoolSettings
 from tests.hub_uploads import WritableHub, writable_hub
 
 pytest.importorskip("pyarrow")
@@ -202,7 +203,7 @@ def test_a_changed_nano_folder_is_not_published(nano: Path, tmp_path: Path) -> N
     assert manifest is not None
     manifest.files = {"../elsewhere": "0", **manifest.files}
     (copied / "manifest.json").write_bytes(msgspec.json.encode(manifest))
-    with pytest.raises(HostileData, match="outside the folder"):
+    with pytest.raises(HostileData, match="cannot be part of a path"):
         prepare(copied, "lab/x", tmp_path / "out")
 
 
@@ -222,3 +223,27 @@ def test_paths_of_this_machine_stay_here(tmp_path: Path) -> None:
     (result,) = ResultStore(prepared.folder / "results")
     assert result.task.source == "mine"
     assert msgspec.to_builtins(result)["measures"]
+
+
+def test_links_are_not_followed(nano: Path, results: Path, tmp_path: Path) -> None:
+    """What a link leads to used to be copied, and uploaded."""
+    (tmp_path / "secret").write_text("secret")
+    copied = prepare(nano, "lab/x", tmp_path / "nano").folder
+    metadata = copied / "metadata" / "NanoMiniBiology.json"
+    (tmp_path / "elsewhere.json").write_bytes(metadata.read_bytes())  # the right content at the wrong place
+    metadata.unlink()
+    metadata.symlink_to(tmp_path / "elsewhere.json")
+    with pytest.raises(HostileData, match="is a link that leads out of its folder"):
+        prepare(copied, "lab/x", tmp_path / "out")
+    mine = tmp_path / "results"
+    shutil.copytree(results, mine)
+    run = next(mine.rglob("*.run.gz"))
+    run.unlink()
+    run.symlink_to(tmp_path / "secret")
+    with pytest.raises(HostileData, match="is a link that leads out of its folder"):
+        prepare(mine, "lab/x", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+    run.unlink()
+    os.mkfifo(run)  # not waited for
+    prepared = prepare(mine, "lab/x", tmp_path / "out")
+    assert not any(name.endswith(run.name) and run.parent.parent.name in name for name in prepared.files)

@@ -126,7 +126,7 @@ def test_candidates_of_upstream(tmp_path: Path) -> None:
 
 def test_nano_candidates(tmp_path: Path) -> None:
     from r2med.tasks import write_task
-    from r2med.tasks.formats import write_candidates
+    from r2med.tasks.formats.parquet import write_candidates
 
     task = r2med.load("mini/Biology")
     write_task(task, tmp_path / "nano", to="nano", split="Mine")

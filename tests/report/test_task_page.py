@@ -7,13 +7,13 @@ import pytest
 
 from r2med.core import UsageError
 from r2med.core.table import markdown_text, shortened
-from r2med.pipeline.nano_inspect import inspect
+from r2med.pipeline.audit import inspect
 from r2med.report.group_page import group_page, write_pages
 from r2med.report.task_page import task_page, versus
 from r2med.tasks import resolve
 from r2med.tasks.load import from_path
-from r2med.tasks.nano import Contrast, Inspected, group
-from tests.nano.test_build import build
+from r2med.tasks.nano.figures import Contrast, Inspected, group
+from tests.pipeline.test_nano_build import build
 
 SECTIONS = [
     "Overview", "What the data measures", "Observed data profile", "Evaluation profiles",
@@ -48,7 +48,7 @@ def test_a_page_says_what_the_figures_say(looked_at: Inspected) -> None:
     assert entry is not None
     assert entry.description in page
     assert looked_at.task.fingerprint in page
-    assert all(f"`{lure.query}`" in page for lure in looked_at.lures)
+    assert all(f"`{trap.query}`" in page for trap in looked_at.traps)
 
 
 def test_a_difference_is_called_one_only_where_the_interval_says_so() -> None:

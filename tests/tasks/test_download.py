@@ -15,7 +15,7 @@ import msgspec
 import pytest
 
 from r2med.tasks import TaskEntry, collections, write_task
-from r2med.tasks.parts import Expansion
+from r2med.tasks.formats import Expansion
 from tests.builders import small_task
 from tests.hub_server import Hub, running_hub
 
@@ -124,6 +124,68 @@ def test_counts_that_are_not_those_of_the_catalogue(client: Client) -> None:
     message = client.failure(entry)
     assert message.startswith("DataError: ")
     assert message.endswith("r2med/Biology has 2 queries instead of 103, 3 documents instead of 57,359")
+
+
+@pytest.mark.parametrize("honest_headers", [True, False])
+@pytest.mark.parametrize(
+    ("layout", "name"), [("r2med", "corpus.jsonl"), ("hub", "corpus/corpus-00000-of-00001.parquet")]
+)
+def test_content_that_is_not_what_the_hub_states_is_refused_and_removed(
+    tmp_path: Path, hub: Hub, client: Client, layout: str, name: str, honest_headers: bool
+) -> None:
+    """Wrong bytes of the right size used to be taken: only counts were checked."""
+    write_task(small_task(), tmp_path / "repository", to=layout)
+    hub.add("R2MED/Small", tmp_path / "repository", commit=COMMIT)
+    true = (tmp_path / "repository" / name).read_bytes()
+    hub.replaced[name], hub.honest_headers = true.replace(b"first", b"worst"), honest_headers
+    if layout == "hub":  # a valid file of the same size is not easily had: any byte will do
+        hub.replaced[name] = true[:-20] + bytes([true[-20] ^ 1]) + true[-19:]
+    assert len(hub.replaced[name]) == len(true)
+    message = client.failure(stand_in())
+    assert f"the hub sent {name} with other content than it states" in message
+    assert message.startswith("DataError: r2med/Biology")
+    snapshot = client.home / "hf/hub/datasets--R2MED--Small/snapshots" / COMMIT
+    assert not (snapshot / name).exists()
+    assert client.failure(stand_in(), HF_HUB_OFFLINE="1").startswith("Unavailable: ")
+    hub.replaced.clear()
+    assert client.download(stand_in())["documents"] == 3
+
+
+@pytest.mark.usefixtures("dataset")
+def test_what_changed_after_the_download_is_noticed_by_the_next_use(client: Client) -> None:
+    first = client.download(stand_in())
+    corpus = Path(first["path"]) / "corpus.jsonl"
+    original = corpus.read_bytes()
+    corpus.resolve().write_bytes(original.replace(b"first", b"worst"))
+    message = client.failure(stand_in(), HF_HUB_OFFLINE="1")
+    assert message.startswith(f"DataError: {corpus}: was changed since it was downloaded (r2med data download --force")
+    again = client.calls((stand_in(), True))[0]
+    assert (again["documents"], corpus.read_bytes()) == (3, original)
+
+
+@pytest.mark.usefixtures("dataset")
+def test_a_pinned_fingerprint(client: Client) -> None:
+    pinned = client.download(stand_in(fingerprint=small_task().fingerprint))
+    assert pinned["documents"] == 3
+    message = client.failure(stand_in(fingerprint="0" * 32))
+    assert "is not r2med/Biology as published: its fingerprint is" in message
+
+
+def test_a_repository_with_hostile_names(tmp_path: Path, hub: Hub, client: Client) -> None:
+    write_task(small_task(), tmp_path / "nano", to="nano", split="x")
+    for path in sorted((tmp_path / "nano").rglob("x-*.parquet")):
+        path.rename(path.with_name("..-00000-of-00001.parquet"))
+    hub.add("hakari-bench/NanoR2MED", tmp_path / "nano")
+    entry = stand_in("nano", dataset="hakari-bench/NanoR2MED", revision="main", split="..")
+    assert "split '..' cannot be part of a path" in client.failure(entry)
+
+
+@pytest.mark.usefixtures("dataset")
+def test_a_hub_that_names_files_outside_the_repository(hub: Hub, client: Client, tmp_path: Path) -> None:
+    hub.outside = {"../../../../evil.jsonl": b"evil"}
+    message = client.failure(stand_in())
+    assert message.startswith(("Unavailable: ", "HostileData: ", "DataError: "))
+    assert not list(tmp_path.rglob("evil.jsonl"))
 
 
 def test_parquet_from_the_hub(tmp_path: Path, hub: Hub, client: Client) -> None:

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from r2med.core import Task, UnknownName, UsageError
-from r2med.core.stores import open_store
+from r2med.cli.data import command
+from r2med.core import DataError, Document, Documents, Qrels, Query, Task, UnknownName, UsageError
+from r2med.core.stores import Store, open_store, open_stream
 from r2med.tasks import convert, load_all, write_task
-from r2med.tasks.formats import FORMATS, detect, get_format
+from r2med.tasks.formats import Expansion, Format, Parts, detect, formats, get_format, layouts, register
 from r2med.tasks.load import from_path
-from r2med.tasks.parts import METHODS, Expansion
 from tests.builders import ANY_ID, TEXTS, ids_of, load_path, small_task, tasks
 
-LAYOUTS = [(name, "none") for name in FORMATS] + [(name, c) for name in ("r2med", "beir") for c in ("gz", "zst")]
+LAYOUTS = [(name, "none") for name in layouts()] + [(name, c) for name in ("r2med", "beir") for c in ("gz", "zst")]
 
 
 def assert_same(task: Task, other: Task) -> None:
@@ -28,7 +30,7 @@ def assert_same(task: Task, other: Task) -> None:
 
 
 def test_the_formats() -> None:
-    assert list(FORMATS) == ["r2med", "beir", "hub", "mteb", "nano"]
+    assert list(layouts()) == ["r2med", "beir", "hub", "mteb", "nano"]
     with pytest.raises(UnknownName, match="unknown format 'bier'; did you mean beir"):
         get_format("bier")
 
@@ -45,8 +47,8 @@ def test_everything_survives_a_round_trip(name: str, compress: str) -> None:
     check()
 
 
-@pytest.mark.parametrize("first", FORMATS)
-@pytest.mark.parametrize("second", FORMATS)
+@pytest.mark.parametrize("first", layouts())
+@pytest.mark.parametrize("second", layouts())
 def test_every_layout_converts_to_every_other(tmp_path: Path, first: str, second: str) -> None:
     task = small_task()
     write_task(task, tmp_path / "a", to=first)
@@ -58,7 +60,7 @@ def test_every_layout_converts_to_every_other(tmp_path: Path, first: str, second
 EXPANSIONS = st.lists(
     st.builds(
         Expansion,
-        st.sampled_from(METHODS),
+        st.sampled_from(["hyde", "lamer", "search-o1", "my-method"]),
         st.sampled_from(["gpt4", "huatuo-o1-70b", "qwen-7b"]),
         st.dictionaries(st.sampled_from(["q1", "q2"]), st.lists(TEXTS, max_size=3).map(tuple), min_size=1),
     ),
@@ -147,3 +149,63 @@ def test_requests_that_cannot_be(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="nothing to convert"):
         convert([], tmp_path / "out", to="beir")
     assert not (tmp_path / "out").exists()
+
+
+class Tabs(Format):
+    """A layout of one's own: three tab-separated files."""
+
+    name = "tabs"
+    summary = "documents.tab, questions.tab, relevant.tab"
+    holds_expansions = False
+
+    def splits(self, names: list[str]) -> list[str]:
+        return [""] if {"documents.tab", "questions.tab", "relevant.tab"} <= set(names) else []
+
+    def read(self, store: Store, split: str) -> Parts:
+        def rows(name: str) -> list[list[str]]:
+            with open_stream(store, name) as stream:
+                return [line.decode().rstrip("\n").split("\t") for line in stream]
+
+        return Parts(
+            tuple(Query(i, text) for i, text in rows("questions.tab")),
+            Documents.of(Document(i, text) for i, text in rows("documents.tab")),
+            Qrels.from_judgments((q, d, int(grade)) for q, d, grade in rows("relevant.tab")),
+        )
+
+    def write(self, parts: Parts, folder: Path, *, split: str, compress: str, expansions: list[Expansion]) -> None:
+        (folder / "documents.tab").write_text("".join(f"{d.id}\t{d.text}\n" for d in parts.documents))
+        (folder / "questions.tab").write_text("".join(f"{q.id}\t{q.text}\n" for q in parts.queries))
+        (folder / "relevant.tab").write_text("".join(f"{q}\t{d}\t{g}\n" for q, d, g in parts.qrels))
+
+
+@pytest.fixture
+def with_tabs() -> Iterator[None]:
+    register(Tabs)
+    layouts.cache_clear()
+    yield
+    formats._entries.pop("tabs")
+    layouts.cache_clear()
+
+
+@pytest.mark.usefixtures("with_tabs")
+def test_a_class_is_all_it_takes_to_add_a_layout(tmp_path: Path) -> None:
+    def call(*arguments: str) -> str:
+        done = CliRunner().invoke(command, arguments)
+        assert done.exit_code == 0, done.output
+        return done.stdout
+
+    assert "nano, tabs" in call("convert", "--help")
+    call("convert", "mini/Biology", str(tmp_path / "tabs"), "--to", "tabs")
+    assert load_path(tmp_path / "tabs").extra["layout"] == "tabs"
+    assert "ok (13 queries" in call("validate", str(tmp_path / "tabs"))
+    call("convert", str(tmp_path / "tabs"), str(tmp_path / "beir"), "--to", "beir")
+    (tmp_path / "tabs" / "documents.tab").unlink()
+    with pytest.raises(UnknownName, match="unknown format 'tab'; did you mean tabs"):
+        get_format("tab")
+    with pytest.raises(DataError, match=r"tabs: documents\.tab, questions\.tab, relevant\.tab\); it holds"):
+        from_path(tmp_path / "tabs")
+
+
+def test_the_documentation_names_every_layout() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "data.md").read_text()
+    assert all(f"\n| `{name}` | " in page for name in layouts())

@@ -9,7 +9,7 @@ import pytest
 from r2med.core import Unavailable, UsageError
 from r2med.core.places import home
 from r2med.tasks import collections, load, load_all, resolve, write_task
-from r2med.tasks.places import drop_in, locate
+from r2med.tasks.catalogue import drop_in, locate
 from tests.builders import r2med_folder, small_task
 
 

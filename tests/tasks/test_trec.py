@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import gzip
+import os
 import tempfile
 from pathlib import Path
 
@@ -127,8 +128,9 @@ def test_whole_grades_may_be_written_as_floats(tmp_path: Path) -> None:
 def test_files_that_are_not_there_or_end_too_early(tmp_path: Path, read: object) -> None:
     assert callable(read)
     (tmp_path / "folder").mkdir()
-    for name in ("absent", "folder"):
-        with pytest.raises(DataError, match=f"{name}: no such file"):
+    os.mkfifo(tmp_path / "pipe")
+    for name, message in (("absent", "no such file"), ("folder", "is not a plain file"), ("pipe", "is not a plain")):
+        with pytest.raises(DataError, match=f"{name}: {message}"):
             read(tmp_path / name)
     packed = gzip.compress("".join(f"q Q0 d{i} 1 1 t\n" for i in range(999)).encode())
     (tmp_path / "x.gz").write_bytes(packed[:-50])

@@ -8,8 +8,9 @@ import pytest
 
 from r2med.core import DataError, Unavailable
 from r2med.tasks import resolve, write_task
+from r2med.tasks.checks import ABSURD_ID, ABSURD_TEXT, EXAMPLES
 from r2med.tasks.load import from_path
-from r2med.tasks.validate import ABSURD_ID, ABSURD_TEXT, EXAMPLES, Report, lines, validate
+from r2med.tasks.validate import Report, lines, validate
 from tests.builders import CORPUS, QUERIES, r2med_folder, small_task
 from tests.builders import lines as jsonl
 
@@ -170,6 +171,13 @@ def test_the_report_as_lines(tmp_path: Path) -> None:
         "    corpus.jsonl:4 (d4)",
     ]
     assert next(lines(report_of(r2med_folder(tmp_path / "good")))).startswith("good: ok (2 queries")
+
+
+def test_the_report_cannot_drive_a_terminal(tmp_path: Path) -> None:
+    corpus = documents({"id": "d\x1b[2J", "text": ""}, {"id": "d\u202e", "text": ""})
+    shown = "\n".join(lines(report_of(r2med_folder(tmp_path, corpus=corpus))))
+    assert "corpus.jsonl:3 (d\\x1b[2J)" in shown
+    assert not {"\x1b", "\u202e"} & set(shown)
 
 
 @pytest.mark.parametrize("layout", ["r2med"])

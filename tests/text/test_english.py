@@ -21,9 +21,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from r2med.text import _wordbreak_data as data
 from r2med.text import english, wordbreak
-from r2med.text.porter import stem
+from r2med.text.english import stem
+from r2med.text.wordbreak import code_points, read_tables
 
 ROOT = Path(__file__).resolve().parents[2]
 CORPORA = ROOT.parent / "shared" / "data"
@@ -130,18 +130,11 @@ def test_real_corpora(analyze: Analyze, expected: dict[str, Any]) -> None:
 def _characters() -> st.SearchStrategy[str]:
     """Every class of characters as often as the next, and more of what makes English words hard."""
     classes = [
-        st.sampled_from([(first, last) for first, last in _ranges(items)]).flatmap(
-            lambda pair: st.integers(*pair).map(chr)
-        )
-        for items in data.CLASSES
+        st.sampled_from(list(map(code_points, items))).flatmap(lambda pair: st.integers(*pair).map(chr))
+        for name, items in read_tables().items()
+        if name.startswith("class ")
     ]
     return st.one_of(st.sampled_from(" ab1.'’_,:sS"), st.characters(), *classes)
-
-
-def _ranges(items: str) -> Iterator[tuple[int, int]]:
-    for item in items.split():
-        first, _, last = item.partition("-")
-        yield int(first, 16), int(last or first, 16)
 
 
 hard_text = st.text(_characters(), max_size=40)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from r2med.core.table import Table, markdown_text
-from r2med.pipeline.nano_inspect import inspect
+from r2med.pipeline.audit import inspect
 from r2med.report.task_page import task_page
 from r2med.results.ledger import ledger
 from r2med.tasks import TaskEntry, collections, resolve

@@ -104,7 +104,7 @@ def _extras(compared: Compared, settings: Settings, wanted: _Wanted) -> tuple[di
         document["slices"] = slices = what.slices_of(compared, get_analyzer("english"), settings, flags)
         shown.append(slices_table(slices, compared.scores.systems, settings))
     if wanted.aware:
-        document["aware"] = both = what.aware_of(compared, lambda task: find_copies(task.documents).by_id())
+        document["aware"] = both = what.aware_of(compared, lambda task: find_copies(task.documents))
         shown.append(what.aware_table(both))
     if wanted.holes:
         document["holes"] = reports = what.holes_of(compared, wanted.depth)

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import click
 
-from .audit import command as audit
 from .common import emit, json_option, note, print_table, resolve_all, tasks_option
 from .progress import progress
 
@@ -22,7 +21,7 @@ def command() -> None:
 @click.option("--force", is_flag=True, help="Fetch again what is there.")
 @json_option
 def download(names: tuple[str, ...], force: bool, as_json: bool) -> None:
-    """Get tasks from the Hugging Face hub: pinned revisions, resumed, counts checked.
+    """Get tasks from the Hugging Face hub: pinned revisions, resumed, hashes and counts checked.
 
     NAME is a collection (nano, r2med) or a task (r2med/MedQA-Diag). HF_HOME, HF_ENDPOINT, HF_TOKEN and
     HF_HUB_OFFLINE mean what they always mean.
@@ -88,10 +87,20 @@ def stats(paths: tuple[str, ...], specs: tuple[str, ...], as_json: bool) -> None
     )  # fmt: skip
 
 
+class FormatOption(click.Option):
+    """An option whose help names every layout there is; they are looked up when somebody asks for help."""
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        from ..tasks.formats import layouts
+
+        self.help = f"One of {', '.join(layouts())}."
+        return super().get_help_record(ctx)
+
+
 @command.command("convert")
 @click.argument("source", metavar="NAME|FOLDER")
 @click.argument("destination", type=click.Path(path_type=Path))
-@click.option("--to", "layout", required=True, metavar="FORMAT", help="r2med, beir, hub, mteb or nano.")
+@click.option("--to", "layout", required=True, metavar="FORMAT", cls=FormatOption)
 @click.option("--compress", type=click.Choice(["none", "gz", "zst"]), default="none", help="Compress JSON lines.")
 @json_option
 def convert(source: str, destination: Path, layout: str, compress: str, as_json: bool) -> None:
@@ -108,4 +117,55 @@ def convert(source: str, destination: Path, layout: str, compress: str, as_json:
                 note(f"{one.task}: {layout} has no place for generated texts ({lost} of them left out)")
 
 
-command.add_command(audit)
+@command.command("audit")
+@click.argument("paths", nargs=-1, required=True, metavar="NAME|FOLDER...")
+@click.option(
+    "--against", multiple=True, type=click.Path(path_type=Path),
+    help="Training data: JSON lines, tab-separated or plain text, or a task's folder; repeatable.",
+)  # fmt: skip
+@click.option(
+    "--few-shot", multiple=True, type=click.Path(path_type=Path), help="Examples used in prompts; repeatable."
+)
+@click.option(
+    "--retriever", "-r", "retrievers", multiple=True, metavar="NAME", help="Systems to score. Default: bm25-lucene."
+)
+@click.option("--run", "runs", multiple=True, type=click.Path(path_type=Path), help="A TREC run to score; repeatable.")
+@click.option("--threshold", default=0.8, show_default=True, type=click.FloatRange(0.5, 1), help="What is a near copy.")
+@click.option("--width", default=5, show_default=True, type=click.IntRange(2, 20), help="Words in a compared run.")
+@json_option
+def audit(
+    paths: tuple[str, ...], against: tuple[Path, ...], few_shot: tuple[Path, ...], retrievers: tuple[str, ...],
+    runs: tuple[Path, ...], threshold: float, width: int, as_json: bool,
+) -> None:  # fmt: skip
+    """Look for leaks and copies: flagged queries with evidence, and scores with and without them."""
+    from ..core.untrusted import printable
+    from ..pipeline.audit import audit_tasks
+    from ..tasks.audit import AuditSettings
+
+    scored = audit_tasks(
+        resolve_all(paths),
+        against=against,
+        few_shot=few_shot,
+        retrievers=retrievers,
+        runs=runs,
+        settings=AuditSettings(threshold=threshold, width=width),
+    )
+    if as_json:
+        emit(scored.document())
+        return
+    for found, scores in zip(scored.report.tasks, scored.scores, strict=True):
+        click.echo("\n".join(map(printable, found.lines())))
+        rows = [
+            [s.system, name, str(part.queries), "–" if part.measures is None else f"{part.measures['ndcg_at_10']:.4f}"]
+            for s in scores
+            for name, part in {"all queries": s.all, **{f"without {k}": v for k, v in s.without.items()}}.items()
+        ]
+        print_table(["System", "Scored on", "Queries", "nDCG@10"], rows, left=2)
+    for pair in scored.report.across:
+        click.echo(
+            printable(
+                f"{pair.tasks[0]} and {pair.tasks[1]} share {pair.documents_exact + pair.documents_near:,} documents "
+                f"({pair.documents_exact:,} word for word) and {pair.queries} queries"
+            )
+        )
+    note("Every flag with its evidence: --json")

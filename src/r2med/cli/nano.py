@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from .common import emit, json_option, note, print_table, resolve_all
 from .output import show
 from .progress import progress
-
-if TYPE_CHECKING:
-    from ..pipeline.nano_build import Built
 
 
 @click.group("nano")
@@ -50,9 +46,9 @@ def build(
     Two builds with one seed give the same bytes.
     """
     from ..pipeline.nano_build import build_nano
-    from ..pipeline.nano_dense import dense_retriever
+    from ..pipeline.nano_candidates import dense_retriever
     from ..retrieve import get_retriever
-    from ..tasks.nano import PoolSettings
+    from ..tasks.nano.pool import PoolSettings
 
     refs = resolve_all(paths)
     settings = PoolSettings(docs=docs, fill="hard" if fill == "hard" else "source-order", seed=seed)
@@ -74,7 +70,7 @@ def build(
             licence=licence, notify=notify,
         )  # fmt: skip
     if as_json:
-        emit({"schema": 1, "folder": str(out), "tasks": {b.split: _summary(b) for b in built}})
+        emit({"schema": 1, "folder": str(out), "tasks": {b.split: b.summary() for b in built}})
         return
     for one in built:
         m = one.manifest
@@ -89,14 +85,6 @@ def build(
     note(f"Candidates, manifest and card: {out}/; r2med nano profile {out} shows the table")
 
 
-def _summary(built: Built) -> dict[str, object]:
-    import msgspec
-
-    facts = msgspec.to_builtins(built.manifest)
-    del facts["pool"]
-    return {**facts, "profiles": msgspec.to_builtins(built.figures.profiles), "seconds": built.seconds}
-
-
 @command.command("profile")
 @click.argument("paths", nargs=-1, metavar="NAME|FOLDER...")
 @click.option("--published", is_flag=True, help="The figures NanoR2MED publishes, instead of a folder's.")
@@ -104,8 +92,8 @@ def _summary(built: Built) -> dict[str, object]:
 @json_option
 def profile(paths: tuple[str, ...], published: bool, markdown: bool, as_json: bool) -> None:
     """The table of a Nano group: counts, the nDCG@10 of its candidates, and the means over all queries."""
-    from ..pipeline.nano_published import published_profile
-    from ..pipeline.nano_read import profile as measure
+    from ..pipeline.nano_profile import profile as measure
+    from ..pipeline.nano_profile import published_profile
     from ..report.group_page import group_table
 
     if published == bool(paths):

@@ -28,9 +28,9 @@ def command(paths: tuple[str, ...], out: Path | None, against: tuple[Path, ...],
 
     Meant for Nano folders, whose candidates are scored; another task gets BM25 candidates on the way.
     """
-    from ..pipeline.nano_inspect import inspect
+    from ..pipeline.audit import inspect
     from ..report.group_page import write_pages
-    from ..tasks.audit import read_outside
+    from ..tasks.audit.outside import read_outside
 
     refs = resolve_all(paths)
     first = Path(paths[0])

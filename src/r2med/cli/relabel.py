@@ -44,7 +44,9 @@ def command(
     With --pool it then labels what nobody judged; the agreement says what those labels are worth. Answers are kept:
     the same command goes on where it stopped. Default tasks: those of the pool, else mini.
     """
-    from ..llm import Options, get_llm
+    from ..core.budget import Budget
+    from ..core.options import Options
+    from ..llm import get_llm
     from ..pipeline.relabelling import LlmJudge, Plan, label_pool, relabel_task
     from ..scoring.pool import write_pool
     from ..scoring.relabel import agreement
@@ -53,7 +55,7 @@ def command(
     refs = resolve_all(specs or dict.fromkeys(e.task for e in entries) or ("mini",))
     for ref in refs:
         ref.present()
-    chat = get_llm(llm, Options(concurrency=concurrency, max_cost=max_cost))
+    chat = get_llm(llm, Options(concurrency=concurrency, budget=None if max_cost is None else Budget(max_cost)))
     try:
         judge = LlmJudge(chat, prompt=prompt)
         if chat.warning:

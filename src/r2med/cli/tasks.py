@@ -8,46 +8,24 @@ from .common import emit, json_option, note, print_table
 
 
 @click.command("tasks")
-@click.argument("collection", required=False)
+@click.argument("collection", default="")
 @json_option
-def command(collection: str | None, as_json: bool) -> None:
+def command(collection: str, as_json: bool) -> None:
     """List the tasks: what there is and what is on this machine."""
-    from ..tasks import collections, find_tasks
-    from ..tasks.places import locate, size_on_disk
+    from ..tasks import list_tasks
 
-    entries = find_tasks(collection) if collection else [e for c in collections().values() for e in c.tasks]
-    rows = []
-    for entry in entries:
-        path = locate(entry)
-        rows.append(
-            {
-                "name": entry.name,
-                "collection": entry.collection,
-                "family": entry.family,
-                "queries": entry.queries,
-                "documents": entry.documents,
-                "judgments": entry.judgments,
-                "revision": entry.revision,
-                "available": path is not None,
-                "path": str(path) if path else None,
-                "bytes": size_on_disk(path) if path else None,
-            }
-        )
+    found = list_tasks(collection)
     if as_json:
-        emit(rows)
+        emit([task._asdict() for task in found])
         return
     print_table(
         ["Task", "Family", "Queries", "Documents", "Judgments", "Here"],
         [
-            [f"{r['collection']}/{r['name']}", str(r["family"]), f"{r['queries']:,}", f"{r['documents']:,}",
-             f"{r['judgments']:,}", _size(r["bytes"])]
-            for r in rows
+            [f"{t.collection}/{t.name}", t.family, f"{t.queries:,}", f"{t.documents:,}", f"{t.judgments:,}",
+             "–" if t.bytes is None else f"{t.bytes / 1e6:.1f} MB"]
+            for t in found
         ],
         left=2,
     )  # fmt: skip
-    if any(not r["available"] for r in rows):
+    if not all(task.available for task in found):
         note("Get the others with r2med data download NAME; a folder of your own works wherever a task's name does.")
-
-
-def _size(size: object) -> str:
-    return f"{size / 1e6:.1f} MB" if isinstance(size, int) else "–"

@@ -7,6 +7,7 @@ read by the native analyzer without a copy.
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
@@ -111,6 +112,10 @@ class TextColumn(Sequence[str]):
             begin = end
         return counts
 
+    def digests(self) -> list[bytes]:
+        """A hash of each text: equal where the bytes are."""
+        return [hashlib.blake2b(self.encoded(i), digest_size=16).digest() for i in range(len(self))]
+
     def find_byte(self, byte: int) -> int:
         """Index of the first text that holds `byte`, or -1."""
         step = 1 << 22
@@ -146,7 +151,7 @@ class TextColumnBuilder:
         self._write(text)
 
     def extend(self, texts: list[bytes]) -> None:
-        """Add many texts: the fast way."""
+        """Add many texts at once, which is faster."""
         self._lengths.extend(map(len, texts))
         self._write(b"".join(texts))
 

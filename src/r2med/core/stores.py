@@ -1,29 +1,29 @@
 """Where a task's files lie: a folder or a zip, plain or compressed, read as streams.
 
-Archives are hostile until shown otherwise: names that leave the archive and data that unpacks out of all proportion
-are refused while reading, so nothing is ever unpacked to disk.
+Folders and archives are hostile until shown otherwise. Names and links that lead elsewhere are refused, pipes and
+devices are not opened, and what unpacks out of all proportion is refused while reading; nothing is unpacked to disk.
 """
 
 from __future__ import annotations
 
-import gzip
-import io
-import lzma
+import os
 import struct
 import zipfile
-import zlib
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO, Protocol, cast
 
-from .errors import DataError, HostileData, MissingExtra
+from .compression import SUFFIXES, bounded, unpacked
+from .errors import DataError, HostileData
+from .files import open_file
 from .places import exists
 
-SUFFIXES = ("", ".gz", ".zst")
-EXPANSION_LIMIT = 200  # times its compressed size; prose compresses 3–5 times, a bomb a thousand times
-EXPANSION_FLOOR = 64 << 20  # bytes that are always allowed
-ZSTD_SIP = 2048
+LEVELS = 3
+"""Levels of folders that are looked through: no layout we read goes deeper."""
+BOUNDED_METHODS = {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}
+"""Ways to pack a zip's member that Python unpacks piece by piece; of others it holds the whole in memory."""
+OTHER_METHODS = {zipfile.ZIP_BZIP2: "bzip2", zipfile.ZIP_LZMA: "LZMA", 9: "deflate64", 93: "zstd"}
 
 
 class Store(Protocol):
@@ -49,18 +49,41 @@ class Store(Protocol):
 
 
 class FolderStore:
-    """A folder on disk."""
+    """A folder on disk. Links inside it are followed as long as they stay inside it."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        real = path.resolve()
+        # The hub's cache keeps the content of all snapshots in one folder and links to it.
+        snapshots = next((parent for parent in (real, *real.parents) if parent.name == "snapshots"), None)
+        self._roots = (real, snapshots.with_name("blobs")) if snapshots else (real,)
 
     def names(self) -> list[str]:
-        """Files up to three levels down: no layout we read goes deeper."""
-        found = {p for depth in ("*", "*/*", "*/*/*") for p in self.path.glob(depth)}
-        return sorted(p.relative_to(self.path).as_posix() for p in found if p.is_file())
+        return sorted(self._walk(self.path, "", LEVELS))
+
+    def _walk(self, folder: Path, prefix: str, levels: int) -> Iterator[str]:
+        try:
+            entries = list(os.scandir(folder))
+        except OSError as error:
+            if prefix:
+                return  # a folder within that we may not read is no part of the task
+            raise DataError(f"cannot be read ({error.strerror or error})", path=folder) from None
+        for entry in entries:
+            with suppress(OSError):
+                if entry.is_file():
+                    yield prefix + entry.name
+                elif levels > 1 and entry.is_dir() and not (entry.is_symlink() and self._leads_out(Path(entry.path))):
+                    yield from self._walk(Path(entry.path), f"{prefix}{entry.name}/", levels - 1)
+
+    def _leads_out(self, path: Path) -> bool:
+        real = path.resolve()
+        return not any(real.is_relative_to(root) for root in self._roots)
 
     def open_raw(self, name: str) -> BinaryIO:
-        return (self.path / name).open("rb", buffering=1 << 18)
+        path = self.path / name
+        if self._leads_out(path):
+            raise HostileData("is a link that leads out of its folder; put the file itself there", path=path)
+        return open_file(path)
 
     def raw_size(self, name: str) -> int:
         return (self.path / name).stat().st_size
@@ -69,28 +92,49 @@ class FolderStore:
         return str(self.path / name)
 
 
-class ZipStore:
-    """A task's `.zip` as downloaded; one folder around everything is looked through."""
+class FileStore:
+    """One file that somebody named, which may be a link to anywhere."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
+
+    def names(self) -> list[str]:
+        return [self.path.name]
+
+    def open_raw(self, name: str) -> BinaryIO:
+        return open_file(self.path)
+
+    def raw_size(self, name: str) -> int:
+        return self.path.stat().st_size
+
+    def label(self, name: str) -> str:
+        return str(self.path)
+
+
+class ZipStore:
+    """A task's `.zip` as downloaded; one folder around everything is looked through unless `keep_folder`."""
+
+    def __init__(self, path: Path, *, keep_folder: bool = False) -> None:
+        self.path = path
+        self._members: dict[str, zipfile.ZipInfo] = {}
         try:
             self._zip = zipfile.ZipFile(path)
         except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError, struct.error) as error:
             raise DataError(f"not a readable zip file ({error})", path=path) from None
         self._size = path.stat().st_size
-        self._members: dict[str, zipfile.ZipInfo] = {}
         for info in self._zip.infolist():
             if not info.filename or info.is_dir() or info.filename.startswith("__MACOSX/"):
                 continue
             parts = PurePosixPath(info.filename.replace("\\", "/"))
             if parts.is_absolute() or ".." in parts.parts or ":" in info.filename.split("/")[0]:
                 raise HostileData(f"names a file outside itself: {info.filename!r}", path=path)
-            self._members[parts.as_posix()] = info
-        while self._members and len({name.partition("/")[:2] for name in self._members}) == 1:
-            if not all("/" in name for name in self._members):
-                break
+            if self._members.setdefault(parts.as_posix(), info) is not info:
+                raise HostileData(f"holds two files called {parts.as_posix()!r}", path=path)
+        while not keep_folder and self._has_one_folder():
             self._members = {name.partition("/")[2]: info for name, info in self._members.items()}
+
+    def _has_one_folder(self) -> bool:
+        return all("/" in name for name in self._members) and len({n.partition("/")[0] for n in self._members}) == 1
 
     def names(self) -> list[str]:
         return sorted(self._members)
@@ -99,11 +143,14 @@ class ZipStore:
         info = self._members[name]
         if info.flag_bits & 1:
             raise DataError("is encrypted", path=self.label(name))
+        if info.compress_type not in BOUNDED_METHODS:
+            method = OTHER_METHODS.get(info.compress_type, f"method {info.compress_type}")
+            raise DataError(f"is packed with {method}; pack the archive again with deflate", path=self.label(name))
         try:
             member = cast(BinaryIO, self._zip.open(info))
         except (zipfile.BadZipFile, NotImplementedError, RuntimeError, OSError, EOFError, struct.error) as error:
             raise DataError(f"broken zip member ({error})", path=self.label(name)) from None
-        return cast(BinaryIO, io.BufferedReader(_Guard(member, self.raw_size(name), self.label(name)), 1 << 18))
+        return bounded(member, self.raw_size(name), self.label(name))
 
     def raw_size(self, name: str) -> int:
         # What the member takes in the archive: the sizes it claims for itself are the archive's own word.
@@ -111,39 +158,6 @@ class ZipStore:
 
     def label(self, name: str) -> str:
         return f"{self.path}!{name}"
-
-
-class _Guard(io.RawIOBase):
-    """Passes bytes through and refuses to go on once they outgrow their compressed size."""
-
-    def __init__(self, inner: BinaryIO, compressed_size: int, label: str) -> None:
-        self._inner, self._label = inner, label
-        self._limit = max(EXPANSION_FLOOR, EXPANSION_LIMIT * compressed_size)
-        self._seen = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
-        try:
-            data = self._inner.read(len(buffer))
-        except EOFError:
-            raise DataError("ends too early: the compressed file is truncated", path=self._label) from None
-        except (zipfile.BadZipFile, zlib.error, lzma.LZMAError, OSError) as error:
-            raise DataError(f"broken compressed data ({error})", path=self._label) from None
-        except Exception as error:
-            if type(error).__name__ != "ZstdError":
-                raise
-            raise DataError(f"broken compressed data ({error})", path=self._label) from None
-        self._seen += len(data)
-        if self._seen > self._limit:
-            raise HostileData(f"unpacks to over {self._limit >> 20} MiB, out of all proportion", path=self._label)
-        buffer[: len(data)] = data
-        return len(data)
-
-    def close(self) -> None:
-        self._inner.close()
-        super().close()
 
 
 def open_store(path: Path) -> Store:
@@ -157,76 +171,21 @@ def open_store(path: Path) -> Store:
     raise DataError("is neither a folder nor a .zip", path=path)
 
 
-def find(store: Store, *candidates: str, names: list[str] | None = None) -> str | None:
-    """The first of `candidates` that exists, plain, gzipped or zstd-compressed."""
-    present = set(store.names() if names is None else names)
+def find(names: Iterable[str], *candidates: str) -> str | None:
+    """The first of `candidates` that is among `names`, plain, gzipped or zstd-compressed."""
+    present = set(names)
     return next((c + suffix for c in candidates for suffix in SUFFIXES if c + suffix in present), None)
 
 
 @contextmanager
 def open_stream(store: Store, name: str) -> Iterator[BinaryIO]:
     """A buffered, decompressed stream of one file."""
-    label = store.label(name)
-    try:
-        raw = store.open_raw(name)
-    except OSError as error:
-        raise DataError(f"cannot be opened ({error.strerror or error})", path=label) from None
-    with raw:
-        if name.endswith(".gz"):
-            with _guarded(cast(BinaryIO, gzip.GzipFile(fileobj=raw)), store.raw_size(name), label) as stream:
-                yield stream
-        elif name.endswith(".zst"):
-            with _guarded(_zstd_reader(raw), store.raw_size(name), label) as stream:
-                yield stream
-        else:
-            yield raw
+    with store.open_raw(name) as raw, unpacked(raw, name, store.raw_size(name), store.label(name)) as stream:
+        yield stream
 
 
-def gunzip(data: bytes, label: str) -> bytes:
-    """Gzipped data whose file need not be called `.gz`, under the same limits."""
-    with _guarded(cast(BinaryIO, gzip.GzipFile(fileobj=io.BytesIO(data))), len(data), label) as stream:
-        return stream.read()
-
-
-def _guarded(inner: BinaryIO, size: int, label: str) -> BinaryIO:
-    return cast(BinaryIO, io.BufferedReader(_Guard(inner, size, label), 1 << 18))
-
-
-def _zstd_reader(raw: BinaryIO) -> BinaryIO:
-    try:
-        import zstandard
-    except ImportError:
-        raise MissingExtra("reading .zst files", "zstd") from None
-    return cast(BinaryIO, _StrictZstd(zstandard.ZstdDecompressor(), raw))
-
-
-class _StrictZstd:
-    """zstandard's stream reader takes a truncated file for a finished one; this one does not."""
-
-    def __init__(self, decompressor: object, raw: BinaryIO) -> None:
-        self._decompressor = decompressor
-        self._raw = raw
-        self._object = decompressor.decompressobj()  # type: ignore[attr-defined]
-        self._pending = bytearray()
-        self._started = False
-
-    def read(self, size: int) -> bytes:
-        while len(self._pending) < size:
-            # Small sips: four bytes of a bomb unpack to 128 KiB, and all of a call's output is in memory at once.
-            chunk = self._raw.read(ZSTD_SIP)
-            if not chunk:
-                if self._started and not self._object.eof:
-                    raise EOFError
-                break
-            while chunk:
-                self._started = True
-                self._pending += self._object.decompress(chunk)
-                chunk = self._object.unused_data if self._object.eof else b""
-                if self._object.eof and chunk:
-                    self._object = self._decompressor.decompressobj()  # type: ignore[attr-defined]
-        out = bytes(self._pending[:size])
-        del self._pending[:size]
-        return out
-
-    def close(self) -> None:
-        self._raw.close()
+@contextmanager
+def open_path(path: Path) -> Iterator[BinaryIO]:
+    """A buffered, decompressed stream of a file that somebody named."""
+    with open_stream(FileStore(path), path.name) as stream:
+        yield stream

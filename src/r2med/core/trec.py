@@ -9,11 +9,11 @@ from pathlib import Path
 
 from .atomic import atomic_file
 from .columns import IdTable
+from .compression import write_packed
 from .errors import DataError
-from .packing import write_packed
 from .qrels import Judgment
 from .run import Hit, Run
-from .stores import FolderStore, open_stream
+from .stores import open_path
 
 
 def read_run(path: str | Path, *, doc_ids: IdTable | None = None, query_ids: Iterable[str] = ()) -> Run:
@@ -22,12 +22,9 @@ def read_run(path: str | Path, *, doc_ids: IdTable | None = None, query_ids: Ite
     Order follows the scores, as in trec_eval; the rank column is not looked at. TREC has no line for a query without
     hits: those of `query_ids` are in the run all the same, and a file without any line is then no error.
     """
-    path = Path(path)
-    if not path.is_file():
-        raise DataError("no such file", path=path)
-    store, tag = FolderStore(path.parent), "run"
+    path, tag = Path(path), "run"
     rankings: dict[str, list[Hit]] = {query_id: [] for query_id in query_ids}
-    with open_stream(store, path.name) as stream:
+    with open_path(path) as stream:
         for number, line in enumerate(stream, start=1):
             if not line.isspace():
                 query_id, hit, tag = _run_line(line, path, number)

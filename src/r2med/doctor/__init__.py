@@ -8,7 +8,7 @@ from ..core.plugins import plugins
 from ..models import listing
 from ..pipeline.experiment import default_systems
 from ..tasks import collections
-from ..tasks.places import locate
+from ..tasks.catalogue import locate
 from . import here
 from .checks import run_checks
 from .findings import SCHEMA, Check, Counted, Diagnosis, Extra, Place, Status

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from importlib.resources import files
 
 from .._version import __version__
 from ..core.table import points
 from ..report.collection import by_system
 from ..results import TaskResult, macro_average
 from ..scoring import MAIN
-from ..tasks.nano import Manifest
 from ..tasks.nano.card import HUB_LICENCES
+from ..tasks.nano.folder import Manifest
 
 MARK = "<!-- prepared by r2med export hub -->"
 NOT_CLINICAL = (
@@ -51,30 +52,22 @@ def nano_card(card: str, repo: str, manifest: Manifest, licence: str) -> str:
 def results_card(results: Sequence[TaskResult], repo: str, licence: str) -> str:
     """The card of a set of results."""
     grouped = by_system(results)
-    collections = list(dict.fromkeys(r.task.collection for r in results))
-    header = [
-        "---", f"license: {_hub_licence(licence)}", "language:", "- en", "tags:", "- medical",
-        "- information-retrieval", "- r2med", "- evaluation-results", "configs:", "- config_name: scores",
-        "  default: true", "  data_files: scores.jsonl", "---", MARK,
-    ]  # fmt: skip
-    body = [
-        f"# Results of {len(grouped)} retrieval system{'s' * (len(grouped) != 1)}", "",
-        f"{len(results)} result{'s' * (len(results) != 1)}, made with r2med. `scores.jsonl` holds every measure; "
-        "`results/` holds for each system and task how it was made (`.json`), its run in TREC's form (`.run.gz`) and "
-        "its scores by query (`.queries.jsonl`).", "",
-    ]  # fmt: skip
-    for collection in collections:
-        body += [f"## {collection or 'Tasks of our own'}: nDCG@10 × 100", "", *_scores(grouped, collection), ""]
-    body += [
-        "The average is over the tasks; a system that lacks one has none. Scores of different collections are not "
-        "comparable.", "",
-        "## Loading", "", "```python", "from datasets import load_dataset", "",
-        f'scores = load_dataset("{repo}", "scores", split="train")', "```", "",
-        "## Provenance", "", *_provenance(results), "", *_terms(licence), "",
-        "Runs and scores name queries and documents by id; generated query expansions, where there are any, are the "
-        "output of language models and are often wrong.", "", NOT_CLINICAL, "",
-    ]  # fmt: skip
-    return "\n".join([*header, *body])
+    tables = [
+        f"## {collection or 'Tasks of our own'}: nDCG@10 × 100\n\n" + "\n".join(_scores(grouped, collection))
+        for collection in dict.fromkeys(r.task.collection for r in results)
+    ]
+    template = files(__package__).joinpath("results_card.txt").read_text("utf-8")
+    return template.format(
+        licence=_hub_licence(licence),
+        mark=MARK,
+        systems=f"{len(grouped)} retrieval system{'s' * (len(grouped) != 1)}",
+        results=f"{len(results)} result{'s' * (len(results) != 1)}",
+        tables="\n\n".join(tables),
+        repo=repo,
+        provenance="\n".join(_provenance(results)),
+        terms="\n".join(_terms(licence)),
+        not_clinical=NOT_CLINICAL,
+    )
 
 
 def _scores(grouped: dict[str, dict[str, TaskResult]], collection: str) -> list[str]:

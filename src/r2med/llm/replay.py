@@ -10,8 +10,8 @@ import msgspec
 
 from ..core import DataError, Hasher
 from ..core.budget import Usage
+from ..core.compression import gunzip
 from ..core.spec import Spec
-from ..core.stores import gunzip
 from .openai import FAILURES_IN_A_ROW
 from .protocol import Choice, Estimate, OnReply, Reply, Request, Sampling
 from .store import is_header, read_generations, read_header

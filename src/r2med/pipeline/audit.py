@@ -1,76 +1,115 @@
-"""Audits with consequences: every score with the flagged queries and without them."""
+"""Audits with scores: every system with the flagged queries and without them, and all that a task page tells."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib.resources import files
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
 
-from ..core import Run, Task, TextColumn
+from ..core import IdTable, Run, Task, TextColumn, UsageError
+from ..core.trec import read_run
+from ..retrieve import get_retriever
 from ..scoring import evaluate_run, parse_measures
+from ..scoring.evaluation import Evaluation
 from ..scoring.measures import Float64
-from ..tasks.audit import AuditReport, OutsideTexts, Subset, SystemAudit, TaskAudit
-from .nano_figures import mean_interval
+from ..scoring.slices import thirds
+from ..tasks import TaskRef, tendencies
+from ..tasks.audit import AuditSettings, audit
+from ..tasks.audit.findings import AuditReport, Subset, SystemAudit, TaskAudit
+from ..tasks.audit.outside import OutsideTexts, read_outside
+from ..tasks.audit.traps import clearest_traps
+from ..tasks.nano.figures import Inspected, Tercile
+from .nano_candidates import make_candidates, without_safeguard
+from .nano_profile import mean_interval, measure, read_nano
 
-_PART = re.compile(r"\n(?=\s*\n|\w+ = )|\"\"\"")
-LEAST_WORDS = 8
+DEFAULT_SYSTEM = "bm25-lucene"
 MEASURES = parse_measures(["nDCG@10", "hit@10", "R@100"])
-SMALLEST = 5  # an interval over fewer queries says nothing
+LEAST_WORDS = 8
+SMALLEST = 5
+"""Queries: an interval over fewer says nothing."""
+FEWEST_FOR_THIRDS = 9
+TRAPS = 3
+_PART = re.compile(r"\n(?=\s*\n|\w+ = )|\"\"\"")
+
+
+class ScoredAudit(NamedTuple):
+    """An audit, and for each of its tasks the scores of systems."""
+
+    report: AuditReport
+    scores: list[list[SystemAudit]]
+
+    def document(self) -> dict[str, Any]:
+        """What `r2med data audit --json` prints."""
+        return {
+            "schema": 1,
+            "settings": self.report.settings,
+            "tasks": {
+                found.task: msgspec.to_builtins(found) | {"scores": msgspec.to_builtins(of_task)}
+                for found, of_task in zip(self.report.tasks, self.scores, strict=True)
+            },
+            "across": msgspec.to_builtins(self.report.across),
+        }
+
+
+def audit_tasks(
+    refs: Sequence[TaskRef],
+    *,
+    against: Iterable[Path] = (),
+    few_shot: Iterable[Path] = (),
+    retrievers: Sequence[str] = (),
+    runs: Sequence[Path] = (),
+    settings: AuditSettings | None = None,
+) -> ScoredAudit:
+    """Audit tasks against each other, training data and prompts; score retrievers and stored runs on what is left."""
+    tasks = [ref.load() for ref in refs]
+    if runs and len(tasks) != 1:
+        raise UsageError("--run needs exactly one task")
+    report = audit(
+        tasks,
+        against=[read_outside(path) for path in against],
+        few_shot=[*map(read_outside, few_shot), *built_in_examples()],
+        settings=settings,
+    )
+    named = retrievers or (() if runs else (DEFAULT_SYSTEM,))
+    scores = []
+    for task, found in zip(tasks, report.tasks, strict=True):
+        ranked = [get_retriever(name).retrieve(task) for name in named] + [read_run(path) for path in runs]
+        scores.append(score_audit(task, found, ranked))
+    return ScoredAudit(report, scores)
 
 
 def score_audit(task: Task, found: TaskAudit, runs: Sequence[Run]) -> list[SystemAudit]:
     """Scores of runs with and without the flagged queries."""
-    groups = {"any": found.flagged()}
-    groups |= {f"any-{level}": found.flagged(level=level) for level in dict.fromkeys(f.level for f in found.flags)}
-    groups |= {kind: found.flagged(kind=kind) for kind in found.by_kind}
+    flagged = {"any": found.flagged()}
+    flagged |= {f"any-{level}": found.flagged(level=level) for level in dict.fromkeys(f.level for f in found.flags)}
+    flagged |= {kind: found.flagged(kind=kind) for kind in found.by_kind}
     scored = []
     for run in runs:
         evaluation = evaluate_run(run, task.qrels, MEASURES)
-        ids = list(evaluation.query_ids)
-        everything = np.ones(len(ids), dtype=bool)
-        scored.append(
-            SystemAudit(
-                system=run.name,
-                all=_subset(evaluation.per_query, everything),
-                without={
-                    name: _subset(evaluation.per_query, np.array([i not in flagged for i in ids], dtype=bool))
-                    for name, flagged in groups.items()
-                    if flagged
-                },
-            )
-        )
+        without = {name: _subset(evaluation, queries) for name, queries in flagged.items() if queries}
+        scored.append(SystemAudit(system=run.name, all=_subset(evaluation, set()), without=without))
     return scored
 
 
-def _subset(per_query: dict[str, Float64], keep: np.ndarray) -> Subset:
+def _subset(evaluation: Evaluation, left_out: set[str]) -> Subset:
+    keep = np.array([query_id not in left_out for query_id in evaluation.query_ids], dtype=bool)
     left = int(keep.sum())
     return Subset(
         left_out=len(keep) - left,
         queries=left,
-        measures={key: float(values[keep].mean()) for key, values in per_query.items()} if left else None,
-        ndcg_at_10_interval=mean_interval(per_query["ndcg_at_10"][keep]) if left >= SMALLEST else None,
+        measures={key: float(values[keep].mean()) for key, values in evaluation.per_query.items()} if left else None,
+        ndcg_at_10_interval=mean_interval(evaluation.per_query["ndcg_at_10"][keep]) if left >= SMALLEST else None,
     )
 
 
-def audit_document(report: AuditReport, scores: Sequence[list[SystemAudit]]) -> dict[str, Any]:
-    """What `r2med data audit --json` prints."""
-    return {
-        "schema": 1,
-        "settings": report.settings,
-        "tasks": {
-            found.task: msgspec.to_builtins(found) | {"scores": msgspec.to_builtins(of_task)}
-            for found, of_task in zip(report.tasks, scores, strict=True)
-        },
-        "across": msgspec.to_builtins(report.across.pairs),
-    }
-
-
-def built_in_examples() -> OutsideTexts | None:
+def built_in_examples() -> list[OutsideTexts]:
     """Texts of the prompts that r2med itself ships: an evaluation query must not stand in them as an example."""
     root = Path(str(files("r2med").joinpath("expand", "prompts")))
     texts, places = [], []
@@ -79,4 +118,45 @@ def built_in_examples() -> OutsideTexts | None:
             parts = [part for part in _PART.split(path.read_text("utf-8")) if len(part.split()) >= LEAST_WORDS]
             texts += parts
             places += [path.relative_to(root).as_posix()] * len(parts)
-    return OutsideTexts("r2med prompts", TextColumn.from_texts(texts), places) if texts else None
+    return [OutsideTexts("r2med prompts", TextColumn.from_texts(texts), places)] if texts else []
+
+
+def inspect(ref: TaskRef, *, against: Sequence[OutsideTexts] = ()) -> Inspected:
+    """Read, score and audit a task for its page; one without candidates of its own gets BM25's."""
+    nano = read_nano(ref)
+    task, runs, safeguarded = nano.task, dict(nano.runs), nano.safeguarded
+    if "bm25" not in runs:
+        runs |= make_candidates(task, BM25Lucene(), None).runs
+    measured = measure(task, runs, safeguarded, split=nano.split)
+    report = audit([task], against=against, few_shot=built_in_examples())
+    scored = [without_safeguard(r, safeguarded) if c == "reranking_hybrid" else r for c, r in runs.items()]
+    shape = tendencies(task)
+    return Inspected(
+        task=task,
+        split=nano.split,
+        figures=measured.figures,
+        contrasts=measured.contrasts,
+        audit=report.tasks[0],
+        audit_settings=report.settings,
+        scores=score_audit(task, report.tasks[0], scored),
+        traps=clearest_traps(task, runs["bm25"], most=TRAPS),
+        tendencies=shape,
+        terciles=_terciles(shape.overlap_of_query, task.qrels.query_ids, measured.per_query),
+        unsolved=int((measured.per_query["bm25"] == 0).sum()),
+        metadata=nano.metadata,
+    )
+
+
+def _terciles(overlap: Mapping[str, float], judged: IdTable, per_query: Mapping[str, Float64]) -> list[Tercile]:
+    """Queries in three parts, from few shared words to many; equal shares stay together."""
+    have = sorted((value, query_id) for query_id, value in overlap.items() if query_id in judged)
+    if len(have) < FEWEST_FOR_THIRDS:
+        return []
+    labelled = zip(thirds([value for value, _ in have]), have, strict=True)
+    found = []
+    for name, (_, members) in zip(("fewest", "middle", "most"), groupby(labelled, key=itemgetter(0)), strict=False):
+        part = [member for _, member in members]
+        rows = judged.positions(query_id for _, query_id in part)
+        means = {role: float(values[rows].mean()) for role, values in per_query.items()}
+        found.append(Tercile(name, len(part), part[0][0], part[-1][0], means))
+    return found

@@ -1,4 +1,4 @@
-"""Building Nano tasks: pool, profiles, files; the same bytes every time."""
+"""Building Nano tasks: pool, candidates, files; the same bytes every time."""
 
 from __future__ import annotations
 
@@ -9,20 +9,26 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from ..core import IdTable, Run, Task, UsageError
+from ..core import Run, Task, UsageError
 from ..core.atomic import atomic_folder, write_bytes
 from ..retrieve import Retriever
 from ..tasks import TaskRef, stats, write_task
-from ..tasks.formats import write_candidates
+from ..tasks.convert import check_file_names
+from ..tasks.formats.parquet import write_candidates
 from ..tasks.nano.card import CardEntry, dataset_card
 from ..tasks.nano.figures import TaskFigures
-from ..tasks.nano.harmony import harmonise
-from ..tasks.nano.manifest import TaskManifest, task_manifest, write_manifest
-from ..tasks.nano.metadata import Metadata
-from ..tasks.nano.names import split_name
+from ..tasks.nano.folder import (
+    Metadata,
+    TaskManifest,
+    split_name,
+    task_manifest,
+    unify_schemas,
+    write_manifest,
+    write_metadata,
+)
 from ..tasks.nano.pool import Pool, PoolSettings, build_pool
-from .nano_figures import measure
-from .nano_profiles import Profiles, make_profiles
+from .nano_candidates import make_candidates
+from .nano_profile import measure
 
 HARD_DEPTH = 500
 
@@ -37,6 +43,12 @@ class Built(NamedTuple):
     figures: TaskFigures
     manifest: TaskManifest
     seconds: dict[str, float]
+
+    def summary(self) -> dict[str, object]:
+        """What `r2med nano build --json` prints."""
+        facts = msgspec.to_builtins(self.manifest)
+        del facts["pool"]
+        return {**facts, "profiles": msgspec.to_builtins(self.figures.profiles), "seconds": self.seconds}
 
 
 def build_nano(
@@ -57,8 +69,7 @@ def build_nano(
     if len(refs) > 1 and (name or description):
         raise UsageError("a name or a description can be given to one task only")
     splits = [split_name(ref, name) for ref in refs]
-    if repeated := IdTable(splits).duplicates():
-        raise UsageError(f"two of the tasks would both be called {repeated[0]!r}")
+    check_file_names(splits)
     built, cards = [], []
     with atomic_folder(out) as folder:
         for ref, split in zip(refs, splits, strict=True):
@@ -66,68 +77,55 @@ def build_nano(
             notify(ref.full_name, "reading")
             source = ref.load()
             clock.lap("read")
-            pool, candidates = _pool(source, settings, split, bm25, dense, ref, notify)
+            pool, described = _pool(source, settings, split, bm25, dense, notify)
             clock.lap("pool")
             notify(ref.full_name, "retrieving candidates")
-            profiles = make_profiles(pool.task, bm25, dense)
+            candidates = make_candidates(pool.task, bm25, dense)
             clock.lap("profiles")
             notify(ref.full_name, "writing")
             # Without intervals: what is built must not change with the way they are computed.
-            measured = measure(pool.task, profiles.runs, set(profiles.safeguarded), split=split, intervals=False)
-            figures = measured.figures
-            manifest = task_manifest(source, pool, settings, candidates, source_name=_source(ref))
-            metadata = _metadata(ref, pool, split, profiles, figures, manifest, description, licence)
-            _write(pool.task, folder, split, profiles, metadata)
-            cards.append(CardEntry(split, list(profiles.runs), manifest, figures, metadata.licence))
+            measured = measure(pool.task, candidates.runs, set(candidates.safeguarded), split=split, intervals=False)
+            manifest = task_manifest(source, pool, settings, described, source_name=_source(ref))
+            metadata = Metadata(
+                task=ref.full_name,
+                split=split,
+                source=manifest.source,
+                revision=manifest.revision,
+                description=description or (ref.entry.description if ref.entry else ""),
+                family=ref.entry.family if ref.entry else "",
+                licence=licence or (ref.entry.licence if ref.entry else ""),
+                fingerprint=manifest.fingerprint,
+                stats=stats(pool.task),
+                figures=measured.figures,
+                retrievers=candidates.retrievers,
+                safeguarded_queries=candidates.safeguarded,
+            )
+            write_task(pool.task, folder, to="nano", split=split)
+            for config, run in candidates.runs.items():
+                write_candidates(run, folder, config, split)
+            write_metadata(folder, metadata)
+            cards.append(CardEntry(split, list(candidates.runs), manifest, measured.figures, metadata.licence))
             clock.lap("write")
             notify(ref.full_name, "done")
-            built.append(Built(split, figures, manifest, clock.laps))
-        harmonise(folder)
+            built.append(Built(split, measured.figures, manifest, clock.laps))
+        unify_schemas(folder)
         write_bytes(folder / "README.md", dataset_card(cards).encode())
         write_manifest(folder, {b.split: b.manifest for b in built})
     return built
 
 
 def _pool(
-    source: Task, settings: PoolSettings, split: str, bm25: Retriever, dense: Retriever | None, ref: TaskRef,
-    notify: Notify,
-) -> tuple[Pool, list[dict[str, Any]]]:  # fmt: skip
+    source: Task, settings: PoolSettings, split: str, bm25: Retriever, dense: Retriever | None, notify: Notify
+) -> tuple[Pool, list[dict[str, Any]]]:
+    """The pool, and the retrievers whose candidates filled it."""
     runs: list[Run] = []
     described: list[dict[str, Any]] = []
     if settings.fill == "hard":
         for retriever in (bm25, *([dense] if dense else [])):
-            notify(ref.full_name, f"hard negatives of {retriever.name}")
+            notify(source.full_name, f"hard negatives of {retriever.name}")
             runs.append(retriever.retrieve(source, depth=HARD_DEPTH).renamed(retriever.name))
             described.append({"name": retriever.name, "depth": HARD_DEPTH, **retriever.describe()})
     return build_pool(source, settings, runs, name=split), described
-
-
-def _metadata(
-    ref: TaskRef, pool: Pool, split: str, profiles: Profiles, figures: TaskFigures, manifest: TaskManifest,
-    description: str, licence: str,
-) -> Metadata:  # fmt: skip
-    return Metadata(
-        task=ref.full_name,
-        split=split,
-        source=manifest.source,
-        revision=manifest.revision,
-        description=description or (ref.entry.description if ref.entry else ""),
-        family=ref.entry.family if ref.entry else "",
-        licence=licence or (ref.entry.licence if ref.entry else ""),
-        fingerprint=manifest.fingerprint,
-        stats=stats(pool.task),
-        figures=figures,
-        retrievers=profiles.retrievers,
-        safeguarded_queries=profiles.safeguarded,
-    )
-
-
-def _write(task: Task, folder: Path, split: str, profiles: Profiles, metadata: Metadata) -> None:
-    write_task(task, folder, to="nano", split=split)
-    for config, run in profiles.runs.items():
-        write_candidates(run, folder, config, split)
-    encoded = msgspec.json.encode(metadata, order="deterministic")
-    write_bytes(folder / "metadata" / f"{split}.json", msgspec.json.format(encoded, indent=2) + b"\n")
 
 
 def _source(ref: TaskRef) -> str:

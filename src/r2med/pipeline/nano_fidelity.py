@@ -1,4 +1,4 @@
-"""Whether a Nano ranks systems as its full task does, and by how much it flatters them."""
+"""Whether a Nano task ranks systems as its full task does, and how much higher they score on it."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Fidelity(msgspec.Struct):
 
 
 def compare(full: Task, nano: Task, systems: Sequence[str | Retriever], measure: Measure = MAIN) -> Fidelity:
-    """Run every system on both tasks and compare the orders they come in."""
+    """Score every system on both tasks and compare how the tasks rank them."""
     if len(systems) < 2:
         raise UsageError("an order needs at least two systems")
     retrievers = [get_retriever(s) if isinstance(s, str) else s for s in systems]

@@ -1,28 +1,69 @@
-"""Training data with hard negatives that shares nothing with what it will be judged on."""
+"""Training data with hard negatives that shares nothing with what it will be judged on.
+
+Hard negatives are passages that look like the query's and lead elsewhere. Candidates of several retrievers are taken in
+turn; a passage is left out where it may be relevant after all: it is judged so, nearly a copy of a positive, from the
+article of a positive, or it names the query's answer.
+"""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
+import numpy as np
 
-from ..core import DataError, Task, TextColumn, UsageError
+from ..core import DataError, Query, Run, Task, TextColumn, UsageError
 from ..core.atomic import atomic_folder, write_bytes
-from ..retrieve import Retriever
+from ..retrieve import Retriever, get_retriever
 from ..tasks import TaskRef, entries
-from ..tasks.audit import OutsideTexts, read_outside
-from ..tasks.audit.outside import Match, positive_matches, query_matches
-from ..tasks.audit.texts import Material
+from ..tasks.audit.leaks import ShingledTask, article
+from ..tasks.audit.outside import Match, OutsideTexts, positive_matches, query_matches, read_outside
+from ..tasks.catalogue import locate
 from ..tasks.jsonl import encode_lines
 from ..tasks.nano.pool import take
-from ..tasks.places import locate
-from ..text.shingles import WIDTH
-from .training_negatives import Example, MiningSettings, mine
+from ..text.duplicates import overlaps
+from ..text.shingles import WIDTH, shingle
 
 SCHEMA = 1
+
+
+class Passage(NamedTuple):
+    """A passage of the training data; negatives say who found them and where."""
+
+    id: str
+    text: str
+    by: str = ""
+    rank: int = 0
+
+
+class Example(NamedTuple):
+    """One query with all its positives and its negatives."""
+
+    query_id: str
+    query: str
+    positives: list[Passage]
+    negatives: list[Passage]
+
+
+@dataclass(frozen=True)
+class MiningSettings:
+    """How negatives are chosen."""
+
+    negatives: int = 7
+    depth: int = 100
+    skip: int = 0
+    similarity: float = 0.6
+
+    def __post_init__(self) -> None:
+        if self.negatives < 1 or self.depth < 1 or self.skip < 0:
+            raise UsageError("negatives and depth must be 1 or more, skip 0 or more")
+        if not 0 < self.similarity <= 1:
+            raise UsageError(f"similarity must lie between 0 and 1, not {self.similarity:g}")
 
 
 class Protected(NamedTuple):
@@ -30,7 +71,7 @@ class Protected(NamedTuple):
 
     name: str
     fingerprint: str
-    material: Material
+    shingled: ShingledTask
 
 
 class TrainingReport(msgspec.Struct):
@@ -52,19 +93,44 @@ class TrainingReport(msgspec.Struct):
     audit: dict[str, int]
 
 
-def protect(refs: Iterable[TaskRef]) -> list[Protected]:
+def make_training_data(
+    task: Task,
+    out: Path,
+    *,
+    retrievers: Sequence[str] = ("bm25",),
+    protect: Iterable[TaskRef] = (),
+    settings: MiningSettings | None = None,
+    drop_overlap: bool = False,
+    notify: Callable[[str], None] = lambda what: None,
+) -> TrainingReport:
+    """Training data from a task, kept apart from `protect` and from every catalogue task on this machine."""
+    notify("reading evaluation tasks")
+    guarded = {ref.full_name: ref for ref in (*evaluation_refs(), *protect)}
+    mined_by = [get_retriever(name) for name in retrievers]
+    return export_training(
+        task,
+        out,
+        mined_by,
+        protected(guarded.values()),
+        settings or MiningSettings(),
+        drop_overlap=drop_overlap,
+        notify=notify,
+    )
+
+
+def protected(refs: Iterable[TaskRef]) -> list[Protected]:
     """Load evaluation tasks down to what training data must not hold."""
     found = []
     for ref in refs:
         task = ref.load()
         rows = sorted({p for _, d, g in task.qrels if g > 0 and (p := task.documents.ids.position(d)) >= 0})
         small = Task(task.name, task.queries, take(task.documents, rows), task.qrels, collection=task.collection)
-        found.append(Protected(task.full_name, task.fingerprint, Material.of(small, WIDTH)))
+        found.append(Protected(task.full_name, task.fingerprint, ShingledTask.of(small, WIDTH)))
     return found
 
 
 def evaluation_refs() -> list[TaskRef]:
-    """Every catalogue task on this machine: nobody should train on what everybody is measured with."""
+    """Every catalogue task on this machine."""
     return [TaskRef(e.name, e.collection, e, path, e.split) for e in entries() if (path := locate(e))]
 
 
@@ -72,7 +138,7 @@ def export_training(
     task: Task,
     out: Path,
     retrievers: Sequence[Retriever],
-    protected: Sequence[Protected],
+    kept_out: Sequence[Protected],
     settings: MiningSettings,
     *,
     drop_overlap: bool = False,
@@ -84,7 +150,7 @@ def export_training(
     notify("mining negatives")
     examples, left_out = mine(task, retrievers, settings)
     notify("looking for overlap with evaluation tasks")
-    examples, dropped = _without_overlap(examples, protected, drop=drop_overlap)
+    examples, dropped = _without_overlap(examples, kept_out, drop=drop_overlap)
     if not examples:
         raise DataError(f"{task.full_name}: no query is left to train on")
     notify("writing")
@@ -101,24 +167,24 @@ def export_training(
         mined_with=[r.name for r in retrievers],
         left_out=left_out,
         overlap_dropped=dropped,
-        protected={p.name: p.fingerprint for p in protected},
-        not_compared=_not_compared({p.name for p in protected}),
+        protected={p.name: p.fingerprint for p in kept_out},
+        not_compared=_not_compared({p.name for p in kept_out}),
         audit={},
     )
     with atomic_folder(out) as folder:
         files = _write(folder, examples, complete, settings.negatives)
-        report.audit = _audit_written(files, protected)
+        report.audit = _audit_written(files, kept_out)
         write_bytes(folder / "report.json", msgspec.json.format(msgspec.json.encode(report), indent=2) + b"\n")
     return report
 
 
 def _not_compared(names: set[str]) -> list[str]:
-    """Catalogue tasks that the training data may still overlap, for nobody looked."""
+    """Catalogue tasks that the training data were not compared with."""
     return [e.full_name for e in entries() if e.full_name not in names]
 
 
 def _without_overlap(
-    examples: list[Example], protected: Sequence[Protected], *, drop: bool
+    examples: list[Example], kept_out: Sequence[Protected], *, drop: bool
 ) -> tuple[list[Example], dict[str, int]]:
     """Examples that share no text with an evaluation; without `drop`, a single shared text is an error."""
     texts, places = [], list[tuple[int, str, int]]()
@@ -129,7 +195,7 @@ def _without_overlap(
             places += [(number, kind, i) for i in range(len(of_kind))]
     outside = OutsideTexts("training data", TextColumn.from_texts(texts), [""] * len(texts))
     bad: dict[int, tuple[str, Match]] = {}
-    for one in protected:
+    for one in kept_out:
         for match in matches(one, outside):
             bad.setdefault(match.text, (one.name, match))
     if bad and not drop:
@@ -151,7 +217,7 @@ def _without_overlap(
 
 def matches(one: Protected, outside: OutsideTexts) -> list[Match]:
     """Outside texts that meet a protected query or positive."""
-    return [*query_matches(one.material, outside), *positive_matches(one.material, outside)]
+    return [*query_matches(one.shingled, outside), *positive_matches(one.shingled, outside)]
 
 
 def _write(folder: Path, examples: list[Example], complete: list[Example], negatives: int) -> list[Path]:
@@ -180,14 +246,88 @@ def _write(folder: Path, examples: list[Example], complete: list[Example], negat
     return files
 
 
-def _audit_written(files: list[Path], protected: Sequence[Protected]) -> dict[str, int]:
+def _audit_written(files: list[Path], kept_out: Sequence[Protected]) -> dict[str, int]:
     """Read the files back and look again; anything found is an error of ours, and nothing is left on disk."""
     found = {}
     for path in files:
         if path.stat().st_size:
             outside = read_outside(path)
-            for one in protected:
+            for one in kept_out:
                 if met := matches(one, outside):
                     raise DataError(f"what was to be written overlaps {one.name}: query {met[0].query!r}")
             found[path.relative_to(files[0].parent).as_posix()] = len(outside.texts)
     return found
+
+
+def mine(task: Task, retrievers: Sequence[Retriever], settings: MiningSettings) -> tuple[list[Example], dict[str, int]]:
+    """Examples of a task, and how many candidates were left out for each reason."""
+    if not retrievers:
+        raise UsageError("negatives need at least one retriever")
+    runs = [r.retrieve(task, depth=settings.skip + settings.depth) for r in retrievers]
+    positives = {
+        q.id: [p for d, g in task.qrels.of(q.id).items() if g > 0 and (p := task.documents.ids.position(d)) >= 0]
+        for q in task.queries
+    }
+    alike = _alike(task, positives, runs, settings.similarity)
+    reasons: Counter[str] = Counter()
+    examples = []
+    for row, query in enumerate(task.queries):
+        if not positives[query.id]:
+            reasons["query without positive"] += 1
+            continue
+        rule = _Rule(task, query, positives[query.id], alike)
+        chosen = list[Passage]()
+        for doc, by, rank in _in_turn(runs, row, settings.skip):
+            if len(chosen) == settings.negatives:
+                break
+            if reason := rule.against(doc):
+                reasons[reason] += 1
+            else:
+                chosen.append(Passage(task.documents.ids[doc], task.documents.contents[doc], by, rank))
+        found = [Passage(task.documents.ids[d], task.documents.contents[d]) for d in positives[query.id]]
+        examples.append(Example(query.id, query.text, found, chosen))
+    return examples, dict(reasons)
+
+
+class _Rule:
+    """Whether a document may serve as a negative of one query."""
+
+    def __init__(self, task: Task, query: Query, positives: list[int], alike: set[tuple[int, int]]) -> None:
+        self._task, self._positives, self._alike = task, positives, alike
+        ids = task.documents.ids
+        self._articles = {article(ids[p]) for p in positives if article(ids[p]) != ids[p]}
+        answer = " ".join((query.answer or "").split())
+        long_enough = len(answer) >= 3 and len(answer.split()) <= 8
+        self._answer = re.compile(rf"\b{re.escape(answer)}\b", re.IGNORECASE) if long_enough else None
+
+    def against(self, doc: int) -> str:
+        """The reason against a document; empty where there is none."""
+        if doc in self._positives:
+            return "positive"
+        if any((p, doc) in self._alike for p in self._positives):
+            return "nearly a positive"
+        if article(self._task.documents.ids[doc]) in self._articles:
+            return "article of a positive"
+        if self._answer is not None and self._answer.search(self._task.documents.contents[doc]):
+            return "names the answer"
+        return ""
+
+
+def _in_turn(runs: Sequence[Run], row: int, skip: int) -> Iterator[tuple[int, str, int]]:
+    """Candidates of all runs by rank, each document once."""
+    seen = set[int]()
+    for rank in range(skip, max(run.depth for run in runs)):
+        for run in runs:
+            if rank < run.depth and (doc := int(run.docs[row, rank])) >= 0 and doc not in seen:
+                seen.add(doc)
+                yield doc, run.name, rank + 1
+
+
+def _alike(task: Task, positives: dict[str, list[int]], runs: Sequence[Run], similarity: float) -> set[tuple[int, int]]:
+    """(positive, candidate) pairs of which one text stands in the other to the share `similarity`."""
+    left = np.array(sorted({p for of_query in positives.values() for p in of_query}), dtype=np.int64)
+    right = np.unique(np.concatenate([run.docs.ravel() for run in runs])).astype(np.int64)
+    right = right[right >= 0]
+    contents = task.documents.contents
+    found = overlaps(shingle(contents.take(left.tolist())), shingle(contents.take(right.tolist())), least=similarity)
+    return set(zip(left[found.left].tolist(), right[found.right].tolist(), strict=True))

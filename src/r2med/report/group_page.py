@@ -12,8 +12,7 @@ from ..core import IdTable, UsageError
 from ..core.atomic import write_bytes
 from ..core.table import NONE, Table, counted, markdown_text
 from ..core.untrusted import component
-from ..tasks.nano.figures import ROLES, NanoProfile, group
-from ..tasks.nano.inspected import Inspected
+from ..tasks.nano.figures import ROLES, Inspected, NanoProfile, group
 from .task_page import ROLE_NAMES, description, score, task_page
 
 PROFILES = ["BM25", "Dense", "Hybrid"]
@@ -109,7 +108,7 @@ def metadata(page: Inspected) -> dict[str, Any]:
         "contrasts": [c._asdict() for c in page.contrasts],
         "tendencies": page.tendencies,
         "terciles": [t._asdict() for t in page.terciles],
-        "failures": page.lures,
+        "failures": page.traps,
         "audit": {"settings": page.audit_settings, "findings": page.audit, "scores": page.scores},
     }
 

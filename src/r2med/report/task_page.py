@@ -7,11 +7,10 @@ from typing import NamedTuple
 
 from ..core import Document, Query, Task
 from ..core.table import NONE, Table, counted, markdown_text, share, shortened
-from ..tasks import Stats, stats
-from ..tasks.audit import SystemAudit, TaskAudit, Tendencies
+from ..tasks import Stats, Tendencies, stats
+from ..tasks.audit.findings import SystemAudit, TaskAudit
 from ..tasks.catalogue import TaskEntry, entries
-from ..tasks.nano.figures import Contrast
-from ..tasks.nano.inspected import Inspected
+from ..tasks.nano.figures import Contrast, Inspected
 
 ROLE_NAMES = {"bm25": "BM25", "dense": "dense", "hybrid": "hybrid"}
 ROLE_TITLES = {"bm25": "BM25", "dense": "Dense", "hybrid": "Reranking hybrid"}
@@ -233,7 +232,7 @@ def _tendencies(page: Inspected) -> list[str]:
 def _failures(page: Inspected) -> list[str]:
     """Queries where BM25's first document shares more words than any positive, and is wrong."""
     lines = []
-    for trap in page.lures:
+    for trap in page.traps:
         query, wrong = page.task.query(trap.query), page.task.documents.get(trap.document)
         right = page.task.documents.get(trap.positive)
         if query is None or wrong is None or right is None:

@@ -16,7 +16,7 @@ import numpy as np
 from ..core import NO_DOCUMENT, DataError, Hit, Run, Task, UsageError, fingerprint
 from ..core.queries import Queries
 from ..core.spec import Content, Spec
-from ..core.stores import FolderStore, open_stream
+from ..core.stores import open_path
 from ..core.trec import read_run
 from ..core.untrusted import file_name
 from .contract import Build, Index, Retriever, check_depth, retrievers
@@ -179,7 +179,7 @@ def read_topk(path: Path) -> Run:
     """R2MED's first-stage files: one JSON object a line with `id` and `topk_pid`, pairs of document and score."""
     decode = msgspec.json.Decoder(TopkLine, strict=False).decode
     rankings: dict[str, list[Hit]] = {}
-    with open_stream(FolderStore(path.parent), path.name) as stream:
+    with open_path(path) as stream:
         for number, line in enumerate(stream, start=1):
             if line.isspace():
                 continue
@@ -207,7 +207,7 @@ def _hits(record: TopkLine) -> list[Hit]:
 
 
 def _is_json(path: Path) -> bool:
-    with open_stream(FolderStore(path.parent), path.name) as stream:
+    with open_path(path) as stream:
         for line in stream:
             if not line.isspace():
                 return line.lstrip().startswith(b"{")

@@ -1,27 +1,31 @@
 """Tasks: what there is, and reading, writing and checking it."""
 
 from ..core.trec import read_run, write_qrels, write_run
-from .catalogue import Collection, TaskEntry, collections, entries, find_tasks
+from .catalogue import Collection, TaskEntry, collections, entries, find_tasks, list_tasks
 from .convert import convert, write_task
 from .judgments import read_qrels
-from .load import TaskRef, load, load_all, resolve
-from .stats import Stats, stats
+from .load import TaskRef, load, load_all, resolve, resolve_all
+from .stats import Stats, Tendencies, stats, tendencies
 
 __all__ = [
     "Collection",
     "Stats",
     "TaskEntry",
     "TaskRef",
+    "Tendencies",
     "collections",
     "convert",
     "entries",
     "find_tasks",
+    "list_tasks",
     "load",
     "load_all",
     "read_qrels",
     "read_run",
     "resolve",
+    "resolve_all",
     "stats",
+    "tendencies",
     "write_qrels",
     "write_run",
     "write_task",

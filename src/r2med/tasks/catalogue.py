@@ -1,18 +1,24 @@
-"""What there is: the collections, their tasks and the many names people give them."""
+"""The catalogue: collections, their tasks, the names people give them, and where they lie on this machine."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import cache
 from importlib.resources import files
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import msgspec
 
-from ..core import UnknownName
+from ..core import DataError, UnknownName
+from ..core.places import home, hub_cache
+from ..core.stores import FolderStore
 from ..core.toml import loads
+from ..core.untrusted import component
+from .formats import layouts
 
 COLLECTION_NAMES = ("mini", "nano", "r2med")
+"""The last one that has a task of a bare name is meant by it."""
 
 
 class TaskEntry(msgspec.Struct, frozen=True, kw_only=True):
@@ -26,6 +32,8 @@ class TaskEntry(msgspec.Struct, frozen=True, kw_only=True):
     judgments: int
     description: str
     revision: str = ""
+    fingerprint: str = ""
+    """Of the published content, where it is known: other content is refused under this name."""
     split: str = ""
     aliases: tuple[str, ...] = ()
     collection: str = ""
@@ -47,14 +55,10 @@ class Collection(msgspec.Struct, frozen=True, kw_only=True):
     summary: str
     licence: str
     layout: str
-    task: tuple[TaskEntry, ...]
+    tasks: tuple[TaskEntry, ...] = msgspec.field(name="task")
+    """In the order of the paper."""
     dataset: str = ""
     homepage: str = ""
-
-    @property
-    def tasks(self) -> tuple[TaskEntry, ...]:
-        """The tasks, in the order of the paper."""
-        return self.task
 
 
 @cache
@@ -80,20 +84,13 @@ def entries(collection: str | None = None) -> Iterable[TaskEntry]:
 
 @cache
 def _names() -> dict[str, TaskEntry]:
-    """Every spelling of every task.
-
-    A bare name or alias without a collection means R2MED itself, unless the alias belongs to one collection only.
-    """
+    """Every spelling of every task; R2MED's own aliases name the tasks of the other collections too."""
     names: dict[str, TaskEntry] = {}
-    for collection in ("mini", "nano", "r2med"):  # the last one wins a bare name
-        for entry in collections()[collection].tasks:
-            names[_fold(entry.full_name)] = entry
-            names[_fold(entry.name)] = entry
-            names.update((_fold(alias), entry) for alias in entry.aliases)
-    upstream = {entry.name: entry.aliases for entry in collections()["r2med"].tasks}
-    for collection in ("mini", "nano"):
-        for entry in collections()[collection].tasks:
-            names.update((_fold(f"{collection}/{alias}"), entry) for alias in upstream[entry.name])
+    upstream = {entry.name: entry.aliases for entry in entries("r2med")}
+    for entry in entries():
+        spellings = [entry.full_name, entry.name, *entry.aliases]
+        spellings += [f"{entry.collection}/{alias}" for alias in upstream[entry.name] if entry.collection != "r2med"]
+        names.update((_fold(spelling), entry) for spelling in spellings)
     return names
 
 
@@ -111,3 +108,68 @@ def find_tasks(spec: str) -> tuple[TaskEntry, ...]:
 
 def _fold(name: str) -> str:
     return name.casefold().replace("_", "-").replace(" ", "-").strip("/")
+
+
+def drop_in(entry: TaskEntry) -> Path:
+    """Where a user without network puts a task's folder: no download, no configuration."""
+    return home() / "data" / entry.collection / entry.name
+
+
+def locate(entry: TaskEntry) -> Path | None:
+    """The folder or zip that holds a catalogue task on this machine, or None."""
+    if entry.collection == "mini":
+        return Path(str(files(__package__).joinpath("mini", entry.name)))
+    own = drop_in(entry)
+    for candidate in (own, own.with_name(own.name + ".zip"), own.parent):
+        if candidate.is_file() or _holds(candidate, entry):
+            return candidate
+    return snapshot(entry)
+
+
+def snapshot(entry: TaskEntry) -> Path | None:
+    """The task's snapshot in the hub cache, if it has been downloaded."""
+    repository = hub_cache() / f"datasets--{entry.dataset.replace('/', '--')}"
+    reference = repository / "refs" / entry.revision
+    commit = reference.read_text().strip() if reference.is_file() else entry.revision
+    folder = repository / "snapshots" / component(commit, "revision", path=reference)
+    return folder if _holds(folder, entry) else None
+
+
+def _holds(folder: Path, entry: TaskEntry) -> bool:
+    try:
+        names = FolderStore(folder).names() if folder.is_dir() else []
+        return any(layout.has_task(names, entry.split) for layout in layouts().values())
+    except DataError:
+        return False  # loading it by its path says what is wrong with it
+
+
+class TaskListing(NamedTuple):
+    """A task of the catalogue and what of it is on this machine."""
+
+    name: str
+    collection: str
+    family: str
+    queries: int
+    documents: int
+    judgments: int
+    revision: str
+    available: bool
+    path: str | None
+    bytes: int | None
+
+
+def list_tasks(name: str = "") -> list[TaskListing]:
+    """The tasks of a collection, or all of them."""
+    found = []
+    for e in find_tasks(name) if name else entries():
+        path = locate(e)
+        here = (path is not None, str(path) if path else None, _size(path) if path else None)
+        facts = (e.name, e.collection, e.family, e.queries, e.documents, e.judgments, e.revision)
+        found.append(TaskListing(*facts, *here))
+    return found
+
+
+def _size(path: Path) -> int:
+    if path.is_file():
+        return path.stat().st_size
+    return sum(p.stat().st_size for p in path.rglob("*") if p.is_file())

@@ -1,17 +1,17 @@
-"""From any layout to any other."""
+"""Converting tasks from any layout to any other."""
 
 from __future__ import annotations
 
+import unicodedata
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from ..core import IdTable, Task, UsageError
+from ..core import Task, UsageError
 from ..core.atomic import atomic_folder
-from .formats import get_format
-from .load import TaskRef
-from .parts import Expansion, Parts
-
-WITHOUT_EXPANSIONS = ("mteb", "nano")
+from ..core.untrusted import component
+from .formats import Expansion, Parts, get_format
+from .load import TaskRef, check_expansions
 
 
 class Converted(NamedTuple):
@@ -27,26 +27,33 @@ class Converted(NamedTuple):
 def convert(refs: list[TaskRef], destination: Path, *, to: str, compress: str = "none") -> list[Converted]:
     """Write tasks in the layout `to`.
 
-    One task goes right into `destination`; several go into a folder each, except for Nano, whose one folder holds
-    every task as a split. Nothing is left behind when one of them fails.
+    One task goes right into `destination`; several go into a folder each, named after them, or together into a layout
+    that holds several. Nothing is left behind when one of them fails.
     """
-    get_format(to)
-    written = []
+    layout, written = get_format(to), []
     if not refs:
         raise UsageError("nothing to convert")
-    if repeated := IdTable(ref.name for ref in refs).duplicates():
-        raise UsageError(f"two of the tasks are called {repeated[0]!r}; convert them into a folder each")
-    inside = len(refs) > 1 and to != "nano"
+    check_file_names(ref.name for ref in refs)
+    apart = len(refs) > 1 and not layout.holds_several
     with atomic_folder(destination) as folder:
         for ref in refs:
-            task = ref.load()
-            target = folder / task.name if inside else folder
-            generated = list(ref.expansions())
-            write_task(task, target, to=to, compress=compress, expansions=generated, split=ref.split)
-            shown = destination / task.name if inside else destination
-            lost = len(generated) if to in WITHOUT_EXPANSIONS else 0
-            written.append(Converted(task.full_name, str(shown), task.fingerprint, lost))
+            task, generated = ref.load(), ref.expansions()
+            below = component(task.name, "task") if apart else ""
+            write_task(task, folder / below, to=to, compress=compress, expansions=generated, split=ref.split)
+            lost = 0 if layout.holds_expansions else len(generated)
+            written.append(Converted(task.full_name, str(destination / below), task.fingerprint, lost))
     return written
+
+
+def check_file_names(names: Iterable[str]) -> None:
+    """Refuse names that would be one file, on any file system: some fold case, some compose accents."""
+    seen: dict[str, str] = {}
+    for name in names:
+        folded = unicodedata.normalize("NFC", name).casefold()
+        if (first := seen.get(folded)) is not None:
+            same = f"two of the tasks are called {name!r}" if first == name else f"{first!r} and {name!r} are one file"
+            raise UsageError(f"{same}{'' if first == name else ' on some systems'}; write them into a folder each")
+        seen[folded] = name
 
 
 def write_task(
@@ -60,5 +67,6 @@ def write_task(
 ) -> None:
     """Write one task into `folder`; `split` is what a layout with several tasks calls it, by default its name."""
     parts = Parts(task.queries, task.documents, task.qrels)
+    check_expansions(expansions or (), folder)
     folder.mkdir(parents=True, exist_ok=True)
     get_format(to).write(parts, folder, split=split or task.name, compress=compress, expansions=expansions or [])

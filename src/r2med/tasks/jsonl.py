@@ -69,7 +69,7 @@ def _decode_each(
             yield number, decode(line)
         except (ValueError, RecursionError) as error:  # msgspec's errors, bad UTF-8, nesting without end
             if not line.isspace():
-                raise DataError(explain(line, error), path=label, line=number) from None
+                raise DataError(explain(line, error)[1], path=label, line=number) from None
 
 
 def read_documents(store: Store, name: str) -> Documents:
@@ -116,37 +116,33 @@ def has_field(line: bytes, name: str) -> bool:
         return False  # the full read will say what is wrong
 
 
-def explain(line: bytes, error: Exception) -> str:
-    """What is wrong with a line, in words."""
+def explain(line: bytes, error: Exception) -> tuple[str, str]:
+    """What is wrong with a line: a code for reports, and a sentence."""
     if isinstance(error, msgspec.ValidationError):
         return _explain_field(str(error))
-    message = str(error).removeprefix("JSON is malformed: ")
     if isinstance(error, UnicodeDecodeError):
-        message = "is not valid UTF-8"
-    elif line.startswith(BOM_UTF8):
-        message = "begins with a byte-order mark: save the file as UTF-8 without it"
-    elif b"\0" in line:
-        message = "holds a NUL character"
-    elif _has_lone_surrogate(line):
-        message = "holds a lone surrogate (half of a character escape)"
-    elif isinstance(error, RecursionError):
-        message = "broken JSON: nested too deeply"
-    elif message == "Input data was truncated":
-        message = "broken JSON: the line ends too early"
-    else:
-        message = f"broken JSON: {message}"
-    return message
+        return "bad-utf8", "is not valid UTF-8"
+    if line.startswith(BOM_UTF8):
+        return "byte-order-mark", "begins with a byte-order mark: save the file as UTF-8 without it"
+    if b"\0" in line:
+        return "nul", "holds a NUL character"
+    if _has_lone_surrogate(line):
+        return "lone-surrogate", "holds a lone surrogate (half of a character escape)"
+    known = {"Input data was truncated": "the line ends too early"}
+    reason = str(error).removeprefix("JSON is malformed: ")
+    reason = "nested too deeply" if isinstance(error, RecursionError) else known.get(reason, reason)
+    return "broken-json", f"broken JSON: {reason}"
 
 
-def _explain_field(message: str) -> str:
+def _explain_field(message: str) -> tuple[str, str]:
     if match := re.match(r"Object missing required field `(.+?)`", message):
-        return f"field {match[1]!r} is missing"
+        return "missing-field", f"field {match[1]!r} is missing"
     if match := re.match(r"Expected `([\w |]+)`, got `(\w+)`(?: - at `\$\.?(.*)`)?", message):
         expected, got, field = match.groups()
         where = f"field {field!r}: " if field else ""
         wanted = expected.removesuffix(" | null")
-        return f"{where}expected {_TYPE_WORDS.get(wanted, wanted)}, got {_TYPE_WORDS.get(got, got)}"
-    return message
+        return "wrong-type", f"{where}expected {_TYPE_WORDS.get(wanted, wanted)}, got {_TYPE_WORDS.get(got, got)}"
+    return "wrong-type", message
 
 
 def _has_lone_surrogate(line: bytes) -> bool:

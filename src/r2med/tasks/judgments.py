@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from ..core import DataError, Judgment, Qrels
-from ..core.stores import FolderStore, Store, open_stream
+from ..core.stores import FileStore, Store, open_stream
 from .jsonl import has_field, read_records
 
 MAX_GRADE = 2**31 - 1
@@ -19,25 +19,22 @@ HEADERS = ("query-id", "q_id", "qid", "query_id")
 class R2MedJudgment(msgspec.Struct):
     """A line of R2MED's `qrels.jsonl`."""
 
-    q_id: str
-    p_id: str
+    query_id: str = msgspec.field(name="q_id")
+    doc_id: str = msgspec.field(name="p_id")
     score: float
 
 
 class BeirJudgment(msgspec.Struct):
     """A line of a BEIR or MTEB `qrels` file in JSON lines."""
 
-    query: str = msgspec.field(name="query-id")
-    corpus: str = msgspec.field(name="corpus-id")
+    query_id: str = msgspec.field(name="query-id")
+    doc_id: str = msgspec.field(name="corpus-id")
     score: float = 1
 
 
 def read_qrels(path: str | Path) -> Qrels:
     """Judgments from a file of any supported layout, told apart by its first line."""
-    path = Path(path)
-    if not path.is_file():
-        raise DataError("no such file", path=path)
-    return qrels_from_store(FolderStore(path.parent), path.name)
+    return qrels_from_store(FileStore(Path(path)), Path(path).name)
 
 
 def qrels_from_store(store: Store, name: str) -> Qrels:
@@ -59,13 +56,9 @@ def qrels_from_store(store: Store, name: str) -> Qrels:
 
 
 def _json_judgments(store: Store, name: str, first: bytes) -> Iterator[Judgment]:
-    label = store.label(name)
-    if has_field(first, "query-id"):
-        for number, b in read_records(store, name, BeirJudgment):
-            yield Judgment(b.query, b.corpus, whole_grade(b.score, label, number))
-    else:
-        for number, r in read_records(store, name, R2MedJudgment):
-            yield Judgment(r.q_id, r.p_id, whole_grade(r.score, label, number))
+    record: type[BeirJudgment | R2MedJudgment] = BeirJudgment if has_field(first, "query-id") else R2MedJudgment
+    for number, judged in read_records(store, name, record):
+        yield Judgment(judged.query_id, judged.doc_id, whole_grade(judged.score, store.label(name), number))
 
 
 def _text_judgments(store: Store, name: str) -> Iterator[Judgment]:
@@ -80,12 +73,9 @@ def _text_judgments(store: Store, name: str) -> Iterator[Judgment]:
                 continue
             if number == 1 and fields[0] in HEADERS and not _ends_in_number(fields):
                 continue
-            if len(fields) == 4:
-                yield Judgment(fields[0], fields[2], whole_grade(fields[3], label, number))
-            elif len(fields) == 3:
-                yield Judgment(fields[0], fields[1], whole_grade(fields[2], label, number))
-            else:
+            if len(fields) not in (3, 4):
                 raise DataError(f"expected 3 or 4 columns, got {len(fields)}", path=label, line=number)
+            yield Judgment(fields[0], fields[-2], whole_grade(fields[-1], label, number))
 
 
 def _ends_in_number(fields: Sequence[str | bytes]) -> bool:

@@ -1,19 +1,18 @@
-"""From a name or a path to a task."""
+"""Loading a task by its name or its path."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
 from ..core import DataError, IdTable, Task, TextColumn, Unavailable, UsageError
+from ..core.files import wrong_files
 from ..core.places import exists, typed_path
-from ..core.stores import Store, find, open_store
-from .catalogue import TaskEntry, collections, find_tasks
-from .formats import FORMATS, detect
-from .jsonl import line_of
-from .parts import Expansion, Format, Parts
-from .places import drop_in, locate
+from ..core.stores import Store, open_store
+from ..core.untrusted import component
+from .catalogue import TaskEntry, collections, drop_in, find_tasks, locate, snapshot
+from .formats import Expansion, Format, detect, layouts
 
 
 class TaskRef(NamedTuple):
@@ -30,40 +29,101 @@ class TaskRef(NamedTuple):
         """How the task is called in results."""
         return f"{self.collection}/{self.name}" if self.collection else self.name
 
-    def present(self) -> Path:
-        """Where it lies on this machine; an error that says how to get it where it does not."""
-        if self.path is None:
-            raise Unavailable(absent_message(self.entry))
-        return self.path
-
-    def load(self) -> Task:
-        """Read it."""
-        store = open_store(self.present())
-        layout, splits = detect(store)
-        if self.split not in splits:
-            raise DataError(f"holds no task {self.split!r} (it has {', '.join(splits)})", path=self.path)
-        return make_task(layout.read(store, self.split), self, source=self.source, layout=layout.name)
-
-    def expansions(self) -> Iterator[Expansion]:
-        """The generated texts that come with it."""
-        store = open_store(self.present())
-        layout, _ = detect(store)
-        yield from layout.expansions(store, self.split)
-
     @property
     def source(self) -> str:
         """Where the data come from."""
         return self.entry.dataset or "built in" if self.entry else str(self.path)
 
+    def present(self) -> Path:
+        """Where it lies on this machine; an error that says how to get it where it does not."""
+        if self.path is not None:
+            return self.path
+        if self.entry is None:
+            raise Unavailable("this task is not on this machine")
+        raise Unavailable(
+            f"{self.full_name} is not on this machine: r2med data download {self.full_name}, "
+            f"or put its files into {drop_in(self.entry)}, or give a folder instead of the name"
+        )
 
-def absent_message(entry: TaskEntry | None) -> str:
-    """What to do about a task that is not on this machine."""
-    if entry is None:
-        return "this task is not on this machine"
-    return (
-        f"{entry.full_name} is not on this machine: r2med data download {entry.full_name}, "
-        f"or put its files into {drop_in(entry)}, or give a folder instead of the name"
-    )
+    def load(self) -> Task:
+        """Read it, and refuse what cannot be searched or is not what the catalogue says."""
+        path = self.present()
+        if self.entry is not None and path == snapshot(self.entry) and (wrong := wrong_files(path)):
+            again = f"r2med data download --force {self.full_name}"
+            raise DataError(f"was changed since it was downloaded ({again})", path=path / wrong[0])
+        store = open_store(path)
+        layout, splits = detect(store)
+        if self.split not in splits:
+            raise DataError(f"holds no task {self.split!r} (it has {', '.join(splits)})", path=path)
+        task = self._task(layout, store)
+        if self.entry is not None and self.entry.fingerprint not in ("", task.fingerprint):
+            raise DataError(
+                f"is not {self.full_name} as published: its fingerprint is {task.fingerprint}, "
+                f"not {self.entry.fingerprint}",
+                path=path,
+            )
+        return task
+
+    def _task(self, layout: Format, store: Store) -> Task:
+        queries, documents, qrels = layout.read(store, self.split)
+        for kind, number in (("documents", len(documents)), ("queries", len(queries)), ("judgments", len(qrels))):
+            if not number:
+                raise DataError(f"there are no {kind}", path=self.path)
+        task = Task(
+            name=self.name,
+            collection=self.collection,
+            queries=queries,
+            documents=documents,
+            qrels=qrels,
+            family=self.entry.family if self.entry else "",
+            source=self.source,
+            revision=self.entry.revision if self.entry else "",
+            extra={"layout": layout.name, "path": str(self.path or ""), "split": self.split},
+            candidates=lambda config: layout.candidates(store, config, self.split, documents.ids),
+            published=self.published,
+        )
+        _check("document", documents.ids, (documents.texts, documents.titles), layout, store)
+        _check("query", task.query_ids, (task.query_texts,), layout, store)
+        return task
+
+    def published(self, method: str, llm: str) -> Mapping[str, Sequence[str]]:
+        """The texts that come with it, by method and chat model."""
+        there = list(self.expansions())
+        for expansion in there:
+            if (expansion.method, expansion.llm) == (method, llm):
+                return expansion.texts
+        named = ", ".join(f"{e.method}:{e.llm}" for e in there) or "none"
+        raise UsageError(f"{self.full_name} comes without {method} of {llm} (it has {named})")
+
+    def expansions(self) -> list[Expansion]:
+        """The generated texts that come with it."""
+        store = open_store(self.present())
+        layout, _ = detect(store)
+        # The hub writes `huatuo_o1_70b` (a split may hold no hyphen) where everyone else writes `huatuo-o1-70b`.
+        found = [e._replace(llm=e.llm.replace("_", "-")) for e in layout.expansions(store, self.split)]
+        check_expansions(found, store.path)
+        return found
+
+
+def check_expansions(expansions: Iterable[Expansion], place: Path) -> None:
+    """Refuse sets of texts whose names cannot be file names, or of which one would overwrite another."""
+    seen: set[tuple[str, str]] = set()
+    for method, llm, _ in expansions:
+        name = component(method, "method", path=place), component(llm, "model", path=place).replace("_", "-")
+        if name in seen:
+            raise DataError(f"holds {method} of {llm} twice", path=place)
+        seen.add(name)
+
+
+def _check(kind: str, ids: IdTable, columns: Iterable[TextColumn | None], layout: Format, store: Store) -> None:
+    """Refuse ids that stand twice and texts with a NUL character, naming the file and the line."""
+    if repeated := ids.duplicates():
+        path, line = layout.place_of(store, kind, repeated[0], 2)
+        raise DataError(f"{kind} id {repeated[0]!r} stands {list(ids).count(repeated[0])} times", path=path, line=line)
+    for column in columns:
+        if column is not None and (index := column.find_byte(0)) >= 0:
+            path, line = layout.place_of(store, kind, ids[index], 1)
+            raise DataError(f"{kind} {ids[index]!r} holds a NUL character", path=path, line=line)
 
 
 def resolve(spec: str) -> list[TaskRef]:
@@ -82,6 +142,21 @@ def resolve(spec: str) -> list[TaskRef]:
     return from_path(path)
 
 
+def resolve_all(specs: Iterable[str]) -> list[TaskRef]:
+    """The tasks that names and folders stand for, each once; several may be given in one text, with commas.
+
+    Two different tasks of one name are refused: they would share their results.
+    """
+    found: dict[str, TaskRef] = {}
+    for spec in specs:
+        for part in [spec] if exists(typed_path(spec)) else spec.split(","):
+            for ref in resolve(part.strip()):
+                first = found.setdefault(ref.full_name, ref)
+                if first.path != ref.path and first.present().resolve() != ref.present().resolve():
+                    raise UsageError(f"{first.path} and {ref.path} are both called {ref.full_name!r}: rename one")
+    return list(found.values())
+
+
 def from_path(path: Path) -> list[TaskRef]:
     """The tasks in a folder or zip: one task, the splits of a Nano folder, or a folder of task folders."""
     store = open_store(path)
@@ -92,74 +167,27 @@ def from_path(path: Path) -> list[TaskRef]:
         if not inside:
             raise
         return [ref for folder in inside for ref in from_path(folder)]
+    # A name becomes a folder or a file when the task, or a result on it, is written.
+    name = component(path.resolve().name.removesuffix(".zip"), "task", path=path)
     if splits == [""]:
-        return [TaskRef(_path_name(path), "", None, path)]
+        return [TaskRef(name, "", None, path)]
     by_split = {e.split: e.name for c in collections().values() for e in c.tasks if e.split}
-    return [TaskRef(by_split.get(s, s), _path_name(path), None, path, s) for s in splits]
+    return [TaskRef(by_split.get(split, split), name, None, path, split) for split in splits]
 
 
 def _task_folders(path: Path) -> list[Path]:
     found = []
     for child in sorted(path.iterdir()) if path.is_dir() else ():
         if child.is_dir() or child.suffix == ".zip":
-            store = open_store(child)
-            if any(layout.splits(store.names()) for layout in FORMATS.values()):
+            names = open_store(child).names()
+            if any(layout.splits(names) for layout in layouts().values()):
                 found.append(child)
     return found
 
 
-def _path_name(path: Path) -> str:
-    return path.resolve().name.removesuffix(".zip")
-
-
-def make_task(parts: Parts, ref: TaskRef, *, source: str, layout: str) -> Task:
-    """Name the parts and refuse what cannot be searched."""
-    place = ref.path or Path(ref.full_name)
-    queries, documents, qrels = parts
-    for kind, number in (("documents", len(documents)), ("queries", len(queries)), ("judgments", len(qrels))):
-        if not number:
-            raise DataError(f"there are no {kind}", path=place)
-    entry = ref.entry
-    task = Task(
-        name=ref.name,
-        collection=ref.collection,
-        queries=queries,
-        documents=documents,
-        qrels=qrels,
-        family=entry.family if entry else "",
-        source=source,
-        revision=entry.revision if entry else "",
-        extra={"layout": layout, "path": str(ref.path or ""), "split": ref.split},
-    )
-    _check("document", documents.ids, (documents.texts, documents.titles), ref)
-    _check("query", task.query_ids, (task.query_texts,), ref)
-    return task
-
-
-def _check(kind: str, ids: IdTable, columns: Iterable[TextColumn | None], ref: TaskRef) -> None:
-    if repeated := ids.duplicates():
-        path, line = _place(ref, kind, repeated[0], occurrence=2)
-        raise DataError(f"{kind} id {repeated[0]!r} stands {list(ids).count(repeated[0])} times", path=path, line=line)
-    for column in columns:
-        if column is not None and (index := column.find_byte(0)) >= 0:
-            path, line = _place(ref, kind, ids[index])
-            raise DataError(f"{kind} {ids[index]!r} holds a NUL character", path=path, line=line)
-
-
-def _place(ref: TaskRef, kind: str, identifier: str, *, occurrence: int = 1) -> tuple[str | Path, int | None]:
-    """File and line of a record, as far as the layout has them."""
-    if ref.path is None:
-        return ref.full_name, None
-    store = open_store(ref.path)
-    name = find(store, *(["corpus.jsonl"] if kind == "document" else ["query.jsonl", "queries.jsonl"]))
-    if name is None:
-        return ref.path, None
-    return store.label(name), line_of(store, name, identifier, occurrence=occurrence)
-
-
 def load(spec: str | Path) -> Task:
     """Load one task by name, alias or path."""
-    refs = resolve(str(spec)) if isinstance(spec, str) else from_path(spec)
+    refs = _refs(spec)
     if len(refs) != 1:
         names = ", ".join(r.full_name for r in refs)
         raise UsageError(f"{str(spec)!r} stands for {len(refs)} tasks ({names}); name one of them")
@@ -168,12 +196,8 @@ def load(spec: str | Path) -> Task:
 
 def load_all(spec: str | Path) -> list[Task]:
     """Load every task that `spec` stands for."""
-    refs = resolve(str(spec)) if isinstance(spec, str) else from_path(spec)
-    return [ref.load() for ref in refs]
+    return [ref.load() for ref in _refs(spec)]
 
 
-def open_layout(path: Path) -> tuple[Store, Format, list[str]]:
-    """Store, layout and splits of a path, for commands that look at files rather than tasks."""
-    store = open_store(path)
-    layout, splits = detect(store)
-    return store, layout, splits
+def _refs(spec: str | Path) -> list[TaskRef]:
+    return resolve(spec) if isinstance(spec, str) else from_path(spec)

@@ -1,11 +1,13 @@
-"""The figures people quote about a task."""
+"""The figures people quote about a task, and how its queries relate to their positives."""
 
 from __future__ import annotations
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 
-from ..core import Task
+from ..core import Task, TextColumn
+from ..text import get_analyzer
 
 
 class Stats(msgspec.Struct):
@@ -54,3 +56,56 @@ def stats(task: Task) -> Stats:
         document_chars_mean=float(task.documents.texts.char_lengths().mean()),
         fingerprint=task.fingerprint,
     )
+
+
+class Tendencies(msgspec.Struct):
+    """Figures about the queries of a task; shares lie between 0 and 1, quartiles are 25 %, 50 % and 75 %."""
+
+    query_words: tuple[float, float, float]
+    document_words: tuple[float, float, float]
+    question_share: float
+    overlap: tuple[float, float, float]
+    overlap_of_query: dict[str, float]
+
+
+def tendencies(task: Task) -> Tendencies:
+    """Measure a task. Overlap: the share of a query's terms that its best matching positive holds."""
+    shared = overlap_with_positives(task)
+    return Tendencies(
+        query_words=_quartiles(task.query_texts.word_counts()),
+        document_words=_quartiles(task.documents.texts.word_counts()),
+        question_share=sum("?" in q.text for q in task.queries) / len(task.queries),
+        overlap=_quartiles(np.array(list(shared.values()))),
+        overlap_of_query={query_id: round(value, 4) for query_id, value in shared.items()},
+    )
+
+
+def overlap_with_positives(task: Task) -> dict[str, float]:
+    """For each query with a positive, the largest share of its terms that one positive holds."""
+    positives = {
+        q.id: [p for d, g in task.qrels.of(q.id).items() if g > 0 and (p := task.documents.ids.position(d)) >= 0]
+        for q in task.queries
+    }
+    needed = sorted({doc for of_query in positives.values() for doc in of_query})
+    place = {doc: i for i, doc in enumerate(needed)}
+    texts = TextColumn.from_texts([*task.query_texts, *(task.documents.contents[d] for d in needed)])
+    counted = get_analyzer("english").count(texts)
+    bounds = counted.indptr.tolist()
+
+    def terms(row: int) -> set[int]:
+        return set(counted.terms[bounds[row] : bounds[row + 1]].tolist())
+
+    found = {}
+    for row, query in enumerate(task.queries):
+        asked = terms(row)
+        if asked and positives[query.id]:
+            docs = (terms(len(task.queries) + place[doc]) for doc in positives[query.id])
+            found[query.id] = max(len(asked & held) for held in docs) / len(asked)
+    return found
+
+
+def _quartiles(values: npt.NDArray[np.int64] | npt.NDArray[np.float64]) -> tuple[float, float, float]:
+    if not len(values):
+        return (0.0, 0.0, 0.0)
+    low, middle, high = np.percentile(values, [25, 50, 75]).tolist()
+    return (round(low, 4), round(middle, 4), round(high, 4))

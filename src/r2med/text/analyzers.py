@@ -82,7 +82,7 @@ def _whitespace(text: str) -> list[str]:
 
 
 def _regex(text: str) -> list[str]:
-    """Lower-cased runs of two or more word characters, the habit of many Python baselines."""
+    """Lower-cased runs of two or more word characters, as many Python baselines have them."""
     return _WORD.findall(text.lower())
 
 

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-
-from . import _wordbreak_data as data
+from importlib.resources import files
 
 __all__ = ["LOWER", "MAX_UNITS", "words"]
 
@@ -21,42 +20,48 @@ _ASCII_WORD = re.compile(r"[A-Za-z0-9_]+(?:(?:(?<=[A-Za-z])[.:'](?=[A-Za-z])|(?<
 _BEYOND_ASCII = re.compile(r"[^\x00-\x7f]")
 
 
-def _pairs(items: str) -> Iterator[tuple[int, int]]:
-    for item in items.split():
-        first, _, last = item.partition("-")
-        yield int(first, 16), int(last or first, 16)
+def read_tables() -> dict[str, list[str]]:
+    """The words of each section of the tables, in the order of the file."""
+    tables: dict[str, list[str]] = {}
+    for line in files(__package__).joinpath("wordbreak.txt").read_text("ascii").splitlines():
+        if line.startswith("["):
+            section = tables[line.strip("[]")] = []
+        elif line and not line.startswith("#"):
+            section.extend(line.split())
+    return tables
 
 
-def _lower() -> dict[int, int]:
+def code_points(item: str) -> tuple[int, int]:
+    """The first and the last code point of a range in hexadecimal."""
+    first, _, last = item.partition("-")
+    return int(first, 16), int(last or first, 16)
+
+
+def _lower(items: list[str]) -> dict[int, int]:
     """Map code points to their simple lower case, one to one (as Java's Character.toLowerCase)."""
     mapping: dict[int, int] = {}
-    for item in data.LOWER.split():
+    for item in items:
         source, _, target = item.partition(">")
         span, _, step = source.partition("/")
-        ((first, last),) = _pairs(span)
+        first, last = code_points(span)
         shift = int(target, 16) - first
         mapping.update((code, code + shift) for code in range(first, last + 1, int(step, 16)))
     return mapping
 
 
-def _classes() -> bytes:
+def _classes(tables: dict[str, list[str]]) -> bytes:
     classes = bytearray(0x110000)
-    for number, items in enumerate(data.CLASSES, 1):
-        for first, last in _pairs(items):
+    for number, name in enumerate((name for name in tables if name.startswith("class ")), 1):
+        for first, last in map(code_points, tables[name]):
             classes[first : last + 1] = bytes([number]) * (last + 1 - first)
     return bytes(classes)
 
 
-def _rows() -> list[bytes]:
-    flat = bytes.fromhex(data.TRANSITIONS)
-    width = len(data.CLASSES) + 1
-    return [flat[at : at + width] for at in range(0, len(flat), width)]
-
-
-LOWER = _lower()
-_CLASSES = _classes()
-_ROWS = _rows()
-_ACCEPTING = frozenset(data.ACCEPTING)
+_TABLES = read_tables()
+LOWER = _lower(_TABLES["lower"])
+_CLASSES = _classes(_TABLES)
+_ROWS = list(map(bytes.fromhex, _TABLES["transitions"]))
+_ACCEPTING = frozenset(map(int, _TABLES["accepting"]))
 
 
 def words(text: str) -> list[str]:

@@ -13,8 +13,9 @@ from typing import NamedTuple
 from ...core import R2MedError, Task
 from ...results import TaskInfo
 from ...results.index import Kept
-from ...tasks import Stats, collections, resolve, stats
-from ...tasks.audit import TaskAudit, Tendencies, audit, tendencies
+from ...tasks import Stats, Tendencies, collections, resolve, stats, tendencies
+from ...tasks.audit import audit
+from ...tasks.audit.findings import TaskAudit
 from ...tasks.load import from_path
 
 BUDGET = 160 << 20

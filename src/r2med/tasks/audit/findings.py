@@ -1,6 +1,8 @@
-"""What an audit says: plain data, ready for JSON."""
+"""The findings of an audit as data, ready for JSON."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 import msgspec
 
@@ -61,8 +63,18 @@ class TaskAudit(msgspec.Struct):
         """Queries with a flag: of one kind, of one level, or any."""
         return {f.query for f in self.flags if (not kind or f.kind == kind) and (not level or f.level == level)}
 
+    def lines(self) -> Iterator[str]:
+        """The findings for a terminal, with one example of each kind."""
+        yield f"{self.task}: {self.flagged_queries:,} of {self.queries:,} queries flagged"
+        for kind, count in self.by_kind.items():
+            first = next(flag for flag in self.flags if flag.kind == kind)
+            yield f"  {kind}: {count:,}, e.g. {first.query}: {first.evidence} ({first.others[0]})"
+        for title, copies in (("exact", self.exact_copies), ("near", self.near_copies)):
+            yield f"  {title} copies: {copies.documents:,} documents in {copies.groups:,} groups"
+        yield from (f"  {note}" for note in self.notes)
 
-class CrossPair(msgspec.Struct):
+
+class SharedTexts(msgspec.Struct):
     """Texts that two tasks share."""
 
     tasks: tuple[str, str]
@@ -72,18 +84,12 @@ class CrossPair(msgspec.Struct):
     examples: list[str]
 
 
-class Across(msgspec.Struct):
-    """What the audited tasks have in common."""
-
-    pairs: list[CrossPair]
-
-
 class AuditReport(msgspec.Struct):
     """A whole audit."""
 
     settings: dict[str, float | int | str]
     tasks: list[TaskAudit]
-    across: Across
+    across: list[SharedTexts]
 
 
 class Subset(msgspec.Struct, kw_only=True):
@@ -111,10 +117,7 @@ class FlagList:
 
     def add(self, query: str, kind: str, evidence: str, other: str, value: float | None = None) -> None:
         """Note a match; the strongest one keeps its evidence."""
-        flag = self._flags.get((query, kind))
-        if flag is None:
-            self._flags[query, kind] = Flag(query, kind, LEVELS[kind], evidence, value, 1, [other])
-            return
+        flag = self._flags.setdefault((query, kind), Flag(query, kind, LEVELS[kind], evidence, value, 0))
         flag.count += 1
         if len(flag.others) < EXAMPLES:
             flag.others.append(other)

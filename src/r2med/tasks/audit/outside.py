@@ -1,4 +1,4 @@
-"""Texts from elsewhere that an evaluation must not have met: training data and few-shot examples."""
+"""Leaks from outside: training data and few-shot examples that hold queries of a task or their positives."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...core import DataError, TextColumn
-from ...core.stores import FolderStore, open_stream
-from ...text.minhash import THRESHOLD, overlaps
+from ...core.stores import open_path
+from ...text.duplicates import THRESHOLD, overlaps
 from ...text.shingles import Shingles, shingle
 from ..load import from_path
 from .findings import FlagList
-from .texts import Material, inside
+from .leaks import ShingledTask, inside
 
-LEAST_WORDS = 3  # ids and labels are no texts
+LEAST_WORDS = 3
+"""Ids and labels are no texts."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,22 +40,18 @@ class OutsideTexts:
 
 def read_outside(path: Path) -> OutsideTexts:
     """Every text in a file of JSON lines (any fields, nested or not), tab-separated or plain lines, or in a task."""
-    if path.is_dir() or path.suffix == ".zip":
-        texts, places = [], []
-        for ref in from_path(path):
-            task = ref.load()
-            texts += [*task.query_texts, *task.documents.contents]
-            places += [*(f"query {q.id}" for q in task.queries), *(f"document {d}" for d in task.documents.ids)]
-        return OutsideTexts(path.name, TextColumn.from_texts(texts), places)
-    if not path.is_file():
-        raise DataError("no such file or folder", path=path)
-    texts, places = [], []
-    for place, text in _texts_of(path):
-        texts.append(text)
-        places.append(place)
-    if not texts:
+    is_task = path.is_dir() or path.suffix == ".zip"
+    found = list(_texts_of_tasks(path) if is_task else _texts_of(path))
+    if not found:
         raise DataError(f"holds no text of {LEAST_WORDS} words or more", path=path)
-    return OutsideTexts(path.name, TextColumn.from_texts(texts), places)
+    return OutsideTexts(path.name, TextColumn.from_texts(text for _, text in found), [place for place, _ in found])
+
+
+def _texts_of_tasks(path: Path) -> Iterator[tuple[str, str]]:
+    for ref in from_path(path):
+        task = ref.load()
+        yield from ((f"query {q.id}", q.text) for q in task.queries)
+        yield from ((f"document {d.id}", d.contents) for d in task.documents)
 
 
 def _texts_of(path: Path) -> Iterator[tuple[str, str]]:
@@ -62,8 +59,7 @@ def _texts_of(path: Path) -> Iterator[tuple[str, str]]:
     if plain.endswith(".parquet"):
         raise DataError("parquet is not read here; write the training data as JSON lines", path=path)
     as_json = plain.endswith((".jsonl", ".json", ".ndjson"))
-    store = FolderStore(path.parent)
-    with open_stream(store, path.name) as stream:
+    with open_path(path) as stream:
         if plain.endswith(".json"):
             yield from _texts_in("record", _decode(stream.read(), path, None))
             return
@@ -113,25 +109,25 @@ class Match(NamedTuple):
     evidence: str
 
 
-def query_matches(material: Material, outside: OutsideTexts) -> Iterator[Match]:
-    """Queries that stand, whole or nearly so, in an outside text, or that swallow one."""
-    found = overlaps(material.queries, outside.shingles(material.queries.width))
-    left, right = inside(found, material.queries.width)
+def query_matches(shingled: ShingledTask, outside: OutsideTexts) -> Iterator[Match]:
+    """Queries that stand, whole or nearly so, in an outside text, or that contain one."""
+    found = overlaps(shingled.queries, outside.shingles(shingled.queries.width))
+    left, right = inside(found, shingled.queries.width)
     for i in np.flatnonzero(left | right).tolist():
         share = float(max(found.left_inside[i], found.right_inside[i]))
-        query_id = material.task.queries[int(found.left[i])].id
+        query_id = shingled.task.queries[int(found.left[i])].id
         yield Match(int(found.right[i]), query_id, share, f"{share:.0%} of the shorter text's word runs stand in both")
 
 
-def positive_matches(material: Material, outside: OutsideTexts) -> Iterator[Match]:
+def positive_matches(shingled: ShingledTask, outside: OutsideTexts) -> Iterator[Match]:
     """Queries one of whose positive passages stands in an outside text, or holds one: smaller pieces leak too."""
-    positives = material.positives()
+    positives = shingled.positives()
     rows = np.array(sorted(positives), dtype=np.int64)
-    found = overlaps(material.documents.take(rows), outside.shingles(material.documents.width))
-    left, right = inside(found, material.documents.width)
+    found = overlaps(shingled.documents.take(rows), outside.shingles(shingled.documents.width))
+    left, right = inside(found, shingled.documents.width)
     for i in np.flatnonzero(left | right | (found.similarity >= THRESHOLD)).tolist():
         share, row = float(max(found.left_inside[i], found.right_inside[i])), int(rows[found.left[i]])
-        positive = repr(material.task.documents.ids[row])
+        positive = repr(shingled.task.documents.ids[row])
         whole = found.left_inside[i] >= found.right_inside[i]
         said = f"{share:.0%} of the word runs of " + (
             f"positive {positive} stand there" if whole else f"this text stand in positive {positive}"
@@ -139,9 +135,12 @@ def positive_matches(material: Material, outside: OutsideTexts) -> Iterator[Matc
         yield from (Match(int(found.right[i]), query_id, share, said) for query_id in positives[row])
 
 
-def flag_outside(material: Material, outside: OutsideTexts, kinds: tuple[str, str | None], flags: FlagList) -> None:
-    """Flag queries that meet an outside text as the first kind, those whose positives do as the second."""
-    for kind, find in zip(kinds, (query_matches, positive_matches), strict=True):
-        for match in find(material, outside) if kind else ():
-            place = f"{outside.name}, {outside.places[match.text]}"
-            flags.add(match.query, str(kind), match.evidence, place, round(match.share, 4))
+def flag_outside(
+    shingled: ShingledTask, outside: OutsideTexts, flags: FlagList, *, queries_as: str, positives_as: str = ""
+) -> None:
+    """Flag queries that meet an outside text and, under another kind, those whose positives do."""
+    found = [(queries_as, match) for match in query_matches(shingled, outside)]
+    found += [(positives_as, match) for match in positive_matches(shingled, outside) if positives_as]
+    for kind, match in found:
+        place = f"{outside.name}, {outside.places[match.text]}"
+        flags.add(match.query, kind, match.evidence, place, round(match.share, 4))

@@ -1,36 +1,130 @@
-"""Every layout a task may have on disk."""
+"""Layouts of a task on disk: what one is, and the registry of all of them.
 
-from ...core import DataError, UnknownName
+A layout is one class: how it is called, recognised, read, written and checked. `data convert` and `data validate`,
+loading, help and error messages ask the registry, so a new module in this package is all it takes to add one.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import ClassVar, NamedTuple, TypeVar
+
+from ...core import DataError, Documents, IdTable, Qrels, Query, Run, UsageError
+from ...core.registry import Registry
+from ...core.spec import Spec
 from ...core.stores import Store
-from ..parts import Format
-from .beir import BeirFormat
-from .parquet import HUB, MTEB, NANO, ParquetFormat, candidate_configs, read_candidates, write_candidates
-from .r2med import R2MedFormat
+from ..checks import Checks
 
-FORMATS: dict[str, Format] = {
-    f.name: f for f in (R2MedFormat(), BeirFormat(), ParquetFormat(HUB), ParquetFormat(MTEB), ParquetFormat(NANO))
-}
+SHOWN = 5
+"""Files named in a message."""
+METHODS = ("hyde", "query2doc", "lamer", "search-o1", "search-r1")
+"""Folders that hold generated texts in R2MED's own data; others are known by the files in them."""
 
-SHOWN = 5  # files named in a message
+formats: Registry[Format] = Registry("format", package="r2med.tasks.formats")
+F = TypeVar("F", bound="type[Format]")
+
+
+class Parts(NamedTuple):
+    """The content of a task, before it has a name."""
+
+    queries: tuple[Query, ...]
+    documents: Documents
+    qrels: Qrels
+
+
+class Expansion(NamedTuple):
+    """Generated texts that come with a task: one or several per query, by method and model."""
+
+    method: str
+    llm: str
+    texts: dict[str, tuple[str, ...]]
+
+
+class Format(ABC):
+    """One layout of a task on disk."""
+
+    name: ClassVar[str]
+    summary: ClassVar[str]
+    """The files it consists of, in one line."""
+    rank: ClassVar[int] = 100
+    """Of two layouts that both fit a folder, the one with the lower rank is read."""
+    holds_several: ClassVar[bool] = False
+    """Whether one folder holds several tasks, each as a split of its own name."""
+    holds_expansions: ClassVar[bool] = True
+    """Whether it has a place for generated texts."""
+
+    @abstractmethod
+    def splits(self, names: list[str]) -> list[str]:
+        """Tasks in a store with these files: [""] for one without a name, none where the layout does not fit."""
+
+    def has_task(self, names: list[str], split: str) -> bool:
+        """Whether a store with these files holds all that the task of a split needs."""
+        return split in self.splits(names)
+
+    @abstractmethod
+    def read(self, store: Store, split: str) -> Parts:
+        """Read one task."""
+
+    @abstractmethod
+    def write(self, parts: Parts, folder: Path, *, split: str, compress: str, expansions: list[Expansion]) -> None:
+        """Write one task into `folder`."""
+
+    def expansions(self, store: Store, split: str) -> Iterator[Expansion]:
+        """Read the generated texts beside the task."""
+        return iter(())
+
+    def candidates(self, store: Store, config: str, split: str, ids: IdTable) -> Run:
+        """A set of ranked candidates that comes with the task."""
+        raise UsageError(f"{store.path} comes without candidates: layout {self.name} has none")
+
+    def validate(self, store: Store, split: str, checks: Checks) -> None:
+        """Look through one task and tell `checks` what is there and what cannot be read."""
+        parts = self.read(store, split)
+        for row, document in enumerate(parts.documents, start=1):
+            checks.documents.check(f"corpus row {row}", document.id, document.text)
+        for row, query in enumerate(parts.queries, start=1):
+            checks.queries.check(f"queries row {row}", query.id, query.text)
+        checks.check_judgments(parts.qrels)
+
+    def place_of(self, store: Store, kind: str, identifier: str, occurrence: int) -> tuple[str, int | None]:
+        """File and line where an id of a `document` or `query` stands for the n-th time, as far as there are lines."""
+        return str(store.path), None
+
+    def hub_patterns(self, split: str) -> list[str] | None:
+        """Files of a repository on the hub that one task needs; None for all."""
+        return None
+
+
+def register(layout: F) -> F:
+    """Class decorator: adds a layout to the registry."""
+    formats.register(layout.name, summary=layout.summary)(layout)
+    return layout
+
+
+@cache
+def layouts() -> dict[str, Format]:
+    """Every layout by name, in the order in which they are tried."""
+    made = [entry.make(Spec(entry.name)) for entry in formats]
+    return {layout.name: layout for layout in sorted(made, key=lambda layout: layout.rank)}
 
 
 def get_format(name: str) -> Format:
-    """The format called `name`."""
-    if name not in FORMATS:
-        raise UnknownName("format", name, FORMATS, hint=f"(known: {', '.join(FORMATS)})")
-    return FORMATS[name]
+    """The layout called `name`."""
+    if name not in layouts():
+        raise formats.unknown(name)
+    return layouts()[name]
 
 
 def detect(store: Store) -> tuple[Format, list[str]]:
-    """The format of a store and the tasks in it."""
+    """The layout of a store and the tasks in it."""
     names = store.names()
-    for candidate in FORMATS.values():
-        if splits := candidate.splits(names):
-            return candidate, splits
-    expected = "; ".join(f"{f.name}: {f.summary}" for f in FORMATS.values())
-    few = sorted(names)[:SHOWN]
-    held = ", ".join(few) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "") if few else "no files"
+    for layout in layouts().values():
+        if splits := layout.splits(names):
+            return layout, splits
+    expected = "; ".join(f"{layout.name}: {layout.summary}" for layout in layouts().values())
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    held = ", ".join(names[:SHOWN]) + more if names else "no files"
     raise DataError(f"is in no layout r2med knows ({expected}); it holds {held}", path=store.path)
-
-
-__all__ = ["FORMATS", "candidate_configs", "detect", "get_format", "read_candidates", "write_candidates"]

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...core import DataError, HostileData, MissingExtra, TextColumn
-from ...core.stores import EXPANSION_FLOOR, EXPANSION_LIMIT, Store, open_stream
+from ...core import DataError, MissingExtra, TextColumn
+from ...core.compression import expansion_limit, outgrown
+from ...core.stores import Store, open_stream
+from ...core.untrusted import component
 from ..judgments import whole_grade
 
 MOST_ROWS = 4096
@@ -27,8 +30,27 @@ class ArrowTable(NamedTuple):
         return column in self.table.column_names
 
     def texts(self, column: str, *, nulls: bool = False) -> TextColumn:
-        """A column of texts; missing ones are an error, or empty texts where `nulls` allows them."""
-        return text_column(self.table, column, self.label, nulls=nulls)
+        """A column of texts, sharing Arrow's memory; missing ones are an error, or empty where `nulls` allows them."""
+        pa, chunked = pyarrow(), self.table[column]
+        is_text = (pa.types.is_string, pa.types.is_large_string, pa.types.is_null)
+        if not any(check(chunked.type) for check in is_text):
+            raise DataError(f"column {column!r} holds {chunked.type}, expected text", path=self.label)
+        if chunked.null_count and not nulls:
+            raise DataError(f"column {column!r} has {chunked.null_count} empty cells", path=self.label)
+        if chunked.null_count:
+            chunked = chunked.cast(pa.string()).fill_null("")
+        chunks = chunked.cast(pa.large_string()).chunks or [pa.array([], pa.large_string())]
+        array = chunks[0] if len(chunks) == 1 else pa.concat_arrays(chunks)
+        try:
+            array.validate(full=True)
+        except pa.ArrowInvalid:
+            raise DataError(f"column {column!r} is not valid UTF-8", path=self.label) from None
+        if not len(array):
+            return TextColumn.from_texts(())
+        _, offset_buffer, data_buffer = array.buffers()
+        offsets = np.frombuffer(offset_buffer, dtype=np.int64)[array.offset : array.offset + len(array) + 1]
+        data = np.frombuffer(data_buffer if data_buffer is not None else b"", dtype=np.uint8)
+        return TextColumn(data[offsets[0] : offsets[-1]], offsets - offsets[0])
 
     def optional_texts(self, column: str) -> Iterator[str | None]:
         """A column of texts that may be missing, cell by cell or as a whole; an empty text counts as missing."""
@@ -59,30 +81,46 @@ def read_parquet(
     store: Store, files: list[str], columns: tuple[str, ...], optional: tuple[str, ...] = ()
 ) -> ArrowTable:
     """One table from the shards of a split; a missing column is an error that lists what there is."""
-    pa = pyarrow()
-    import pyarrow.parquet as pq
-
     tables = []
-    label = store.label(files[0])
-    try:
-        for name in files:
-            label = store.label(name)
-            with open_stream(store, name) as stream:
-                file = pq.ParquetFile(pa.BufferReader(stream.read()))
+    for name in files:
+        label = store.label(name)
+        with _reading(label):
+            file = _open(store, name)
             have = file.schema_arrow.names
             if missing := [c for c in columns if c not in have]:
                 raise DataError(f"has no column {missing[0]!r} (columns: {', '.join(have)})", path=label)
             wanted = [c for c in (*columns, *optional) if c in have]
             tables.append(_read_bounded(file, wanted, store.raw_size(name), label))
-        return ArrowTable(pa.concat_tables(tables, promote_options="permissive"), label)
-    except (pa.ArrowException, OSError, ValueError) as error:
+    with _reading(label):
+        return ArrowTable(pyarrow().concat_tables(tables, promote_options="permissive"), label)
+
+
+def column_names(store: Store, name: str) -> list[str]:
+    """The columns of one file."""
+    with _reading(store.label(name)):
+        return list(_open(store, name).schema_arrow.names)
+
+
+def _open(store: Store, name: str) -> Any:
+    import pyarrow.parquet as pq
+
+    with open_stream(store, name) as stream:
+        return pq.ParquetFile(pyarrow().BufferReader(stream.read()))
+
+
+@contextmanager
+def _reading(label: str) -> Iterator[None]:
+    """Turns what Arrow raises over a broken file into one line."""
+    try:
+        yield
+    except (pyarrow().ArrowException, OSError, ValueError) as error:
         reason = next(iter(str(error).splitlines()), type(error).__name__)
         raise DataError(f"not a readable parquet file ({reason})", path=label) from None
 
 
 def _read_bounded(file: Any, columns: list[str], size: int, label: str) -> Any:
     """The columns of a file, unless they outgrow it: pages may swell, and a dictionary may repeat one long text."""
-    limit = max(EXPANSION_FLOOR, EXPANSION_LIMIT * size)
+    limit = expansion_limit(size)
     # Of the row groups, not of their columns: Arrow ends the process over a column whose statistics are broken.
     encoded = sum(file.metadata.row_group(i).total_byte_size for i in range(file.metadata.num_row_groups))
     if encoded <= limit and file.metadata.num_rows * encoded <= limit:
@@ -95,7 +133,7 @@ def _read_bounded(file: Any, columns: list[str], size: int, label: str) -> Any:
             break
         batches.append(batch)
     if total > limit:
-        raise HostileData(f"unpacks to over {limit >> 20} MiB, out of all proportion", path=label)
+        raise outgrown(limit, label)
     return pyarrow().Table.from_batches(batches)
 
 
@@ -104,36 +142,10 @@ def write_parquet(folder: Path, config: str, split: str, columns: dict[str, Any]
     pa = pyarrow()
     import pyarrow.parquet as pq
 
-    path = folder / config / f"{split}-00000-of-00001.parquet"
+    place = folder / component(config, "config", path=folder)
+    path = place / f"{component(split, 'split', path=folder)}-00000-of-00001.parquet"
     path.parent.mkdir(parents=True, exist_ok=True)
     pq.write_table(pa.table(columns), path, compression="zstd")
-
-
-def text_column(table: Any, name: str, label: str, *, nulls: bool = False) -> TextColumn:
-    """A string column as ours, sharing Arrow's memory."""
-    pa = pyarrow()
-    chunked = table[name]
-    if not (
-        pa.types.is_string(chunked.type) or pa.types.is_large_string(chunked.type) or pa.types.is_null(chunked.type)
-    ):
-        raise DataError(f"column {name!r} holds {chunked.type}, expected text", path=label)
-    if chunked.null_count:
-        if not nulls:
-            raise DataError(f"column {name!r} has {chunked.null_count} empty cells", path=label)
-        chunked = chunked.cast(pa.string()).fill_null("")
-    array = chunked.cast(pa.large_string()).combine_chunks()
-    if isinstance(array, pa.ChunkedArray):
-        array = array.chunk(0) if array.num_chunks else pa.array([], pa.large_string())
-    try:
-        array.validate(full=True)
-    except pa.ArrowInvalid:
-        raise DataError(f"column {name!r} is not valid UTF-8", path=label) from None
-    if not len(array):
-        return TextColumn.from_texts(())
-    _, offset_buffer, data_buffer = array.buffers()
-    offsets = np.frombuffer(offset_buffer, dtype=np.int64)[array.offset : array.offset + len(array) + 1]
-    data = np.frombuffer(data_buffer if data_buffer is not None else b"", dtype=np.uint8)
-    return TextColumn(data[offsets[0] : offsets[-1]], offsets - offsets[0])
 
 
 def arrow_column(column: TextColumn) -> Any:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from importlib.resources import files
 from typing import NamedTuple
 
 from ..._version import __version__
 from .figures import ROLES, TaskFigures
-from .manifest import TaskManifest
+from .folder import TaskManifest
 
 HUB_LICENCES = {"CC BY 4.0": "cc-by-4.0", "MIT": "mit", "Apache-2.0": "apache-2.0"}
 TITLES = {"bm25": "BM25", "dense": "Dense", "hybrid": "Hybrid"}
@@ -26,8 +27,17 @@ class CardEntry(NamedTuple):
 
 def dataset_card(tasks: Sequence[CardEntry]) -> str:
     """The whole card; its title depends on the tasks alone, not on the folder it lies in."""
-    title = tasks[0].split if len(tasks) == 1 else f"{len(tasks)} Nano retrieval tasks"
-    return f"{_header(tasks)}\n\n# {title}\n\n{_body(tasks)}"
+    several = len(tasks) > 1
+    body = files(__package__).joinpath("card.txt").read_text("utf-8")
+    body = body.format(
+        count=f"{len(tasks)} retrieval tasks" if several else "One retrieval task",
+        version=__version__,
+        tasks="\n".join(_task_table(tasks)),
+        scores="\n".join(_score_table(tasks)),
+        split=tasks[0].split,
+    )
+    title = f"{len(tasks)} Nano retrieval tasks" if several else tasks[0].split
+    return f"{_header(tasks)}\n\n# {title}\n\n{body}"
 
 
 def _header(tasks: Sequence[CardEntry]) -> str:
@@ -36,52 +46,14 @@ def _header(tasks: Sequence[CardEntry]) -> str:
         for config in ("corpus", "queries", "qrels", *task.configs):
             configs.setdefault(config, []).append(task.split)
     licences = {HUB_LICENCES.get(task.licence, "other") for task in tasks}
-    lines = [
-        "---",
-        f"license: {licences.pop() if len(licences) == 1 else 'other'}",
-        "language:",
-        "- en",
-        "task_categories:",
-        "- text-retrieval",
-        "tags:",
-        "- medical",
-        "- information-retrieval",
-        "configs:",
-    ]
+    lines = ["---", f"license: {licences.pop() if len(licences) == 1 else 'other'}", "language:", "- en"]
+    lines += ["task_categories:", "- text-retrieval", "tags:", "- medical", "- information-retrieval", "configs:"]
     for config, splits in configs.items():
         lines += [f"- config_name: {config}", *(["  default: true"] if config == "corpus" else []), "  data_files:"]
         for split in splits:
             path = json.dumps(f"{config}/{split}-00000-of-00001.parquet")
             lines += [f"  - split: {split}", f"    path: {path}"]
     return "\n".join([*lines, "---"])
-
-
-def _body(tasks: Sequence[CardEntry]) -> str:
-    tasks_said = "One retrieval task" if len(tasks) == 1 else f"{len(tasks)} retrieval tasks"
-    opening = (
-        f"{tasks_said} with small pools of documents, built by r2med {__version__}. "
-        "Every positive of the source is in its pool; `manifest.json` says how each document got in."
-    )
-    lines = [opening, "", "## Tasks", "", *_task_table(tasks), "", "## Candidates", "", *_score_table(tasks), ""]
-    lines += [
-        "nDCG@10 of the ranked candidates. `bm25` and the dense config hold the best 500 documents of each query; "
-        "`reranking_hybrid` fuses the two by reciprocal rank (k = 100) and holds the best 100, plus one positive at "
-        "rank 101 where these hold none.",
-        "",
-        "## Loading",
-        "",
-        "```python",
-        "from datasets import load_dataset",
-        "",
-        f'corpus = load_dataset("path/to/this/folder", "corpus", split="{tasks[0].split}")',
-        "```",
-        "",
-        "Configs: `corpus` (`_id`, `text`, `title` where there is one), `queries` (`_id`, `text`), `qrels` "
-        "(`query-id`, `corpus-id`, `score` where judgments are graded) and the candidates (`query-id`, `corpus-ids`).",
-        "",
-        "For research on retrieval; not a source of medical advice.",
-    ]
-    return "\n".join(lines) + "\n"
 
 
 def _task_table(tasks: Sequence[CardEntry]) -> list[str]:

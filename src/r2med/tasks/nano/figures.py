@@ -1,13 +1,21 @@
-"""The figures of a Nano page as data, and the group figures made of them."""
+"""The figures of Nano tasks as data: of a task, of a group, as published, and all that a task page tells."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from ...core import IdTable, UsageError
+from ...core import IdTable, Task, UsageError
+from ...core.toml import loads
+from ..audit.findings import SystemAudit, TaskAudit
+from ..audit.traps import LexicalTrap
+from ..stats import Tendencies
+
+if TYPE_CHECKING:
+    from .folder import Metadata
 
 ROLES = ("bm25", "dense", "hybrid")
 
@@ -55,7 +63,7 @@ class TaskFigures(msgspec.Struct, kw_only=True):
 
 
 class Contrast(NamedTuple):
-    """How far one profile is ahead of another, query by query."""
+    """The difference of two profiles over the same queries, with its interval."""
 
     better: str
     worse: str
@@ -95,7 +103,7 @@ class NanoProfile(msgspec.Struct, kw_only=True):
 
 
 def group(tasks: Sequence[TaskFigures], *, source: str) -> NanoProfile:
-    """Put tasks together; two of one name would count twice and show once."""
+    """The figures of a group of tasks; two tasks of one name are refused."""
     if repeated := IdTable(t.task for t in tasks).duplicates():
         raise UsageError(f"two of the tasks are called {repeated[0]!r}; a group holds each task once")
     return NanoProfile(
@@ -129,3 +137,36 @@ def _group_one(tasks: Sequence[TaskFigures], role: str) -> GroupFigures | None:
         of_tasks=len(tasks),
         complete=len(have) == len(tasks),
     )
+
+
+def published_shapes() -> dict[str, dict[str, Any]]:
+    """What NanoR2MED's pages say about each task beside its scores, by its name in the catalogue."""
+    data = loads(files(__package__).joinpath("published.toml").read_text("utf-8"))
+    return msgspec.convert(data, dict[str, dict[str, int | float]])
+
+
+class Tercile(NamedTuple):
+    """A third of the queries, by the words they share with their positives, and each profile's nDCG@10 on it."""
+
+    name: str
+    queries: int
+    low: float
+    high: float
+    ndcg_at_10: dict[str, float]
+
+
+class Inspected(NamedTuple):
+    """All figures and findings that the page of a task shows."""
+
+    task: Task
+    split: str
+    figures: TaskFigures
+    contrasts: list[Contrast]
+    audit: TaskAudit
+    audit_settings: dict[str, float | int | str]
+    scores: list[SystemAudit]
+    traps: list[LexicalTrap]
+    tendencies: Tendencies
+    terciles: list[Tercile]
+    unsolved: int
+    metadata: Metadata | None

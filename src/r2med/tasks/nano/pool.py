@@ -1,4 +1,4 @@
-"""From a task to a pool of fixed size that loses nothing relevant.
+"""Choosing a pool of fixed size from a task; every relevant document stays.
 
 Positives come first, all of them. A byte-identical copy of a positive is merged into it: its judgments move there and
 the copy leaves the pool, so that no system is punished for finding the right text under another id. The rest is filled
@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
+import msgspec
 import numpy as np
 
 from ...core import DataError, Documents, IdTable, Qrels, Query, Run, Task, UsageError
@@ -46,17 +47,23 @@ class Admission(NamedTuple):
     rank: int = 0
 
 
-class Pool(NamedTuple):
-    """The Nano task and the account of its making."""
+class Account(msgspec.Struct, kw_only=True):
+    """What was merged or left out while the pool was chosen."""
 
-    task: Task
-    admissions: list[Admission]
-    merged_copies: dict[str, str]
-    copies_left_out: int
+    positives_merged: int
     duplicate_queries: dict[str, str]
     queries_without_positive: list[str]
     judgments_of_missing_documents: list[tuple[str, str]]
-    positives_merged: int
+    copies_merged_into_positives: dict[str, str]
+    copies_left_out: int
+
+
+class Pool(NamedTuple):
+    """The Nano task, how each document got in, and what was left out."""
+
+    task: Task
+    admissions: list[Admission]
+    account: Account
 
 
 def build_pool(task: Task, settings: PoolSettings, candidates: Sequence[Run] = (), *, name: str = "") -> Pool:
@@ -101,12 +108,14 @@ def build_pool(task: Task, settings: PoolSettings, candidates: Sequence[Run] = (
             qrels=_qrels(merged, ids, queries),
         ),
         admissions=admissions,
-        merged_copies={ids[d]: ids[c] for d, c in copies.items() if c in of_positive},
-        copies_left_out=sum(c not in of_positive for c in copies.values()),
-        duplicate_queries=duplicates,
-        queries_without_positive=[q.id for q in kept if q.id not in with_positive],
-        judgments_of_missing_documents=missing,
-        positives_merged=original - len(merged),
+        account=Account(
+            positives_merged=original - len(merged),
+            duplicate_queries=duplicates,
+            queries_without_positive=[q.id for q in kept if q.id not in with_positive],
+            judgments_of_missing_documents=missing,
+            copies_merged_into_positives={ids[d]: ids[c] for d, c in copies.items() if c in of_positive},
+            copies_left_out=sum(c not in of_positive for c in copies.values()),
+        ),
     )
 
 
@@ -139,9 +148,8 @@ def _positives(task: Task, duplicates: dict[str, str]) -> tuple[dict[tuple[str, 
 
 def _canonical(documents: Documents, positives: set[int]) -> list[int]:
     """For each document the one that stands for it: the first positive among its copies, else the first copy."""
-    contents = documents.contents
     stands: dict[bytes, int] = {}
-    digests = [hashlib.blake2b(contents.encoded(i), digest_size=16).digest() for i in range(len(contents))]
+    digests = documents.contents.digests()
     for doc in sorted(positives):
         stands.setdefault(digests[doc], doc)
     return [stands.setdefault(digest, doc) for doc, digest in enumerate(digests)]

@@ -65,7 +65,7 @@ def document(site: Site, asked: PageRequest, url: Links) -> Page:
         raise UnknownName("document", asked.parts[2], (), hint=f"in {info.full_name}, or its texts are not here")
     query = task.query(asked.get("query"))
     copies = site.background.get(
-        ("copies", task.fingerprint), None, lambda: find_copies(task.documents).by_id(), wait=site.wait
+        ("copies", task.fingerprint), None, lambda: find_copies(task.documents), wait=site.wait
     )
     own = (copies or {}).get(found.id)
     same = [d for d, first in (copies or {}).items() if first == own and d != found.id] if own else []

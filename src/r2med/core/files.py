@@ -1,0 +1,107 @@
+"""Files on disk: opened only where they are plain files, and known by the hash of their content."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import stat
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from types import MappingProxyType
+from typing import BinaryIO, Literal
+
+import msgspec
+
+from .atomic import write_bytes
+from .errors import DataError, ResultError
+from .places import exists, home
+
+BLOCK = 1 << 20
+SMALL = 1 << 18
+"""Files up to this size are hashed anew each time, which takes a fraction of a millisecond."""
+
+HashKind = Literal["sha256", "git"]
+
+
+def open_file(path: Path, *, label: str | Path | None = None) -> BinaryIO:
+    """A plain file for reading; a pipe, a device or a folder is refused instead of waited for."""
+    label = path if label is None else label
+    try:
+        handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    except FileNotFoundError:
+        raise DataError("no such file", path=label) from None
+    except (OSError, ValueError) as error:
+        raise DataError(f"cannot be opened ({getattr(error, 'strerror', None) or error})", path=label) from None
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise DataError("is not a plain file", path=label)
+    return os.fdopen(handle, "rb", buffering=1 << 18)
+
+
+def sha256_of(path: Path) -> str:
+    """SHA-256 of a file's content, which is how the hub names a large file."""
+    return _digest(path, hashlib.sha256())
+
+
+def git_blob_id(path: Path) -> str:
+    """The hash git gives a file's content, which is how the hub names a small file."""
+    return _digest(path, hashlib.sha1(f"blob {path.stat().st_size}\0".encode(), usedforsecurity=False))
+
+
+def _digest(path: Path, digest: hashlib._Hash) -> str:
+    with open_file(path) as stream:
+        while block := stream.read(BLOCK):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def content_hashes(files: Sequence[tuple[Path, HashKind]]) -> list[str]:
+    """Hashes of files; that of a large one is computed again only when its size or one of its times changed."""
+    memory = home() / "hashes.json"
+    known = _remembered(memory)
+    found, changed = [], False
+    for path, kind in files:
+        target = path.resolve()
+        compute = sha256_of if kind == "sha256" else git_blob_id
+        facts = target.stat()
+        if facts.st_size <= SMALL:
+            found.append(compute(target))
+            continue
+        state = f"{facts.st_size}:{facts.st_mtime_ns}:{facts.st_ctime_ns}:{facts.st_ino}:{kind}"
+        if known.get(str(target), ("", ""))[0] != state:
+            known[str(target)], changed = (state, compute(target)), True
+        found.append(known[str(target)][1])
+    if changed:
+        present = {name: entry for name, entry in known.items() if exists(Path(name))}
+        with suppress(ResultError):  # a read-only home costs the hashes again, nothing else
+            write_bytes(memory, msgspec.json.encode(present, order="sorted"))
+    return found
+
+
+def wrong_files(folder: Path, expected: Mapping[str, tuple[HashKind, str]] = MappingProxyType({})) -> list[str]:
+    """Files of a snapshot in the hub's cache whose content is not the expected one.
+
+    Expected is what the hub says of a file (by its relative name), else the hash by which the cache calls it: SHA-256
+    for a large file, git's for a small one. Where links are not possible the cache has no such names.
+    """
+    wanted: dict[Path, tuple[HashKind, str]] = {}
+    for path in sorted(p for p in folder.rglob("*") if not p.is_dir()):
+        named = path.resolve().name if path.is_symlink() else ""
+        if hashed := expected.get(path.relative_to(folder).as_posix()):
+            wanted[path] = hashed
+        elif re.fullmatch(r"[0-9a-f]{64}|[0-9a-f]{40}", named):
+            wanted[path] = ("sha256" if len(named) == 64 else "git", named)
+    missing = [path for path in wanted if not path.is_file()]
+    there = [path for path in wanted if path.is_file()]
+    hashes = content_hashes([(path, wanted[path][0]) for path in there])
+    changed = [path for path, digest in zip(there, hashes, strict=True) if digest != wanted[path][1]]
+    return [path.relative_to(folder).as_posix() for path in sorted([*missing, *changed])]
+
+
+def _remembered(memory: Path) -> dict[str, tuple[str, str]]:
+    try:
+        return msgspec.json.decode(memory.read_bytes(), type=dict[str, tuple[str, str]])
+    except (OSError, ValueError, RecursionError):
+        return {}

@@ -1,0 +1,179 @@
+"""Scores of a Nano task's candidates: read back from a folder, measured with intervals, or as published."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from ..core import DataError, Run, Task
+from ..core.stores import open_store
+from ..results.ledger import ledger
+from ..scoring import evaluate_run, parse_measures
+from ..scoring.intervals import Bootstrap, Settings
+from ..scoring.measures import Float64
+from ..tasks import TaskRef, entries, stats
+from ..tasks.formats.parquet import candidate_configs, read_candidates
+from ..tasks.nano.figures import ROLES, Contrast, NanoProfile, ProfileFigures, TaskFigures, group, published_shapes
+from ..tasks.nano.folder import HYBRID, Metadata, config_name, read_metadata, role_of
+from .nano_candidates import DEPTH, HYBRID_DEPTH, without_safeguard
+
+MEASURES = parse_measures(["nDCG@10", "hit@10", "R@100", "R@1000", "hit@1000"])
+INTERVALS = Settings(resamples=2000, seed=0)
+PUBLISHED_PROTOCOL = "nano-profile"
+PUBLISHED = {"bm25": ("bm25", "bm25"), "dense": ("harrier", config_name("harrier")), "hybrid": ("hybrid", HYBRID)}
+"""The system of the ledger and the config of each profile."""
+
+
+class Measured(NamedTuple):
+    """The figures of a task with what they were made of."""
+
+    figures: TaskFigures
+    per_query: dict[str, Float64]
+    """nDCG@10 by role."""
+    contrasts: list[Contrast]
+
+
+class NanoTask(NamedTuple):
+    """A task with the candidates that lie beside it."""
+
+    task: Task
+    split: str
+    runs: dict[str, Run]
+    metadata: Metadata | None
+
+    @property
+    def safeguarded(self) -> set[str]:
+        """Queries whose hybrid list ends in an appended positive, as far as the folder says."""
+        return set(self.metadata.safeguarded_queries) if self.metadata else set()
+
+    def measure(self, *, intervals: bool = True) -> Measured:
+        """The figures of its profiles."""
+        return measure(self.task, self.runs, self.safeguarded, split=self.split, intervals=intervals)
+
+
+def read_nano(ref: TaskRef) -> NanoTask:
+    """Read a task and its candidates; the metadata must belong to the data."""
+    path = ref.present()
+    task, store = ref.load(), open_store(path)
+    configs = candidate_configs(store, ref.split) if ref.split else []
+    runs = {config: read_candidates(store, config, ref.split, task.documents.ids) for config in configs}
+    dense = [config for config in runs if role_of(config) == "dense"]
+    if len(dense) > 1:
+        raise DataError(f"{ref.split} has several dense profiles ({', '.join(dense)}); keep one", path=path)
+    metadata = read_metadata(path, ref.split) if ref.split and path.is_dir() else None
+    if metadata is not None and metadata.fingerprint != task.fingerprint:
+        raise DataError(f"metadata/{ref.split}.json was made for other data; build the task again", path=path)
+    return NanoTask(task, ref.split or ref.name, runs, metadata)
+
+
+def profile(refs: Sequence[TaskRef], *, source: str) -> NanoProfile:
+    """The table of a Nano group."""
+    read = [read_nano(ref) for ref in refs]
+    if bare := next((r for r in read if not r.runs), None):
+        raise DataError(f"{bare.task.full_name} has no candidates: it is not a Nano task (r2med nano build makes one)")
+    return group([r.measure().figures for r in read], source=source)
+
+
+def measure(
+    task: Task, runs: Mapping[str, Run], safeguarded: set[str], *, split: str = "", intervals: bool = True
+) -> Measured:
+    """Score every profile of a task."""
+    profiles: dict[str, ProfileFigures] = {}
+    per_query: dict[str, Float64] = {}
+    for config, run in sorted(runs.items(), key=lambda item: ROLES.index(role_of(item[0]))):
+        role = role_of(config)
+        scored = without_safeguard(run, safeguarded) if role == "hybrid" else run
+        evaluation = evaluate_run(scored, task.qrels, MEASURES)
+        means = evaluation.means
+        per_query[role] = evaluation.per_query["ndcg_at_10"]
+        profiles[role] = ProfileFigures(
+            profile=config,
+            top_k=int(scored.lengths().max(initial=0)),
+            ndcg_at_10=means["ndcg_at_10"],
+            hit_at_10=means["hit_at_10"],
+            recall_at_100=evaluation.micro_recall["recall_micro_at_100"],
+            recall_macro_at_100=means["recall_at_100"],
+            ndcg_at_10_interval=mean_interval(per_query[role]) if intervals else None,
+            positives_covered=evaluation.micro_recall["recall_micro_at_1000"],
+            queries_covered=means["hit_at_1000"],
+            safeguard_rows=int((run.lengths() > scored.lengths()).sum()),
+        )
+    facts = stats(task)
+    figures = TaskFigures(
+        task=task.name,
+        split=split or task.name,
+        queries=facts.queries,
+        documents=facts.documents,
+        positives=facts.positives,
+        positives_per_query=facts.positives_mean,
+        positives_min=facts.positives_min,
+        positives_median=facts.positives_median,
+        positives_max=facts.positives_max,
+        multi_positive_queries=facts.multi_positive_queries,
+        query_chars_mean=facts.query_chars_mean,
+        document_chars_mean=facts.document_chars_mean,
+        profiles=profiles,
+    )
+    return Measured(figures, per_query, contrasts(figures.best, per_query) if intervals else [])
+
+
+def mean_interval(values: Float64) -> tuple[float, float]:
+    """A 95 % interval of the mean over queries."""
+    bounds = Bootstrap([values[None, :]], INTERVALS).bounds(np.ones((1, 1)), np.ones(1))
+    return float(bounds.low[0]), float(bounds.high[0])
+
+
+def contrasts(best: str, per_query: Mapping[str, Float64]) -> list[Contrast]:
+    """The best profile against each of the others, on the same queries."""
+    names = list(per_query)
+    others = [name for name in names if name != best]
+    if not others:
+        return []
+    wanted = np.zeros((len(others), len(names)))
+    wanted[:, names.index(best)] = 1.0
+    for row, name in enumerate(others):
+        wanted[row, names.index(name)] = -1.0
+    bounds = Bootstrap([np.stack([per_query[n] for n in names])], INTERVALS).bounds(wanted, np.ones(1))
+    return [
+        Contrast(best, name, float(bounds.value[i]), float(bounds.low[i]), float(bounds.high[i]))
+        for i, name in enumerate(others)
+    ]
+
+
+def published_profile() -> NanoProfile:
+    """NanoR2MED's own figures, from the ledger: facts we did not compute, and marked so."""
+    found = {role: ledger().find(system, "nano", PUBLISHED_PROTOCOL) for role, (system, _) in PUBLISHED.items()}
+    source, shapes = found["bm25"].source, published_shapes()
+    positives = dict(zip(source.tasks, source.positives, strict=True))
+    queries = dict(zip(source.tasks, source.queries, strict=True))
+    tasks = []
+    for entry in entries("nano"):
+        shape = shapes[entry.name]
+        safeguards = shape.pop("safeguards")
+        profiles = {
+            role: ProfileFigures(
+                profile=PUBLISHED[role][1],
+                top_k=HYBRID_DEPTH if role == "hybrid" else DEPTH,
+                ndcg_at_10=figure.tasks("ndcg_at_10")[entry.name],
+                hit_at_10=figure.tasks("hit_at_10")[entry.name],
+                recall_at_100=figure.tasks("recall_micro_at_100")[entry.name],
+                safeguard_rows=safeguards if role == "hybrid" else 0,
+                measured=False,
+            )
+            for role, figure in found.items()
+        }
+        tasks.append(
+            TaskFigures(
+                task=entry.name,
+                split=entry.split,
+                queries=queries[entry.name],
+                documents=entry.documents,
+                positives=positives[entry.name],
+                positives_per_query=positives[entry.name] / queries[entry.name],
+                profiles=profiles,
+                **shape,
+            )
+        )
+    return group(tasks, source=source.title)

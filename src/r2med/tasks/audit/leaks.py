@@ -1,0 +1,167 @@
+"""Leaks within a task: queries in documents, copies, and ids that name the query or its article."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+import numpy as np
+
+from ...core import Task, TextColumn
+from ...text.duplicates import Overlaps, Pairs, near_duplicates, overlaps
+from ...text.shingles import Shingles, shingle
+from .findings import EXAMPLES, CopyCount, FlagList
+
+INSIDE = 0.8
+"""The share of a text's word runs that must stand in another for it to be inside it."""
+LEAST_WORDS = 8
+"""Shorter texts stand inside others without having been copied."""
+SLUG_SHARE = 0.6
+BRIGHT_NOTE = (
+    "bright-biology: queries and judgments of R2MED's Biology come from BRIGHT's biology split; "
+    "a model trained, tuned or prompted on BRIGHT has seen them"
+)
+_PMC = re.compile(r"PMC[_-]?(\d{3,})", re.IGNORECASE)
+_PART = re.compile(r"(.+?)[_\-:#.](?:sec|p|part|chunk|passage|psg)?\d+", re.IGNORECASE)
+_BRIGHT = re.compile(r"[^/]+/.+_\d+\.txt")
+_WORDS = re.compile(r"[a-z0-9]+")
+
+
+class ShingledTask(NamedTuple):
+    """A task with the shingles of its texts."""
+
+    task: Task
+    documents: Shingles
+    queries: Shingles
+
+    @classmethod
+    def of(cls, task: Task, width: int) -> ShingledTask:
+        """Shingle a task."""
+        return cls(task, shingle(task.documents.contents, width), shingle(task.query_texts, width))
+
+    def positives(self) -> dict[int, list[str]]:
+        """For each positive document (by position) the queries it is relevant to."""
+        found: dict[int, list[str]] = {}
+        position = self.task.documents.ids.position
+        for query_id, doc_id, grade in self.task.qrels:
+            if grade > 0 and (at := position(doc_id)) >= 0 and query_id in self.task.query_ids:
+                found.setdefault(at, []).append(query_id)
+        return found
+
+
+def inside(found: Overlaps, width: int) -> tuple[np.ndarray, np.ndarray]:
+    """Which pairs have the left text inside the right one, and which the right inside the left."""
+    least = LEAST_WORDS - width + 1  # shingles of a text with so many words
+    left = (found.left_inside >= INSIDE) & (found.left_size >= least)
+    right = (found.right_inside >= INSIDE) & (found.right_size >= least)
+    same = found.similarity == 1.0
+    return left | same, right | same
+
+
+def flag_documents_of_queries(shingled: ShingledTask, flags: FlagList) -> None:
+    """Queries that stand in a document, and documents that stand in a query."""
+    task, width = shingled.task, shingled.documents.width
+    found = overlaps(shingled.queries, shingled.documents)
+    left, right = inside(found, width)
+    for i in np.flatnonzero(left | right).tolist():
+        query_id, doc_id = task.queries[int(found.left[i])].id, task.documents.ids[int(found.right[i])]
+        judged = _role(task.qrels.of(query_id).get(doc_id, 0) > 0)
+        kind = "query-in-document" if left[i] else "document-in-query"
+        share = float((found.left_inside if left[i] else found.right_inside)[i])
+        whose = "query's" if left[i] else "document's"
+        flags.add(
+            query_id, kind, f"{share:.0%} of the {whose} word runs stand in both; {judged}", doc_id, round(share, 4)
+        )
+
+
+def flag_duplicate_queries(shingled: ShingledTask, flags: FlagList, threshold: float) -> None:
+    """Queries that say the same."""
+    ids = shingled.task.query_ids
+    pairs = near_duplicates(shingled.queries, threshold)
+    for first, second, similarity in zip(*(c.tolist() for c in pairs), strict=True):
+        for one, other in ((first, second), (second, first)):
+            said = f"similarity {similarity:.2f} with query {ids[other]!r}"
+            flags.add(ids[one], "duplicate-query", said, ids[other], round(similarity, 4))
+
+
+def flag_unjudged_copies(shingled: ShingledTask, pairs: Pairs, flags: FlagList) -> None:
+    """Positives of which the corpus holds a copy that counts as wrong."""
+    task, positives = shingled.task, shingled.positives()
+    ids = task.documents.ids
+    for first, second, similarity in zip(*(c.tolist() for c in pairs), strict=True):
+        for one, other in ((first, second), (second, first)):
+            for query_id in positives.get(one, ()):
+                if query_id not in positives.get(other, ()):
+                    said = f"copy (similarity {similarity:.2f}) of positive {ids[one]!r} is not judged relevant"
+                    flags.add(query_id, "unjudged-copy", said, ids[other], round(similarity, 4))
+
+
+def exact_groups(contents: TextColumn) -> list[list[int]]:
+    """Documents with byte-identical contents."""
+    seen: dict[bytes, list[int]] = {}
+    for i, digest in enumerate(contents.digests()):
+        seen.setdefault(digest, []).append(i)
+    return [same for same in seen.values() if len(same) > 1]
+
+
+def count_copies(task: Task, found: list[list[int]]) -> CopyCount:
+    """Groups as counts, with the first few spelled out."""
+    examples = [[task.documents.ids[i] for i in group[:EXAMPLES]] for group in found[:EXAMPLES]]
+    return CopyCount(len(found), sum(map(len, found)), examples)
+
+
+def article(identifier: str) -> str:
+    """The article, record or page that a passage's id names: `PMC101395_3` → `PMC101395`, `mb0_1` → `mb0`."""
+    if match := _PMC.search(identifier):
+        return f"PMC{match[1]}"
+    match = _PART.fullmatch(identifier)
+    return match[1] if match else identifier
+
+
+def flag_ids(task: Task, flags: FlagList) -> None:
+    """Same id, same article, and slugs of the question in the ids of its passages."""
+    by_article: dict[str, list[str]] = {}
+    by_slug: dict[str, list[str]] = {}
+    for doc_id in task.documents.ids:
+        by_article.setdefault(article(doc_id), []).append(doc_id)
+        if "/" in doc_id:
+            by_slug.setdefault(doc_id.partition("/")[0], []).append(doc_id)
+    for query in task.queries:
+        positives = {d for d, grade in task.qrels.of(query.id).items() if grade > 0}
+        matched = [query.id] if query.id in task.documents.ids else []
+        matched += [d for d in by_article.get(query.id, ()) if d != query.id]
+        for doc_id in matched:
+            # Two numberings that both count from 1 meet by chance; names do not.
+            if query.id.isdigit() and doc_id not in positives:
+                continue
+            flags.add(query.id, "same-id", f"the id of {_role(doc_id in positives)} is made of the query's", doc_id)
+        for name in sorted({f"PMC{number}" for number in _PMC.findall(f"{query.id} {query.text}")}):
+            for doc_id in by_article.get(name, ()):
+                said = f"{_role(doc_id in positives)} comes from {name}, which the query names as its own"
+                flags.add(query.id, "same-article", said, doc_id)
+        if by_slug:
+            _flag_slugs(query.id, query.text, positives, by_slug, flags)
+
+
+def _role(positive: bool) -> str:
+    return "a positive" if positive else "a document not judged relevant"
+
+
+def _flag_slugs(query_id: str, text: str, positives: set[str], by_slug: dict[str, list[str]], flags: FlagList) -> None:
+    asked = set(_WORDS.findall(text.lower()))
+    for slug in sorted({d.partition("/")[0] for d in positives if "/" in d}):
+        words = set(_WORDS.findall(slug.lower().replace("_", " ")))
+        share = len(words & asked) / len(words) if words else 0.0
+        if len(words) >= 2 and share >= SLUG_SHARE:
+            same = by_slug.get(slug, [])
+            found = sum(d in positives for d in same)
+            said = f"{len(same)} ids begin with {slug!r}, words of the query; {found} of these documents are positives"
+            flags.add(query_id, "slug", said, slug, round(share, 4))
+
+
+def is_bright(task: Task) -> bool:
+    """Whether a task is R2MED's Biology or has the ids of BRIGHT's biology corpus."""
+    if task.name == "Biology" and task.collection in ("r2med", "nano"):
+        return True
+    sample = task.documents.ids[:200]
+    return bool(sample) and sum(bool(_BRIGHT.fullmatch(i)) for i in sample) > len(sample) // 2

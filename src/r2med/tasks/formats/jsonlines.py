@@ -1,0 +1,235 @@
+"""Layouts of JSON lines: the folder of the R2MED repository, and that of BEIR."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import ClassVar, NamedTuple
+
+import msgspec
+
+from ...core import DataError, Query
+from ...core.compression import write_lines
+from ...core.stores import Store, find
+from ..checks import Checks
+from ..jsonl import (
+    BeirQuery,
+    BeirRecord,
+    PlainQuery,
+    PlainRecord,
+    encode_lines,
+    line_of,
+    read_documents,
+    read_records,
+    uses_underscore_id,
+)
+from ..judgments import qrels_from_store
+from . import METHODS, Expansion, Format, Parts, register
+
+HYDOC_FILE = "query_with_hydoc.jsonl"
+BEIR_QRELS = re.compile(r"(?:qrels/)?(test|dev|validation|train|qrels)\.(?:tsv|jsonl|txt|qrels)(?:\.gz|\.zst)?")
+BEIR_SPLITS = ("test", "qrels", "dev", "validation", "train")
+"""In the order of preference: a folder may hold several."""
+
+
+class HydocRecord(msgspec.Struct):
+    """A line of R2MED's `query_with_hydoc.jsonl`."""
+
+    id: str
+    hy_doc: str | list[str]
+
+
+class Files(NamedTuple):
+    """The files of a task, compressed or not; judgments may be missing."""
+
+    corpus: str
+    queries: str
+    qrels: str | None
+
+
+class JsonLinesFormat(Format):
+    """What the two layouts of JSON lines share."""
+
+    query_file: ClassVar[str]
+    usual_qrels: ClassVar[str]
+    """What to look for, in an error."""
+    every_query_judged = True
+
+    def qrels_file(self, names: list[str]) -> str | None:
+        """The file of judgments to use."""
+        raise NotImplementedError
+
+    def files(self, names: list[str]) -> Files | None:
+        """The files of the task; None where the layout does not fit."""
+        corpus, queries = find(names, "corpus.jsonl"), find(names, self.query_file)
+        return Files(corpus, queries, self.qrels_file(names)) if corpus and queries else None
+
+    def splits(self, names: list[str]) -> list[str]:
+        return [""] if self.files(names) else []
+
+    def has_task(self, names: list[str], split: str) -> bool:
+        files = self.files(names)
+        return files is not None and files.qrels is not None and not split
+
+    def read(self, store: Store, split: str) -> Parts:
+        files = self.files(store.names())
+        if files is None or files.qrels is None:
+            raise DataError(f"has no {self.usual_qrels}", path=store.path)
+        qrels = qrels_from_store(store, files.qrels)
+        return Parts(_read_queries(store, files.queries), read_documents(store, files.corpus), qrels)
+
+    def expansions(self, store: Store, split: str) -> Iterator[Expansion]:
+        for method, llm, name in _expansion_files(store.names()):
+            texts: dict[str, tuple[str, ...]] = {}
+            for number, record in read_records(store, name, HydocRecord):
+                if record.id in texts:
+                    raise DataError(f"query {record.id!r} stands twice", path=store.label(name), line=number)
+                texts[record.id] = (record.hy_doc,) if isinstance(record.hy_doc, str) else tuple(record.hy_doc)
+            yield Expansion(method, llm, texts)
+
+    def validate(self, store: Store, split: str, checks: Checks) -> None:
+        files = self.files(store.names())
+        assert files is not None
+        checks.check_lines(store, files.corpus, (PlainRecord, BeirRecord), checks.documents)
+        checks.check_lines(store, files.queries, (PlainQuery, BeirQuery), checks.queries)
+        if files.qrels is None:
+            checks.add("error", "no-judgments", "file of judgments that is missing", str(store.path))
+            return
+        try:
+            qrels = qrels_from_store(store, files.qrels)
+        except DataError as error:
+            checks.add("error", "bad-judgments", "judgments that cannot be read", str(error))
+            return
+        checks.check_judgments(qrels, every_query_judged=self.every_query_judged)
+
+    def place_of(self, store: Store, kind: str, identifier: str, occurrence: int) -> tuple[str, int | None]:
+        files = self.files(store.names())
+        assert files is not None
+        name = files.corpus if kind == "document" else files.queries
+        return store.label(name), line_of(store, name, identifier, occurrence=occurrence)
+
+
+@register
+class R2MedFormat(JsonLinesFormat):
+    """The layout of the R2MED repository and of its hub datasets."""
+
+    name = "r2med"
+    summary = "corpus.jsonl, query.jsonl, qrels.jsonl (or qrels.txt)"
+    rank = 1
+    query_file = "query.jsonl"
+    usual_qrels = "qrels.jsonl or qrels.txt"
+
+    def qrels_file(self, names: list[str]) -> str | None:
+        return find(names, "qrels.jsonl", "qrels.txt", "qrels.tsv", "qrels")
+
+    def write(self, parts: Parts, folder: Path, *, split: str, compress: str, expansions: list[Expansion]) -> None:
+        positives: dict[str, list[str]] = {}
+        for judgment in parts.qrels:
+            if judgment.grade > 0:
+                positives.setdefault(judgment.query_id, []).append(judgment.doc_id)
+
+        def save(name: str, records: Iterable[object]) -> None:
+            write_lines(folder, name, encode_lines(records), compress=compress)
+
+        save("corpus.jsonl", ({"id": d.id, "text": d.text} | _given(title=d.title) for d in parts.documents))
+        save(
+            "query.jsonl",
+            (
+                {"id": q.id, "text": q.text, "doc_id": positives.get(q.id, [])}
+                | _given(answer=q.answer, body_system=q.body_system)
+                for q in parts.queries
+            ),
+        )
+        save("qrels.jsonl", ({"q_id": q, "p_id": d, "score": g} for q, d, g in parts.qrels))
+        texts = {q.id: q.text for q in parts.queries}
+        for name, generated in _hydoc_files(expansions):
+            save(
+                name,
+                (
+                    {"id": i, "text": texts.get(i, ""), "hy_doc": hydocs, "doc_id": positives.get(i, [])}
+                    for i, hydocs in generated.items()
+                ),
+            )
+
+
+@register
+class BeirFormat(JsonLinesFormat):
+    """The layout of BEIR's downloads and of many sets made after it."""
+
+    name = "beir"
+    summary = "corpus.jsonl, queries.jsonl, qrels/test.tsv"
+    rank = 2
+    query_file = "queries.jsonl"
+    usual_qrels = "qrels/test.tsv"
+    every_query_judged = False  # one file holds the queries of all splits
+
+    def qrels_file(self, names: list[str]) -> str | None:
+        found = _beir_splits(names)
+        return next((found[split] for split in BEIR_SPLITS if split in found), None)
+
+    def read(self, store: Store, split: str) -> Parts:
+        parts = super().read(store, split)
+        if len(_beir_splits(store.names())) < 2:
+            return parts
+        judged = tuple(q for q in parts.queries if q.id in parts.qrels.query_ids)
+        return parts._replace(queries=judged)
+
+    def write(self, parts: Parts, folder: Path, *, split: str, compress: str, expansions: list[Expansion]) -> None:
+        def save(name: str, lines: Iterable[bytes]) -> None:
+            write_lines(folder, name, lines, compress=compress)
+
+        corpus = ({"_id": d.id, "title": d.title, "text": d.text} for d in parts.documents)
+        queries = (
+            {"_id": q.id, "text": q.text} | _given(answer=q.answer, body_system=q.body_system) for q in parts.queries
+        )
+        save("corpus.jsonl", encode_lines(corpus))
+        save("queries.jsonl", encode_lines(queries))
+        save("qrels/test.tsv", _beir_rows(parts))
+        for name, generated in _hydoc_files(expansions):
+            save(name, encode_lines({"id": i, "hy_doc": hydocs} for i, hydocs in generated.items()))
+
+
+def _read_queries(store: Store, name: str) -> tuple[Query, ...]:
+    record: type[PlainQuery | BeirQuery] = BeirQuery if uses_underscore_id(store, name) else PlainQuery
+    return tuple(
+        Query(q.id, q.text, q.answer or None, q.body_system or None) for _, q in read_records(store, name, record)
+    )
+
+
+def _given(**fields: str | None) -> dict[str, str]:
+    """The fields that have a value."""
+    return {name: value for name, value in fields.items() if value}
+
+
+def _expansion_files(names: list[str]) -> Iterator[tuple[str, str, str]]:
+    """Method, model and name of each file of generated texts, in either of the two spellings in use."""
+    for name in names:
+        parts = name.removesuffix(".gz").removesuffix(".zst").split("/")
+        if len(parts) == 3 and parts[2] == HYDOC_FILE:
+            yield parts[0], parts[1], name
+        elif len(parts) == 2 and parts[0] in METHODS and parts[1].endswith(".jsonl"):
+            yield parts[0], parts[1].removesuffix(".jsonl"), name
+
+
+def _hydoc_files(expansions: list[Expansion]) -> Iterator[tuple[str, dict[str, str | tuple[str, ...]]]]:
+    """The file of each set of generated texts and what to write for each query: a text, or several."""
+    for method, llm, texts in expansions:
+        written = {i: hydocs[0] if len(hydocs) == 1 else hydocs for i, hydocs in texts.items()}
+        yield f"{method}/{llm}/{HYDOC_FILE}", written
+
+
+def _beir_splits(names: list[str]) -> dict[str, str]:
+    return {match[1]: name for name in names if (match := BEIR_QRELS.fullmatch(name))}
+
+
+def _beir_rows(parts: Parts) -> Iterator[bytes]:
+    yield b"query-id\tcorpus-id\tscore\n"
+    for query_id, doc_id, grade in parts.qrels:
+        yield f"{_cell(query_id)}\t{_cell(doc_id)}\t{grade}\n".encode()
+
+
+def _cell(identifier: str) -> str:
+    if not identifier or identifier.strip() != identifier or any(c in identifier for c in "\t\r\n"):
+        raise DataError(f"id {identifier!r} cannot stand in a tab-separated file; choose another format")
+    return identifier

@@ -1,0 +1,223 @@
+"""The files of a Nano folder: their names, `manifest.json`, `metadata/<split>.json`, and schemas that agree."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+import msgspec
+
+from ..._version import __version__
+from ...core import DataError, Task, UsageError
+from ...core.atomic import write_bytes
+from ...core.files import sha256_of
+from ...core.untrusted import component, inside
+from ..catalogue import entries
+from ..formats.arrow import pyarrow
+from ..formats.parquet import GENERIC_SPLITS
+from ..load import TaskRef
+from ..stats import Stats
+from .figures import TaskFigures
+from .pool import Account, Pool, PoolSettings
+
+Role = Literal["bm25", "dense", "hybrid"]
+S = TypeVar("S", bound=msgspec.Struct)
+
+SCHEMA = 1
+MANIFEST = "manifest.json"
+HYBRID = "reranking_hybrid"
+RESERVED = {"corpus", "queries", "qrels", "default", "metadata", "pages", "bm25", HYBRID}
+FILLING: dict[str, Any] = {"title": "", "score": 1, "answer": None, "body_system": None}
+"""What a split gets in a column that only others have: nothing that changes its content when it is read again."""
+
+
+def split_name(ref: TaskRef, given: str = "") -> str:
+    """The split of a Nano task: NanoR2MED's own name for a task of R2MED, else the task's name.
+
+    The `datasets` library takes letters, digits and underscores only.
+    """
+    published = {e.name: e.split for e in entries("nano")}
+    if given:
+        name = given
+    elif ref.collection == "r2med":
+        name = published[ref.name]
+    elif ref.entry is not None:
+        name = f"Nano{ref.collection.capitalize()}{ref.name.replace('-', '')}"
+    else:
+        name = ref.split or ref.name
+    name = re.sub(r"\W+", "_", name, flags=re.ASCII).strip("_")
+    if not name or name in GENERIC_SPLITS:
+        raise UsageError(f"a Nano task cannot be called {given or ref.name!r}; give it a name with --name")
+    return name
+
+
+def config_name(retriever: str) -> str:
+    """The config of a dense retriever's candidates: NanoR2MED's own for Harrier, else the retriever's name."""
+    if retriever == "harrier":
+        return "harrier_oss_v1_270m"
+    name = re.sub(r"\W+", "_", retriever, flags=re.ASCII).strip("_").lower()
+    return f"dense_{name}" if not name or name in RESERVED else name
+
+
+def role_of(config: str) -> Role:
+    """Which of the three profiles a candidate config is."""
+    return "bm25" if config == "bm25" else "hybrid" if config == HYBRID else "dense"
+
+
+class DocumentEntry(msgspec.Struct, omit_defaults=True):
+    """How one document got in."""
+
+    id: str
+    by: str
+    query: str = ""
+    rank: int = 0
+
+
+class TaskManifest(Account, kw_only=True):
+    """How one task was made, document by document, without a date or a path."""
+
+    task: str
+    source: str
+    revision: str
+    source_fingerprint: str
+    fingerprint: str
+    docs: int
+    fill: str
+    seed: int
+    candidates: list[dict[str, Any]]
+    queries_in_source: int
+    queries: int
+    documents_in_source: int
+    documents: int
+    positives_in_source: int
+    positives: int
+    admitted: dict[str, int]
+    pool: list[DocumentEntry]
+
+
+class Manifest(msgspec.Struct):
+    """The whole folder: its tasks, and the hash of every file."""
+
+    schema: int
+    made_by: str
+    tasks: dict[str, TaskManifest]
+    files: dict[str, str]
+
+
+class Metadata(msgspec.Struct, kw_only=True):
+    """What a task is and how its candidates were made."""
+
+    task: str
+    split: str
+    source: str
+    revision: str
+    description: str
+    family: str
+    licence: str
+    fingerprint: str
+    stats: Stats
+    figures: TaskFigures
+    retrievers: dict[str, dict[str, Any]]
+    safeguarded_queries: list[str]
+
+
+def task_manifest(
+    source: Task, pool: Pool, settings: PoolSettings, candidates: list[dict[str, Any]], *, source_name: str
+) -> TaskManifest:
+    """The account of one built task."""
+    ids, nano = source.documents.ids, pool.task
+    return TaskManifest(
+        task=source.full_name,
+        source=source_name,
+        revision=source.revision,
+        source_fingerprint=source.fingerprint,
+        fingerprint=nano.fingerprint,
+        docs=settings.docs,
+        fill=settings.fill,
+        seed=settings.seed,
+        candidates=candidates,
+        queries_in_source=len(source.queries),
+        queries=len(nano.queries),
+        documents_in_source=len(source.documents),
+        documents=len(nano.documents),
+        positives_in_source=sum(j.grade > 0 and j.query_id in source.query_ids for j in source.qrels),
+        positives=nano.qrels.positives,
+        admitted=dict(Counter(a.by for a in pool.admissions)),
+        pool=[DocumentEntry(ids[a.doc], a.by, a.query, a.rank) for a in pool.admissions],
+        **msgspec.structs.asdict(pool.account),
+    )
+
+
+def write_manifest(folder: Path, tasks: dict[str, TaskManifest]) -> None:
+    """Write `manifest.json` with the hash of every other file in the folder."""
+    files = {
+        path.relative_to(folder).as_posix(): sha256_of(path)
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and path.name != MANIFEST
+    }
+    manifest = Manifest(SCHEMA, f"r2med {__version__}", tasks, files)
+    write_bytes(folder / MANIFEST, msgspec.json.encode(manifest) + b"\n")
+
+
+def read_manifest(folder: Path) -> Manifest | None:
+    """The manifest of a Nano folder, None where it has none (the published one)."""
+    return _read(folder / MANIFEST, Manifest, "a manifest")
+
+
+def changed_files(folder: Path, manifest: Manifest, split: str) -> list[str]:
+    """Files of a split that are gone or no longer what the manifest says."""
+    own = {n: d for n, d in manifest.files.items() if Path(n).name.startswith((f"{split}-", f"{split}."))}
+    return [name for name, digest in own.items() if file_digest(folder, name) != digest]
+
+
+def file_digest(folder: Path, name: str) -> str:
+    """SHA-256 of a file that a manifest names; empty where it is missing, a link or no plain file."""
+    path = inside(folder, name, "file")
+    if not path.is_file() or not path.resolve().is_relative_to(folder.resolve()):
+        return ""
+    return sha256_of(path)
+
+
+def write_metadata(folder: Path, metadata: Metadata) -> None:
+    """Write the metadata of a split."""
+    encoded = msgspec.json.encode(metadata, order="deterministic")
+    write_bytes(_metadata_path(folder, metadata.split), msgspec.json.format(encoded, indent=2) + b"\n")
+
+
+def read_metadata(folder: Path, split: str) -> Metadata | None:
+    """The metadata of a split, None where the folder has none."""
+    return _read(_metadata_path(folder, split), Metadata, "a metadata file")
+
+
+def _metadata_path(folder: Path, split: str) -> Path:
+    return folder / "metadata" / f"{component(split, 'split', path=folder)}.json"
+
+
+def _read(path: Path, kind: type[S], what: str) -> S | None:
+    if not path.is_file():
+        return None
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=kind)
+    except (ValueError, RecursionError, OSError) as error:
+        raise DataError(f"not {what} of r2med ({error})", path=path) from None
+
+
+def unify_schemas(folder: Path) -> None:
+    """Give every split of a config the columns that any of them has: the `datasets` library refuses it otherwise."""
+    pa = pyarrow()
+    import pyarrow.parquet as pq
+
+    for config in ("corpus", "queries", "qrels"):
+        files = sorted((folder / config).glob("*.parquet"))
+        schemas = [pq.read_schema(path) for path in files]
+        fields = {field.name: field for schema in schemas for field in schema}
+        for path, schema in zip(files, schemas, strict=True):
+            if schema.names == list(fields):
+                continue
+            table = pq.read_table(path)
+            for name in fields.keys() - set(schema.names):
+                column = pa.array([FILLING[name]] * table.num_rows, fields[name].type)
+                table = table.append_column(fields[name], column)
+            pq.write_table(table.select(list(fields)), path, compression="zstd")

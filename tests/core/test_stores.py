@@ -1,0 +1,134 @@
+"""Folders and archives that lead elsewhere, wait or never end."""
+
+from __future__ import annotations
+
+import bz2
+import lzma
+import os
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from r2med.core import DataError, HostileData
+from r2med.core.stores import FolderStore, ZipStore, find, open_path, open_store, open_stream
+
+
+def folder(path: Path) -> Path:
+    (path / "one" / "two" / "three").mkdir(parents=True)
+    for name in ("a", "one/b", "one/two/c", "one/two/three/d"):
+        (path / name).write_text(name)
+    return path
+
+
+def test_three_levels_are_seen(tmp_path: Path) -> None:
+    assert FolderStore(folder(tmp_path)).names() == ["a", "one/b", "one/two/c"]
+    assert find(open_store(tmp_path).names(), "x", "a") == "a"
+
+
+def test_links_inside_are_followed_and_links_out_are_not(tmp_path: Path) -> None:
+    inner, outer = folder(tmp_path / "inner"), folder(tmp_path / "outer")
+    (inner / "own").symlink_to("one/b")
+    (inner / "stolen").symlink_to(outer / "a")
+    (inner / "stolen-relative").symlink_to("../outer/a")
+    (inner / "elsewhere").symlink_to(outer)
+    (inner / "loop").symlink_to(inner)
+    store = FolderStore(inner)
+    names = store.names()
+    assert not any(name.startswith("elsewhere/") for name in names)
+    with open_stream(store, "own") as stream:
+        assert stream.read() == b"one/b"
+    for name in ("stolen", "stolen-relative", "elsewhere/a"):
+        with pytest.raises(HostileData, match=f"{name}: is a link that leads out of its folder"):
+            store.open_raw(name)
+    (tmp_path / "link").symlink_to(inner)  # a link that somebody typed is theirs to follow
+    with open_stream(FolderStore(tmp_path / "link"), "own") as stream:
+        assert stream.read() == b"one/b"
+    with open_path(inner / "stolen") as stream:
+        assert stream.read() == b"a"
+
+
+def test_the_cache_of_the_hub_is_made_of_links(tmp_path: Path) -> None:
+    repository = tmp_path / "datasets--R2MED--Biology"
+    (repository / "blobs").mkdir(parents=True)
+    (repository / "blobs" / "abc").write_text("content")
+    snapshot = repository / "snapshots" / "commit"
+    (snapshot / "below").mkdir(parents=True)
+    (snapshot / "corpus.jsonl").symlink_to("../../blobs/abc")
+    (snapshot / "below" / "corpus.jsonl").symlink_to("../../../blobs/abc")
+    (snapshot / "secret").symlink_to("../../../../elsewhere")
+    for place in (snapshot, snapshot / "below"):
+        with open_stream(open_store(place), "corpus.jsonl") as stream:
+            assert stream.read() == b"content"
+    (tmp_path / "elsewhere").write_text("secret")
+    (snapshot / "other").symlink_to("../../../elsewhere")
+    with pytest.raises(HostileData):
+        open_store(snapshot).open_raw("other")
+
+
+def test_pipes_and_devices_are_no_files(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "corpus.jsonl")
+    (tmp_path / "endless").symlink_to("/dev/zero")
+    store = FolderStore(tmp_path)
+    assert store.names() == []
+    with pytest.raises(DataError, match="is not a plain file"):
+        store.open_raw("corpus.jsonl")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_a_folder_that_may_not_be_read(tmp_path: Path) -> None:
+    tmp_path.chmod(0)
+    try:
+        with pytest.raises(DataError, match=r"cannot be read \(Permission denied\)"):
+            FolderStore(tmp_path).names()
+    finally:
+        tmp_path.chmod(0o700)
+
+
+@pytest.mark.parametrize(("method", "name"), [(zipfile.ZIP_BZIP2, "bzip2"), (zipfile.ZIP_LZMA, "LZMA")])
+def test_members_that_unpack_all_at_once_are_refused(tmp_path: Path, method: int, name: str) -> None:
+    path = tmp_path / "t.zip"
+    with zipfile.ZipFile(path, "w", method) as archive:
+        archive.writestr("corpus.jsonl", b"x" * 1000)
+        archive.writestr("plain", b"y", zipfile.ZIP_STORED)
+        archive.writestr("usual", b"z", zipfile.ZIP_DEFLATED)
+    store = ZipStore(path)
+    with pytest.raises(DataError, match=rf"t\.zip!corpus\.jsonl: is packed with {name}; pack the archive again"):
+        store.open_raw("corpus.jsonl")
+    for member, content in (("plain", b"y"), ("usual", b"z")):
+        with open_stream(store, member) as stream:
+            assert stream.read() == content
+
+
+def test_a_compressed_file_in_a_zip_is_read_by_its_own_suffix_only(tmp_path: Path) -> None:
+    """bzip2 and xz are no suffixes we read: their bytes come as they are."""
+    path = tmp_path / "t.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("a.bz2", bz2.compress(b"x"))
+        archive.writestr("a.xz", lzma.compress(b"x"))
+    for name in ("a.bz2", "a.xz"):
+        with open_stream(ZipStore(path), name) as stream:
+            assert stream.read() != b"x"
+
+
+@pytest.mark.parametrize("second", ["corpus.jsonl", "./corpus.jsonl", "x/corpus.jsonl"])
+def test_two_members_never_share_a_name(tmp_path: Path, second: str) -> None:
+    path, first = tmp_path / "t.zip", "x\\corpus.jsonl" if "x/" in second else "corpus.jsonl"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr(first, b"one")
+        if second == first:
+            with pytest.warns(UserWarning, match="Duplicate name"):
+                archive.writestr(second, b"two")
+        else:
+            archive.writestr(second, b"two")
+    with pytest.raises(HostileData, match=r"t\.zip: holds two files called '(x/)?corpus\.jsonl'"):
+        ZipStore(path)
+
+
+def test_one_folder_around_everything(tmp_path: Path) -> None:
+    path = tmp_path / "t.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("top/inner/a", b"")
+        archive.writestr("top/inner/b/c", b"")
+    assert ZipStore(path).names() == ["a", "b/c"]
+    assert ZipStore(path, keep_folder=True).names() == ["top/inner/a", "top/inner/b/c"]

@@ -1,0 +1,223 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from r2med.core import DataError, UsageError
+from r2med.pipeline.nano_build import build_nano
+from r2med.pipeline.nano_candidates import dense_retriever
+from r2med.pipeline.nano_profile import profile, read_nano
+from r2med.retrieve import BM25
+from r2med.retrieve.dense import DenseRetriever
+from r2med.tasks import resolve
+from r2med.tasks.load import from_path
+from r2med.tasks.nano.folder import read_manifest, split_name
+from r2med.tasks.nano.pool import PoolSettings
+from tests.builders import lines
+
+
+class HashedWords:
+    """A real, if simple, encoder: counts of hashed words."""
+
+    def encode(self, texts: list[str], **_: object) -> npt.NDArray[np.float32]:
+        out = np.zeros((len(texts), 64), dtype=np.float32)
+        for row, text in enumerate(texts):
+            for word in text.lower().split():
+                out[row, sum(map(ord, word)) % 64] += 1
+        return out
+
+
+def hashed_words() -> DenseRetriever:
+    return DenseRetriever(HashedWords(), name="hashed-words", cache=False)
+
+
+def build(out: Path, spec: str = "mini/MedQA-Diag", **settings: object) -> Path:
+    chosen = PoolSettings(**{"docs": 50, **settings})  # type: ignore[arg-type]
+    build_nano(resolve(spec), out, chosen, bm25=BM25(query="count"), dense=hashed_words())
+    return out
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {p.relative_to(folder).as_posix(): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+@pytest.mark.parametrize("fill", ["source-order", "hard"])
+def test_two_builds_are_the_same_bytes(tmp_path: Path, fill: str) -> None:
+    one, two = build(tmp_path / "one", fill=fill, seed=7), build(tmp_path / "elsewhere" / "two", fill=fill, seed=7)
+    assert contents(one) == contents(two)
+    assert b"interval" not in (one / "metadata" / "NanoMiniMedQADiag.json").read_bytes().replace(
+        b'"ndcg_at_10_interval": null', b""
+    )
+    split = "NanoMiniMedQADiag"
+    assert set(contents(one)) == {
+        *(f"{c}/{split}-00000-of-00001.parquet"
+          for c in ("corpus", "queries", "qrels", "bm25", "hashed_words", "reranking_hybrid")),
+        "README.md", "manifest.json", f"metadata/{split}.json",
+    }  # fmt: skip
+
+
+def test_what_is_written_is_read_back(tmp_path: Path) -> None:
+    folder = build(tmp_path / "nano")
+    source = resolve("mini/MedQA-Diag")[0].load()
+    (ref,) = from_path(folder)
+    read = read_nano(ref)
+    assert len(read.task.documents) == 50
+    assert read.task.qrels.positives == source.qrels.positives
+    assert set(read.runs) == {"bm25", "hashed_words", "reranking_hybrid"}
+    assert read.metadata is not None
+    assert read.metadata.fingerprint == read.task.fingerprint
+    figures = read.measure(intervals=False).figures
+    assert figures.profiles == read.metadata.figures.profiles
+    assert figures.profiles["hybrid"].top_k <= 100
+    again = BM25(query="count").retrieve(read.task, depth=500)
+    assert [[h.doc_id for h in hits] for _, hits in again] == [
+        [h.doc_id for h in hits] for _, hits in read.runs["bm25"]
+    ]
+
+
+def test_the_manifest_accounts_for_every_document(tmp_path: Path) -> None:
+    folder = build(tmp_path / "nano", fill="hard")
+    manifest = read_manifest(folder)
+    assert manifest is not None
+    told = manifest.tasks["NanoMiniMedQADiag"]
+    (ref,) = from_path(folder)
+    assert [d.id for d in told.pool] == list(ref.load().documents.ids)
+    assert sum(told.admitted.values()) == 50
+    assert all(d.query and d.rank for d in told.pool if d.by in ("bm25-lucene", "hashed-words"))
+    assert {c["name"] for c in told.candidates} == {"bm25-lucene", "hashed-words"}
+    assert told.revision == "1"
+    assert str(tmp_path) not in (folder / "manifest.json").read_text()
+    import hashlib
+
+    for name, digest in manifest.files.items():
+        assert hashlib.sha256((folder / name).read_bytes()).hexdigest() == digest
+
+
+def test_a_group_is_one_folder(tmp_path: Path) -> None:
+    folder = build(tmp_path / "nano", "mini", docs=60)
+    found = profile(from_path(folder), source="mini")
+    assert len(found.tasks) == 8
+    assert all(t.documents == 60 for t in found.tasks.values())
+    bm25 = found.group["bm25"]
+    assert bm25 is not None
+    assert bm25.complete
+    weighted = sum(t.queries * t.profiles["bm25"].ndcg_at_10 for t in found.tasks.values()) / found.queries
+    assert bm25.ndcg_at_10 == pytest.approx(weighted)
+
+
+def test_splits_of_one_config_have_the_same_columns(tmp_path: Path) -> None:
+    """Titles and grades in one task must not keep the hub's library from loading another."""
+    pq = pytest.importorskip("pyarrow.parquet")
+    for name, title, grade, answer in (("plain", "", 1, ""), ("rich", "Heart", 2, "yes")):
+        corpus = [{"_id": f"{name}{i}", "title": title, "text": f"text {i} of {name}"} for i in range(4)]
+        queries = [{"_id": "q", "text": "text 1"} | ({"answer": answer} if answer else {})]
+        folder = tmp_path / name
+        (folder / "qrels").mkdir(parents=True)
+        (folder / "corpus.jsonl").write_bytes(lines(corpus))
+        (folder / "queries.jsonl").write_bytes(lines(queries))
+        (folder / "qrels" / "test.tsv").write_text(f"query-id\tcorpus-id\tscore\nq\t{name}1\t{grade}\n")
+    refs = [ref for name in ("plain", "rich") for ref in from_path(tmp_path / name)]
+    out = tmp_path / "out"
+    built = build_nano(refs, out, PoolSettings(docs=3), bm25=BM25(), dense=None)
+    for config, columns in (("corpus", ["_id", "text", "title"]), ("queries", ["_id", "text", "answer"]),
+                            ("qrels", ["query-id", "corpus-id", "score"])):  # fmt: skip
+        for name in ("plain", "rich"):
+            assert pq.read_schema(out / config / f"{name}-00000-of-00001.parquet").names == columns
+    assert [ref.load().fingerprint for ref in from_path(out)] == [b.manifest.fingerprint for b in built]
+
+
+def test_without_a_dense_retriever_there_is_no_hybrid(tmp_path: Path) -> None:
+    build_nano(resolve("mini/Biology"), tmp_path / "n", PoolSettings(docs=60), bm25=BM25(), dense=None)
+    (ref,) = from_path(tmp_path / "n")
+    assert set(read_nano(ref).runs) == {"bm25"}
+    assert dense_retriever("auto") is None
+    assert dense_retriever("none") is None
+
+
+def test_lexical_is_not_dense() -> None:
+    with pytest.raises(UsageError, match="not a dense retriever"):
+        dense_retriever("bm25")
+
+
+def test_the_hub_library_loads_it(tmp_path: Path) -> None:
+    datasets = pytest.importorskip("datasets")
+    folder = build(tmp_path / "nano", "mini", docs=60)
+    split = "NanoMiniPMCTreatment"
+    corpus = datasets.load_dataset(str(folder), "corpus", split=split, cache_dir=str(tmp_path / "cache"))
+    assert corpus.num_rows == 60
+    hybrid = datasets.load_dataset(str(folder), "reranking_hybrid", cache_dir=str(tmp_path / "cache"))
+    assert len(hybrid) == 8
+    assert hybrid[split].column_names == ["query-id", "corpus-ids"]
+
+
+def test_the_card_names_every_file(tmp_path: Path) -> None:
+    folder = build(tmp_path / "nano", "mini", docs=60)
+    header = (folder / "README.md").read_text().split("---")[1]
+    paths = [json.loads(line.partition(": ")[2]) for line in header.splitlines() if line.strip().startswith("path:")]
+    assert sorted(paths) == sorted(p for p in contents(folder) if p.endswith(".parquet"))
+    assert len(paths) == 48
+
+
+@pytest.mark.parametrize(
+    ("spec", "given", "expected"),
+    [
+        ("mini/MedQA-Diag", "", "NanoMiniMedQADiag"),
+        ("r2med/PMC-Treatment", "", "NanoR2MEDPMCTreatment"),
+        ("mini/Biology", "my set-2", "my_set_2"),
+    ],
+)
+def test_split_names(spec: str, given: str, expected: str) -> None:
+    assert split_name(resolve(spec)[0], given) == expected
+
+
+def test_a_split_called_test_is_refused() -> None:
+    with pytest.raises(UsageError, match="cannot be called 'test'"):
+        split_name(resolve("mini/Biology")[0], "test")
+
+
+def test_nothing_is_left_of_a_failed_build(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="cannot hold them"):
+        build(tmp_path / "nano", docs=3)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_in_use_is_not_overwritten(tmp_path: Path) -> None:
+    (tmp_path / "keep.txt").write_text("mine")
+    with pytest.raises(DataError, match="not an empty folder"):
+        build(tmp_path)
+
+
+def test_metadata_of_other_data_is_refused(tmp_path: Path) -> None:
+    one, two = build(tmp_path / "one"), build(tmp_path / "two", docs=60)
+    name = "metadata/NanoMiniMedQADiag.json"
+    (one / name).write_bytes((two / name).read_bytes())
+    with pytest.raises(DataError, match="made for other data"):
+        profile(from_path(one), source="")
+
+
+def test_broken_metadata_is_one_line(tmp_path: Path) -> None:
+    folder = build(tmp_path / "nano")
+    (folder / "metadata" / "NanoMiniMedQADiag.json").write_text("{")
+    with pytest.raises(DataError, match="not a metadata file"):
+        profile(from_path(folder), source="")
+
+
+def test_a_task_without_candidates_has_no_profile() -> None:
+    with pytest.raises(DataError, match="it is not a Nano task"):
+        profile(resolve("mini/Biology"), source="")
+
+
+def test_vignettes_are_hard_for_words(shared_data: Path, tmp_path: Path) -> None:
+    from r2med.scoring import evaluate_run
+
+    (ref,) = from_path(shared_data / "vignettes")
+    task = ref.load()
+    assert evaluate_run(BM25(query="count").retrieve(task), task.qrels).mean() == pytest.approx(0.15, abs=0.01)
+    (built,) = build_nano([ref], tmp_path / "v", PoolSettings(fill="hard"), bm25=BM25(query="count"), dense=None)
+    assert (built.split, built.figures.documents) == ("vignettes", 10_000)
+    assert built.manifest.duplicate_queries == {"mb17": "mb11"}
+    assert built.manifest.admitted["positive"] == len({d for _, d, _ in from_path(tmp_path / "v")[0].load().qrels})

@@ -1,0 +1,155 @@
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from r2med.core import Document, Documents, Qrels, Query, Run, Task, UsageError
+from r2med.pipeline.nano_candidates import with_safeguard, without_safeguard
+from r2med.pipeline.nano_fidelity import compare, kendall, spearman
+from r2med.pipeline.nano_profile import contrasts, measure, published_profile
+from r2med.retrieve import BM25
+from r2med.tasks import load
+from r2med.tasks.nano.figures import group
+from r2med.tasks.nano.pool import PoolSettings, build_pool
+
+
+def ranked(documents: int, positives: dict[str, list[int]], lists: dict[str, list[int]]) -> tuple[Task, Run]:
+    task = Task(
+        "t",
+        tuple(Query(q, q) for q in positives),
+        Documents.of(Document(f"d{i:03d}", f"text {i}") for i in range(documents)),
+        Qrels.from_judgments((q, f"d{d:03d}", 1) for q, docs in positives.items() for d in docs),
+    )
+    rankings = {q: [(f"d{d:03d}", float(-i)) for i, d in enumerate(docs)] for q, docs in lists.items()}
+    return task, Run.from_rankings(rankings, doc_ids=task.documents.ids, name="reranking_hybrid")
+
+
+def test_the_safeguard_stands_at_rank_101_and_only_where_needed() -> None:
+    lists = {"a": list(range(100)), "b": list(range(100))}
+    task, run = ranked(150, {"a": [120, 130], "b": [99]}, lists)
+    guarded, names = with_safeguard(run, task)
+    assert names == ["a"]
+    assert [hit.doc_id for hit in guarded.of("a")][100:] == ["d120"]
+    assert len(guarded.of("b")) == 100
+    assert np.array_equal(without_safeguard(guarded, {"a"}).docs, run.docs)
+
+
+def test_the_safeguard_never_counts_not_even_in_a_short_list() -> None:
+    task, run = ranked(20, {"a": [15], "b": [0]}, {"a": [1, 2, 3], "b": [0, 1, 2]})
+    guarded, names = with_safeguard(run, task)
+    assert [hit.doc_id for hit in guarded.of("a")] == ["d001", "d002", "d003", "d015"]
+    figures = measure(task, {"reranking_hybrid": guarded}, set(names)).figures.profiles["hybrid"]
+    assert figures.recall_at_100 == 0.5
+    assert figures.hit_at_10 == 0.5
+    assert figures.safeguard_rows == 1
+    assert figures.positives_covered == 0.5
+
+
+def test_an_empty_list_is_guarded_too() -> None:
+    task, run = ranked(5, {"a": [4], "b": [0]}, {"a": [], "b": [0]})
+    guarded, names = with_safeguard(run, task)
+    assert (names, [hit.doc_id for hit in guarded.of("a")]) == (["a"], ["d004"])
+
+
+def test_recall_is_micro_with_the_macro_beside_it() -> None:
+    task, run = ranked(10, {"a": [0, 1, 2, 3], "b": [4]}, {"a": [0], "b": [4]})
+    figures = measure(task, {"bm25": run}, set()).figures
+    bm25 = figures.profiles["bm25"]
+    assert bm25.recall_at_100 == pytest.approx(2 / 5)
+    assert bm25.recall_macro_at_100 == pytest.approx((1 / 4 + 1) / 2)
+    assert figures.positives_per_query == 2.5
+    assert figures.best == "bm25"
+
+
+def test_published_figures_give_the_published_group_values() -> None:
+    found = published_profile()
+    bm25, dense = found.group["bm25"], found.group["dense"]
+    assert bm25 is not None
+    assert dense is not None
+    assert f"{bm25.ndcg_at_10:.4f}" == "0.2110"
+    assert f"{dense.ndcg_at_10:.4f}" == "0.2980"
+    assert (found.queries, len(found.tasks)) == (876, 8)
+    assert not any(p.measured for t in found.tasks.values() for p in t.profiles.values())
+    assert bm25.recall_macro_at_100 is None
+
+
+def test_published_figures_are_those_of_the_source(shared_data: Path) -> None:
+    path = shared_data.parent / "published" / "nano_r2med_profiles.csv"
+    ours = {t.split: t for t in published_profile().tasks.values()}
+    roles = {"bm25": "bm25", "harrier_oss_v1_270m": "dense", "reranking_hybrid": "hybrid"}
+    with path.open() as lines:
+        for row in csv.DictReader(lines):
+            task = ours[row["task"]]
+            profile = task.profiles[roles[row["profile"]]]
+            assert profile.profile == row["profile"]
+            assert profile.ndcg_at_10 == pytest.approx(float(row["ndcg_at_10"]), abs=1e-6)
+            assert profile.hit_at_10 == pytest.approx(float(row["hit_at_10"]), abs=1e-6)
+            assert profile.recall_at_100 == pytest.approx(float(row["recall_at_100"]), abs=1e-6)
+            assert profile.safeguard_rows == int(row["safeguard_rows"] or 0)
+            counts = (task.queries, task.documents, task.positives, task.multi_positive_queries)
+            assert counts == tuple(int(row[c]) for c in ("queries", "documents", "positives", "multi_positive_queries"))
+            assert task.positives_median == float(row["pos_median"])
+            assert task.query_chars_mean == float(row["query_chars_mean"])
+
+
+def test_a_profile_that_some_tasks_lack_is_not_complete() -> None:
+    task, run = ranked(10, {"a": [0]}, {"a": [0]})
+    with_dense = measure(task, {"bm25": run, "some_model": run}, set(), split="one").figures
+    without = measure(task, {"bm25": run}, set(), split="two").figures
+    without.task = "other"
+    whole = group([with_dense, without], source="")
+    dense = whole.group["dense"]
+    assert dense is not None
+    assert (dense.tasks, dense.of_tasks, dense.complete) == (1, 2, False)
+    assert whole.group["hybrid"] is None
+
+
+def test_a_task_counts_once_in_a_group() -> None:
+    task, run = ranked(10, {"a": [0]}, {"a": [0]})
+    figures = measure(task, {"bm25": run}, set()).figures
+    with pytest.raises(UsageError, match="two of the tasks are called 't'"):
+        group([figures, figures], source="")
+
+
+def test_contrasts_tell_a_difference_from_none() -> None:
+    rng = np.random.default_rng(0)
+    base = rng.random(150)
+    found = contrasts("hybrid", {"bm25": base, "dense": base + rng.normal(0, 0.2, 150), "hybrid": base + 0.2})
+    by_name = {c.worse: c for c in found}
+    assert by_name["bm25"].difference == pytest.approx(0.2)
+    assert by_name["bm25"].clear
+    assert not contrasts("dense", {"bm25": base, "dense": base + rng.normal(0, 0.5, 150)})[0].clear
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), min_size=2, max_size=9))
+def test_rank_correlations_are_scipys(pairs: list[tuple[int, int]]) -> None:
+    stats = pytest.importorskip("scipy.stats")
+    left, right = (np.array(side, dtype=float) for side in zip(*pairs, strict=True))
+    if len(set(left)) < 2 or len(set(right)) < 2:
+        assert spearman(left[None], right[None])[0] == kendall(left[None], right[None])[0] == 0.0
+        return
+    assert spearman(left[None], right[None])[0] == pytest.approx(stats.spearmanr(left, right).statistic)
+    assert kendall(left[None], right[None])[0] == pytest.approx(stats.kendalltau(left, right).statistic)
+
+
+def test_a_task_is_faithful_to_itself() -> None:
+    task = load("mini/MedQA-Diag")
+    systems = ["bm25", "bm25-lucene", "bm25:analyzer=whitespace", "bm25:k1=2,b=1", "bm25:k1=0.1,b=0"]
+    found = compare(task, task, systems)
+    assert found.spearman.value == found.kendall.value == pytest.approx(1.0)
+    assert found.inflation.value == found.inflation.low == found.inflation.high == 0.0
+
+
+def test_a_smaller_pool_inflates(shared_data: Path) -> None:
+    full = load(shared_data / "scifact")
+    nano = build_pool(full, PoolSettings(docs=600)).task
+    found = compare(full, nano, [BM25(), BM25(query="count"), "bm25:analyzer=whitespace"])
+    assert found.inflation.value > 0.02
+    assert found.inflation.low > 0
+    assert found.queries == 300
+    assert "says little" in found.note

@@ -1,0 +1,173 @@
+"""Layouts of JSON lines, R2MED's own and BEIR's, in the shapes in which they are found."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from r2med.core import DataError, Document, Documents, Qrels, Query, Task
+from r2med.tasks import load, write_task
+from r2med.tasks.load import from_path
+from tests.builders import QRELS, lines, load_path, r2med_folder, small_task
+
+BEIR_CORPUS = lines(
+    [{"_id": "d1", "title": "T", "text": "one", "metadata": {}}, {"_id": "d2", "title": "", "text": "two"}]
+)
+BEIR_QUERIES = lines([{"_id": f"q{i}", "text": f"query {i}", "metadata": {"x": 1}} for i in range(1, 5)])
+
+
+def zipped(folder: Path, path: Path, inside: str = "") -> Path:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for file in sorted(p for p in folder.rglob("*") if p.is_file()):
+            archive.write(file, inside + file.relative_to(folder).as_posix())
+    return path
+
+
+def test_the_files_are_those_of_the_repository(tmp_path: Path) -> None:
+    write_task(small_task(), tmp_path, to="r2med")
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["corpus.jsonl", "qrels.jsonl", "query.jsonl"]
+    first = {p.stem: json.loads(p.read_text().splitlines()[0]) for p in tmp_path.iterdir()}
+    assert first == {
+        "corpus": {"id": "d1", "text": "a first text"},
+        "query": {
+            "id": "q1",
+            "text": "why does it hurt",
+            "doc_id": ["d1", "d2"],
+            "answer": "inflammation",
+            "body_system": "Nervous",
+        },
+        "qrels": {"q_id": "q1", "p_id": "d1", "score": 1},
+    }
+
+
+@pytest.mark.parametrize("inside", ["", "small/", "data/R2MED/small/"])
+def test_the_zip_of_a_task(tmp_path: Path, inside: str) -> None:
+    write_task(small_task(), tmp_path / "a", to="r2med", compress="gz")
+    task = load_path(zipped(tmp_path / "a", tmp_path / "Small Task.zip", inside))
+    assert task.name == "Small Task"
+    assert task.fingerprint == small_task().fingerprint
+    assert load(str(tmp_path / "Small Task.zip")).fingerprint == task.fingerprint
+
+
+def test_a_zip_made_on_a_mac_or_with_backslashes(tmp_path: Path) -> None:
+    write_task(small_task(), tmp_path / "a", to="r2med")
+    path = zipped(tmp_path / "a", tmp_path / "t.zip", "small\\")
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.writestr("__MACOSX/small/._corpus.jsonl", b"\0\5")
+    assert load_path(path).fingerprint == small_task().fingerprint
+
+
+def test_a_folder_of_zips(tmp_path: Path) -> None:
+    write_task(small_task(), tmp_path / "a", to="r2med")
+    (tmp_path / "all").mkdir()
+    for name in ("x.zip", "y.zip"):
+        zipped(tmp_path / "a", tmp_path / "all" / name)
+    assert [ref.name for ref in from_path(tmp_path / "all")] == ["x", "y"]
+    (tmp_path / "all" / "z.zip").write_bytes(b"PK broken")
+    with pytest.raises(DataError, match=r"z\.zip: not a readable zip file"):
+        from_path(tmp_path / "all")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"q1 0 d1 1\nq2 0 d2 1\n",
+        b"q1\t0\td1\t1\r\nq2\t0\td2\t1\r\n",
+        b"q1\td1\t1\nq2\td2\t1\n",
+        b"q_id\tp_id\tscore\nq1\td1\t1\n\nq2\td2\t1.0",
+        b"query-id\tcorpus-id\tscore\nq1\td1\t1\nq2\td2\t1\n",
+        lines(QRELS),
+        lines({"query-id": q["q_id"], "corpus-id": q["p_id"], "score": 1.0} for q in QRELS),
+        lines({"query-id": q["q_id"], "corpus-id": q["p_id"]} for q in QRELS),
+    ],
+)
+def test_judgments_as_text(tmp_path: Path, content: bytes) -> None:
+    expected = load_path(r2med_folder(tmp_path / "a")).qrels
+    folder = r2med_folder(tmp_path / "b")
+    (folder / "qrels.jsonl").unlink()
+    (folder / "qrels.txt").write_bytes(content)
+    assert load_path(folder).qrels == expected
+
+
+def test_tabs_keep_the_spaces_inside_ids(tmp_path: Path) -> None:
+    folder = r2med_folder(
+        tmp_path,
+        queries=lines([{"id": "q 1", "text": "x"}]),
+        qrels=b"q 1\td1\t1\n",
+    )
+    assert load_path(folder).qrels.of("q 1") == {"d1": 1}
+
+
+def test_an_id_may_be_called_like_a_field(tmp_path: Path) -> None:
+    queries = lines([{"id": "query-id", "text": "x"}, {"id": "_id", "text": "y"}])
+    qrels = lines([{"q_id": "query-id", "p_id": "d1", "score": 1}])
+    assert load_path(r2med_folder(tmp_path, queries=queries, qrels=qrels)).qrels.of("query-id") == {"d1": 1}
+
+
+def test_blank_lines_and_unknown_fields_are_passed_over(tmp_path: Path) -> None:
+    corpus = b'\n{"id": "d1", "text": "one", "meta": {"x": [1]}}\r\n  \n{"id": "d2", "text": "two", "title": null}'
+    task = load_path(r2med_folder(tmp_path, corpus=corpus))
+    assert list(task.documents.texts) == ["one", "two"]
+    assert task.documents.titles is None
+
+
+def folder_with(folder: Path, **qrels: bytes) -> Path:
+    (folder / "qrels").mkdir()
+    (folder / "corpus.jsonl").write_bytes(BEIR_CORPUS)
+    (folder / "queries.jsonl").write_bytes(BEIR_QUERIES)
+    for name, content in qrels.items():
+        (folder / "qrels" / name.replace("_", ".")).write_bytes(content)
+    return folder
+
+
+def test_the_files_are_those_of_beir(tmp_path: Path) -> None:
+    write_task(small_task(), tmp_path, to="beir")
+    assert (tmp_path / "qrels" / "test.tsv").read_text().splitlines()[:2] == ["query-id\tcorpus-id\tscore", "q1\td1\t1"]
+    assert (tmp_path / "corpus.jsonl").read_text().startswith('{"_id":"d1","title":"","text":"a first text"}\n')
+
+
+def test_the_test_split_and_its_queries_are_the_task(tmp_path: Path) -> None:
+    header = b"query-id\tcorpus-id\tscore\n"
+    folder = folder_with(
+        tmp_path, dev_tsv=header + b"q3\td1\t1\n", test_tsv=header + b"q2\td1\t2\n", train_tsv=header + b"q4\td1\t1\n"
+    )
+    task = load_path(folder)
+    assert [q.id for q in task.queries] == ["q2"]
+    assert task.qrels.of("q2") == {"d1": 2}
+    assert task.documents[0] == Document("d1", "one", "T")
+
+
+@pytest.mark.parametrize("name", ["test_tsv", "test_jsonl", "dev_tsv"])
+def test_one_split_of_any_kind(tmp_path: Path, name: str) -> None:
+    content = lines([{"query-id": "q1", "corpus-id": "d2", "score": 1}]) if "json" in name else b"q1\td2\t1\n"
+    task = load_path(folder_with(tmp_path, **{name: content}))
+    assert list(task.qrels) == [("q1", "d2", 1)]
+
+
+def test_qrels_beside_the_corpus_as_mteb_writes_them(tmp_path: Path) -> None:
+    folder = folder_with(tmp_path)
+    (folder / "qrels").rmdir()
+    (folder / "qrels.jsonl").write_bytes(lines([{"query-id": "q1", "corpus-id": "d2", "score": 1.0}]))
+    assert list(load_path(folder).qrels) == [("q1", "d2", 1)]
+
+
+def test_without_judgments(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"has no qrels/test\.tsv"):
+        load_path(folder_with(tmp_path))
+
+
+@pytest.mark.parametrize("bad", ["a\tb", "a\nb", " a", ""])
+def test_an_id_that_tsv_cannot_carry_is_refused(tmp_path: Path, bad: str) -> None:
+    task = Task("t", (Query(bad, "x"),), Documents.of([Document("d", "text")]), Qrels.from_judgments([(bad, "d", 1)]))
+    with pytest.raises(DataError, match="cannot stand in a tab-separated file"):
+        write_task(task, tmp_path, to="beir")
+
+
+def test_a_query_without_judgments_survives(tmp_path: Path) -> None:
+    queries = (Query("q1", "x"), Query("q2", "y"))
+    task = Task("t", queries, Documents.of([Document("d", "text")]), Qrels.from_judgments([("q1", "d", 1)]))
+    write_task(task, tmp_path, to="beir")
+    assert load_path(tmp_path).queries == queries
