@@ -17,7 +17,7 @@ from r2med.results import ResultStore
 from r2med.scoring import MAIN
 from r2med.scoring.compare import compare
 from r2med.scoring.intervals import score_intervals
-from r2med.scoring.tie_groups import tie_groups
+from r2med.scoring.significance import tie_groups
 from r2med.view.asked import Asked, FileLinks, Page, ServerLinks
 from r2med.view.pages.sequence import ORDERS
 from r2med.view.render import page_html

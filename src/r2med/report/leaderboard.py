@@ -14,7 +14,7 @@ from ..results import ResultStore, TaskResult
 from ..results.ledger import Figure
 from ..results.protocols import protocol_names
 from ..scoring import MAIN, Measure
-from ..scoring.tie_groups import tie_groups
+from ..scoring.significance import tie_groups
 from .scores import SHORT
 from .stored import by_system, score_set, task_names
 

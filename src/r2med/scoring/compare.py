@@ -13,8 +13,7 @@ from ..core import UsageError
 from .intervals import Bootstrap, Bounds, Settings, SystemScores, score_intervals
 from .measures import Float64
 from .score_set import ScoreSet, Weights
-from .tests_paired import Spread, TTest, detectable_difference, holm, randomisation_test, spread, t_test
-from .tie_groups import tie_groups
+from .significance import Spread, TTest, detectable_difference, holm, randomisation_test, spread, t_test, tie_groups
 
 SAME = 1e-12
 MOVED = 10

@@ -15,7 +15,7 @@ from ...core import R2MedError
 from ...scoring import Measure
 from ...scoring.intervals import Settings, SystemScores, score_intervals
 from ...scoring.score_set import ScoreSet, TaskScores
-from ...scoring.tie_groups import tie_groups
+from ...scoring.significance import tie_groups
 from .columns import ScoreBook
 from .holdings import Holdings
 
