@@ -1,0 +1,288 @@
+"""Components by name: what there is of one kind, with declared parameters; and reading a `Spec` from text.
+
+    fusions = Registry("fusion", package="r2med.fuse")
+
+    @fusions.register("rrf")
+    class ReciprocalRank:
+        def __init__(self, k: Annotated[int, Meta(ge=0, description="constant added to every rank")] = 60) -> None: ...
+
+Help, listings, completion, error messages and the reference pages come from here. Modules of `package` are imported
+when a name is first looked for, so that a new file in that package is all it takes to add an entry.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+from urllib.parse import unquote
+
+from .errors import UnknownName, UsageError, nearest
+from .parameters import Parameter, content_at, declared_parameters
+from .places import exists, typed_path
+from .spec import Content, Spec, Value
+
+T = TypeVar("T")
+ARGUMENTS = {"chat": "LLM", "file": "FILE", "text": "NAME"}
+"""What may stand behind a colon, and how it is written in help."""
+_DEPTH = re.compile(r"(?P<rest>.+)@(?P<depth>\d+)", re.DOTALL)
+_ADDRESS = re.compile(r"[^\W\d]\w*(\.\w+)*:[^\W\d][\w.]*")
+
+
+@dataclass(frozen=True)
+class Entry(Generic[T]):
+    """One thing that has a name."""
+
+    name: str
+    """As it is printed; that of a folder is its content."""
+    make: Callable[..., T]
+    """Called with the spec and whatever else its kind needs."""
+    summary: str = ""
+    parameters: Mapping[str, Parameter] = field(default_factory=dict)
+    argument: str = ""
+    """What may stand behind the colon: `chat` (a spec of that kind), `file`, `text`, or nothing."""
+    needs_argument: bool = False
+    path: Path | None = None
+    """Where a folder lies."""
+
+    @property
+    def shape(self) -> str:
+        """How it is typed: `hyde:LLM`."""
+        return f"{self.name}:{ARGUMENTS[self.argument]}" if self.needs_argument else self.name
+
+
+class Registry(Generic[T]):
+    """All entries of one kind, and the one reader of their specs."""
+
+    def __init__(
+        self,
+        kind: str,
+        *,
+        package: str = "",
+        shared: Iterable[Parameter] = (),
+        options: Iterable[Parameter] = (),
+        depth: int | None = None,
+        nested: Callable[[], Registry[Any]] | None = None,
+        addresses: bool = True,
+        hint: str = "",
+    ) -> None:
+        self.kind, self.package, self.depth, self.hint = kind, package, depth, hint
+        self.shared = {parameter.name: parameter for parameter in shared}
+        """Parameters that every entry has."""
+        self.options = {parameter.name: parameter for parameter in options}
+        """What may be said of how any entry is run: no part of what it is."""
+        self.finders: list[Callable[[str], Entry[T] | None]] = []
+        """Asked in turn for names that nobody registered: model cards, plug-ins."""
+        self.places: list[Callable[[str], Entry[T] | None]] = []
+        """Asked for what is no name at all: folders, hub ids."""
+        self.listings: list[Callable[[], Iterable[str]]] = []
+        """More names for listings and suggestions."""
+        self._nested, self._addresses = nested, addresses
+        self._entries: dict[str, Entry[T]] = {}
+        self._aliases: dict[str, str] = {}
+        self._loaded = not package
+
+    def register(
+        self,
+        name: str,
+        *,
+        aliases: Iterable[str] = (),
+        argument: str = "",
+        needs_argument: bool = False,
+        summary: str = "",
+    ) -> Callable[[Any], Any]:
+        """Class or function decorator: it makes the entry of that name, by `from_spec` where it has that."""
+
+        def add(target: Any) -> Any:
+            make = getattr(target, "from_spec", None) or _from_parameters(target)
+            declared, about = declared_parameters(target), summary or first_sentence(target)
+            self.add(Entry(name, make, about, declared, argument, needs_argument), aliases=aliases)
+            return target
+
+        return add
+
+    def add(self, entry: Entry[T], *, aliases: Iterable[str] = ()) -> None:
+        """Add an entry; a name that is taken is an error of the programmer's."""
+        if entry.name in self._entries:
+            raise ValueError(f"{self.kind} {entry.name!r} is registered twice")
+        self._entries[entry.name] = self._shared(entry)
+        self._aliases |= dict.fromkeys(aliases, entry.name)
+
+    def _shared(self, entry: Entry[T]) -> Entry[T]:
+        return replace(entry, parameters={**entry.parameters, **self.shared})
+
+    def _load(self) -> None:
+        if not self._loaded:
+            self._loaded = True
+            package = importlib.import_module(self.package)
+            for module in pkgutil.iter_modules(package.__path__):
+                if not module.name.startswith("_"):
+                    importlib.import_module(f"{self.package}.{module.name}")
+
+    def __iter__(self) -> Iterator[Entry[T]]:
+        """The registered entries."""
+        self._load()
+        return iter(self._entries.values())
+
+    def names(self) -> list[str]:
+        """Every name that can be typed, registered ones first."""
+        return list(dict.fromkeys([*(entry.name for entry in self), *(n for more in self.listings for n in more())]))
+
+    def find(self, name: str) -> Entry[T] | None:
+        """The entry of a name, spelled with any case, hyphens or underscores."""
+        self._load()
+        folded = name.casefold().replace("_", "-")
+        folded = self._aliases.get(folded, folded)
+        if folded in self._entries:
+            return self._entries[folded]
+        return self._ask(self.finders, name)
+
+    def _ask(self, finders: Iterable[Callable[[str], Entry[T] | None]], name: str) -> Entry[T] | None:
+        found = next((entry for finder in finders if (entry := finder(name)) is not None), None)
+        return None if found is None else self._shared(found)
+
+    def entry(self, spec: Spec) -> Entry[T]:
+        """The entry that makes a spec."""
+        found = self.find(spec.name) or self._ask(self.places, str(spec.path or spec.name))
+        if found is None:
+            raise self.unknown(spec.name)
+        return found
+
+    def unknown(self, name: str) -> UnknownName:
+        """The error for a name that nobody has."""
+        known = self.names()
+        return UnknownName(self.kind, name, known, hint=self.hint or f"(known: {', '.join(known)})")
+
+    def parse(self, text: str | Spec) -> Spec:
+        """The spec that a text stands for; what cannot be is refused with the nearest that can."""
+        if isinstance(text, Spec):
+            return text
+        whole, depth = text.strip(), self.depth
+        if depth is not None and (match := _DEPTH.fullmatch(whole)):
+            whole, depth = match["rest"], int(match["depth"])
+            if depth < 1:
+                raise UsageError(f"{text!r}: the depth of a {self.kind} must be 1 or more")
+        if not whole:
+            raise UsageError(f"an empty text names no {self.kind}")
+        return self._named(whole).at(depth)
+
+    def _named(self, text: str) -> Spec:
+        """What stands before the colon decides: a name, a place, or a module."""
+        head, _, rest = text.partition(":")
+        if entry := self.find(unquote(head)):
+            return self._read(entry, rest, text)
+        if entry := self._ask(self.places, unquote(text)):
+            return self._read(entry, "", text)
+        left, _, right = text.rpartition(":")
+        if "=" in right and (entry := self._ask(self.places, unquote(left))):
+            return self._read(entry, right, text)
+        if self._addresses and (match := _ADDRESS.match(text)):
+            return self._address(match[0], text[match.end() :].removeprefix(","), text)
+        raise self.unknown(unquote(head))
+
+    def _address(self, address: str, rest: str, text: str) -> Spec:
+        """`module:attr,key=value`: the constructor's own arguments stay texts until the module is imported."""
+        own, options = dict[str, Value](), dict[str, object]()
+        for key, value in self._pairs(rest.split(",") if rest else [], text).items():
+            if key in self.options:
+                options[key] = self.options[key].read(value, address)
+            else:
+                own[key] = self.shared[key].read(value, address) if key in self.shared else value
+        return Spec(address, parameters=tuple(sorted(own.items())), options=options)
+
+    def _read(self, entry: Entry[T], rest: str, text: str) -> Spec:
+        """The spec of an entry from what stands behind its colon."""
+        argument, parts = self._argument(entry, rest.split(",") if rest else [], text)
+        nested = self._nested().entry(argument).parameters if isinstance(argument, Spec) and self._nested else {}
+        own, below, options = dict[str, Value](), dict[str, Value](), dict[str, object]()
+        for key, value in self._pairs(parts, text).items():
+            if key in entry.parameters:
+                own[key] = entry.parameters[key].read(value, entry.name)
+            elif key in nested:
+                below[key] = nested[key].read(value, entry.name)
+            elif key in self.options:
+                options[key] = self.options[key].read(value, entry.name)
+            else:
+                raise self._no_parameter(entry, key)
+        if isinstance(argument, Spec) and self._nested is not None:
+            argument = self._nested().normal(argument.with_parameters(**below))
+        made = Spec(entry.name, argument, tuple(sorted(own.items())), options=options, path=entry.path)
+        return self.normal(made, entry)
+
+    def _argument(
+        self, entry: Entry[T], parts: list[str], text: str
+    ) -> tuple[Spec | Content | str | None, list[str]]:  # fmt: skip
+        """What stands behind the colon without a key, and the parts that follow it."""
+        key, equals, _ = parts[0].partition("=") if parts else ("", "", "")
+        if not entry.argument or not parts or (equals and (key in entry.parameters or key in self.options)):
+            if entry.needs_argument:
+                raise UsageError(f"{text!r} is not complete: it looks like {entry.shape}")
+            return None, parts
+        if entry.argument == "text":
+            return unquote(parts[0]), parts[1:]
+        if entry.argument == "file":
+            # A path may hold commas: the longest beginning that exists.
+            ends = range(len(parts), 0, -1)
+            end = next((end for end in ends if exists(typed_path(unquote(",".join(parts[:end]))))), 1)
+            return content_at(unquote(",".join(parts[:end])), entry.name), parts[end:]
+        assert self._nested is not None
+        chats = self._nested()
+        head, colon, rest = parts[0].partition(":")
+        below = chats.find(unquote(head)) if colon else None
+        if below is not None and below.argument:
+            argument, left = chats._argument(below, [rest, *parts[1:]], text)
+            return Spec(below.name, argument), left
+        return chats.parse(parts[0]), parts[1:]
+
+    def _pairs(self, parts: Iterable[str], text: str) -> dict[str, str]:
+        pairs: dict[str, str] = {}
+        for part in parts:
+            key, equals, value = (piece.strip() for piece in part.partition("="))
+            if not equals or not key or not value or key in pairs:
+                raise UsageError(f"cannot read {part!r} in {text!r}: parameters look like name:key=value,key=value")
+            pairs[key] = unquote(value)
+        return pairs
+
+    def _no_parameter(self, entry: Entry[T], key: str) -> UsageError:
+        near = nearest(key, [*entry.parameters, *self.options])
+        advice = f"; did you mean {near[0]}?" if near else f"; it has {', '.join(entry.parameters) or 'none'}"
+        return UsageError(f"{entry.name} has no parameter {key!r}{advice}")
+
+    def normal(self, spec: Spec, entry: Entry[T] | None = None) -> Spec:
+        """The spec without parameters that are at their defaults."""
+        declared = (entry or self.entry(spec)).parameters
+        kept = tuple((k, v) for k, v in spec.parameters if k not in declared or declared[k].default != v)
+        return replace(spec, parameters=kept)
+
+    def spec(self, name: str, argument: Spec | Content | str | None = None, **parameters: object) -> Spec:
+        """A spec from Python values: checked, typed, defaults left out."""
+        entry = self.find(name) or self._ask(self.places, name)
+        if entry is None:
+            raise self.unknown(name)
+        given = {key: value for key, value in parameters.items() if value is not None}
+        if unknown := next((key for key in given if key not in entry.parameters), None):
+            raise self._no_parameter(entry, unknown)
+        typed = {key: entry.parameters[key].check(value, name) for key, value in given.items()}
+        return self.normal(Spec(entry.name, argument, tuple(sorted(typed.items())), path=entry.path), entry)
+
+    def help(self) -> str:
+        """Every registered name, as it is typed."""
+        return ", ".join(entry.shape for entry in self)
+
+
+def first_sentence(target: Any) -> str:
+    """The first sentence of a docstring."""
+    text = " ".join((inspect.getdoc(target) or "").split("\n\n")[0].split())
+    return text.partition(". ")[0].rstrip(".")
+
+
+def _from_parameters(target: Any) -> Callable[..., Any]:
+    def make(spec: Spec, *_: object) -> Any:
+        return target(**dict(spec.parameters))
+
+    return make
