@@ -19,7 +19,7 @@ from r2med.core import Task
 from r2med.expand import expanded_task, get_policy
 from r2med.expand.concepts import Concepts
 from r2med.retrieve import BM25, get_retriever
-from r2med.scoring import Measure, evaluate_run
+from r2med.scoring import Measure, score
 from r2med.tasks import load_all
 
 NDCG = Measure.parse("nDCG@10")
@@ -49,7 +49,7 @@ class Row(NamedTuple):
 
 
 def per_query(retriever: BM25, task: Task) -> np.ndarray:
-    scores: np.ndarray = evaluate_run(retriever.retrieve(task, depth=100), task.qrels, [NDCG]).per_query[NDCG.key]
+    scores: np.ndarray = score(retriever.retrieve(task, depth=100), task.qrels, [NDCG]).per_query[NDCG.key]
     return scores
 
 

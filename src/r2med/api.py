@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from .core import Qrels, Run, Task, UsageError
 from .retrieve import Retriever, get_retriever
-from .scoring import STANDARD, Evaluation, Measure, evaluate_run
+from .scoring import STANDARD, Evaluation, Measure, score
 
 if TYPE_CHECKING:
     from .rerank import Rest
@@ -36,7 +36,7 @@ def evaluate(
     """
     chosen = [Measure.parse(m) if isinstance(m, str) else m for m in measures]
     if isinstance(system, Run):
-        return evaluate_run(system, task.qrels if isinstance(task, Task) else task, chosen)
+        return score(system, task.qrels if isinstance(task, Task) else task, chosen)
     if not isinstance(task, Task):
         raise TypeError("a retriever needs a task, not judgments alone")
     if _reranks(system):
@@ -47,7 +47,7 @@ def evaluate(
     run = _expanded(retriever, task, expand, policy, depth) if expand else retriever.retrieve(task, depth=depth)
     if rerank is not None:
         run = _reranked(run, task, rerank, rest)
-    return evaluate_run(run, task.qrels, chosen)
+    return score(run, task.qrels, chosen)
 
 
 def _reranks(system: Any) -> bool:

@@ -14,8 +14,9 @@ from threading import Thread
 import pytest
 
 from r2med.llm import Options, get_llm
-from r2med.pipeline.relabelling import LlmJudge, Plan, label_pool, relabel_task
-from r2med.scoring.pool import PoolEntry, read_labels, read_pool, write_pool
+from r2med.pipeline.relabelling import LlmJudge, label_pool, relabel_task
+from r2med.scoring.holes import PoolEntry, read_labels, read_pool, write_pool
+from r2med.scoring.relabel import agreement
 from r2med.tasks import load
 
 TASK = "mini/MedQA-Diag"
@@ -81,12 +82,12 @@ def test_agreement_with_a_judge_that_knows(reader: type[Reader], tmp_path: Path)
     task = load(TASK)
     first, second = task.qrels.query_ids[:2]
     reader.relevant = frozenset(p for q in (first, second) for p in passages(q, positive=True))
-    perfect = relabel_task(judge(reader, tmp_path), task, Plan(negatives=1, limit=2)).agreement
+    perfect = agreement(relabel_task(judge(reader, tmp_path), task, negatives=1, limit=2))
     assert (perfect.kappa, perfect.agree, perfect.without_answer) == (1.0, 1.0, 0)
     assert perfect.pairs == sum(len(task.qrels.of(q)) for q in (first, second)) + perfect.assumed_negatives
     calls = reader.calls
     assert calls == perfect.pairs
-    again = relabel_task(judge(reader, tmp_path), task, Plan(negatives=1, limit=2)).agreement
+    again = agreement(relabel_task(judge(reader, tmp_path), task, negatives=1, limit=2))
     assert again == perfect
     assert reader.calls == calls  # nothing is paid twice
 
@@ -95,7 +96,7 @@ def test_an_answer_that_is_neither_is_no_label(reader: type[Reader], tmp_path: P
     reader.relevant = frozenset(passages(load(TASK).qrels.query_ids[0], positive=True)[:1])
     reader.shrug = passages(load(TASK).qrels.query_ids[0], positive=False)[0]
     mine = judge(reader, tmp_path)
-    found = relabel_task(mine, load(TASK), Plan(negatives=0, limit=1)).agreement
+    found = agreement(relabel_task(mine, load(TASK), negatives=0, limit=1))
     assert found.without_answer == 1
     assert mine.notes["unparsed"] == 1
     assert found.table["both"] == 1

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from r2med.core import Qrels, Run, UnknownName, UsageError
-from r2med.scoring import CUTOFFS, STANDARD, Measure, evaluate_run, parse_measures
+from r2med.scoring import CUTOFFS, STANDARD, Measure, parse_measures, score
 
 PEER = {"ndcg": "ndcg_cut", "map": "map_cut", "precision": "P", "recall": "recall", "hit": "success"}
 
@@ -27,7 +27,7 @@ def trec_eval(judgments: Judgments, rankings: Rankings) -> dict[str, dict[str, f
 def compare(judgments: Judgments, rankings: Rankings) -> None:
     run = Run.from_rankings({q: list(docs.items()) for q, docs in rankings.items()})
     qrels = Qrels.from_judgments((q, d, g) for q, docs in judgments.items() for d, g in docs.items())
-    ours = evaluate_run(run, qrels, [*STANDARD, Measure("map", None), Measure("mrr", None)])
+    ours = score(run, qrels, [*STANDARD, Measure("map", None), Measure("mrr", None)])
     theirs = trec_eval(judgments, {q: r for q, r in rankings.items() if r})
     for i, query_id in enumerate(ours.query_ids):
         expected = theirs.get(query_id, {})
@@ -63,12 +63,12 @@ def test_real_runs(task: str, shared_runs: object) -> None:
         judgments.setdefault(query_id, {})[doc_id] = grade
     compare(judgments, {q: {h.doc_id: h.score for h in hits} for q, hits in run})
     published = {"Biology": 0.181, "IIYi-Clinical": 0.214}
-    assert evaluate_run(run, qrels).mean("nDCG@10") == pytest.approx(published[task], abs=5e-4)
+    assert score(run, qrels).mean("nDCG@10") == pytest.approx(published[task], abs=5e-4)
 
 
 def test_queries_without_results_score_zero_and_are_named() -> None:
     qrels = Qrels.from_judgments([("a", "x", 1), ("b", "x", 1), ("c", "x", 0)])
-    scored = evaluate_run(Run.from_rankings({"a": [("x", 1.0)]}), qrels)
+    scored = score(Run.from_rankings({"a": [("x", 1.0)]}), qrels)
     assert scored.mean("nDCG@10") == pytest.approx(1 / 3)
     assert scored.missing_queries == ("b", "c")
     assert scored.without_positives == 1
@@ -76,7 +76,7 @@ def test_queries_without_results_score_zero_and_are_named() -> None:
 
 def test_micro_recall_counts_judgments() -> None:
     qrels = Qrels.from_judgments([("a", "x", 1), ("b", "x", 1), ("b", "y", 2), ("b", "z", 1)])
-    scored = evaluate_run(Run.from_rankings({"a": [("x", 1.0)], "b": [("y", 2.0), ("w", 1.0)]}), qrels)
+    scored = score(Run.from_rankings({"a": [("x", 1.0)], "b": [("y", 2.0), ("w", 1.0)]}), qrels)
     assert scored.micro_recall["recall_micro_at_10"] == pytest.approx(2 / 4)
     assert scored.mean("R@10") == pytest.approx((1 + 1 / 3) / 2)
 
@@ -120,5 +120,5 @@ def test_standard_measures_are_distinct() -> None:
 def test_a_measure_that_was_not_computed_is_named() -> None:
     run, qrels = Run.from_rankings({"q": [("d", 1.0)]}), Qrels.from_judgments([("q", "d", 1)])
     with pytest.raises(UsageError, match="nDCG@7 was not computed"):
-        evaluate_run(run, qrels).mean("nDCG@7")
-    assert evaluate_run(run, qrels, [Measure("ndcg", 7)]).mean("nDCG@7") == 1.0
+        score(run, qrels).mean("nDCG@7")
+    assert score(run, qrels, [Measure("ndcg", 7)]).mean("nDCG@7") == 1.0

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from r2med.core import DataError, UsageError
-from r2med.scoring.relabel import Case, agreement_cases, cohens_kappa, relabel
+from r2med.scoring.relabel import Label, agreement, agreement_cases, cohens_kappa, relabel
 from r2med.tasks import load
 from tests.builders import small_task
 
@@ -59,12 +59,12 @@ def test_relabelling_a_real_task() -> None:
     texts = {task.documents[i].contents: task.documents[i].id for i in range(len(task.documents))}
     queries = {q.text: q.id for q in task.queries}
     perfect = relabel(task, lambda q, p: truth[queries[q], texts[p]], cases)
-    assert perfect.agreement.kappa == pytest.approx(1.0)
+    assert agreement(perfect).kappa == pytest.approx(1.0)
 
     def by_words(query: str, passage: str) -> int:
         return int(len(set(query.split()) & set(passage.split())) > 12)
 
-    found = relabel(task, by_words, cases).agreement
+    found = agreement(relabel(task, by_words, cases))
     assert found.kappa is not None
     assert found.kappa < 0.5
     assert sum(found.table.values()) == found.pairs == len(cases)
@@ -72,17 +72,18 @@ def test_relabelling_a_real_task() -> None:
 
 def test_answers_that_are_not_given_are_counted() -> None:
     cases = agreement_cases(small_task(), negatives=0)
-    found = relabel(small_task(), lambda query, passage: None if "β" in passage else 1, cases)
-    assert found.agreement.without_answer == 1
-    assert found.agreement.pairs == len(found.labels)
-    assert found.agreement.kappa is None  # the judge knows only one grade
-    assert found.agreement.table["both"] + found.agreement.table["only_judge"] == found.agreement.pairs - 1
+    labels = relabel(small_task(), lambda query, passage: None if "β" in passage else 1, cases)
+    found = agreement(labels)
+    assert found.without_answer == 1
+    assert found.pairs == len(labels)
+    assert found.kappa is None  # the judge knows only one grade
+    assert found.table["both"] + found.table["only_judge"] == found.pairs - 1
 
 
 def test_what_a_judge_may_not_do() -> None:
     with pytest.raises(UsageError, match="whole number or None, not 'yes'"):
-        relabel(small_task(), lambda query, passage: "yes", [Case("q1", "d1", 1)])  # type: ignore[arg-type,return-value]
+        relabel(small_task(), lambda query, passage: "yes", [Label("q1", "d1", 1)])  # type: ignore[arg-type,return-value]
     with pytest.raises(DataError, match="no document 'd9'"):
-        relabel(small_task(), lambda query, passage: 1, [Case("q1", "d9", 1)])
+        relabel(small_task(), lambda query, passage: 1, [Label("q1", "d9", 1)])
     with pytest.raises(UsageError, match="cannot draw -1"):
         agreement_cases(small_task(), negatives=-1)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from r2med.core import DataError, Qrels, Run, UsageError
-from r2med.scoring import Measure, evaluate_run
+from r2med.scoring import Measure, score
 from r2med.scoring.score_set import ScoreSet, TaskScores, Weights
 
 from .examples import scores_of
@@ -18,13 +18,13 @@ def test_weights_of_the_two_averages() -> None:
 
 def test_from_evaluations_keeps_only_shared_tasks_and_remembers_the_others() -> None:
     qrels = Qrels.from_judgments([("a", "x", 1), ("b", "y", 1)])
-    good = evaluate_run(Run.from_rankings({"a": [("x", 1.0)], "b": [("y", 1.0)]}), qrels)
-    half = evaluate_run(Run.from_rankings({"a": [("x", 1.0)]}), qrels)
+    good = score(Run.from_rankings({"a": [("x", 1.0)], "b": [("y", 1.0)]}), qrels)
+    half = score(Run.from_rankings({"a": [("x", 1.0)]}), qrels)
     scores = ScoreSet.of_evaluations({"one": {"t": good, "u": good}, "two": {"t": half}})
     assert [t.name for t in scores.tasks] == ["t"]
     assert scores.tasks[0].scores.tolist() == [[1.0, 1.0], [1.0, 0.0]]
     assert (len(scores.tasks), scores.of_tasks, scores.complete) == (1, 2, False)
-    other = evaluate_run(Run.from_rankings({"a": [("x", 1.0)]}), Qrels.from_judgments([("a", "x", 1)]))
+    other = score(Run.from_rankings({"a": [("x", 1.0)]}), Qrels.from_judgments([("a", "x", 1)]))
     with pytest.raises(DataError, match="'one' and 'two' were scored on other queries"):
         ScoreSet.of_evaluations({"one": {"t": good}, "two": {"t": other}}, Measure("ndcg", 10))
 

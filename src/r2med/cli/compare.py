@@ -95,7 +95,7 @@ def command(
 def _extras(compared: Compared, settings: Settings, wanted: _Wanted) -> tuple[dict[str, object], list[TextTable]]:
     from ..report import comparison as what
     from ..report import comparison_tables as tables
-    from ..scoring.pool import write_pool
+    from ..scoring.holes import write_pool
     from ..text import get_analyzer
     from ..text.duplicates import find_copies
 

@@ -192,14 +192,13 @@ def diagnosis_of(expansions: Expansions, task: Task, spec: str, judge: Chat | No
     from ..expand import diagnose, retrieve_groups, separator_for
     from ..expand.judge import judge as ask
     from ..retrieve import get_retriever
-    from ..scoring import Measure, evaluate_run
+    from ..scoring import rescored
 
-    retriever, measure = get_retriever(spec), Measure.parse("nDCG@10")
+    retriever = get_retriever(spec)
 
     def score(searched: Any) -> dict[str, float]:
         run = retriever.retrieve(searched) if isinstance(searched, Task) else retrieve_groups(retriever, task, searched)  # type: ignore[arg-type]
-        scored = evaluate_run(run, task.qrels, [measure])
-        return dict(zip(scored.query_ids, scored.per_query[measure.key].tolist(), strict=True))
+        return rescored(run, task.qrels, "nDCG@10")
 
     card = getattr(retriever, "card", None)
     return diagnose(

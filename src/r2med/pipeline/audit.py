@@ -12,8 +12,8 @@ import msgspec
 import numpy as np
 
 from ..core import Run, Task, TextColumn
-from ..scoring import evaluate_run, parse_measures
-from ..scoring.measures import Float64
+from ..scoring import parse_measures, score
+from ..scoring.hits import Float64
 from ..tasks.audit import AuditReport, OutsideTexts, Subset, SystemAudit, TaskAudit
 from .nano_figures import mean_interval
 
@@ -30,15 +30,15 @@ def score_audit(task: Task, found: TaskAudit, runs: Sequence[Run]) -> list[Syste
     groups |= {kind: found.flagged(kind=kind) for kind in found.by_kind}
     scored = []
     for run in runs:
-        evaluation = evaluate_run(run, task.qrels, MEASURES)
-        ids = list(evaluation.query_ids)
+        evaluation = score(run, task.qrels, MEASURES)
+        ids, per_query = list(evaluation.query_ids), evaluation.per_query.by_key()
         everything = np.ones(len(ids), dtype=bool)
         scored.append(
             SystemAudit(
                 system=run.name,
-                all=_subset(evaluation.per_query, everything),
+                all=_subset(per_query, everything),
                 without={
-                    name: _subset(evaluation.per_query, np.array([i not in flagged for i in ids], dtype=bool))
+                    name: _subset(per_query, np.array([i not in flagged for i in ids], dtype=bool))
                     for name, flagged in groups.items()
                     if flagged
                 },

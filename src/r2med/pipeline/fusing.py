@@ -8,7 +8,7 @@ from typing import cast
 
 from ..core import Run, Task, UsageError
 from ..fuse import METHODS, RRF_K, Method, Normalisation, combine, reciprocal_rank, tune_weights
-from ..scoring import MAIN, evaluate_run
+from ..scoring import MAIN, rescored
 
 FUSIONS = ("rrf", *METHODS, "tuned")
 
@@ -52,8 +52,7 @@ class Fusion:
 
     def _tuned(self, runs: list[Run], task: Task, depth: int, name: str) -> Run:
         def quality(run: Run) -> Mapping[str, float]:
-            scored = evaluate_run(run, task.qrels, [MAIN])
-            return dict(zip(scored.query_ids, scored.per_query[MAIN.key].tolist(), strict=True))
+            return rescored(run, task.qrels, MAIN)
 
         tuned = tune_weights(runs, quality, normalisation=self.normalisation, depth=depth, name=name)
         tuned.run.notes["folds"] = tuned.describe()

@@ -8,10 +8,10 @@ from typing import NamedTuple
 import numpy as np
 
 from ..core import Run, Task
-from ..scoring import evaluate_run, parse_measures
+from ..scoring import parse_measures, score
 from ..scoring.evaluation import Evaluation
+from ..scoring.hits import Float64
 from ..scoring.intervals import Bootstrap, Settings
-from ..scoring.measures import Float64
 from ..tasks.nano.figures import ROLES, Contrast, ProfileFigures, TaskFigures
 from ..tasks.nano.names import role_of
 from ..tasks.stats import stats
@@ -38,7 +38,7 @@ def measure(
     for config, run in sorted(runs.items(), key=lambda item: ROLES.index(role_of(item[0]))):
         role = role_of(config)
         scored = without_safeguard(run, safeguarded) if role == "hybrid" else run
-        evaluation = evaluate_run(scored, task.qrels, MEASURES)
+        evaluation = score(scored, task.qrels, MEASURES)
         per_query[role] = evaluation.per_query["ndcg_at_10"]
         profiles[role] = _figures(config, run, scored, evaluation, task, intervals=intervals)
     measured = stats(task)

@@ -8,7 +8,7 @@ import numpy as np
 
 from ..core import IdTable
 from ..retrieve import BM25
-from ..scoring.measures import Float64
+from ..scoring.hits import Float64
 from ..tasks import TaskRef
 from ..tasks.audit import OutsideTexts, audit, find_lures, tendencies
 from ..tasks.nano.inspected import Inspected, Tercile

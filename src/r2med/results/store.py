@@ -61,7 +61,7 @@ class ResultStore:
         path.unlink(missing_ok=True)  # an old result must not stand beside a new run, were we stopped in between
         write_run(run, path.with_suffix(".run.gz"))
         with atomic_file(path.with_suffix(".queries.jsonl")) as stream:
-            encode, columns = msgspec.json.Encoder().encode, evaluation.per_query
+            encode, columns = msgspec.json.Encoder().encode, evaluation.per_query.by_key()
             for i, query_id in enumerate(evaluation.query_ids):
                 scores = {key: float(values[i]) for key, values in columns.items()}
                 stream.write(encode(QueryScores(query_id=query_id, measures=scores)) + b"\n")

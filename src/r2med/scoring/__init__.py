@@ -1,6 +1,19 @@
 """How good a ranking is."""
 
-from .evaluation import Evaluation, evaluate_run
-from .measures import CUTOFFS, MAIN, STANDARD, Measure, parse_measures
+from .evaluation import Evaluation, rescored, score
+from .measures import CUTOFFS, MAIN, STANDARD, USUAL, Measure, parse_measures
 
-__all__ = ["CUTOFFS", "MAIN", "STANDARD", "Evaluation", "Measure", "evaluate_run", "parse_measures"]
+evaluate_run = score
+
+__all__ = [
+    "CUTOFFS",
+    "MAIN",
+    "STANDARD",
+    "USUAL",
+    "Evaluation",
+    "Measure",
+    "evaluate_run",
+    "parse_measures",
+    "rescored",
+    "score",
+]

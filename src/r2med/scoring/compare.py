@@ -10,8 +10,8 @@ import msgspec
 import numpy as np
 
 from ..core import UsageError
+from .hits import Float64
 from .intervals import Bootstrap, Bounds, Settings, SystemScores, score_intervals
-from .measures import Float64
 from .score_set import ScoreSet, Weights
 from .significance import Spread, TTest, detectable_difference, holm, randomisation_test, spread, t_test, tie_groups
 

@@ -20,7 +20,7 @@ import numpy as np
 
 from ..core import UsageError
 from . import student
-from .measures import Float64, Int64
+from .hits import Float64, Int64
 from .score_set import ScoreSet, Weights
 
 Method = Literal["percentile", "bca"]

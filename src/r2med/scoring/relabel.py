@@ -1,15 +1,16 @@
-"""A second opinion on judgments: labels by any judge, and how far it agrees with the labels there are."""
+"""A second opinion on judgments: labels by any judge, and how far it agrees with the judgments there are."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import msgspec
 import numpy as np
 
 from ..core import DataError, Task, UsageError
-from .measures import Float64
+from .hits import Float64
 
 Judge = Callable[[str, str], "int | None"]
 """Takes a query and a passage, gives a grade, or None where it has no usable answer."""
@@ -17,27 +18,19 @@ Judge = Callable[[str, str], "int | None"]
 Weighting = Literal["none", "linear", "quadratic"]
 
 
-class Case(NamedTuple):
-    """A pair to judge, with the grade it has; `assumed` marks a random passage taken to be irrelevant."""
+class Label(msgspec.Struct, frozen=True):
+    """A pair with its known grade and, once asked, the judge's; None where the judge has no usable answer."""
 
     query_id: str
     doc_id: str
     grade: int
     assumed: bool = False
-
-
-class Label(msgspec.Struct, frozen=True, kw_only=True):
-    """What the judge said beside what was known."""
-
-    query_id: str
-    doc_id: str
-    grade: int
-    judged: int | None
-    assumed: bool
+    # A random passage without a judgment, taken to be irrelevant.
+    judged: int | None = None
 
 
 class Agreement(msgspec.Struct, frozen=True, kw_only=True):
-    """How far a judge agrees with the judgments. `kappa` is None where one side knows only one grade."""
+    """How far a judge agrees with the judgments. `kappa` is None where one side gives one answer only."""
 
     pairs: int
     without_answer: int
@@ -47,14 +40,7 @@ class Agreement(msgspec.Struct, frozen=True, kw_only=True):
     table: dict[str, int]
 
 
-class Relabelling(msgspec.Struct, frozen=True, kw_only=True):
-    """Labels and agreement."""
-
-    labels: list[Label]
-    agreement: Agreement
-
-
-def agreement_cases(task: Task, *, negatives: int = 1, seed: int = 0) -> list[Case]:
+def agreement_cases(task: Task, *, negatives: int = 1, seed: int = 0) -> list[Label]:
     """Every judged pair and, for each positive, some random unjudged passages taken to be irrelevant.
 
     R2MED judges only positives; a judge that calls everything relevant would agree with all of them.
@@ -65,44 +51,51 @@ def agreement_cases(task: Task, *, negatives: int = 1, seed: int = 0) -> list[Ca
     cases = []
     for query_id in task.qrels.query_ids:
         judged = task.qrels.of(query_id)
-        cases += [Case(query_id, doc_id, grade) for doc_id, grade in judged.items()]
-        wanted = min(negatives * sum(g > 0 for g in judged.values()), len(task.documents))
+        cases += [Label(query_id, doc_id, grade) for doc_id, grade in judged.items()]
+        wanted = min(negatives * sum(grade > 0 for grade in judged.values()), len(task.documents))
         drawn = [task.documents.ids[int(i)] for i in rng.permutation(len(task.documents))[: wanted + len(judged)]]
-        cases += [Case(query_id, doc_id, 0, True) for doc_id in [d for d in drawn if d not in judged][:wanted]]
+        others = [doc_id for doc_id in drawn if doc_id not in judged]
+        cases += [Label(query_id, doc_id, 0, assumed=True) for doc_id in others[:wanted]]
     return cases
 
 
-def relabel(task: Task, judge: Judge, cases: Iterable[Case]) -> Relabelling:
-    """Ask the judge about each case; an answer it does not give is counted, never guessed."""
-    labels = []
-    for case in cases:
-        query, document = task.query(case.query_id), task.documents.get(case.doc_id)
-        if query is None or document is None:
-            missing = f"query {case.query_id!r}" if query is None else f"document {case.doc_id!r}"
-            raise DataError(f"{task.full_name} has no {missing}")
-        answer = judge(query.text, document.contents)
-        if answer is not None and (isinstance(answer, bool) or not isinstance(answer, int)):
-            raise UsageError(f"a judge gives a whole number or None, not {answer!r}")
-        labels.append(
-            Label(query_id=case.query_id, doc_id=case.doc_id, grade=case.grade, judged=answer, assumed=case.assumed)
-        )
-    return Relabelling(labels=labels, agreement=agreement(labels))
+def relabel(task: Task, judge: Judge, cases: Iterable[Label]) -> list[Label]:
+    """Ask the judge about each case."""
+    return [msgspec.structs.replace(case, judged=_ask(judge, *texts_of(task, case))) for case in cases]
+
+
+def texts_of(task: Task, case: Label) -> tuple[str, str]:
+    """The query and the passage of a case."""
+    query, document = task.query(case.query_id), task.documents.get(case.doc_id)
+    if query is None or document is None:
+        missing = f"query {case.query_id!r}" if query is None else f"document {case.doc_id!r}"
+        raise DataError(f"{task.full_name} has no {missing}")
+    return query.text, document.contents
+
+
+def _ask(judge: Judge, query: str, passage: str) -> int | None:
+    answer = judge(query, passage)
+    if answer is not None and (isinstance(answer, bool) or not isinstance(answer, int)):
+        raise UsageError(f"a judge gives a whole number or None, not {answer!r}")
+    return answer
 
 
 def agreement(labels: Sequence[Label]) -> Agreement:
     """Agreement on relevant or not (a grade above zero), over the pairs the judge answered."""
-    answered = [label for label in labels if label.judged is not None]
-    known = [int(label.grade > 0) for label in answered]
-    given = [int(label.judged is not None and label.judged > 0) for label in answered]
-    table = {"both": 0, "only_known": 0, "only_judge": 0, "neither": 0}
-    for a, b in zip(known, given, strict=True):
-        table["both" if a and b else "only_known" if a else "only_judge" if b else "neither"] += 1
+    answers = [(label.grade > 0, label.judged > 0) for label in labels if label.judged is not None]
+    counts = Counter(answers)
+    table = {
+        "both": counts[True, True],
+        "only_known": counts[True, False],
+        "only_judge": counts[False, True],
+        "neither": counts[False, False],
+    }
     return Agreement(
         pairs=len(labels),
-        without_answer=len(labels) - len(answered),
+        without_answer=len(labels) - len(answers),
         assumed_negatives=sum(label.assumed for label in labels),
-        agree=(table["both"] + table["neither"]) / len(answered) if answered else 0.0,
-        kappa=cohens_kappa(known, given),
+        agree=(table["both"] + table["neither"]) / len(answers) if answers else 0.0,
+        kappa=cohens_kappa([known for known, _ in answers], [given for _, given in answers]),
         table=table,
     )
 
@@ -117,10 +110,8 @@ def cohens_kappa(first: Sequence[int], second: Sequence[int], *, weighting: Weig
     if len(set(first)) < 2 or len(set(second)) < 2:
         return None
     grades = sorted({*first, *second})
-    place = {grade: i for i, grade in enumerate(grades)}
     seen = np.zeros((len(grades), len(grades)))
-    for a, b in zip(first, second, strict=True):
-        seen[place[a], place[b]] += 1.0
+    np.add.at(seen, (np.searchsorted(grades, first), np.searchsorted(grades, second)), 1.0)
     seen /= len(first)
     cost = _costs(np.array(grades, dtype=np.float64), weighting)
     by_chance = float((cost * np.outer(seen.sum(axis=1), seen.sum(axis=0))).sum())

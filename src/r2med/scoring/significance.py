@@ -15,8 +15,8 @@ import numpy as np
 
 from ..core import UsageError
 from . import student
+from .hits import Float64
 from .intervals import Settings
-from .measures import Float64
 from .score_set import Weights
 
 ALPHA = 0.05

@@ -11,7 +11,7 @@ import numpy as np
 
 from ...core.run import Float32
 from ...scoring import Measure
-from ...scoring.measures import Float64
+from ...scoring.hits import Float64
 from ...scoring.score_set import TaskScores
 from .holdings import Holdings
 from .shelf import Entry, Shelf, inside
