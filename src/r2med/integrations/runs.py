@@ -49,10 +49,10 @@ def to_ir_measures(values: Run | Qrels | Measure) -> Any:
         return [package.Qrel(j.query_id, j.doc_id, j.grade) for j in values]
     theirs = {ours: spelling for spelling, ours in SPELLINGS.items()}
     parameters = {name: theirs.get(str(value), value) for name, value in values.parameters}
-    if values.cutoff is not None:
-        parameters["cutoff"] = values.cutoff
-    name = values.definition.name
-    return getattr(package, "Success" if name == "hit" else name)(**parameters)
+    name = {"hit": "Success"}.get(values.family, values.definition.name)
+    if values.cutoff is None:
+        return getattr(package, "SetR" if name == "R" else name)(**parameters)
+    return getattr(package, name)(cutoff=values.cutoff, **parameters)
 
 
 def from_ir_measures(values: Any, *, name: str = "run") -> Run | Qrels | Measure:
@@ -61,7 +61,7 @@ def from_ir_measures(values: Any, *, name: str = "run") -> Run | Qrels | Measure
     Any records with the same fields will do.
     """
     if not isinstance(values, Iterable):
-        return Measure.parse(str(values))
+        return Measure.parse(str(values).replace("SetR", "R"))
     rows = list(values)
     if not rows:
         raise UsageError("there is nothing to read: neither ScoredDoc nor Qrel")
