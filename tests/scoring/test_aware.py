@@ -16,6 +16,8 @@ from r2med.scoring.aware import evaluate_aware, merge_copies, merge_judgments
 
 MEASURES = [*(Measure(f, k) for f in ("ndcg", "map", "recall", "precision", "mrr", "hit") for k in (1, 2, 3, 5))]
 MEASURES += [Measure("ndcg", None), Measure("map", None), Measure("mrr", None), Measure("recall", None)]
+MEASURES += [Measure("ndcg", k, (("dcg", "exp"),)) for k in (2, None)]
+MEASURES += [Measure(f, 3, (("rel", 2),)) for f in ("map", "recall", "precision", "mrr", "hit")]
 
 documents = [f"d{i}" for i in range(7)]
 grades = st.dictionaries(st.sampled_from([*documents, "not retrieved"]), st.integers(-1, 3), min_size=1)
