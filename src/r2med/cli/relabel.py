@@ -11,8 +11,8 @@ from .common import emit, json_option, note, print_table, resolve_all, tasks_opt
 from .progress import progress
 
 if TYPE_CHECKING:
+    from ..pipeline.relabelling import Agreement, Label
     from ..scoring.holes import PoolEntry
-    from ..scoring.relabel import Agreement, Label
 
 _PATH = click.Path(dir_okay=False, path_type=Path)
 
@@ -45,9 +45,8 @@ def command(
     the same command goes on where it stopped. Default tasks: those of the pool, else mini.
     """
     from ..llm import Options, get_llm
-    from ..pipeline.relabelling import LlmJudge, label_pool, relabel_task
+    from ..pipeline.relabelling import LlmJudge, agreement, label_pool, relabel_task
     from ..scoring.holes import write_pool
-    from ..scoring.relabel import agreement
 
     entries = _open_pool(pool, out)
     refs = resolve_all(specs or dict.fromkeys(e.task for e in entries) or ("mini",))
