@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from itertools import combinations
 from typing import NamedTuple
 
@@ -146,11 +145,12 @@ def _test(bootstrap: Bootstrap, contrasts: Float64, differences: list[Float64], 
 
 def _line(tested: _Tested, row: int, p_holm: float, settings: Settings) -> Difference:
     of, signs, alpha = tested.spreads[row], tested.signs[row], 1.0 - settings.level
+    found = tested.bounds.estimate(row, len(signs))
     return Difference(
-        difference=float(tested.bounds.value[row]),
-        low=float(tested.bounds.low[row]),
-        high=float(tested.bounds.high[row]),
-        n=len(signs),
+        difference=found.value,
+        low=found.low,
+        high=found.high,
+        n=found.n,
         p=float(tested.p[row]),
         p_holm=p_holm,
         exact=tested.exact[row],
@@ -178,11 +178,7 @@ def most_moved(scores: ScoreSet, first: int, second: int, most: int = MOVED) -> 
     moved = [
         Moved(task=task.name, query_id=query_id, first=a, second=b, difference=b - a)
         for task in scores.tasks
-        for query_id, a, b in _changed(task.query_ids, task.scores[first], task.scores[second])
+        for query_id, a, b in zip(task.query_ids, *task.scores[[first, second]].tolist(), strict=True)
+        if abs(b - a) > SAME
     ]
     return sorted(moved, key=lambda m: (-abs(m.difference), m.task, m.query_id))[:most]
-
-
-def _changed(query_ids: Sequence[str], first: Float64, second: Float64) -> list[tuple[str, float, float]]:
-    changed = np.flatnonzero(np.abs(second - first) > SAME).tolist()
-    return [(query_ids[i], float(first[i]), float(second[i])) for i in changed]

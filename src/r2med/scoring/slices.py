@@ -10,7 +10,7 @@ import numpy as np
 
 from ..core import Task, UsageError
 from .hits import Bools, Int64
-from .intervals import Bootstrap, Estimate, Settings, estimate
+from .intervals import Bootstrap, Estimate, Settings
 from .score_set import ScoreSet
 
 TINY = 10
@@ -132,6 +132,6 @@ def _slice(scores: ScoreSet, by: str, value: str, inside: Bools, settings: Setti
         value=value,
         n=n,
         tiny=n < TINY,
-        scores={name: estimate(bounds, i, n) for i, name in enumerate(scores.systems)},
-        differences={name: estimate(bounds, systems + i, n) for i, name in enumerate(scores.systems[1:])},
+        scores={name: bounds.estimate(i, n) for i, name in enumerate(scores.systems)},
+        differences={name: bounds.estimate(systems + i, n) for i, name in enumerate(scores.systems[1:])},
     )
