@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shutil
 from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
@@ -232,6 +233,7 @@ def test_published_runs(task: str, shared_runs: Path) -> None:
     assert score(run, qrels).mean("nDCG@10") == pytest.approx(published[task], abs=5e-4)
 
 
+@pytest.mark.skipif(shutil.which("perl") is None, reason="gdeval is a Perl program")
 def test_the_providers_that_ir_measures_chooses_itself() -> None:
     """gdeval: nDCG with exponential gains, five digits. MS MARCO: RR with a cut-off, and its own order of ties."""
     import ir_measures

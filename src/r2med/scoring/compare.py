@@ -37,7 +37,7 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OverallDifference(Difference, frozen=True, kw_only=True):
-    """A difference of averages; it knows how many tasks are missing."""
+    """A difference of averages, with the number of tasks behind them."""
 
     tasks: int
     of_tasks: int

@@ -96,7 +96,7 @@ class Spread(NamedTuple):
 
 
 def spread(differences: Sequence[Float64], weights: Sequence[float]) -> Spread | None:
-    """What the t-test and the detectable difference are made from; None where nothing varies.
+    """The mean difference and its standard error; None where nothing varies.
 
     Several tasks have several variances: the degrees of freedom are Welch and Satterthwaite's.
     """
@@ -140,7 +140,7 @@ def tie_groups(matrices: Sequence[Float64], settings: Settings = Settings()) -> 
 
     Systems are taken in order of their macro-average. The best is tested against all others, with Holm's correction;
     its group reaches down to the first system that differs from it, which then leads the next group. So members of a
-    group need not be equal to one another, only indistinguishable from the best of them.
+    group may differ from one another; none differs significantly from the best of them.
     """
     weights = Weights.of(matrices)
     weighted = np.concatenate([m * (w / m.shape[1]) for m, w in zip(matrices, weights.macro, strict=True)], axis=1)
