@@ -182,7 +182,7 @@ def cached(home: Path) -> dict[str, float]:
     from r2med.cache import EmbeddingCache
     from r2med.core import Document, Documents, Qrels, Query, Task
     from r2med.retrieve.dense import DenseRetriever
-    from r2med.scoring import evaluate_run
+    from r2med.scoring import score
 
     rng = np.random.default_rng(0)
     words = np.array([f"word{i}" for i in range(2000)])
@@ -195,7 +195,7 @@ def cached(home: Path) -> dict[str, float]:
     )
     begin, wall = time.process_time(), time.perf_counter()
     run = DenseRetriever(Remembered(), similarity="dot", cache=EmbeddingCache(home)).retrieve(task)
-    evaluate_run(run, task.qrels)
+    score(run, task.qrels)
     spent = time.process_time() - begin
     return {"cpu": spent, "wall": time.perf_counter() - wall, "encoded": float(run.notes["cache"]["encoded"])}  # type: ignore[index]
 

@@ -11,7 +11,7 @@ import pytrec_eval
 from common import report
 
 from r2med.core import IdTable, Qrels, Run
-from r2med.scoring import CUTOFFS, evaluate_run
+from r2med.scoring import CUTOFFS, score
 
 QUERIES, DEPTH, DOCUMENTS = 876, 1_000, 50_000
 
@@ -33,7 +33,7 @@ def main() -> None:
     ours, peer, conversion = [], [], []
     for _ in range(5):
         start = time.process_time()
-        evaluate_run(run, qrels)
+        score(run, qrels)
         ours.append(time.process_time() - start)
         start = time.process_time()
         rankings = {query: {hit.doc_id: hit.score for hit in hits} for query, hits in run}

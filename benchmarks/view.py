@@ -23,6 +23,7 @@ from r2med.core import Document, Documents, IdTable, Qrels, Query, Run, Task
 from r2med.pipeline.stages import task_info
 from r2med.results import SCHEMA, ResultStore, SystemInfo, TaskResult
 from r2med.scoring import STANDARD, Evaluation
+from r2med.scoring.evaluation import ByMeasure
 from r2med.tasks import write_task
 from r2med.tasks.load import from_path
 
@@ -72,14 +73,14 @@ def write_result(store: ResultStore, task: Task, system: int, rng: np.random.Gen
     scores = np.tile(np.linspace(1, 0.1, depth, dtype=np.float32), (len(queries), 1))
     run = Run(queries, task.documents.ids, docs, scores, name=f"system-{system:03d}")
     skill = 0.6 - 0.001 * system
-    columns = {m.key: np.clip(rng.normal(skill, 0.25, len(queries)), 0, 1).round(12) for m in STANDARD}
-    evaluation = Evaluation(task.qrels.query_ids, columns, (), 0, {})
+    columns = {m: np.clip(rng.normal(skill, 0.25, len(queries)), 0, 1).round(12) for m in STANDARD}
+    evaluation = Evaluation(task.qrels.query_ids, ByMeasure(columns), (), 0, {})
     result = TaskResult(
         schema=SCHEMA,
         fingerprint="0" * 32,
         system=SystemInfo(name=run.name, kind=("lexical", "dense", "fused")[system % 3], description={}),
         task=task_info(task),
-        measures=evaluation.means,
+        measures=evaluation.to_dict(),
         depth=depth,
         missing_queries=0,
         queries_without_positives=0,

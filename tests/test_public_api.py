@@ -35,7 +35,7 @@ print(r2med.evaluate(run, task).means["ndcg_at_10"])
 def test_evaluate_takes_a_name_or_a_retriever() -> None:
     task = r2med.load("mini/Biology")
     by_name = r2med.evaluate("bm25", task, measures=["nDCG@10"])
-    assert list(by_name.per_query) == ["ndcg_at_10"]
+    assert list(by_name.per_query) == ["nDCG@10"]
     assert by_name.mean() == r2med.evaluate(r2med.BM25(), task).mean()
     with pytest.raises(TypeError, match="needs a task"):
         r2med.evaluate("bm25", task.qrels)

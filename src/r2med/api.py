@@ -13,7 +13,7 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from .core import Qrels, Run, Task, UsageError
+from .core import Run, Task, UsageError
 from .core.budget import Budget
 from .core.options import Options, Progress
 from .core.queries import Queries
@@ -37,9 +37,10 @@ from .rerank import Reranker, Rest
 from .results import ResultIndex, ResultStore, TaskResult
 from .retrieve import DEPTH, retrievers
 from .retrieve.custom import scores_pairs
-from .scoring import CUTOFFS, MAIN, STANDARD, Evaluation, Measure, evaluate_run, parse_measures
+from .scoring import CUTOFFS, MAIN, STANDARD, Evaluation, Measure, rescored, score
 from .scoring.compare import Comparison
 from .scoring.compare import compare as compare_scores
+from .scoring.evaluation import import_pandas
 from .scoring.intervals import Settings
 from .scoring.score_set import ScoreSet
 from .tasks import TaskRef, resolve_all
@@ -75,15 +76,13 @@ class Scores:
                 "system": r.system.name,
                 "task": r.task.full_name,
                 "queries": r.task.queries,
-                **{str(Measure.from_key(key)): value for key, value in r.measures.items()},
+                **{_printed(key): value for key, value in r.measures.items()},
             }
             for r in self.results
         ]
 
     def to_pandas(self) -> Any:
         """A pandas data frame: a row per system and task."""
-        from .integrations import import_pandas
-
         return import_pandas().DataFrame(self.rows())
 
     def to_dict(self) -> dict[str, Any]:
@@ -149,6 +148,11 @@ def _content(path: str | Path) -> Any:
 
 def _prompted(spec: Spec) -> bool:
     return "prompts" in retrievers.declared(spec)
+
+
+def _printed(key: str) -> str:
+    """A measure's printed name; micro-averaged recall has its key only."""
+    return key if key.startswith("recall_micro") else str(Measure.parse(key))
 
 
 class Prepared(NamedTuple):
@@ -280,14 +284,8 @@ def evaluate(
         if rerank is not None:
             raise UsageError("system and rerank are both rerankers: a first stage is missing")
         system, rerank = FIRST_STAGE, system
-    chosen = parse_measures(measures)
     with _built([system], options or Options(), expand=expand, policy=policy, rerank=rerank, rest=rest) as made:
-        return evaluate_run(made.systems[-1].rank(task, depth), task.qrels, chosen)
-
-
-def score(run: Run, qrels: Qrels | Task, measures: Iterable[Measure | str] = STANDARD) -> Evaluation:
-    """Score a run against judgments."""
-    return evaluate_run(run, qrels.qrels if isinstance(qrels, Task) else qrels, parse_measures(measures))
+        return score(made.systems[-1].rank(task, depth), task, measures)
 
 
 def search(
@@ -320,8 +318,7 @@ def diagnose(
         index = searcher.prepare(task)
 
         def scored(queries: Queries) -> dict[str, float]:
-            found = evaluate_run(index.search(queries, DEPTH), task.qrels, [MAIN])
-            return dict(zip(found.query_ids, found.per_query[MAIN.key].tolist(), strict=True))
+            return rescored(index.search(queries, DEPTH), task.qrels, MAIN)
 
         chat = builder.chat(chats.parse(judge)) if judge else None
         inference = ask_judge(expansions, task, chat) if chat is not None else None
@@ -461,4 +458,4 @@ def stored_measure(measure: Measure | str) -> Measure:
 
 
 def _measure(measure: Measure | str) -> Measure:
-    return Measure.parse(measure) if isinstance(measure, str) else measure
+    return Measure.parse(measure)

@@ -23,7 +23,7 @@ from .core import NO_DOCUMENT, DataError, Run, Task, UsageError
 from .core.columns import Int32
 from .core.registry import Registry
 from .core.spec import Spec
-from .scoring import MAIN, evaluate_run
+from .scoring import MAIN, rescored
 
 Float64 = npt.NDArray[np.float64]
 UInt64 = npt.NDArray[np.uint64]
@@ -182,8 +182,7 @@ class Fold(NamedTuple):
 
 def _quality(run: Run, task: Task, query_ids: Sequence[str]) -> list[float]:
     """nDCG@10 of each query; those that are not judged take no part in the choice."""
-    scored = evaluate_run(run, task.qrels, [MAIN])
-    values = dict(zip(scored.query_ids, scored.per_query[MAIN.key].tolist(), strict=True))
+    values = rescored(run, task.qrels, MAIN)
     return [values.get(query_id, np.nan) for query_id in query_ids]
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from r2med.core.trec import read_run
 from r2med.pipeline.candidates import Candidates
 from r2med.rerank.candidates import load_candidates
-from r2med.scoring.pool import read_pool
+from r2med.scoring.holes import read_pool
 from r2med.tasks import write_task
 from r2med.tasks.audit.outside import read_outside
 from r2med.tasks.judgments import read_qrels

@@ -167,6 +167,7 @@ BAD: list[tuple[Callable[[], object], str]] = [
     (lambda: run_from_dict({"q": {7: 1.0}}), "document id 7 is of type int"),  # type: ignore[dict-item]
     (lambda: run_from_dict({}), "no rankings"),
     (lambda: qrels_from_dict({"q": {"d": 0.5}}), "whole numbers"),  # type: ignore[dict-item]
+    (lambda: qrels_from_dict({"q": {"d": float("inf")}}), "as inf: grades are whole numbers"),  # type: ignore[dict-item]
     (lambda: from_ir_measures([]), "nothing to read"),
     (lambda: from_ir_measures([("q", "d", 1.0)]), "expected ScoredDoc or Qrel"),
     (lambda: from_pyterrier(to_pyterrier(tied_run()).drop(columns="docno")), "missing: docno"),

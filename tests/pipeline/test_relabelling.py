@@ -1,4 +1,4 @@
-"""An LLM as judge: answers over a real connection, and the embedded model on real pairs."""
+"""Judges against judgments: agreement, and an LLM over a real connection."""
 
 from __future__ import annotations
 
@@ -12,11 +12,24 @@ from pathlib import Path
 from threading import Thread
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from r2med.core import DataError, UsageError
 from r2med.llm import Options, get_llm
-from r2med.pipeline.relabelling import LlmJudge, Plan, label_pool, relabel_task
-from r2med.scoring.pool import PoolEntry, read_labels, read_pool, write_pool
+from r2med.pipeline.relabelling import (
+    Label,
+    LlmJudge,
+    agreement,
+    agreement_cases,
+    cohens_kappa,
+    label_pool,
+    relabel,
+    relabel_task,
+)
+from r2med.scoring.holes import PoolEntry, read_labels, read_pool, write_pool
 from r2med.tasks import load
+from tests.builders import small_task
 
 TASK = "mini/MedQA-Diag"
 
@@ -81,12 +94,12 @@ def test_agreement_with_a_judge_that_knows(reader: type[Reader], tmp_path: Path)
     task = load(TASK)
     first, second = task.qrels.query_ids[:2]
     reader.relevant = frozenset(p for q in (first, second) for p in passages(q, positive=True))
-    perfect = relabel_task(judge(reader, tmp_path), task, Plan(negatives=1, limit=2)).agreement
+    perfect = agreement(relabel_task(judge(reader, tmp_path), task, negatives=1, limit=2))
     assert (perfect.kappa, perfect.agree, perfect.without_answer) == (1.0, 1.0, 0)
     assert perfect.pairs == sum(len(task.qrels.of(q)) for q in (first, second)) + perfect.assumed_negatives
     calls = reader.calls
     assert calls == perfect.pairs
-    again = relabel_task(judge(reader, tmp_path), task, Plan(negatives=1, limit=2)).agreement
+    again = agreement(relabel_task(judge(reader, tmp_path), task, negatives=1, limit=2))
     assert again == perfect
     assert reader.calls == calls  # nothing is paid twice
 
@@ -95,7 +108,7 @@ def test_an_answer_that_is_neither_is_no_label(reader: type[Reader], tmp_path: P
     reader.relevant = frozenset(passages(load(TASK).qrels.query_ids[0], positive=True)[:1])
     reader.shrug = passages(load(TASK).qrels.query_ids[0], positive=False)[0]
     mine = judge(reader, tmp_path)
-    found = relabel_task(mine, load(TASK), Plan(negatives=0, limit=1)).agreement
+    found = agreement(relabel_task(mine, load(TASK), negatives=0, limit=1))
     assert found.without_answer == 1
     assert mine.notes["unparsed"] == 1
     assert found.table["both"] == 1
@@ -122,24 +135,30 @@ def test_a_pool_is_labelled_and_says_by_whom(reader: type[Reader], tmp_path: Pat
     assert reader.calls == 3  # what a person graded is not asked
 
 
-def relabel(*arguments: str, url: str = "", home: Path) -> subprocess.CompletedProcess[str]:
+def command(*arguments: str, url: str = "", home: Path) -> subprocess.CompletedProcess[str]:
     variables = os.environ | {"R2MED_HOME": str(home), "OPENAI_BASE_URL": url, "OPENAI_API_KEY": ""}
-    command = [sys.executable, "-m", "r2med", "relabel", *arguments]
-    return subprocess.run(command, env=variables, capture_output=True, text=True, check=False, cwd=home)
+    return subprocess.run(
+        [sys.executable, "-m", "r2med", "relabel", *arguments],
+        env=variables,
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=home,
+    )
 
 
 def test_the_command(reader: type[Reader], tmp_path: Path) -> None:
     reader.relevant = frozenset({*passages(load(TASK).qrels.query_ids[0], positive=True), "copper"})
     write_pool([PoolEntry(task=TASK, query_id="q", doc_id="d", query="?", passage="copper")], tmp_path / "open.tsv")
     url, asked = reader.url, ("--llm", "reader", "--limit", "1")  # type: ignore[attr-defined]
-    done = relabel(*asked, "--pool", "open.tsv", "--out", "done.tsv", "--json", url=url, home=tmp_path)
+    done = command(*asked, "--pool", "open.tsv", "--out", "done.tsv", "--json", url=url, home=tmp_path)
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
     assert document["tasks"][TASK] == document["overall"]
     assert document["overall"]["kappa"] == 1.0
     assert document["pool"] == {"path": "done.tsv", "entries": 1, "without_answer": 0}
     assert [label.grade for _, label in read_labels(tmp_path / "done.tsv")] == [1]
-    table = relabel(*asked, "-t", TASK, url=url, home=tmp_path)
+    table = command(*asked, "-t", TASK, url=url, home=tmp_path)
     assert "1.000" in table.stdout
 
 
@@ -156,7 +175,7 @@ def test_the_command(reader: type[Reader], tmp_path: Path) -> None:
 def test_mistakes_are_one_line(arguments: tuple[str, ...], words: str, tmp_path: Path) -> None:
     write_pool([PoolEntry(task=TASK, query_id="q", doc_id="d")], tmp_path / "bare.tsv")
     write_pool([PoolEntry(task=TASK, query_id="q", doc_id="d", query="?", passage="p")], tmp_path / "texts.tsv")
-    done = relabel(*arguments, home=tmp_path)
+    done = command(*arguments, home=tmp_path)
     assert done.returncode != 0
     assert words in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
@@ -166,5 +185,84 @@ def test_labels_without_agreement_are_called_worthless(reader: type[Reader], tmp
     write_pool([PoolEntry(task=TASK, query_id="q", doc_id="d", query="?", passage="iron")], tmp_path / "open.tsv")
     url = reader.url  # type: ignore[attr-defined]
     asked = ("--llm", "reader", "--limit", "1", "--pool", "open.tsv", "--out", "done.tsv")
-    done = relabel(*asked, url=url, home=tmp_path)
+    done = command(*asked, url=url, home=tmp_path)
     assert "do not use these labels" in done.stderr
+
+
+def test_kappa_of_a_textbook_table() -> None:
+    """Two readers, 50 cases: 20 both yes, 15 both no, 5 and 10 apart. Observed 0.7, by chance 0.5, kappa 0.4."""
+    first = [1] * 20 + [1] * 5 + [0] * 10 + [0] * 15
+    second = [1] * 20 + [0] * 5 + [1] * 10 + [0] * 15
+    assert cohens_kappa(first, second) == pytest.approx(0.4)
+    assert cohens_kappa(second, first) == pytest.approx(0.4)
+
+
+def test_weighted_kappa_forgives_near_misses() -> None:
+    known, near, far = [0, 0, 1, 1, 2, 2], [0, 1, 1, 1, 2, 2], [0, 2, 1, 1, 2, 2]
+    plain = [cohens_kappa(known, given) for given in (near, far)]
+    weighted = [cohens_kappa(known, given, weighting="quadratic") for given in (near, far)]
+    assert plain[0] is not None
+    assert plain[1] is not None
+    assert weighted[0] is not None
+    assert weighted[1] is not None
+    assert weighted[0] > weighted[1]
+    assert weighted[0] > plain[0]
+    # by hand, linear: the cost seen is 1/6; by chance 2 · (7 + 3 + 5) / 36
+    assert cohens_kappa(known, near, weighting="linear") == pytest.approx(1 - (1 / 6) / (30 / 36))
+
+
+@given(st.lists(st.integers(0, 2), min_size=2, max_size=20).filter(lambda v: len(set(v)) > 1))
+def test_a_judge_agrees_with_itself(labels: list[int]) -> None:
+    for weighting in ("none", "linear", "quadratic"):
+        assert cohens_kappa(labels, labels, weighting=weighting) == pytest.approx(1.0)
+
+
+def test_one_grade_only_says_nothing() -> None:
+    assert cohens_kappa([1, 1, 1], [1, 0, 1]) is None
+    assert cohens_kappa([], []) is None
+    with pytest.raises(UsageError, match="2 labels cannot be compared with 1"):
+        cohens_kappa([0, 1], [1])
+    with pytest.raises(UsageError, match="weighting"):
+        cohens_kappa([0, 1], [0, 1], weighting="cubic")  # type: ignore[arg-type]
+
+
+def test_relabelling_a_real_task() -> None:
+    """A judge that goes by shared words: it answers, agrees in part, and Mini's hard negatives mislead it."""
+    task = load("mini/MedQA-Diag")
+    cases = agreement_cases(task, negatives=2, seed=1)
+    judged = sum(len(task.qrels.of(q)) for q in task.qrels.query_ids)
+    assert len(cases) == judged + 2 * task.qrels.positives
+    assert all(c.doc_id not in task.qrels.of(c.query_id) for c in cases if c.assumed)
+    assert cases == agreement_cases(task, negatives=2, seed=1)
+    truth = {(c.query_id, c.doc_id): c.grade for c in cases}
+    texts = {task.documents[i].contents: task.documents[i].id for i in range(len(task.documents))}
+    queries = {q.text: q.id for q in task.queries}
+    perfect = relabel(task, lambda q, p: truth[queries[q], texts[p]], cases)
+    assert agreement(perfect).kappa == pytest.approx(1.0)
+
+    def by_words(query: str, passage: str) -> int:
+        return int(len(set(query.split()) & set(passage.split())) > 12)
+
+    found = agreement(relabel(task, by_words, cases))
+    assert found.kappa is not None
+    assert found.kappa < 0.5
+    assert sum(found.table.values()) == found.pairs == len(cases)
+
+
+def test_answers_that_are_not_given_are_counted() -> None:
+    cases = agreement_cases(small_task(), negatives=0)
+    labels = relabel(small_task(), lambda query, passage: None if "β" in passage else 1, cases)
+    found = agreement(labels)
+    assert found.without_answer == 1
+    assert found.pairs == len(labels)
+    assert found.kappa is None  # the judge knows only one grade
+    assert found.table["both"] + found.table["only_judge"] == found.pairs - 1
+
+
+def test_what_a_judge_may_not_do() -> None:
+    with pytest.raises(UsageError, match="whole number or None, not 'yes'"):
+        relabel(small_task(), lambda query, passage: "yes", [Label("q1", "d1", 1)])  # type: ignore[arg-type,return-value]
+    with pytest.raises(DataError, match="no document 'd9'"):
+        relabel(small_task(), lambda query, passage: 1, [Label("q1", "d9", 1)])
+    with pytest.raises(UsageError, match="cannot draw -1"):
+        agreement_cases(small_task(), negatives=-1)

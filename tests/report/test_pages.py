@@ -24,7 +24,7 @@ from r2med.results import ResultIndex
 from r2med.scoring import MAIN
 from r2med.scoring.compare import compare
 from r2med.scoring.intervals import score_intervals
-from r2med.scoring.tie_groups import tie_groups
+from r2med.scoring.significance import tie_groups
 from tests.results.sealing import edit
 
 LINKS = ServerLinks()

@@ -11,11 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from r2med.core import Qrels, Run, UsageError
-from r2med.scoring import CUTOFFS, STANDARD, Measure, evaluate_run
+from r2med.scoring import CUTOFFS, STANDARD, Measure, score
 from r2med.scoring.aware import evaluate_aware, merge_copies, merge_judgments
 
 MEASURES = [*(Measure(f, k) for f in ("ndcg", "map", "recall", "precision", "mrr", "hit") for k in (1, 2, 3, 5))]
 MEASURES += [Measure("ndcg", None), Measure("map", None), Measure("mrr", None), Measure("recall", None)]
+MEASURES += [Measure("ndcg", k, (("dcg", "exp"),)) for k in (2, None)]
+MEASURES += [Measure(f, 3, (("rel", 2),)) for f in ("map", "recall", "precision", "mrr", "hit")]
 
 documents = [f"d{i}" for i in range(7)]
 grades = st.dictionaries(st.sampled_from([*documents, "not retrieved"]), st.integers(-1, 3), min_size=1)
@@ -45,7 +47,7 @@ def run_of(ranking: dict[str, float]) -> Run:
 def test_ties_are_averaged_over_every_order(judged: dict[str, int], ranking: dict[str, float]) -> None:
     qrels = qrels_of(judged)
     ours = evaluate_aware(run_of(ranking), qrels, MEASURES).aware
-    strict = [evaluate_run(run_of(order), qrels, MEASURES) for order in every_order(ranking)]
+    strict = [score(run_of(order), qrels, MEASURES) for order in every_order(ranking)]
     for measure in MEASURES:
         expected = np.mean([s.mean(measure) for s in strict])
         assert ours.mean(measure) == pytest.approx(expected, abs=1e-12), str(measure)
@@ -76,7 +78,7 @@ def test_copies_are_credited_once_whichever_came_first() -> None:
         assert found.aware.mean("nDCG@10") == pytest.approx(1.0)  # the passage, then b
         assert found.aware.mean("P@10") == pytest.approx(0.2)
         assert found.copies_dropped == 1
-    strict = [evaluate_run(run, qrels).mean("nDCG@10") for run in (run,)]
+    strict = [score(run, qrels).mean("nDCG@10") for run in (run,)]
     assert strict[0] < 1.0
 
 

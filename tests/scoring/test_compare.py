@@ -6,7 +6,7 @@ import pytest
 from r2med.core import UsageError
 from r2med.scoring.compare import compare, most_moved
 from r2med.scoring.intervals import Settings
-from r2med.scoring.tests_paired import holm
+from r2med.scoring.significance import holm
 
 from .examples import drawn, scores_of
 

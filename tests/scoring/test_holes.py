@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from itertools import product
 from pathlib import Path
 
@@ -8,9 +9,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from r2med.core import Qrels, Run, UsageError
-from r2med.scoring import Measure, evaluate_run
-from r2med.scoring.holes import hole_report, hole_shares, score_bounds, unjudged, with_relevant
+from r2med.core import DataError, Judgment, Qrels, ResultError, Run, UsageError
+from r2med.scoring import Measure, score
+from r2med.scoring.holes import (
+    PoolEntry,
+    build_pool,
+    hole_report,
+    hole_shares,
+    read_labels,
+    score_bounds,
+    unjudged,
+    with_relevant,
+    write_pool,
+)
+from tests.builders import small_task
 
 MEASURES = [Measure("ndcg", 10), Measure("ndcg", 3), Measure("map", 5), Measure("precision", 3), Measure("mrr", 10)]
 documents = [f"d{i}" for i in range(6)]
@@ -25,9 +37,7 @@ def run_of(**rankings: list[str]) -> Run:
 def test_holes_are_what_nobody_judged() -> None:
     qrels = Qrels.from_judgments([("a", "x", 1), ("a", "y", 0), ("b", "x", 1), ("c", "z", 1)])
     run = run_of(a=["x", "y", "n1", "n2"], b=["y", "x"], extra=["x"])
-    holes = unjudged(run, qrels, 10)
-    found = zip(holes.row.tolist(), holes.rank.tolist(), holes.doc.tolist(), strict=True)
-    assert [(qrels.query_ids[row], rank, holes.doc_ids[doc]) for row, rank, doc in found] == [
+    assert [(qrels.query_ids[query], rank, doc_id) for query, rank, doc_id in unjudged(run, qrels, 10)] == [
         ("a", 2, "n1"),
         ("a", 3, "n2"),
         ("b", 0, "y"),
@@ -40,7 +50,7 @@ def test_holes_are_what_nobody_judged() -> None:
 
 def test_adding_judgments() -> None:
     qrels = Qrels.from_judgments([("a", "x", 1), ("b", "y", 2)])
-    more = with_relevant(qrels, np.array([1, 0]), ["n", "y"], 3)
+    more = with_relevant(qrels, [(1, "n"), (0, "y")], 3)
     assert (more.of("a"), more.of("b")) == ({"x": 1, "y": 3}, {"y": 2, "n": 3})
     assert qrels.of("a") == {"x": 1}
 
@@ -54,7 +64,7 @@ def test_bounds_are_the_extremes_over_every_way_to_judge(grades: dict[str, int],
         for relevant in product((0, 1), repeat=len(holes)):
             trial = grades | dict(zip(holes, relevant, strict=True))
             judgments = Qrels.from_judgments(("q", d, g) for d, g in trial.items())
-            values.append(evaluate_run(run, judgments, [measure]).mean(measure))
+            values.append(score(run, judgments, [measure]).mean(measure))
         low, as_judged, high = (float(v[0]) for v in score_bounds(run, qrels, measure))
         assert low == pytest.approx(min(values))
         assert high == pytest.approx(max(values))
@@ -99,5 +109,79 @@ def test_a_published_run(shared_runs: Path) -> None:
     (report,) = hole_report({"e5": run}, qrels)
     assert report.judged == pytest.approx(0.2137, abs=5e-5)
     assert report.low <= report.judged < report.high <= 1.0
-    found = evaluate_run(run, qrels, [Measure("precision", 10)]).mean("P@10")
+    found = score(run, qrels, [Measure("precision", 10)]).mean("P@10")
     assert report.holes == pytest.approx(1.0 - found)  # this task judges positives only
+
+
+QRELS = Qrels.from_judgments([("q1", "d1", 1), ("q2", "d3", 1)])
+RUNS = {
+    "one": Run.from_rankings({"q1": [("d1", 3.0), ("d2", 2.0), ("d3", 1.0)], "q2": [("d1", 1.0)]}),
+    "two": Run.from_rankings({"q1": [("d3", 3.0), ("d2", 2.0)]}),
+}
+
+
+def test_the_pool_holds_each_hole_once() -> None:
+    pool = build_pool(RUNS, QRELS, task=small_task())
+    assert [(e.query_id, e.doc_id, e.best_rank, e.systems) for e in pool] == [
+        ("q1", "d3", 1, ["one", "two"]),
+        ("q1", "d2", 2, ["one", "two"]),
+        ("q2", "d1", 1, ["one"]),
+    ]
+    assert (pool[0].task, pool[0].query, pool[0].passage) == ("small", "why does it hurt", "third\none")
+    assert [e.doc_id for e in build_pool(RUNS, QRELS, depth=1)] == ["d3", "d1"]
+
+
+@pytest.mark.parametrize("name", ["pool.tsv", "pool.jsonl"])
+def test_labels_come_back(name: str, tmp_path: Path) -> None:
+    path = tmp_path / name
+    assert write_pool(build_pool(RUNS, QRELS, task=small_task()), path) == 3
+    assert read_labels(path) == []  # nothing is filled in yet
+    if path.suffix == ".tsv":
+        rows = [line.split("\t") for line in path.read_text().splitlines()]
+        assert rows[1][7] == "third one"
+        rows[1][3], rows[3][3] = "1", "0"
+        path.write_text("\n".join("\t".join(row) for row in rows) + "\n")
+    else:
+        records = [json.loads(line) for line in path.read_text().splitlines()]
+        assert records[0]["passage"] == "third\none"
+        records[0]["grade"], records[2]["grade"] = 1, 0
+        path.write_text("".join(json.dumps(r) + "\n" for r in records))
+    assert read_labels(path) == [("small", Judgment("q1", "d3", 1)), ("small", Judgment("q2", "d1", 0))]
+
+
+def test_what_cannot_be_written(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"a \.tsv or a \.jsonl"):
+        write_pool([], tmp_path / "pool.xlsx")
+    odd = PoolEntry(task="t", query_id="q\t1", doc_id="d")
+    with pytest.raises(DataError, match="cannot stand in a table"):
+        write_pool([odd], tmp_path / "pool.tsv")
+    assert list(tmp_path.iterdir()) == []
+    assert write_pool([odd], tmp_path / "pool.jsonl") == 1
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ResultError, match="cannot be written"):
+        write_pool([], tmp_path / "file" / "pool.tsv")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("p.tsv", b"", "starts with the columns"),
+        ("p.tsv", b"task\tquery_id\tdoc_id\tgrade\nt\tq\td\thigh\n", r"p.tsv:2: .*int.*grade"),
+        ("p.tsv", b"task\tquery_id\tdoc_id\tgrade\nt\tq\td\t--1\n", r"p.tsv:2: .*int.*grade"),
+        ("p.tsv", b"task\tquery_id\tdoc_id\tgrade\nt\tq\td\t" + b"1" * 5000 + b"\n", r"p.tsv:2: .*grade"),
+        ("p.tsv", b"task\tquery_id\tdoc_id\tgrade\nt\tq\n", "expected at least 4 columns, got 2"),
+        ("p.tsv", b"task\tquery_id\tdoc_id\tgrade\nt\tq\t\xff\t1\n", "p.tsv:2: .*utf-8"),
+        ("p.jsonl", b'{"task": "t"}\n', r"p.jsonl:1: not a pool entry"),
+        ("p.jsonl", b"\n{broken\n", r"p.jsonl:2"),
+        ("p.jsonl", b'{"task": "t", "query_id": "q", "doc_id": "d", "grade": 1.5}\n', "not a pool entry"),
+    ],
+)
+def test_broken_labels_are_named(name: str, content: bytes, words: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(DataError, match=words):
+        read_labels(tmp_path / name)
+
+
+def test_a_missing_file(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="No such file"):
+        read_labels(tmp_path / "none.tsv")

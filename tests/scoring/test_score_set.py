@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from r2med.core import DataError, Qrels, Run, UsageError
-from r2med.scoring import Measure, evaluate_run
-from r2med.scoring.score_set import ScoreSet, TaskScores, Weights
+from r2med.scoring import Measure, score
+from r2med.scoring.score_set import PerQuery, ScoreSet, TaskScores, Weights
 
 from .examples import scores_of
 
@@ -18,15 +18,38 @@ def test_weights_of_the_two_averages() -> None:
 
 def test_from_evaluations_keeps_only_shared_tasks_and_remembers_the_others() -> None:
     qrels = Qrels.from_judgments([("a", "x", 1), ("b", "y", 1)])
-    good = evaluate_run(Run.from_rankings({"a": [("x", 1.0)], "b": [("y", 1.0)]}), qrels)
-    half = evaluate_run(Run.from_rankings({"a": [("x", 1.0)]}), qrels)
+    good = score(Run.from_rankings({"a": [("x", 1.0)], "b": [("y", 1.0)]}), qrels)
+    half = score(Run.from_rankings({"a": [("x", 1.0)]}), qrels)
     scores = ScoreSet.of_evaluations({"one": {"t": good, "u": good}, "two": {"t": half}})
     assert [t.name for t in scores.tasks] == ["t"]
     assert scores.tasks[0].scores.tolist() == [[1.0, 1.0], [1.0, 0.0]]
     assert (len(scores.tasks), scores.of_tasks, scores.complete) == (1, 2, False)
-    other = evaluate_run(Run.from_rankings({"a": [("x", 1.0)]}), Qrels.from_judgments([("a", "x", 1)]))
+    other = score(Run.from_rankings({"a": [("x", 1.0)]}), Qrels.from_judgments([("a", "x", 1)]))
     with pytest.raises(DataError, match="'one' and 'two' were scored on other queries"):
         ScoreSet.of_evaluations({"one": {"t": good}, "two": {"t": other}}, Measure("ndcg", 10))
+
+
+def test_columns_of_several_orders_are_put_side_by_side() -> None:
+    scores = ScoreSet.build(
+        {
+            "one": {"t": PerQuery(["a", "b"], np.array([0.1, 0.2])), "u": PerQuery(["c"], np.array([0.5]))},
+            "two": {"t": PerQuery(["b", "a"], np.array([0.4, 0.3]))},
+        },
+        of_tasks=8,
+    )
+    assert scores.tasks[0].query_ids == ("a", "b")
+    assert scores.tasks[0].scores.tolist() == [[0.1, 0.2], [0.3, 0.4]]
+    assert (len(scores.tasks), scores.of_tasks) == (1, 8)
+    with pytest.raises(UsageError, match="no scores"):
+        ScoreSet.build({"one": {"t": PerQuery(["a"], np.ones(1))}, "two": {}})
+
+
+def test_a_data_frame_has_a_row_per_query_and_a_column_per_system() -> None:
+    frame = scores_of(np.array([[0.1, 0.2], [0.3, 0.4]]), np.array([[0.5], [0.6]])).to_pandas()
+    assert list(frame.columns) == ["s0", "s1"]
+    assert frame.index.names == ["task", "query_id"]
+    assert frame.loc[("t0", "t0-q1"), "s1"] == 0.4
+    assert frame.loc["t1"]["s0"].tolist() == [0.5]
 
 
 def test_what_cannot_be_is_refused() -> None:

@@ -92,7 +92,7 @@ def command(
 
 def _extras(compared: Compared, settings: Settings, wanted: _Wanted) -> tuple[dict[str, object], list[Table]]:
     from ..report import comparison as what
-    from ..scoring.pool import write_pool
+    from ..scoring.holes import write_pool
     from ..scoring.tables import holes_table, slices_table
     from ..text import get_analyzer
     from ..text.duplicates import find_copies

@@ -45,6 +45,7 @@ def build(
 
     Two builds with one seed give the same bytes.
     """
+    from ..core.options import Options
     from ..pipeline.nano_build import build_nano
     from ..pipeline.nano_candidates import dense_retriever
     from ..retrieve import get_retriever
@@ -53,7 +54,7 @@ def build(
     refs = resolve_all(paths)
     settings = PoolSettings(docs=docs, fill="hard" if fill == "hard" else "source-order", seed=seed)
     with progress(len(refs)) as bar:
-        dense = dense_retriever(dense_spec, on_progress=bar.within)
+        dense = dense_retriever(dense_spec, Options(on_progress=bar.within))
         if dense is None and dense_spec == "auto":
             note(
                 "No dense model can run here, so there are no dense and hybrid candidates: r2med models fetch bge-small"

@@ -11,8 +11,8 @@ from .common import emit, json_option, note, print_table, resolve_all, tasks_opt
 from .progress import progress
 
 if TYPE_CHECKING:
-    from ..scoring.pool import PoolEntry
-    from ..scoring.relabel import Agreement
+    from ..pipeline.relabelling import Agreement, Label
+    from ..scoring.holes import PoolEntry
 
 _PATH = click.Path(dir_okay=False, path_type=Path)
 
@@ -47,9 +47,8 @@ def command(
     from ..core.budget import Budget
     from ..core.options import Options
     from ..llm import get_llm
-    from ..pipeline.relabelling import LlmJudge, Plan, label_pool, relabel_task
-    from ..scoring.pool import write_pool
-    from ..scoring.relabel import agreement
+    from ..pipeline.relabelling import LlmJudge, agreement, label_pool, relabel_task
+    from ..scoring.holes import write_pool
 
     entries = _open_pool(pool, out)
     refs = resolve_all(specs or dict.fromkeys(e.task for e in entries) or ("mini",))
@@ -60,21 +59,23 @@ def command(
         judge = LlmJudge(chat, prompt=prompt)
         if chat.warning:
             note(f"Note: {chat.warning}")
-        found, labels = {}, []
+        labels: dict[str, list[Label]] = {}
         with progress(len(refs) + bool(entries)) as bar:
             for ref in refs:
                 bar.show(ref.full_name)
-                done = relabel_task(judge, ref.load(), Plan(negatives, limit, seed), bar.within)
-                found[ref.full_name] = done.agreement
-                labels += done.labels
+                labels[ref.full_name] = relabel_task(
+                    judge, ref.load(), negatives=negatives, limit=limit, seed=seed, on_progress=bar.within
+                )
                 bar.show(ref.full_name, advance=True)
             if out:
                 bar.show(str(pool))
                 entries = label_pool(judge, entries, bar.within)
                 write_pool(entries, out)
-        overall, usage = agreement(labels), chat.usage.snapshot()
+        usage = chat.usage.snapshot()
     finally:
         chat.close()
+    found = {name: agreement(of_task) for name, of_task in labels.items()}
+    overall = agreement([label for of_task in labels.values() for label in of_task])
     if out and (overall.kappa is None or overall.kappa <= 0):
         note(f"{llm} does not agree with the judgments beyond chance: do not use these labels")
     open_ = sum(e.grade is None for e in entries)
@@ -97,9 +98,9 @@ def command(
 
 
 def _open_pool(pool: Path | None, out: Path | None) -> list[PoolEntry]:
-    """The pool to label; what is wrong with it is said before anything is paid."""
+    """The pool to label, checked before the first paid call."""
     from ..core import UsageError
-    from ..scoring.pool import check_pool_name, read_pool
+    from ..scoring.holes import check_pool_name, read_pool
 
     if pool is None and out is None:
         return []

@@ -6,10 +6,17 @@ from pathlib import Path
 
 import click
 
+from ..scoring.measures import STANDARD, USUAL, definitions, parse_measures
 from .common import emit, json_option, note, print_table
 
+_PARAMETERS = {p.name: p.help for d in definitions() for p in d.parameters.values()}
+_MEASURES = "\n".join(
+    [f"  {d.shape:<18} {d.summary}" for d in definitions()]
+    + [f"  {name:<18} {meaning}" for name, meaning in _PARAMETERS.items()]
+)
 
-@click.command("score")
+
+@click.command("score", epilog=f"\b\nMeasures, with their parameters at the defaults; @k is the cut-off:\n{_MEASURES}")
 @click.argument("run", type=click.Path(path_type=Path))
 @click.argument("qrels", type=click.Path(path_type=Path))
 @click.option(
@@ -18,7 +25,7 @@ from .common import emit, json_option, note, print_table
     "measures",
     multiple=True,
     metavar="MEASURE",
-    help="nDCG@10, AP@10, R@100, P@5, RR, hit@10 …; repeatable. Default: all at the usual cut-offs.",
+    help=f"{', '.join(map(str, USUAL))}, R(rel=2)@100 …; repeatable. Default: all at the usual cut-offs.",
 )
 @click.option("--per-query", is_flag=True, help="One row per query.")
 @json_option
@@ -27,39 +34,39 @@ def command(run: Path, qrels: Path, measures: tuple[str, ...], per_query: bool, 
 
     Queries that the run lacks score 0 and are counted; those without judgments do not count, and are counted too.
     """
-    from ..scoring import STANDARD, evaluate_run, parse_measures
+    from ..scoring import score
     from ..tasks import read_qrels, read_run
 
-    chosen = parse_measures(measures) if measures else STANDARD
+    chosen = parse_measures(measures)
     judgments = read_qrels(qrels)
     ranked = read_run(run)
-    result = evaluate_run(ranked, judgments, chosen)
+    result = score(ranked, judgments, chosen or STANDARD)
     unjudged = len(set(ranked.query_ids) - set(judgments.query_ids))
-    means = result.means | ({} if measures else result.micro_recall)
     if as_json:
         document: dict[str, object] = {
             "queries": len(result.query_ids),
-            "measures": means,
+            "measures": result.means.by_key() if chosen else result.to_dict(),
             "missing_queries": len(result.missing_queries),
             "unjudged_queries": unjudged,
             "queries_without_positives": result.without_positives,
         }
         if per_query:
-            columns = {key: values.tolist() for key, values in result.per_query.items()}
+            columns = {key: values.tolist() for key, values in result.per_query.by_key().items()}
             document["per_query"] = {
                 query_id: {key: values[i] for key, values in columns.items()}
                 for i, query_id in enumerate(result.query_ids)
             }
         emit(document)
         return
-    shown = chosen if measures else parse_measures(["nDCG@10", "AP@10", "R@10", "R@100", "P@10", "RR@10", "hit@10"])
+    shown = chosen or USUAL
     if per_query:
+        columns = {str(m): result.per_query[m].tolist() for m in shown}
         rows = [
-            [query_id, *(f"{result.per_query[m.key][i]:.4f}" for m in shown)]
+            [query_id, *(f"{values[i]:.4f}" for values in columns.values())]
             for i, query_id in enumerate(result.query_ids)
         ]
-        print_table(["Query", *map(str, shown)], rows)
-    print_table(["", *map(str, shown)], [[run.name, *(f"{means[m.key]:.4f}" for m in shown)]])
+        print_table(["Query", *columns], rows)
+    print_table(["", *map(str, shown)], [[run.name, *(f"{result.mean(m):.4f}" for m in shown)]])
     note(f"{len(result.query_ids)} queries, {len(result.missing_queries)} of them missing from the run (scored 0)")
     if unjudged:
         note(f"{unjudged} queries of the run have no judgments and do not count")

@@ -15,7 +15,7 @@ from ..report.collection import task_behind
 from ..results import ResultIndex, ResultStore, TaskResult
 from ..results.store import stored_names
 from ..tasks import convert, resolve
-from .dictionaries import to_dict
+from .runs import to_dict
 
 
 class Exported(NamedTuple):

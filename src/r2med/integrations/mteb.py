@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 from ..core import MissingExtra, Task, UsageError
-from .dictionaries import to_dict
 from .mteb_names import mteb_name
+from .runs import to_dict
 
 SPLIT = "test"
 SUBSET = "default"

@@ -41,9 +41,9 @@ def task_of(name: str) -> tuple[str, str] | None:
 
 
 def mteb_measure(key: str) -> str | None:
-    """MTEB's key of one of our measures, None where MTEB has no such cut-off."""
+    """MTEB's key of one of our measures, None where MTEB has no such measure or cut-off."""
     measure = Measure.parse(key) if not key.startswith("recall_micro") else None
-    if measure is None or measure.cutoff not in CUTOFFS:
+    if measure is None or measure.parameters or measure.family not in FAMILIES or measure.cutoff not in CUTOFFS:
         return None
     return f"{FAMILIES[measure.family]}_at_{measure.cutoff}"
 

@@ -12,7 +12,7 @@ import numpy as np
 from ..core import ModelError, Run, Task
 from ..core.columns import Int32
 from ..core.run import Float32
-from ..scoring import Evaluation, evaluate_run
+from ..scoring import Evaluation, score
 from .st_base import BaseEvaluator, Cutoffs, append_csv
 
 ScoreFunctions = dict[str, Callable[[Any, Any], Any]]
@@ -80,7 +80,7 @@ class TaskEvaluator(BaseEvaluator):  # type: ignore[misc]
             run = self._run(functions[name](queries, documents), name)
             if output_path is not None and self.options.write_predictions:
                 self._write_predictions(Path(output_path), name, run)
-            found[name] = evaluate_run(run, self.task.qrels, measures)
+            found[name] = score(run, self.task.qrels, measures)
         return found
 
     def _embed(self, encode: Callable[..., Any], texts: list[str], prompt: str | None) -> Any:

@@ -16,9 +16,9 @@ import numpy as np
 from ..core import IdTable, Run, Task, TextColumn, UsageError
 from ..core.trec import read_run
 from ..retrieve import get_retriever
-from ..scoring import evaluate_run, parse_measures
-from ..scoring.evaluation import Evaluation
-from ..scoring.measures import Float64
+from ..retrieve.bm25 import BM25Lucene
+from ..scoring import Evaluation, parse_measures, score
+from ..scoring.hits import Float64
 from ..scoring.slices import thirds
 from ..tasks import TaskRef, tendencies
 from ..tasks.audit import AuditSettings, audit
@@ -92,7 +92,7 @@ def score_audit(task: Task, found: TaskAudit, runs: Sequence[Run]) -> list[Syste
     flagged |= {kind: found.flagged(kind=kind) for kind in found.by_kind}
     scored = []
     for run in runs:
-        evaluation = evaluate_run(run, task.qrels, MEASURES)
+        evaluation = score(run, task.qrels, MEASURES)
         without = {name: _subset(evaluation, queries) for name, queries in flagged.items() if queries}
         scored.append(SystemAudit(system=run.name, all=_subset(evaluation, set()), without=without))
     return scored

@@ -9,9 +9,9 @@ import numpy as np
 
 from ..core import DataError, Task, UsageError
 from ..retrieve import Retriever, get_retriever
-from ..scoring import MAIN, Measure, evaluate_run
+from ..scoring import MAIN, Measure, score
+from ..scoring.hits import Float64
 from ..scoring.intervals import Estimate
-from ..scoring.measures import Float64
 
 SYSTEMS = (
     "bm25",
@@ -88,7 +88,7 @@ def compare(full: Task, nano: Task, systems: Sequence[str | Retriever], measure:
 
 def _scores(retriever: Retriever, task: Task, query_ids: list[str], measure: Measure) -> Float64:
     depth = min(measure.cutoff or 1000, 1000)
-    evaluation = evaluate_run(retriever.retrieve(task, depth=depth), task.qrels, [measure])
+    evaluation = score(retriever.retrieve(task, depth=depth), task.qrels, [measure])
     return evaluation.per_query[measure.key][evaluation.query_ids.positions(query_ids)]
 
 

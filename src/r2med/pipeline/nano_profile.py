@@ -10,9 +10,9 @@ import numpy as np
 from ..core import DataError, Run, Task
 from ..core.stores import open_store
 from ..results.ledger import ledger
-from ..scoring import evaluate_run, parse_measures
+from ..scoring import parse_measures, score
+from ..scoring.hits import Float64
 from ..scoring.intervals import Bootstrap, Settings
-from ..scoring.measures import Float64
 from ..tasks import TaskRef, entries, stats
 from ..tasks.formats.parquet import candidate_configs, read_candidates
 from ..tasks.nano.figures import ROLES, Contrast, NanoProfile, ProfileFigures, TaskFigures, group, published_shapes
@@ -85,7 +85,7 @@ def measure(
     for config, run in sorted(runs.items(), key=lambda item: ROLES.index(role_of(item[0]))):
         role = role_of(config)
         scored = without_safeguard(run, safeguarded) if role == "hybrid" else run
-        evaluation = evaluate_run(scored, task.qrels, MEASURES)
+        evaluation = score(scored, task.qrels, MEASURES)
         means = evaluation.means
         per_query[role] = evaluation.per_query["ndcg_at_10"]
         profiles[role] = ProfileFigures(

@@ -17,7 +17,7 @@ from ..rerank.safeguard import RANK as SAFEGUARD_RANK
 from ..results import SCHEMA, ResultStore, SystemInfo, TaskInfo, TaskResult
 from ..results.provenance import environment
 from ..retrieve import Index, Retriever
-from ..scoring import evaluate_run
+from ..scoring import score
 from ..scoring.before_after import before_after
 from .system import Reranking, System
 
@@ -129,7 +129,7 @@ class Scorer(NamedTuple):
         """Score and store one system on the task."""
         task = self.task
         start = time.perf_counter()
-        evaluation = evaluate_run(stage.run, task.qrels)
+        evaluation = score(stage.run, task.qrels)
         scoring = time.perf_counter() - start
         notes = dict(stage.notes)
         if stage.candidates is not None and system.reranking is not None:
@@ -145,7 +145,7 @@ class Scorer(NamedTuple):
                 name=system.name, kind=system.kind, description=system.describe(), spec=system.spec.data()
             ),
             task=task_info(task),
-            measures=evaluation.means | evaluation.micro_recall,
+            measures=evaluation.to_dict(),
             depth=self.depth,
             missing_queries=judged_without_results(stage.run, task),
             queries_without_positives=evaluation.without_positives,

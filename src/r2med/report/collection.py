@@ -14,7 +14,7 @@ from ..core import R2MedError, ResultError, Task, UsageError
 from ..results import ResultIndex, StoredResult, TaskInfo, TaskResult
 from ..results.store import OWN
 from ..scoring import CUTOFFS, Measure
-from ..scoring.measures import Float64
+from ..scoring.hits import Float64
 from ..scoring.score_set import ScoreSet, TaskScores
 from ..tasks import collections, resolve
 from ..tasks.load import from_path

@@ -12,12 +12,11 @@ import msgspec
 from ..core import DataError, Qrels, Run, Task, UsageError
 from ..core.table import Table, points, shortened, signed
 from ..results import ResultIndex, ResultStore
-from ..scoring import Measure, evaluate_run
+from ..scoring import Measure, score
 from ..scoring.aware import evaluate_aware
 from ..scoring.compare import Comparison, Moved
-from ..scoring.holes import DEPTH, HoleReport, hole_report
+from ..scoring.holes import DEPTH, HoleReport, PoolEntry, build_pool, hole_report
 from ..scoring.intervals import Settings
-from ..scoring.pool import PoolEntry, build_pool
 from ..scoring.score_set import ScoreSet
 from ..scoring.slices import Slice, Tokens, query_traits, slice_scores
 from ..tasks import read_qrels, read_run
@@ -88,7 +87,7 @@ def from_runs(paths: Sequence[Path], judgments: Path, measure: Measure) -> Compa
     for path, run in zip(paths, runs.values(), strict=True):
         if judged.isdisjoint(run.query_ids):
             raise DataError(f"answers none of the {len(judged)} judged queries of {judgments}", path=path)
-    evaluations = {name: {judgments.name: evaluate_run(run, qrels, [measure])} for name, run in runs.items()}
+    evaluations = {name: {judgments.name: score(run, qrels, [measure])} for name, run in runs.items()}
     return Compared(
         ScoreSet.of_evaluations(evaluations, measure),
         (),

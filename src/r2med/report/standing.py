@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from ..scoring import Measure
 from ..scoring.intervals import Settings, SystemScores, score_intervals
-from ..scoring.tie_groups import tie_groups
+from ..scoring.significance import tie_groups
 from .collection import CollectionResults
 
 MANY_SYSTEMS, MANY_QUERIES = 100, 20_000

@@ -13,7 +13,7 @@ import numpy as np
 
 from ..core import DataError, ResultError
 from ..core.places import open_regular
-from ..scoring.measures import Float64
+from ..scoring.hits import Float64
 from .schema import TaskResult
 
 RUN, QUERIES, EXPANSIONS = ".run.gz", ".queries.jsonl", ".expansions.jsonl"

@@ -209,7 +209,7 @@ def _checksum(facts: dict[str, object]) -> str:
 
 def _query_lines(evaluation: Evaluation) -> Iterator[bytes]:
     encode = msgspec.json.Encoder().encode
-    columns = {key: values.tolist() for key, values in evaluation.per_query.items()}
+    columns = {key: values.tolist() for key, values in evaluation.per_query.by_key().items()}
     for i, query_id in enumerate(evaluation.query_ids):
         scores = {key: values[i] for key, values in columns.items()}
         yield encode(QueryScores(query_id=query_id, measures=scores)) + b"\n"

@@ -1,6 +1,16 @@
 """How good a ranking is."""
 
-from .evaluation import Evaluation, evaluate_run
-from .measures import CUTOFFS, MAIN, STANDARD, Measure, parse_measures
+from .evaluation import Evaluation, rescored, score
+from .measures import CUTOFFS, MAIN, STANDARD, USUAL, Measure, parse_measures
 
-__all__ = ["CUTOFFS", "MAIN", "STANDARD", "Evaluation", "Measure", "evaluate_run", "parse_measures"]
+__all__ = [
+    "CUTOFFS",
+    "MAIN",
+    "STANDARD",
+    "USUAL",
+    "Evaluation",
+    "Measure",
+    "parse_measures",
+    "rescored",
+    "score",
+]

@@ -1,4 +1,4 @@
-"""What a reranker did: the first stage's measures, its own, and the best that these candidates allow."""
+"""What a reranker changed: the measures of its candidates, its own, and those of the best order of the candidates."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import msgspec
 import numpy as np
 
 from ..core import NO_DOCUMENT, DataError, Qrels, Run
-from .evaluation import evaluate_run
+from .evaluation import score
+from .hits import EMPTY, grades_along
 from .measures import MAIN, STANDARD, Measure
 
 SAME = 1e-9
@@ -16,7 +17,7 @@ SAME = 1e-9
 
 
 class BeforeAfter(msgspec.Struct, frozen=True, kw_only=True):
-    """A reranker's effect on one task."""
+    """A reranker's effect on one task; measures by their keys in JSON."""
 
     measure: str
     # The one by which queries count as helped or hurt.
@@ -47,17 +48,9 @@ class BeforeAfter(msgspec.Struct, frozen=True, kw_only=True):
 
     def as_notes(self, measures: Iterable[Measure] = (MAIN,)) -> dict[str, object]:
         """Plain data for a result file, with some of the measures."""
-        keys = list(dict.fromkeys([self.measure, *(m.key for m in measures)]))
-        return {
-            "measure": self.measure,
-            "depth": self.depth,
-            "queries": self.queries,
-            **{side: {key: getattr(self, side)[key] for key in keys} for side in ("before", "after", "oracle")},
-            "helped": self.helped,
-            "hurt": self.hurt,
-            "unchanged": self.unchanged,
-            "share_of_possible": self.share_of_possible,
-        }
+        keys = dict.fromkeys([self.measure, *(m.key for m in measures)])
+        facts = msgspec.structs.asdict(self) | {"share_of_possible": self.share_of_possible}
+        return {k: {key: v[key] for key in keys} if isinstance(v, dict) else v for k, v in facts.items()}
 
 
 def before_after(
@@ -66,40 +59,31 @@ def before_after(
     """Compare a reranked run with the candidates it was made of; `rest` as it was reranked with."""
     if first.query_ids != reranked.query_ids or first.doc_ids != reranked.doc_ids:
         raise DataError(f"runs {first.name!r} and {reranked.name!r} are not over the same queries and documents")
-    measures = dict.fromkeys((*STANDARD, measure))
-    before, after = evaluate_run(first, qrels, measures), evaluate_run(reranked, qrels, measures)
-    best = evaluate_run(oracle(first, qrels, depth, rest=rest), qrels, measures)
-    change = after.per_query[measure.key] - before.per_query[measure.key]
-    helped, hurt = float((change > SAME).mean()), float((change < -SAME).mean())
+    runs = (first, reranked, oracle(first, qrels, depth, rest=rest))
+    before, after, best = (score(run, qrels, [*STANDARD, measure]) for run in runs)
+    change = after.per_query[measure] - before.per_query[measure]
     return BeforeAfter(
         measure=measure.key,
         depth=depth,
         queries=len(change),
-        before=before.means,
-        after=after.means,
-        oracle=best.means,
-        helped=helped,
-        hurt=hurt,
+        before=before.means.by_key(),
+        after=after.means.by_key(),
+        oracle=best.means.by_key(),
+        helped=float((change > SAME).mean()),
+        hurt=float((change < -SAME).mean()),
         unchanged=float((np.abs(change) <= SAME).mean()),
     )
 
 
 def oracle(first: Run, qrels: Qrels, depth: int, *, rest: str = "keep") -> Run:
-    """The first `depth` candidates of each query by their grade, equal ones as they came; the rest behind, or gone."""
+    """The first `depth` candidates of each query by grade, equal grades in their given order.
+
+    The remaining candidates follow unchanged, or are dropped with `rest="drop"`.
+    """
     depth = min(depth, first.depth)
-    width = first.depth if rest == "keep" else depth
-    docs = np.array(first.docs[:, :width])
-    rows = first.query_ids.positions(qrels.query_ids)
-    judged = first.doc_ids.positions(qrels.doc_ids)[qrels.docs]
-    table = np.zeros(len(first.doc_ids) + 1, dtype=np.int64)  # the last cell stands for "no document" (-1)
-    bounds = qrels.indptr.tolist()
-    for query, row in enumerate(rows.tolist()):
-        if row < 0:
-            continue
-        span = slice(bounds[query], bounds[query + 1])
-        table[judged[span]] = np.maximum(qrels.grades[span], 0)
-        table[-1] = -1  # empty places stay behind
-        docs[row, :depth] = docs[row, :depth][np.argsort(-table[docs[row, :depth]], kind="stable")]
-        table[judged[span]] = 0
+    docs = np.array(first.docs if rest == "keep" else first.docs[:, :depth])
+    for _, row, grades in grades_along(first, qrels):
+        value = np.where(grades == EMPTY, EMPTY, np.maximum(grades, 0))[:depth]
+        docs[row, :depth] = docs[row, :depth][np.argsort(-value, kind="stable")]
     scores = np.where(docs == NO_DOCUMENT, -np.inf, np.arange(docs.shape[1], 0, -1)).astype(np.float32)
     return Run(first.query_ids, first.doc_ids, docs, scores, name=f"{first.name}.oracle@{depth}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from itertools import combinations
 from typing import NamedTuple
 
@@ -10,11 +9,10 @@ import msgspec
 import numpy as np
 
 from ..core import UsageError
+from .hits import Float64
 from .intervals import Bootstrap, Bounds, Settings, SystemScores, score_intervals
-from .measures import Float64
 from .score_set import ScoreSet, Weights
-from .tests_paired import Spread, TTest, detectable_difference, holm, randomisation_test, spread, t_test
-from .tie_groups import tie_groups
+from .significance import Spread, TTest, detectable_difference, holm, randomisation_test, spread, t_test, tie_groups
 
 SAME = 1e-12
 MOVED = 10
@@ -39,7 +37,7 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OverallDifference(Difference, frozen=True, kw_only=True):
-    """A difference of averages; it knows how many tasks are missing."""
+    """A difference of averages, with the number of tasks behind them."""
 
     tasks: int
     of_tasks: int
@@ -148,11 +146,12 @@ def _test(bootstrap: Bootstrap, contrasts: Float64, differences: list[Float64], 
 
 def _line(tested: _Tested, row: int, p_holm: float, settings: Settings) -> Difference:
     of, signs, alpha = tested.spreads[row], tested.signs[row], 1.0 - settings.level
+    found = tested.bounds.estimate(row, len(signs))
     return Difference(
-        difference=float(tested.bounds.value[row]),
-        low=float(tested.bounds.low[row]),
-        high=float(tested.bounds.high[row]),
-        n=len(signs),
+        difference=found.value,
+        low=found.low,
+        high=found.high,
+        n=found.n,
         p=float(tested.p[row]),
         p_holm=p_holm,
         exact=tested.exact[row],
@@ -180,11 +179,7 @@ def most_moved(scores: ScoreSet, first: int, second: int, most: int = MOVED) -> 
     moved = [
         Moved(task=task.name, query_id=query_id, first=a, second=b, difference=b - a)
         for task in scores.tasks
-        for query_id, a, b in _changed(task.query_ids, task.scores[first], task.scores[second])
+        for query_id, a, b in zip(task.query_ids, *task.scores[[first, second]].tolist(), strict=True)
+        if abs(b - a) > SAME
     ]
     return sorted(moved, key=lambda m: (-abs(m.difference), m.task, m.query_id))[:most]
-
-
-def _changed(query_ids: Sequence[str], first: Float64, second: Float64) -> list[tuple[str, float, float]]:
-    changed = np.flatnonzero(np.abs(second - first) > SAME).tolist()
-    return [(query_ids[i], float(first[i]), float(second[i])) for i in changed]

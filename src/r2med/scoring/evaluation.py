@@ -2,36 +2,89 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
-import numpy as np
+from ..core import DataError, IdTable, MissingExtra, Qrels, Run, Task, UsageError
+from .hits import Float64, HitsAt, exact_hits
+from .measures import CUTOFFS, MAIN, STANDARD, USUAL, Measure, parse_measures
 
-from ..core import DataError, IdTable, Qrels, Run, UsageError
-from ..core.columns import Int32
-from .measures import CUTOFFS, MAIN, STANDARD, Float64, Hits, Int64, Measure
+V = TypeVar("V")
 
 
-class Evaluation(NamedTuple):
+class ByMeasure(Mapping[str, V]):
+    """Values by measure, under its printed name: `means["nDCG@10"]`.
+
+    The key in JSON (`ndcg_at_10`), any other spelling and the `Measure` itself find the value too.
+    """
+
+    def __init__(self, values: Mapping[Measure, V]) -> None:
+        self._values = dict(values)
+
+    def __getitem__(self, measure: str | Measure) -> V:
+        try:
+            return self._values[Measure.parse(measure)]
+        except (KeyError, UsageError):
+            raise KeyError(str(measure)) from None
+
+    def __iter__(self) -> Iterator[str]:
+        return map(str, self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __repr__(self) -> str:
+        return repr(dict(self))
+
+    @property
+    def measures(self) -> tuple[Measure, ...]:
+        """The measures there are values of."""
+        return tuple(self._values)
+
+    def by_key(self) -> dict[str, V]:
+        """The same under the keys of JSON."""
+        return {measure.key: value for measure, value in self._values.items()}
+
+
+@dataclass(frozen=True, repr=False)
+class Evaluation:
     """Every judged query has a row; one that the run lacks scores 0 and is counted, never dropped."""
 
     query_ids: IdTable
-    per_query: dict[str, Float64]
+    per_query: ByMeasure[Float64]
     missing_queries: tuple[str, ...]
     without_positives: int
     micro_recall: dict[str, float]
+    """By its key in JSON: the share of all relevant documents, whichever query they belong to."""
 
     @property
-    def means(self) -> dict[str, float]:
+    def means(self) -> ByMeasure[float]:
         """Mean over all judged queries of each measure."""
-        return {key: float(values.mean()) for key, values in self.per_query.items()}
+        return ByMeasure({m: float(self.per_query[m].mean()) for m in self.per_query.measures})
 
     def mean(self, measure: Measure | str = MAIN) -> float:
         """Mean of one measure."""
-        asked = Measure.parse(measure) if isinstance(measure, str) else measure
-        if asked.key not in self.per_query:
-            raise UsageError(f"{asked} was not computed here; ask for it: evaluate(…, measures=[{str(asked)!r}])")
-        return float(self.per_query[asked.key].mean())
+        asked = Measure.parse(measure)
+        if asked not in self.per_query.measures:
+            raise UsageError(f"{asked} was not computed here; ask for it: measures=[{str(asked)!r}]")
+        return float(self.per_query[asked].mean())
+
+    def to_dict(self) -> dict[str, float]:
+        """Means and micro-averaged recall under the keys of JSON: what a result file holds."""
+        return self.means.by_key() | self.micro_recall
+
+    def to_pandas(self) -> Any:
+        """A data frame: a row per query, a column per measure."""
+        index = import_pandas().Index(list(self.query_ids), name="query_id")
+        return import_pandas().DataFrame(dict(self.per_query), index=index)
+
+    def __repr__(self) -> str:
+        shown = [m for m in USUAL if m in self.per_query.measures] or self.per_query.measures[: len(USUAL)]
+        scores = ", ".join(f"{m} {self.mean(m):.4f}" for m in shown)
+        lost = f", {len(self.missing_queries)} without results score 0" if self.missing_queries else ""
+        more = len(self.per_query) - len(shown)
+        return f"Evaluation({len(self.query_ids)} queries{lost}: {scores}{f'; {more} more in .means' if more else ''})"
 
     def _repr_html_(self) -> str:
         from .tables import evaluation_table
@@ -39,75 +92,39 @@ class Evaluation(NamedTuple):
         return evaluation_table(self).html()
 
 
-class _Ideal(NamedTuple):
-    row: Int64
-    rank: Int64
-    gain: Float64
+def score(run: Run, qrels: Qrels | Task, measures: Iterable[Measure | str] = STANDARD) -> Evaluation:
+    """Score a run against judgments, or against those of a task, as trec_eval does."""
+    judgments = qrels.qrels if isinstance(qrels, Task) else qrels
+    return evaluation_of(exact_hits(run, judgments), run, judgments, measures)
 
 
-def evaluate_run(run: Run, qrels: Qrels, measures: Iterable[Measure] = STANDARD) -> Evaluation:
-    """Score a run against judgments, as trec_eval does."""
+def evaluation_of(hits: HitsAt, run: Run, qrels: Qrels, measures: Iterable[Measure | str]) -> Evaluation:
+    """The measures of hits that were found in a run."""
     if not len(qrels.query_ids):
         raise DataError("there are no judged queries to score")
-    rows = run.query_ids.positions(qrels.query_ids)
-    hits = _hits(run, qrels, rows)
-    total = int(hits.relevant.sum())
+    found = hits(1)
+    total, here = int(found.relevant.sum()), run.query_ids.positions(qrels.query_ids) >= 0
     return Evaluation(
         query_ids=qrels.query_ids,
-        per_query={m.key: m.compute(hits) for m in measures},
-        missing_queries=tuple(q for q, row in zip(qrels.query_ids, rows.tolist(), strict=True) if row < 0),
-        without_positives=int((hits.relevant == 0).sum()),
-        micro_recall={f"recall_micro_at_{k}": int((hits.rank < k).sum()) / total if total else 0.0 for k in CUTOFFS},
+        per_query=ByMeasure({measure: measure.compute(hits) for measure in parse_measures(measures)}),
+        missing_queries=tuple(q for q, known in zip(qrels.query_ids, here.tolist(), strict=True) if not known),
+        without_positives=int((found.relevant == 0).sum()),
+        micro_recall={
+            f"recall_micro_at_{k}": float(found.chance[found.rank < k].sum()) / total if total else 0.0 for k in CUTOFFS
+        },
     )
 
 
-def _hits(run: Run, qrels: Qrels, rows: Int32) -> Hits:
-    """Find the relevant documents in the rankings.
-
-    Each query writes its grades into one table over all documents, reads the table along its ranking and wipes it:
-    no sorting, no dictionary.
-    """
-    judged_docs = run.doc_ids.positions(qrels.doc_ids)[qrels.docs]
-    grades, bounds = np.maximum(qrels.grades, 0), qrels.indptr.tolist()
-    table = np.zeros(len(run.doc_ids) + 1, dtype=np.int32)  # the last cell stands for "no document" (-1)
-    found_rows: list[int] = []
-    found_ranks: list[np.ndarray[tuple[int], np.dtype[np.intp]]] = []
-    found_gains: list[np.ndarray[tuple[int], np.dtype[np.int32]]] = []
-    for query, row in enumerate(rows.tolist()):
-        if row < 0:
-            continue
-        docs = judged_docs[bounds[query] : bounds[query + 1]]
-        table[docs] = grades[bounds[query] : bounds[query + 1]]
-        table[-1] = 0
-        along = table[run.docs[row]]
-        ranks = along.nonzero()[0]
-        found_rows.append(query)
-        found_ranks.append(ranks)
-        found_gains.append(along[ranks])
-        table[docs] = 0
-    sizes = np.array([len(r) for r in found_ranks], dtype=np.int64)
-    starts = np.concatenate(([0], np.cumsum(sizes)))
-    relevant = qrels.positives_per_query()
-    ideal = _ideal(qrels)
-    return Hits(
-        queries=len(qrels.query_ids),
-        row=np.repeat(np.array(found_rows, dtype=np.int64), sizes),
-        rank=np.concatenate(found_ranks).astype(np.int64) if found_ranks else np.empty(0, dtype=np.int64),
-        gain=np.concatenate(found_gains).astype(np.float64) if found_gains else np.empty(0),
-        ordinal=np.arange(starts[-1]) - np.repeat(starts[:-1], sizes),
-        relevant=relevant,
-        ideal_row=ideal.row,
-        ideal_rank=ideal.rank,
-        ideal_gain=ideal.gain,
-    )
+def rescored(run: Run, qrels: Qrels, measure: Measure | str) -> dict[str, float]:
+    """One measure of each judged query, computed from a run: for measures that are not stored beside it."""
+    evaluation = score(run, qrels, [measure])
+    return dict(zip(evaluation.query_ids, evaluation.per_query[measure].tolist(), strict=True))
 
 
-def _ideal(qrels: Qrels) -> _Ideal:
-    """The best possible ranking: positive grades of each query in descending order."""
-    row = np.repeat(np.arange(len(qrels.query_ids)), np.diff(qrels.indptr))
-    positive = qrels.grades > 0
-    row, gain = row[positive], qrels.grades[positive].astype(np.float64)
-    order = np.lexsort((-gain, row))
-    row, gain = row[order], gain[order]
-    starts = np.searchsorted(row, np.arange(len(qrels.query_ids)))
-    return _Ideal(row, np.arange(len(row)) - starts[row], gain)
+def import_pandas() -> Any:
+    """The pandas module, which is optional."""
+    try:
+        import pandas
+    except ImportError:
+        raise MissingExtra("making data frames", "interop") from None
+    return pandas

@@ -1,59 +1,60 @@
-"""Documents nobody judged: how many a system shows, and how far its score could move if they were judged."""
+"""Documents without a judgment: how many a system shows, how far its score could move, and the pool to judge them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 import numpy as np
 
-from ..core import IdTable, Qrels, Run, UsageError
-from ..core.columns import Int32
-from .evaluation import evaluate_run
-from .measures import MAIN, Float64, Int64, Measure
+from ..core import DataError, IdTable, Judgment, Qrels, Run, Task, UsageError
+from ..core.atomic import atomic_file
+from .evaluation import score
+from .hits import UNJUDGED, Float64, grades_along, place_in_query
+from .measures import MAIN, Measure
 
 DEPTH = 10
+COLUMNS = ("task", "query_id", "doc_id", "grade", "best_rank", "systems", "query", "passage", "judge")
 
 
-class Unjudged(NamedTuple):
-    """The holes in the top of a run: query (by position in the judgments), rank from 0, and document."""
+class Hole(NamedTuple):
+    """A retrieved document without a judgment: the query by its position in the judgments, the rank from 0."""
 
-    row: Int64
-    rank: Int64
-    doc: Int32
-    doc_ids: IdTable
+    query: int
+    rank: int
+    doc_id: str
 
 
-def unjudged(run: Run, qrels: Qrels, depth: int = DEPTH) -> Unjudged:
-    """Find the documents in the top `depth` that have no judgment for their query."""
+def unjudged(run: Run, qrels: Qrels, depth: int = DEPTH) -> list[Hole]:
+    """The documents in the top `depth` that have no judgment for their query."""
     if depth < 1:
         raise UsageError(f"a depth of {depth} shows nothing")
-    top = run.top(depth).for_queries(qrels.query_ids)
-    pairs = np.repeat(np.arange(len(qrels.query_ids)), np.diff(qrels.indptr)).astype(np.int64)
-    width = len(run.doc_ids) + 1
-    known = top.doc_ids.positions(qrels.doc_ids)[qrels.docs].astype(np.int64)
-    judged = (pairs * width + known)[known >= 0]
-    rows = np.arange(len(top), dtype=np.int64)[:, None]
-    holes = (top.docs >= 0) & ~np.isin(rows * width + top.docs, judged)
-    row, rank = np.nonzero(holes)
-    return Unjudged(row.astype(np.int64), rank.astype(np.int64), top.docs[row, rank], top.doc_ids)
+    top = run.top(depth)
+    return [
+        Hole(query, rank, top.doc_ids[int(top.docs[row, rank])])
+        for query, row, grades in grades_along(top, qrels)
+        for rank in np.flatnonzero(grades == UNJUDGED).tolist()
+    ]
 
 
 def hole_shares(run: Run, qrels: Qrels, depth: int = DEPTH) -> Float64:
-    """Of what each judged query shows in its top `depth`, the share without a judgment; 0 where it shows nothing."""
-    holes = unjudged(run, qrels, depth)
+    """The share of each query's top `depth` that has no judgment; 0 where nothing was retrieved."""
+    counts = np.bincount([hole.query for hole in unjudged(run, qrels, depth)], minlength=len(qrels.query_ids))
     shown = run.top(depth).for_queries(qrels.query_ids).lengths()
-    counts = np.bincount(holes.row, minlength=len(shown)).astype(np.float64)
     return np.divide(counts, shown, out=np.zeros(len(shown)), where=shown > 0)
 
 
-def with_relevant(qrels: Qrels, row: Int64, doc_ids: list[str], grade: int = 1) -> Qrels:
+def with_relevant(qrels: Qrels, pairs: Iterable[tuple[int, str]], grade: int = 1) -> Qrels:
     """The judgments, and a positive one for each given pair of query position and document."""
-    table = IdTable(dict.fromkeys((*qrels.doc_ids, *doc_ids)))
-    rows = np.concatenate((np.repeat(np.arange(len(qrels.query_ids)), np.diff(qrels.indptr)), row))
-    docs = np.concatenate((table.positions(qrels.doc_ids)[qrels.docs], table.positions(doc_ids)))
-    grades = np.concatenate((qrels.grades, np.full(len(row), grade, dtype=np.int32)))
+    added = list(pairs)
+    names = [doc_id for _, doc_id in added]
+    table = IdTable(dict.fromkeys((*qrels.doc_ids, *names)))
+    known = np.repeat(np.arange(len(qrels.query_ids)), np.diff(qrels.indptr))
+    rows = np.concatenate((known, np.array([query for query, _ in added], dtype=np.int64)))
+    docs = np.concatenate((table.positions(qrels.doc_ids)[qrels.docs], table.positions(names)))
+    grades = np.concatenate((qrels.grades, np.full(len(added), grade, dtype=np.int32)))
     order = np.argsort(rows, kind="stable")
     sizes = np.bincount(rows, minlength=len(qrels.query_ids))
     indptr = np.concatenate(([0], np.cumsum(sizes))).astype(np.int64)
@@ -76,20 +77,18 @@ def score_bounds(run: Run, qrels: Qrels, measure: Measure = MAIN, *, depth: int 
     finds both ends. A hole counts with the highest grade that the judgments use.
     """
     holes = unjudged(run, qrels, depth)
-    names = [holes.doc_ids[d] for d in holes.doc.tolist()]
-    counts = np.bincount(holes.row, minlength=len(qrels.query_ids))
-    starts = np.concatenate(([0], np.cumsum(counts)))[:-1]
-    from_top = np.arange(len(holes.row)) - starts[holes.row]
-    from_bottom = counts[holes.row] - 1 - from_top
+    query = np.array([hole.query for hole in holes], dtype=np.int64)
+    counts = np.bincount(query, minlength=len(qrels.query_ids))
+    from_top = place_in_query(query, len(counts))
+    from_bottom = counts[query] - 1 - from_top
     grade = max(1, int(qrels.grades.max(initial=1)))
-    judged = evaluate_run(run, qrels, [measure]).per_query[measure.key]
-    low, high = judged.copy(), judged.copy()
+    judged = score(run, qrels, [measure]).per_query[measure]
+    low, high = judged, judged
     for number in range(1, int(counts.max(initial=0)) + 1):
-        enough = counts >= number
         for place in (from_top, from_bottom):
-            chosen = np.flatnonzero((place < number) & enough[holes.row])
-            trial = with_relevant(qrels, holes.row[chosen], [names[i] for i in chosen.tolist()], grade)
-            scored = evaluate_run(run, trial, [measure]).per_query[measure.key]
+            chosen = np.flatnonzero((place < number) & (counts >= number)[query]).tolist()
+            trial = with_relevant(qrels, ((holes[i].query, holes[i].doc_id) for i in chosen), grade)
+            scored = score(run, trial, [measure]).per_query[measure]
             low, high = np.minimum(low, scored), np.maximum(high, scored)
     return ScoreBounds(low, judged, high)
 
@@ -116,39 +115,139 @@ def hole_report(
     runs: Mapping[str, Run], qrels: Qrels, measure: Measure = MAIN, *, depth: int = DEPTH
 ) -> list[HoleReport]:
     """How the unjudged documents could change the order of systems."""
-    shares = {name: float(hole_shares(run, qrels, depth).mean()) for name, run in runs.items()}
-    ranges = {name: score_bounds(run, qrels, measure, depth=depth) for name, run in runs.items()}
-    pooled = _pool_as_relevant(runs, qrels, depth)
-    judged = np.array([float(r.judged.mean()) for r in ranges.values()])
-    low = np.array([float(r.low.mean()) for r in ranges.values()])
-    high = np.array([float(r.high.mean()) for r in ranges.values()])
-    relevant = np.array([evaluate_run(run, pooled, [measure]).mean(measure) for run in runs.values()])
+    pairs = {(hole.query, hole.doc_id) for run in runs.values() for hole in unjudged(run, qrels, depth)}
+    pooled = with_relevant(qrels, sorted(pairs))
+    bounds = [score_bounds(run, qrels, measure, depth=depth) for run in runs.values()]
+    low, judged, high = np.array([[side.mean() for side in of_run] for of_run in bounds]).T
+    relevant = np.array([score(run, pooled, [measure]).mean(measure) for run in runs.values()])
     return [
         HoleReport(
             system=name,
-            holes=shares[name],
+            holes=float(hole_shares(run, qrels, depth).mean()),
             judged=float(judged[i]),
             low=float(low[i]),
             high=float(high[i]),
             if_relevant=float(relevant[i]),
-            rank=_rank(judged, i),
-            rank_if_relevant=_rank(relevant, i),
-            best_rank=1 + int((low > high[i] + 1e-12).sum()),
-            worst_rank=int((high >= low[i] - 1e-12).sum()),
+            rank=1 + _above(judged, judged[i]),
+            rank_if_relevant=1 + _above(relevant, relevant[i]),
+            best_rank=1 + _above(low, high[i]),
+            worst_rank=len(runs) - _above(-high, -low[i]),
         )
-        for i, name in enumerate(runs)
+        for i, (name, run) in enumerate(runs.items())
     ]
 
 
-def _pool_as_relevant(runs: Mapping[str, Run], qrels: Qrels, depth: int) -> Qrels:
-    pairs: dict[tuple[int, str], None] = {}
-    for run in runs.values():
-        holes = unjudged(run, qrels, depth)
-        for row, doc in zip(holes.row.tolist(), holes.doc.tolist(), strict=True):
-            pairs[row, holes.doc_ids[doc]] = None
-    rows = np.array([row for row, _ in pairs], dtype=np.int64)
-    return with_relevant(qrels, rows, [doc for _, doc in pairs])
+def _above(scores: Float64, score: float) -> int:
+    return int((scores > score + 1e-12).sum())
 
 
-def _rank(scores: Float64, row: int) -> int:
-    return 1 + int((scores > scores[row] + 1e-12).sum())
+class PoolEntry(msgspec.Struct, kw_only=True):
+    """One document to judge for one query; `grade` stays empty until somebody fills it in."""
+
+    task: str
+    query_id: str
+    doc_id: str
+    grade: int | None = None
+    best_rank: int = 1
+    systems: list[str] = []
+    query: str = ""
+    passage: str = ""
+    judge: str = ""
+    # Who gave the grade, where it was not a person.
+
+
+def build_pool(
+    runs: Mapping[str, Run], qrels: Qrels, *, depth: int = DEPTH, task: Task | None = None, name: str = ""
+) -> list[PoolEntry]:
+    """The holes of all systems, each once: by query, those that most systems show first.
+
+    With a task, the texts are filled in.
+    """
+    pool: dict[tuple[int, str], PoolEntry] = {}
+    title = name or (task.full_name if task is not None else "")
+    for system, run in runs.items():
+        for query, rank, doc_id in unjudged(run, qrels, depth):
+            new = PoolEntry(task=title, query_id=qrels.query_ids[query], doc_id=doc_id, best_rank=rank + 1)
+            entry = pool.setdefault((query, doc_id), new)
+            entry.systems.append(system)
+            entry.best_rank = min(entry.best_rank, rank + 1)
+    if task is not None:
+        for entry in pool.values():
+            question, document = task.query(entry.query_id), task.documents.get(entry.doc_id)
+            entry.query = question.text if question is not None else ""
+            entry.passage = document.contents if document is not None else ""
+    order = sorted(pool, key=lambda key: (key[0], -len(pool[key].systems), pool[key].best_rank, key[1]))
+    return [pool[key] for key in order]
+
+
+def write_pool(pool: Iterable[PoolEntry], path: str | Path) -> int:
+    """Write `.tsv` or `.jsonl`, by the name's ending; gives the number of entries."""
+    path, number = Path(path), 0
+    check_pool_name(path)
+    with atomic_file(path) as stream:
+        if path.suffix == ".tsv":
+            stream.write("\t".join(COLUMNS).encode() + b"\n")
+        for entry in pool:
+            stream.write((_tsv(entry) if path.suffix == ".tsv" else msgspec.json.encode(entry)) + b"\n")
+            number += 1
+    return number
+
+
+def check_pool_name(path: Path) -> None:
+    """A pool is written in one of two formats."""
+    if path.suffix not in (".tsv", ".jsonl"):
+        raise UsageError(f"{path}: a pool is a .tsv or a .jsonl file")
+
+
+def _tsv(entry: PoolEntry) -> bytes:
+    for identifier in (entry.task, entry.query_id, entry.doc_id):
+        if identifier.split("\t") != [identifier] or len(identifier.splitlines()) > 1:
+            raise DataError(f"id {identifier!r} cannot stand in a table; write a .jsonl file")
+    cells = msgspec.structs.asdict(entry) | {
+        "grade": "" if entry.grade is None else entry.grade,
+        "systems": ", ".join(entry.systems),
+        "query": " ".join(entry.query.split()),
+        "passage": " ".join(entry.passage.split()),
+    }
+    return "\t".join(str(cells[column]) for column in COLUMNS).encode()
+
+
+def read_labels(path: str | Path) -> list[tuple[str, Judgment]]:
+    """The grades that were filled in, with their task; entries without one are left out."""
+    return [
+        (entry.task, Judgment(entry.query_id, entry.doc_id, entry.grade))
+        for entry in read_pool(path)
+        if entry.grade is not None
+    ]
+
+
+def read_pool(path: str | Path) -> list[PoolEntry]:
+    """All entries of a pool."""
+    path, entries = Path(path), []
+    table = path.suffix != ".jsonl"
+    try:
+        lines = path.read_bytes().split(b"\n")
+    except OSError as error:
+        raise DataError(f"cannot be read ({error.strerror or error})", path=path) from None
+    if table and lines[0].rstrip(b"\r").split(b"\t")[:4] != [column.encode() for column in COLUMNS[:4]]:
+        raise DataError(f"a pool starts with the columns {', '.join(COLUMNS[:4])}", path=path, line=1)
+    for number, line in enumerate(lines[table:], start=1 + table):
+        if not line.strip():
+            continue
+        try:
+            record = _tsv_record(line) if table else msgspec.json.decode(line)
+            entries.append(msgspec.convert(record, PoolEntry, strict=not table))
+        except (ValueError, RecursionError) as error:
+            raise DataError(f"not a pool entry ({error})", path=path, line=number) from None
+    return entries
+
+
+def _tsv_record(line: bytes) -> dict[str, object]:
+    """The cells of a line that are filled in; a table that was edited by hand may have lost its later columns."""
+    cells = line.decode().rstrip("\r").split("\t")
+    if len(cells) < 4:
+        raise ValueError(f"expected at least 4 columns, got {len(cells)}")
+    filled = {column: cell for column, cell in zip(COLUMNS, cells, strict=False) if cell.strip()}
+    if not filled.get("best_rank", "").isdecimal():
+        filled.pop("best_rank", None)
+    return filled | {"systems": [name for name in filled.get("systems", "").split(", ") if name]}

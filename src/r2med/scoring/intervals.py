@@ -20,7 +20,7 @@ import numpy as np
 
 from ..core import UsageError
 from . import student
-from .measures import Float64, Int64
+from .hits import Float64, Int64
 from .score_set import ScoreSet, Weights
 
 Method = Literal["percentile", "bca"]
@@ -63,13 +63,9 @@ class Estimate(msgspec.Struct, frozen=True):
         return f"{100 * self.value:.2f} [{100 * self.low:.2f}, {100 * self.high:.2f}]"
 
 
-class Average(msgspec.Struct, frozen=True):
-    """An average over tasks with its interval. It knows how many tasks are missing, and says so when printed."""
+class Average(Estimate, frozen=True):
+    """An average over tasks with its interval; printed, it says how many tasks are missing."""
 
-    value: float
-    low: float
-    high: float
-    n: int
     tasks: int
     of_tasks: int
     complete: bool = False
@@ -83,8 +79,7 @@ class Average(msgspec.Struct, frozen=True):
         return f"{self.tasks} tasks" if self.complete else f"only {self.tasks} of {self.of_tasks} tasks"
 
     def __str__(self) -> str:
-        text = f"{100 * self.value:.2f} [{100 * self.low:.2f}, {100 * self.high:.2f}]"
-        return text if self.complete else f"{text} ({self.scope})"
+        return super().__str__() if self.complete else f"{super().__str__()} ({self.scope})"
 
 
 class Bounds(NamedTuple):
@@ -93,6 +88,10 @@ class Bounds(NamedTuple):
     value: Float64
     low: Float64
     high: Float64
+
+    def estimate(self, row: int, n: int) -> Estimate:
+        """One of them, over `n` queries."""
+        return Estimate(float(self.value[row]), float(self.low[row]), float(self.high[row]), n)
 
 
 class Bootstrap:
@@ -231,26 +230,20 @@ def score_intervals(
     weights, count = Weights.of(scores.matrices), len(scores.tasks)
     tasks = [drawn.bounds(each, np.eye(count)[t]) for t in range(count)]
     macro, by_query = drawn.bounds(each, weights.macro), drawn.bounds(each, weights.by_query)
+
+    def average(bounds: Bounds, row: int) -> Average:
+        found = bounds.estimate(row, scores.queries)
+        return Average(found.value, found.low, found.high, found.n, count, scores.of_tasks)
+
     return [
         SystemScores(
             name=name,
             tasks={
-                task.name: estimate(bounds, i, len(task.query_ids))
+                task.name: bounds.estimate(i, len(task.query_ids))
                 for task, bounds in zip(scores.tasks, tasks, strict=True)
             },
-            macro=average(macro, i, scores),
-            query_weighted=average(by_query, i, scores),
+            macro=average(macro, i),
+            query_weighted=average(by_query, i),
         )
         for i, name in enumerate(scores.systems)
     ]
-
-
-def estimate(bounds: Bounds, row: int, n: int) -> Estimate:
-    """One row of bounds as a value."""
-    return Estimate(float(bounds.value[row]), float(bounds.low[row]), float(bounds.high[row]), n)
-
-
-def average(bounds: Bounds, row: int, scores: ScoreSet) -> Average:
-    """One row of bounds as an average that knows its tasks."""
-    value, low, high = (float(column[row]) for column in bounds)
-    return Average(value, low, high, scores.queries, len(scores.tasks), scores.of_tasks)

@@ -1,42 +1,130 @@
-"""Measures as values: `nDCG@10` parses, prints and names its column.
+"""Measures as values: `nDCG@10` and `R(rel=2)@100` parse, print and name their column.
 
-All of them are computed from the same sparse list of relevant documents that were retrieved, so nine cut-offs cost
-hardly more than one. Definitions and arithmetic are trec_eval's.
+    nDCG@10    nDCG(dcg=exp)@10    R(rel=2)@100    AP(rel=2)       printed: name, parameters, cut-off
+    ndcg_at_10    ndcg_dcg_exp_at_10    recall_rel_2_at_100        the key in JSON: the same, joined by _
+
+Parameters at their defaults are left out, so every measure has one text and one key, and both read back. Definitions
+and arithmetic are trec_eval's, order of tied documents included. To add a measure, add a function here: its docstring
+and its annotated parameters become the help of `--measure`, the reference page and the error messages.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import Annotated, Literal
 
 import numpy as np
-import numpy.typing as npt
+from msgspec import Meta
 
-from ..core import UnknownName, UsageError
-
-Float64 = npt.NDArray[np.float64]
-Int64 = npt.NDArray[np.int64]
+from ..core import DataError, UnknownName, UsageError
+from ..core.parameters import declared_parameters
+from ..core.registry import Entry, Registry, first_sentence
+from ..core.spec import Value, show
+from .hits import Float64, HitsAt, Int64
 
 CUTOFFS = (1, 3, 5, 10, 20, 25, 50, 100, 1000)
+SPELLINGS = {"exp-log2": "exp"}
+"""Values as ir_measures spells them, and ours."""
+LARGEST_EXPONENT = 1000  # of two, that a float can hold with room for a sum
+
+Cutoff = Literal["optional", "required"]
+Rel = Annotated[int, Meta(ge=1, description="least grade of a relevant document")]
+Dcg = Annotated[
+    Literal["log2", "exp"], Meta(description="gain of a document: its grade (log2) or 2 to its grade, minus 1 (exp)")
+]
 
 
-class Hits(NamedTuple):
-    """Relevant documents at the ranks where a run put them, and what there was to find."""
+@dataclass(frozen=True)
+class Definition(Entry[Float64]):
+    """How a measure is named and computed."""
 
-    queries: int
-    row: Int64
-    rank: Int64
-    gain: Float64
-    ordinal: Int64
-    relevant: Int64
-    ideal_row: Int64
-    ideal_rank: Int64
-    ideal_gain: Float64
+    key: str = ""
+    """Its name in JSON."""
+    cutoff: Cutoff = "optional"
+    usual: tuple[int, ...] = ()
+    """Cut-offs that tables show unless told otherwise; a measure with any is stored at all of `CUTOFFS`."""
 
-    def sum(self, row: Int64, weight: Float64) -> Float64:
-        """Add up weights by query."""
-        return np.bincount(row, weights=weight, minlength=self.queries).astype(np.float64, copy=False)
+    @property
+    def shape(self) -> str:
+        """How it is typed, with its defaults: `nDCG(dcg=log2)@k`."""
+        inside = ",".join(f"{p.name}={p.default}" for p in self.parameters.values())
+        return f"{self.name}({inside})@k" if inside else f"{self.name}@k"
+
+
+_registry: Registry[Float64] = Registry("measure")
+
+
+def definitions() -> list[Definition]:
+    """Every measure there is."""
+    return [entry for entry in _registry if isinstance(entry, Definition)]
+
+
+def register(
+    name: str, key: str, *aliases: str, cutoff: Cutoff = "optional", usual: tuple[int, ...] = ()
+) -> Callable[[Callable[..., Float64]], Callable[..., Float64]]:  # fmt: skip
+    """Register a function of hits, cut-off and parameters that gives one value per query."""
+
+    def add(compute: Callable[..., Float64]) -> Callable[..., Float64]:
+        about, parameters = first_sentence(compute), declared_parameters(compute)
+        definition = Definition(name, compute, about, parameters, key=key, cutoff=cutoff, usual=usual)
+        _registry.add(definition, aliases=(name.casefold(), key, *aliases))
+        return compute
+
+    return add
+
+
+@register("nDCG", "ndcg", "ndcg-cut", usual=(10,))
+def ndcg(hits: HitsAt, cutoff: float, *, dcg: Dcg = "log2") -> Float64:
+    """Gain, discounted by the logarithm of the rank, over that of the ideal ranking."""
+    found = hits(1)
+    ideal = found.ideal
+    ours = found.sum(found.chance * _gains(found.grade, dcg) / np.log2(found.rank + 2.0), cutoff)
+    return _ratio(ours, ideal.sum(_gains(ideal.grade, dcg) / np.log2(ideal.rank + 2.0), cutoff))
+
+
+@register("AP", "map", "map-cut", usual=(10,))
+def average_precision(hits: HitsAt, cutoff: float, *, rel: Rel = 1) -> Float64:
+    """Average precision: the sum of the precisions at relevant documents over their number."""
+    found = hits(rel)
+    return _ratio(found.sum(found.chance * (found.above + 1) / (found.rank + 1), cutoff), found.relevant)
+
+
+@register("R", "recall", usual=(10, 100))
+def recall(hits: HitsAt, cutoff: float, *, rel: Rel = 1) -> Float64:
+    """Recall: the share of the relevant documents that were found."""
+    found = hits(rel)
+    return _ratio(found.sum(found.chance, cutoff), found.relevant)
+
+
+@register("P", "precision", cutoff="required", usual=(10,))
+def precision(hits: HitsAt, cutoff: float, *, rel: Rel = 1) -> Float64:
+    """Precision: the share of the first k ranks that hold a relevant document."""
+    found = hits(rel)
+    return found.sum(found.chance, cutoff) / cutoff
+
+
+@register("RR", "mrr", "recip-rank", usual=(10,))
+def reciprocal_rank(hits: HitsAt, cutoff: float, *, rel: Rel = 1) -> Float64:
+    """Reciprocal rank: 1 over the rank of the first relevant document, or 0."""
+    found = hits(rel)
+    return found.sum(found.first / (found.rank + 1), cutoff)
+
+
+@register("hit", "hit", "success", cutoff="required", usual=(10,))
+def hit(hits: HitsAt, cutoff: float, *, rel: Rel = 1) -> Float64:
+    """Success: 1 where a relevant document was found, or 0."""
+    found = hits(rel)
+    return found.sum(found.first, cutoff)
+
+
+def _gains(grades: Float64, dcg: str) -> Float64:
+    if dcg == "log2":
+        return grades
+    if (highest := grades.max(initial=0.0)) > LARGEST_EXPONENT:
+        raise DataError(f"grade {highest:g} is too high for nDCG(dcg=exp): 2 to that power is not a number here")
+    return np.ldexp(1.0, grades.astype(np.int64)) - 1.0
 
 
 def _ratio(numerator: Float64, denominator: Float64 | Int64) -> Float64:
@@ -44,94 +132,96 @@ def _ratio(numerator: Float64, denominator: Float64 | Int64) -> Float64:
     return np.divide(numerator, denominator, out=np.zeros(len(numerator)), where=np.asarray(denominator) > 0)
 
 
-def _ndcg(hits: Hits, k: float) -> Float64:
-    found, possible = hits.rank < k, hits.ideal_rank < k
-    dcg = hits.sum(hits.row[found], hits.gain[found] / np.log2(hits.rank[found] + 2.0))
-    ideal = hits.sum(hits.ideal_row[possible], hits.ideal_gain[possible] / np.log2(hits.ideal_rank[possible] + 2.0))
-    return _ratio(dcg, ideal)
-
-
-def _average_precision(hits: Hits, k: float) -> Float64:
-    found = hits.rank < k
-    return _ratio(hits.sum(hits.row[found], (hits.ordinal[found] + 1) / (hits.rank[found] + 1)), hits.relevant)
-
-
-def _found(hits: Hits, k: float) -> Float64:
-    return np.bincount(hits.row[hits.rank < k], minlength=hits.queries).astype(np.float64)
-
-
-def _precision(hits: Hits, k: float) -> Float64:
-    return _found(hits, k) / k
-
-
-def _recall(hits: Hits, k: float) -> Float64:
-    return _ratio(_found(hits, k), hits.relevant)
-
-
-def _reciprocal_rank(hits: Hits, k: float) -> Float64:
-    first = (hits.ordinal == 0) & (hits.rank < k)
-    return hits.sum(hits.row[first], 1.0 / (hits.rank[first] + 1))
-
-
-def _hit(hits: Hits, k: float) -> Float64:
-    return (_found(hits, k) > 0).astype(np.float64)
-
-
-class _Family(NamedTuple):
-    shown: str
-    key: str
-    aliases: tuple[str, ...]
-    compute: Callable[[Hits, float], Float64]
-    needs_cutoff: bool = False
-
-
-FAMILIES = (
-    _Family("nDCG", "ndcg", ("ndcg_cut",), _ndcg),
-    _Family("AP", "map", ("ap", "map_cut"), _average_precision),
-    _Family("R", "recall", ("r",), _recall),
-    _Family("P", "precision", ("p",), _precision, needs_cutoff=True),
-    _Family("RR", "mrr", ("rr", "recip_rank"), _reciprocal_rank),
-    _Family("hit", "hit", ("success",), _hit, needs_cutoff=True),
-)
-_BY_NAME = {name: f for f in FAMILIES for name in (f.key, f.shown.casefold(), *f.aliases)}
-
-
-class Measure(NamedTuple):
-    """A measure and its cut-off (None: the whole ranking)."""
+@dataclass(frozen=True)
+class Measure:
+    """A measure with its cut-off (None: the whole ranking) and the parameters that are not at their defaults."""
 
     family: str
-    cutoff: int | None
+    cutoff: int | None = None
+    parameters: tuple[tuple[str, Value], ...] = ()
+
+    def __post_init__(self) -> None:
+        definition = self.definition
+        spec = _registry.spec(definition.name, None, **dict(self.parameters))
+        object.__setattr__(self, "family", definition.key)
+        object.__setattr__(self, "parameters", spec.parameters)
+        missing = self.cutoff is None and definition.cutoff == "required"
+        if missing or (self.cutoff is not None and self.cutoff < 1):
+            raise UsageError(f"measure {definition.name} needs a cut-off of 1 or more, as in {definition.name}@10")
 
     @classmethod
-    def parse(cls, text: str) -> Measure:
-        """Read `nDCG@10`, `ndcg_at_10`, `ndcg_cut_10`, `R@100`, `RR`."""
-        match = re.fullmatch(r"([A-Za-z_]+?)(?:(?:@|_at_|_)(\d+))?", text.strip())
-        if match is None or match[1].casefold() not in _BY_NAME:
-            raise UnknownName("measure", text, [f"{f.shown}@10" for f in FAMILIES], hint="(for example nDCG@10, R@100)")
-        family = _BY_NAME[match[1].casefold()]
-        cutoff = int(match[2]) if match[2] else None
-        if cutoff == 0 or (cutoff is None and family.needs_cutoff):
-            raise UsageError(f"measure {text!r} needs a cut-off of 1 or more, as in {family.shown}@10")
-        return cls(family.key, cutoff)
+    def parse(cls, text: str | Measure) -> Measure:
+        """Read `nDCG@10`, `R(rel=2)@100`, a key such as `ndcg_at_10`, or trec_eval's `ndcg_cut_10`, `recip_rank`."""
+        if isinstance(text, Measure):
+            return text
+        match = re.fullmatch(r"\s*(\w+)\s*(?:\((.*)\)\s*)?(?:@\s*([0-9]{1,9})\s*)?", text, re.ASCII)
+        if match is None:
+            raise _unknown(text)
+        name, inside, cutoff = match.groups()
+        if inside is not None or cutoff is not None or _registry.find(name):
+            parameters = _pairs(inside or "", text)
+        else:
+            name, parameters, cutoff = _split_key(name)
+        return cls(name, int(cutoff) if cutoff else None, tuple(parameters.items()))
+
+    @property
+    def definition(self) -> Definition:
+        """How it is named and computed."""
+        found = _registry.find(self.family)
+        if not isinstance(found, Definition):
+            raise _unknown(self.family if self.cutoff is None else f"{self.family}@{self.cutoff}")
+        return found
 
     def __str__(self) -> str:
-        shown = _BY_NAME[self.family].shown
-        return shown if self.cutoff is None else f"{shown}@{self.cutoff}"
+        inside = ",".join(f"{name}={show(value)}" for name, value in self.parameters)
+        name = self.definition.name + (f"({inside})" if inside else "")
+        return name if self.cutoff is None else f"{name}@{self.cutoff}"
 
     @property
     def key(self) -> str:
-        """The name in stored results."""
-        return self.family if self.cutoff is None else f"{self.family}_at_{self.cutoff}"
+        """The name in JSON."""
+        pairs = [word for name, value in self.parameters for word in (name, show(value))]
+        cutoff = [] if self.cutoff is None else ["at", str(self.cutoff)]
+        return "_".join([self.family, *pairs, *cutoff])
 
-    def compute(self, hits: Hits) -> Float64:
+    def compute(self, hits: HitsAt) -> Float64:
         """One value per query."""
-        return _BY_NAME[self.family].compute(hits, float("inf") if self.cutoff is None else self.cutoff)
+        cutoff = float("inf") if self.cutoff is None else self.cutoff
+        return self.definition.make(hits, cutoff, **dict(self.parameters))
 
 
-def parse_measures(texts: Iterable[str]) -> tuple[Measure, ...]:
+def _pairs(inside: str, text: str) -> dict[str, str]:
+    """The parameters between parentheses; values may be quoted, as ir_measures prints them."""
+    pairs: dict[str, str] = {}
+    for part in inside.split(",") if inside.strip() else []:
+        match = re.fullmatch(r"""\s*(\w+)\s*=\s*(['"]?)([^'"\s]+)\2\s*""", part)
+        if match is None or match[1] in pairs:
+            raise UsageError(f"cannot read {part.strip()!r} in {text!r}: measures look like nDCG(dcg=exp)@10")
+        pairs[match[1]] = SPELLINGS.get(match[3], match[3])
+    return pairs
+
+
+def _split_key(key: str) -> tuple[str, dict[str, str], str | None]:
+    """Name, parameters and cut-off of a key: words joined by _, of which the first few may be the name."""
+    words = key.split("_")
+    end = next((n for n in range(len(words), 0, -1) if _registry.find("_".join(words[:n]))), 0)
+    match = re.fullmatch(r"((?:_[A-Za-z]+_[^_]+)*?)(?:(?:_at)?_([0-9]{1,9}))?", key[len("_".join(words[:end])) :])
+    if not end or match is None:
+        raise _unknown(key)
+    pairs = match[1].split("_")[1:]
+    return "_".join(words[:end]), dict(zip(pairs[::2], pairs[1::2], strict=True)), match[2]
+
+
+def _unknown(text: str) -> UnknownName:
+    shapes = ", ".join(definition.shape for definition in definitions())
+    return UnknownName("measure", text, [f"{d.name}@10" for d in definitions()], hint=f"(measures: {shapes})")
+
+
+def parse_measures(texts: Iterable[str | Measure]) -> tuple[Measure, ...]:
     """Several measures, each once."""
-    return tuple(dict.fromkeys(Measure.parse(t) for t in texts))
+    return tuple(dict.fromkeys(map(Measure.parse, texts)))
 
 
-STANDARD = tuple(Measure(f.key, k) for f in FAMILIES for k in CUTOFFS)
+USUAL = tuple(Measure(d.key, k) for d in definitions() for k in d.usual)
+STANDARD = tuple(Measure(d.key, k) for d in definitions() if d.usual for k in CUTOFFS)
 MAIN = Measure("ndcg", 10)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..core import DataError, UsageError
-from .evaluation import Evaluation
-from .measures import MAIN, Float64, Measure
+from ..core import DataError, IdTable, UsageError
+from .evaluation import Evaluation, import_pandas
+from .hits import Float64
+from .measures import MAIN, Measure
 
 
 class TaskScores(NamedTuple):
@@ -19,6 +20,13 @@ class TaskScores(NamedTuple):
     name: str
     query_ids: tuple[str, ...]
     scores: Float64
+
+
+class PerQuery(NamedTuple):
+    """One measure of one system on one task."""
+
+    query_ids: Sequence[str]
+    values: Float64
 
 
 @dataclass(frozen=True)
@@ -55,6 +63,24 @@ class ScoreSet:
                 )
 
     @classmethod
+    def build(
+        cls, scores: Mapping[str, Mapping[str, PerQuery]], measure: Measure = MAIN, *, of_tasks: int | None = None
+    ) -> ScoreSet:
+        """From `{system: {task: scores}}`: the tasks that every system has, `of_tasks` of all that are named."""
+        named = list(dict.fromkeys(task for of_system in scores.values() for task in of_system))
+        shared = [task for task in named if all(task in of_system for of_system in scores.values())]
+        tasks = []
+        for task in shared:
+            (first, reference), *others = ((system, of_system[task]) for system, of_system in scores.items())
+            rows = [reference.values]
+            for system, column in others:
+                if set(column.query_ids) != set(reference.query_ids):
+                    raise DataError(f"{task}: {first!r} and {system!r} were scored on other queries")
+                rows.append(column.values[IdTable(column.query_ids).positions(reference.query_ids)])
+            tasks.append(TaskScores(task, tuple(reference.query_ids), np.stack(rows)))
+        return cls(tuple(scores), tuple(tasks), len(named) if of_tasks is None else of_tasks, measure)
+
+    @classmethod
     def of_evaluations(
         cls,
         evaluations: Mapping[str, Mapping[str, Evaluation]],
@@ -62,19 +88,12 @@ class ScoreSet:
         *,
         of_tasks: int | None = None,
     ) -> ScoreSet:
-        """From `{system: {task: evaluation}}`; only tasks that every system has, `of_tasks` of all that are named."""
-        named = list(dict.fromkeys(task for of_system in evaluations.values() for task in of_system))
-        shared = [task for task in named if all(task in of_system for of_system in evaluations.values())]
-        tasks = []
-        for task in shared:
-            scored = [of_system[task] for of_system in evaluations.values()]
-            for system, evaluation in zip(evaluations, scored, strict=True):
-                if evaluation.query_ids != scored[0].query_ids:
-                    raise DataError(f"{task}: {next(iter(evaluations))!r} and {system!r} were scored on other queries")
-            tasks.append(
-                TaskScores(task, tuple(scored[0].query_ids), np.stack([e.per_query[measure.key] for e in scored]))
-            )
-        return cls(tuple(evaluations), tuple(tasks), len(named) if of_tasks is None else of_tasks, measure)
+        """From `{system: {task: evaluation}}`."""
+        scores = {
+            system: {task: PerQuery(e.query_ids, e.per_query[measure]) for task, e in of_system.items()}
+            for system, of_system in evaluations.items()
+        }
+        return cls.build(scores, measure, of_tasks=of_tasks)
 
     @property
     def matrices(self) -> list[Float64]:
@@ -90,6 +109,12 @@ class ScoreSet:
     def queries(self) -> int:
         """Queries over all tasks."""
         return sum(len(task.query_ids) for task in self.tasks)
+
+    def to_pandas(self) -> Any:
+        """A data frame: a row per task and query, a column per system."""
+        pandas = import_pandas()
+        frames = {t.name: pandas.DataFrame(t.scores.T, list(t.query_ids), list(self.systems)) for t in self.tasks}
+        return pandas.concat(frames, names=["task", "query_id"])
 
     def _repr_html_(self) -> str:
         from .tables import score_set_table

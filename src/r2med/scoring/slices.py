@@ -1,4 +1,4 @@
-"""Where a system is good and where it is not: scores of groups of queries, each with its interval and size."""
+"""Scores of groups of queries, each with its interval and size: where a system is good and where it is not."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import msgspec
 import numpy as np
 
 from ..core import Task, UsageError
-from .intervals import Bootstrap, Estimate, Settings, estimate
-from .measures import Float64
+from .hits import Bools, Int64
+from .intervals import Bootstrap, Estimate, Settings
 from .score_set import ScoreSet
 
 TINY = 10
 NOT_STATED = "not stated"
-_POSITIVES = ((1, "1"), (2, "2"), (5, "3–5"))
-_WORDS = ((50, "up to 50 words"), (100, "51–100 words"), (200, "101–200 words"))
-_THIRDS = ("hard: least shared words", "middle", "easy: most shared words")
+THIRDS = ("hard: least shared words", "middle", "easy: most shared words")
+_POSITIVES = {0: "none", 1: "1", 2: "2", 5: "3–5"}
+_WORDS = {0: "none", 50: "up to 50 words", 100: "51–100 words", 200: "101–200 words"}
 
 Tokens = Callable[[str], Iterable[str]]
 
@@ -51,10 +51,9 @@ def query_traits(task: Task, tokens: Tokens) -> dict[str, Traits]:
     """
     positives = task.qrels.positives_only()
     traits = {}
-    for number, query_id in enumerate(positives.query_ids):
+    for query_id in positives.query_ids:
         query = task.query(query_id)
-        span = slice(positives.indptr[number], positives.indptr[number + 1])
-        passages = [task.documents.get(positives.doc_ids[d]) for d in positives.docs[span].tolist()]
+        passages = [task.documents.get(doc_id) for doc_id in positives.of(query_id)]
         words = frozenset(tokens(query.text)) if query is not None else frozenset()
         shared = [len(words & frozenset(tokens(p.contents))) / len(words) for p in passages if p is not None and words]
         traits[query_id] = Traits(
@@ -65,6 +64,11 @@ def query_traits(task: Task, tokens: Tokens) -> dict[str, Traits]:
             overlap=float(np.mean(shared)) if shared else 0.0,
         )
     return traits
+
+
+def thirds(values: Sequence[float]) -> Int64:
+    """The third that each value belongs to: 0 the lowest, 2 the highest. Equal values stay together."""
+    return np.searchsorted(np.quantile(values, (1 / 3, 2 / 3)), values, side="left")
 
 
 def slice_scores(
@@ -84,63 +88,50 @@ def slice_scores(
     if lacking is not None:
         raise UsageError(f"nothing is known about query {lacking}")
     known = [traits[task][query_id] for task, query_id in order]
-    columns: dict[str, Sequence[str]] = {
-        "family": [t.family for t in known],
-        "body system": [t.body_system for t in known],
-        "positives": [_bin(t.positives, _POSITIVES, "6 and more") for t in known],
-        "query length": [_bin(t.words, _WORDS, "over 200 words") for t in known],
-        "difficulty": thirds([t.overlap for t in known]),
+    positives = [_bin(t.positives, _POSITIVES, "6 and more") for t in known]
+    lengths = [_bin(t.words, _WORDS, "over 200 words") for t in known]
+    groups = {
+        "family": _by_name([t.family for t in known]),
+        "body system": _by_name([t.body_system for t in known]),
+        "positives": _in_order(positives, [*_POSITIVES.values(), "6 and more"]),
+        "query length": _in_order(lengths, [*_WORDS.values(), "over 200 words"]),
+        "difficulty": _in_order([THIRDS[i] for i in thirds([t.overlap for t in known])], THIRDS),
     }
     if flagged is not None:
         chosen = frozenset(flagged)
-        columns["audit"] = ["flagged" if place in chosen else "not flagged" for place in order]
-    values = np.concatenate(scores.matrices, axis=1)
+        labels = ["flagged" if place in chosen else "not flagged" for place in order]
+        groups["audit"] = _in_order(labels, ("flagged", "not flagged"))
     return [
-        _slice(scores, values, by, value, labels, settings)
-        for by, labels in columns.items()
-        for value in _order(by, labels)
+        _slice(scores, by, value, inside, settings) for by, values in groups.items() for value, inside in values.items()
     ]
 
 
-def _slice(
-    scores: ScoreSet, values: Float64, by: str, value: str, labels: Sequence[str], settings: Settings
-) -> Slice:  # fmt: skip
-    inside = values[:, np.array([label == value for label in labels])]
-    systems, n = len(scores.systems), inside.shape[1]
+def _bin(number: int, bins: Mapping[int, str], beyond: str) -> str:
+    """The label of the first bin whose upper limit is not exceeded."""
+    return next((label for limit, label in bins.items() if number <= limit), beyond)
+
+
+def _by_name(labels: Sequence[str]) -> dict[str, Bools]:
+    return _in_order(labels, sorted(set(labels), key=lambda label: (label == NOT_STATED, label)))
+
+
+def _in_order(labels: Sequence[str], order: Iterable[str]) -> dict[str, Bools]:
+    """For each label that occurs, which queries have it."""
+    present = np.array(labels)
+    return {label: present == label for label in order if label in labels}
+
+
+def _slice(scores: ScoreSet, by: str, value: str, inside: Bools, settings: Settings) -> Slice:
+    systems, n = len(scores.systems), int(inside.sum())
     contrasts = np.concatenate((np.eye(systems), np.eye(systems)[1:] - np.eye(systems)[0]))
     # One stratum: the few queries that a task gives to a slice would understate the spread if drawn by themselves.
-    bounds = Bootstrap([inside], settings).bounds(contrasts, np.ones(1))
+    values = np.concatenate(scores.matrices, axis=1)[:, inside]
+    bounds = Bootstrap([values], settings).bounds(contrasts, np.ones(1))
     return Slice(
         by=by,
         value=value,
         n=n,
         tiny=n < TINY,
-        scores={name: estimate(bounds, i, n) for i, name in enumerate(scores.systems)},
-        differences={name: estimate(bounds, systems + i, n) for i, name in enumerate(scores.systems[1:])},
-    )
-
-
-def _bin(number: int, bins: Sequence[tuple[int, str]], beyond: str) -> str:
-    if number == 0:
-        return "none"
-    return next((label for limit, label in bins if number <= limit), beyond)
-
-
-def thirds(values: Sequence[float]) -> list[str]:
-    """Cut into thirds by value; equal values stay together, so thirds may be uneven."""
-    low, high = np.quantile(values, (1 / 3, 2 / 3))
-    return [_THIRDS[0] if v <= low else _THIRDS[1] if v <= high else _THIRDS[2] for v in values]
-
-
-def _order(by: str, labels: Sequence[str]) -> list[str]:
-    """The values of a column in an order that makes sense to a reader."""
-    present = dict.fromkeys(labels)
-    fixed = {
-        "positives": ["none", *(label for _, label in _POSITIVES), "6 and more"],
-        "query length": ["none", *(label for _, label in _WORDS), "over 200 words"],
-        "difficulty": list(_THIRDS),
-        "audit": ["flagged", "not flagged"],
-    }
-    return (
-        [v for v in fixed[by] if v in present] if by in fixed else sorted(present, key=lambda v: (v == NOT_STATED, v))
+        scores={name: bounds.estimate(i, n) for i, name in enumerate(scores.systems)},
+        differences={name: bounds.estimate(systems + i, n) for i, name in enumerate(scores.systems[1:])},
     )

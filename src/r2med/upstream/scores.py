@@ -9,7 +9,7 @@ import numpy as np
 
 from ..core import NO_DOCUMENT, Run, Task
 from ..core.atomic import write_bytes
-from ..scoring import Measure, evaluate_run
+from ..scoring import Measure, score
 
 TOP = 100
 """Documents of a query that are scored and kept."""
@@ -23,7 +23,7 @@ def scores(run: Run, task: Task, kind: str) -> dict[str, float]:
     """Means over all judged queries, rounded; dense retrievers have other cut-offs than the rest, and no MRR."""
     measures = [Measure(family, k) for family in FAMILIES for k in CUTOFFS.get(kind, CUTOFFS["dense"])]
     with_mrr = kind in ("lexical", "reranked")
-    found = evaluate_run(run.top(TOP), task.qrels, [*measures, *([Measure("mrr", TOP)] if with_mrr else [])]).means
+    found = score(run.top(TOP), task.qrels, [*measures, *([Measure("mrr", TOP)] if with_mrr else [])]).means.by_key()
     return {"mrr" if key.startswith("mrr") else key: round(value, DIGITS) for key, value in found.items()}
 
 

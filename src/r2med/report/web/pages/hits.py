@@ -12,7 +12,7 @@ from ....core import R2MedError, Task
 from ....core.columns import Int64
 from ....results.runs import StoredRun
 from ....scoring import Measure
-from ....scoring.measures import Float64
+from ....scoring.hits import Float64
 from ....text.duplicates import text_key
 from ...collection import CollectionResults
 from ..failures import KINDS, TOP

@@ -1,4 +1,4 @@
-"""Are two systems different? Paired randomisation test, paired t-test, Holm's correction, detectable difference.
+"""Are two systems different? Paired tests, Holm's correction, detectable difference, groups of similar systems.
 
 All of them look at the differences of one pair query by query. An average over tasks is a weighted sum of the
 differences, so the tests of a task and of an average are the same code.
@@ -15,7 +15,9 @@ import numpy as np
 
 from ..core import UsageError
 from . import student
-from .measures import Float64
+from .hits import Float64
+from .intervals import Settings
+from .score_set import Weights
 
 ALPHA = 0.05
 POWER = 0.8
@@ -94,7 +96,7 @@ class Spread(NamedTuple):
 
 
 def spread(differences: Sequence[Float64], weights: Sequence[float]) -> Spread | None:
-    """What the t-test and the detectable difference are made from; None where nothing varies.
+    """The mean difference and its standard error; None where nothing varies.
 
     Several tasks have several variances: the degrees of freedom are Welch and Satterthwaite's.
     """
@@ -131,3 +133,31 @@ def holm(p: Float64) -> Float64:
     corrected = np.empty(len(p))
     corrected[order] = np.minimum(np.maximum.accumulate(p[order] * steps), 1.0)
     return corrected
+
+
+def tie_groups(matrices: Sequence[Float64], settings: Settings = Settings()) -> list[int]:  # noqa: B008 (frozen)
+    """The group of each system, 1 being the best; `matrices` holds systems × queries of each task.
+
+    Systems are taken in order of their macro-average. The best is tested against all others, with Holm's correction;
+    its group reaches down to the first system that differs from it, which then leads the next group. So members of a
+    group may differ from one another; none differs significantly from the best of them.
+    """
+    weights = Weights.of(matrices)
+    weighted = np.concatenate([m * (w / m.shape[1]) for m, w in zip(matrices, weights.macro, strict=True)], axis=1)
+    order = np.argsort(-weighted.sum(axis=1), kind="stable").tolist()
+    groups, group = [0] * len(order), 0
+    while order:
+        group += 1
+        leader, rest = order[0], order[1:]
+        groups[leader] = group
+        reach = len(rest)
+        if rest:
+            differences = weighted[leader] - weighted[rest]
+            differences[np.abs(differences) < 1e-15] = 0.0
+            p = randomisation_test(differences, resamples=settings.resamples, seed=settings.seed).p
+            apart = np.flatnonzero(holm(p) < 1.0 - settings.level)
+            reach = int(apart[0]) if len(apart) else len(rest)
+        for member in rest[:reach]:
+            groups[member] = group
+        order = rest[reach:]
+    return groups

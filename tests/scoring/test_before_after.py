@@ -7,10 +7,9 @@ from hypothesis import strategies as st
 
 from r2med.core import DataError, Qrels, Run
 from r2med.rerank import as_reranker
-from r2med.scoring import MAIN, Measure, evaluate_run
+from r2med.scoring import MAIN, Measure, score
 from r2med.scoring.before_after import before_after, oracle
-
-from . import tiny
+from tests.rerank import tiny
 
 
 @given(st.integers(0, 50), st.integers(1, 14), st.sampled_from(["keep", "drop"]))
@@ -64,7 +63,7 @@ def test_an_oracle_scores_what_a_perfect_reranker_would() -> None:
 
     run = as_reranker(perfect).rerank(task, first, 20)
     best = oracle(first, task.qrels, 20)
-    assert np.allclose(evaluate_run(run, task.qrels).mean(), evaluate_run(best, task.qrels).mean())
+    assert np.allclose(score(run, task.qrels).mean(), score(best, task.qrels).mean())
 
 
 def test_runs_that_do_not_belong_together() -> None:

@@ -1,0 +1,202 @@
+"""Where a run put the relevant documents: what every measure is computed from.
+
+A measure asks for the hits at a grade: `hits(2)` holds the documents judged 2 or higher. `exact_hits` takes rankings
+as they are. `tied_hits` takes every order of equally scored documents as equally likely: a document then has an entry
+at each rank that it may take, with its chance, and a measure that is a sum over entries becomes its mean over orders.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ..core import Qrels, Run
+from ..core.columns import Int32
+
+Float64 = npt.NDArray[np.float64]
+Int64 = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+
+UNJUDGED = -2
+EMPTY = -3
+
+
+@dataclass(frozen=True)
+class Entries:
+    """Documents at ranks: one entry each, as parallel arrays."""
+
+    queries: int
+    row: Int64  # the query, by its position in the judgments
+    rank: Int64  # from 0
+    grade: Float64
+
+    def sum(self, values: Float64, cutoff: float) -> Float64:
+        """The sum of the entries above the cut-off, for each query."""
+        inside = self.rank < cutoff
+        return np.bincount(self.row[inside], values[inside], self.queries).astype(np.float64, copy=False)
+
+
+@dataclass(frozen=True)
+class Hits(Entries):
+    """Relevant documents that were retrieved."""
+
+    chance: Float64  # that such a document stands here; 1 unless scores are tied
+    above: Float64  # relevant documents above it
+    first: Float64  # the chance that it stands here and is the first relevant document
+    ideal: Entries  # all relevant documents in the best order
+    relevant: Int64  # how many of them each query has
+
+
+HitsAt = Callable[[int], Hits]
+"""Gives the hits of at least this grade."""
+
+
+class Graded(NamedTuple):
+    """One ranking as grades: negative ones are -1, `UNJUDGED` is a document without a judgment, `EMPTY` no document."""
+
+    query: int
+    row: int
+    grades: Int32
+
+
+def grades_along(run: Run, qrels: Qrels) -> Iterator[Graded]:
+    """The grades along the ranking of each judged query that the run holds.
+
+    Each query writes its grades into one table over all documents, reads the table along its ranking and wipes it:
+    no sorting, no dictionary.
+    """
+    judged = run.doc_ids.positions(qrels.doc_ids)[qrels.docs]
+    grades, bounds = np.maximum(qrels.grades, -1), qrels.indptr.tolist()
+    table = np.full(len(run.doc_ids) + 1, UNJUDGED, dtype=np.int32)
+    for query, row in enumerate(run.query_ids.positions(qrels.query_ids).tolist()):
+        if row < 0:
+            continue
+        docs = judged[bounds[query] : bounds[query + 1]]
+        table[docs] = grades[bounds[query] : bounds[query + 1]]
+        table[-1] = EMPTY  # position -1: no document, or one that the run does not know
+        yield Graded(query, row, table[run.docs[row]])
+        table[docs] = UNJUDGED
+
+
+def exact_hits(run: Run, qrels: Qrels) -> HitsAt:
+    """The hits of rankings as they are."""
+    sizes = np.zeros(len(qrels.query_ids), dtype=np.int64)
+    ranks: list[Int64] = [np.empty(0, dtype=np.int64)]
+    grades: list[Int32] = [np.empty(0, dtype=np.int32)]
+    for query, _, along in grades_along(run, qrels):
+        found = (along > 0).nonzero()[0]
+        sizes[query] = len(found)
+        ranks.append(found)
+        grades.append(along[found])
+    row, rank, grade = np.repeat(np.arange(len(sizes)), sizes), np.concatenate(ranks), np.concatenate(grades)
+
+    @cache
+    def at_least(rel: int) -> Hits:
+        kept, ideal = grade >= rel, ideal_ranking(qrels, rel)
+        above = place_in_query(row[kept], ideal.queries)
+        return Hits(
+            ideal.queries,
+            row[kept],
+            rank[kept],
+            grade[kept].astype(np.float64),
+            chance=np.ones(len(above)),
+            above=above.astype(np.float64),
+            first=(above == 0).astype(np.float64),
+            ideal=ideal,
+            relevant=np.bincount(ideal.row, minlength=ideal.queries),
+        )
+
+    return at_least
+
+
+def ideal_ranking(qrels: Qrels, rel: int) -> Entries:
+    """The documents of at least this grade, highest grade first."""
+    queries = len(qrels.query_ids)
+    row = np.repeat(np.arange(queries), np.diff(qrels.indptr))
+    kept = qrels.grades >= rel
+    row, grade = row[kept], qrels.grades[kept].astype(np.float64)
+    order = np.lexsort((-grade, row))
+    return Entries(queries, row[order], place_in_query(row[order], queries), grade[order])
+
+
+def place_in_query(row: Int64, queries: int) -> Int64:
+    """The number of earlier entries of the same query; entries are ordered by query."""
+    return np.arange(len(row)) - np.searchsorted(row, np.arange(queries))[row]
+
+
+class Ties(NamedTuple):
+    """Groups of tied documents, as matrices of queries × depth: what holds for the group at each place."""
+
+    group: Int64
+    size: Int64
+    place: Int64  # inside the group, from 0
+
+    @classmethod
+    def of(cls, run: Run, tolerance: float) -> Ties:
+        """Neighbours are tied where their scores differ by at most `tolerance`."""
+        starts = np.ones(run.docs.shape, dtype=bool)
+        with np.errstate(invalid="ignore"):  # empty places are minus infinity
+            far = run.scores[:, :-1].astype(np.float64) - run.scores[:, 1:] > tolerance
+        starts[:, 1:] = far | (run.docs[:, 1:] < 0)
+        group = (np.cumsum(starts) - 1).reshape(starts.shape)
+        column = np.broadcast_to(np.arange(run.depth), starts.shape)
+        first = np.maximum.accumulate(np.where(starts, column, 0), axis=1)
+        return cls(group, np.bincount(group.ravel())[group], column - first)
+
+    def number(self, chosen: Bools) -> Int64:
+        """How many of the chosen documents the group has."""
+        return np.bincount(self.group[chosen], minlength=int(self.group.max(initial=0)) + 1)[self.group]
+
+
+def tied_hits(run: Run, qrels: Qrels, ties: Ties) -> HitsAt:
+    """The hits over all orders of tied documents; the run holds exactly the judged queries."""
+    grades = np.full(run.docs.shape, EMPTY)
+    for query, _, along in grades_along(run, qrels):
+        grades[query] = along
+
+    @cache
+    def at_least(rel: int) -> Hits:
+        relevant, ideal = grades >= rel, ideal_ranking(qrels, rel)
+        inside = ties.number(relevant)
+        earlier: Int64 = np.cumsum(relevant, axis=1) - relevant
+        before: Int64 = np.take_along_axis(earlier, np.arange(run.depth) - ties.place, axis=1)  # above the group
+        above = before + ties.place * np.maximum(inside - 1, 0) / np.maximum(ties.size - 1, 1)
+        first = _first_of_group(ties, inside) * (before == 0)
+        # A group may hold several grades: an entry at each of its places for each of them.
+        present = np.unique(grades[relevant]).tolist()
+        number = np.array([ties.number(grades == grade) for grade in present]).reshape(len(present), *grades.shape)
+        which, row, rank = np.nonzero(number)
+        number = number[which, row, rank]
+        return Hits(
+            ideal.queries,
+            row,
+            rank,
+            np.array(present, dtype=np.float64)[which],
+            chance=number / ties.size[row, rank],
+            above=above[row, rank],
+            first=first[row, rank] * number / inside[row, rank],
+            ideal=ideal,
+            relevant=np.bincount(ideal.row, minlength=ideal.queries),
+        )
+
+    return at_least
+
+
+def _first_of_group(ties: Ties, inside: Int64) -> Float64:
+    """The chance that the first relevant document of a group stands at each place.
+
+    The chance that the places before are all irrelevant is a running product: each of them uses up one irrelevant
+    document and one of any kind.
+    """
+    left = ties.size - ties.place
+    miss = np.maximum(left - inside, 0) / left
+    none_before = np.ones(miss.shape)
+    for column in range(1, miss.shape[1]):
+        carried = none_before[:, column - 1] * miss[:, column - 1]
+        none_before[:, column] = np.where(ties.place[:, column] > 0, carried, 1.0)
+    return none_before * np.minimum(inside / left, 1.0)

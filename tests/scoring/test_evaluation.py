@@ -1,0 +1,112 @@
+"""Scores of a run: by printed name, by key, as a frame, and again from a stored run."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import r2med
+from r2med.core import DataError, MissingExtra, Qrels, Run, UsageError
+from r2med.results import ResultStore
+from r2med.scoring import MAIN, STANDARD, Measure, rescored, score
+
+QRELS = Qrels.from_judgments([("a", "x", 1), ("b", "x", 1), ("b", "y", 2), ("b", "z", 1)])
+RUN = Run.from_rankings({"a": [("x", 1.0)], "b": [("y", 2.0), ("w", 1.0)]})
+
+
+def test_queries_without_results_score_zero_and_are_named() -> None:
+    qrels = Qrels.from_judgments([("a", "x", 1), ("b", "x", 1), ("c", "x", 0)])
+    scored = score(Run.from_rankings({"a": [("x", 1.0)]}), qrels)
+    assert scored.mean("nDCG@10") == pytest.approx(1 / 3)
+    assert scored.missing_queries == ("b", "c")
+    assert scored.without_positives == 1
+
+
+def test_no_judgments_are_refused() -> None:
+    with pytest.raises(DataError, match="no judged queries"):
+        score(RUN, Qrels.from_judgments([]))
+
+
+def test_micro_recall_counts_judgments() -> None:
+    scored = score(RUN, QRELS)
+    assert scored.micro_recall["recall_micro_at_10"] == pytest.approx(2 / 4)
+    assert scored.mean("R@10") == pytest.approx((1 + 1 / 3) / 2)
+
+
+def test_a_measure_that_was_not_computed_is_named() -> None:
+    with pytest.raises(UsageError, match="nDCG@7 was not computed"):
+        score(RUN, QRELS).mean("nDCG@7")
+    assert score(RUN, QRELS, [Measure("ndcg", 7)]).mean("nDCG@7") > 0
+
+
+def test_means_are_keyed_by_the_printed_measure_and_found_by_any_spelling() -> None:
+    means = score(RUN, QRELS, ["nDCG(dcg=exp)@10", "recall_at_5", MAIN]).means
+    assert list(means) == ["nDCG(dcg=exp)@10", "R@5", "nDCG@10"]
+    assert means["nDCG@10"] == means["ndcg_at_10"] == means["ndcg_cut_10"] == means[MAIN]
+    assert means["ndcg_dcg_exp_at_10"] == means["nDCG(dcg='exp-log2')@10"] != means["nDCG@10"]
+    assert "recall_at_5" in means
+    assert "R@6" not in means
+    assert "nonsense" not in means
+    with pytest.raises(KeyError, match="R@6"):
+        means["R@6"]
+    assert means.by_key() == {"ndcg_dcg_exp_at_10": means["nDCG(dcg=exp)@10"], "recall_at_5": means["R@5"],
+                              "ndcg_at_10": means["nDCG@10"]}  # fmt: skip
+    assert repr(means).startswith("{'nDCG(dcg=exp)@10': ")
+
+
+def test_per_query_values_have_the_same_names() -> None:
+    scored = score(RUN, QRELS, ["R@10"])
+    assert scored.per_query["R@10"].tolist() == scored.per_query["recall_at_10"].tolist() == [1.0, 1 / 3]
+    assert list(scored.per_query.by_key()) == ["recall_at_10"]
+
+
+def test_what_a_result_file_holds() -> None:
+    scored = score(RUN, QRELS)
+    assert scored.to_dict() == scored.means.by_key() | scored.micro_recall
+    assert list(scored.to_dict())[:2] == ["ndcg_at_1", "ndcg_at_3"]
+
+
+def test_an_evaluation_shows_scores_not_arrays() -> None:
+    qrels = Qrels.from_judgments([*QRELS, ("c", "x", 1)])
+    assert repr(score(RUN, qrels)) == (
+        "Evaluation(3 queries, 1 without results score 0: nDCG@10 0.5463, AP@10 0.4444, R@10 0.4444, R@100 0.4444, "
+        "P@10 0.0667, RR@10 0.6667, hit@10 0.6667; 47 more in .means)"
+    )
+    assert repr(score(RUN, QRELS, ["R@7"])) == "Evaluation(2 queries: R@7 0.6667)"
+
+
+def test_a_task_stands_for_its_judgments() -> None:
+    task = r2med.load("mini/MedQA-Diag")
+    run = r2med.BM25().retrieve(task, depth=20)
+    assert score(run, task, [MAIN]).mean() == score(run, task.qrels, [MAIN]).mean() > 0
+
+
+def test_a_data_frame_has_a_row_per_query() -> None:
+    frame = score(RUN, QRELS, ["R@10", "nDCG(dcg=exp)@10"]).to_pandas()
+    assert list(frame.columns) == ["R@10", "nDCG(dcg=exp)@10"]
+    assert frame.index.name == "query_id"
+    assert frame["R@10"].to_dict() == {"a": 1.0, "b": 1 / 3}
+
+
+def test_a_data_frame_without_pandas_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(MissingExtra, match=r"r2med\[interop\]"):
+        score(RUN, QRELS, [MAIN]).to_pandas()
+
+
+def test_a_stored_run_gives_the_stored_scores_again(tmp_path: Path) -> None:
+    """And any other measure, to the last digit."""
+    task = r2med.load("mini/MedQA-Diag")
+    (result,) = r2med.run("bm25", tasks="mini/MedQA-Diag", results=tmp_path).results
+    store = ResultStore(tmp_path)
+    stored = store.run(result)
+    for measure in STANDARD[::5]:
+        assert rescored(stored, task.qrels, measure) == store.per_query(result, measure.key)
+    fresh = score(r2med.BM25().retrieve(task), task, ["nDCG(dcg=exp)@10", "R(rel=2)@100", "P@7"])
+    for name, values in fresh.per_query.items():
+        again = rescored(stored, task.qrels, name)
+        assert list(again) == list(task.qrels.query_ids)
+        assert np.array_equal(list(again.values()), values)
