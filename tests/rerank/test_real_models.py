@@ -12,7 +12,7 @@ from r2med.core import Document, Documents, Qrels, Query, Run, Task
 from r2med.models import get_card
 from r2med.rerank.specs import from_card
 from r2med.retrieve.encoders.load import make_options
-from tests.retrieve.dense.weights import HOME, real_model
+from tests.retrieve.encoders.weights import HOME, real_model
 
 pytest.importorskip("onnxruntime", reason="the extra `onnx` is not installed")
 

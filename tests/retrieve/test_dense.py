@@ -20,8 +20,8 @@ from r2med.retrieve.protocol import Retriever
 from r2med.retrieve.specs import get_retriever
 from tests.builders import small_task
 
-from . import tiny
-from .encoders import HashEncoder
+from tests.retrieve.encoders import tiny
+from tests.retrieve.encoders.hashing import HashEncoder
 
 
 def task_of(texts: list[str], queries: list[str]) -> Task:
@@ -203,7 +203,7 @@ from r2med.core import MissingExtra
 from r2med.retrieve.encoders.load import Options, load_encoder
 from r2med.retrieve.encoders.api import ApiEncoder
 from r2med.retrieve.encoders.onnx import OnnxEncoder
-from tests.retrieve.dense import tiny
+from tests.retrieve.encoders import tiny
 folder = Path({str(tmp_path)!r})
 made = [
     lambda: OnnxEncoder(folder).encode(["a"]),

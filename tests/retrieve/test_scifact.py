@@ -11,7 +11,7 @@ from r2med.retrieve.dense import DenseRetriever
 from r2med.scoring import evaluate_run
 from tests.conftest import SHARED_DATA
 
-from .weights import HOME, real_model
+from tests.retrieve.encoders.weights import HOME, real_model
 
 pytestmark = pytest.mark.slow
 

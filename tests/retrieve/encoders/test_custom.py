@@ -18,7 +18,7 @@ from r2med.core import ModelError
 from r2med.rerank import get_reranker
 from r2med.retrieve import get_retriever
 from r2med.retrieve.encoders import custom
-from tests.custom import models
+from tests import own_models as models
 
 ROOT = Path(__file__).parents[2]
 
@@ -166,7 +166,7 @@ def test_what_may_change_is_not_kept(model: Any, task: r2med.Task) -> None:
 def test_finished_tasks_stay(tmp_path: Path) -> None:
     """A run over two tasks that breaks in the second: one line, and the first task's result is there."""
     second = r2med.load("mini/PMC-Clinical").documents[0].contents[:60]
-    flags = ("--tasks", "mini/Biology,mini/PMC-Clinical", "--retriever", "tests.custom.models:Versioned", "--results")
+    flags = ("--tasks", "mini/Biology,mini/PMC-Clinical", "--retriever", "tests.own_models:Versioned", "--results")
     done = subprocess.run(
         [sys.executable, "-m", "r2med", "run", *flags, str(tmp_path)], cwd=ROOT, env=os.environ | {"FAIL_ON": second},
         capture_output=True, text=True, check=False,
@@ -197,7 +197,7 @@ def test_a_model_with_processes_of_its_own(method: str, task: r2med.Task) -> Non
 def test_a_child_that_comes_back_ends(tmp_path: Path) -> None:
     """A model that forks and lets both processes return: one of them writes results, once."""
     (tmp_path / "forking.py").write_text(
-        "import os\nfrom tests.custom import models\n\n\n"
+        "import os\nfrom tests import own_models as models\n\n\n"
         "def encode(texts):\n    os.fork()\n    return models.vectors(texts)\n"
     )
     flags = ("--tasks", "mini/Biology", "--retriever", "forking:encode", "--results", "out", "--json")

@@ -17,8 +17,8 @@ from r2med.retrieve.maxsim import MaxSimRetriever, maxsim
 from r2med.retrieve.protocol import Retriever
 from r2med.retrieve.splade import SpladeRetriever
 
-from . import tiny
-from .weights import real_model
+from tests.retrieve.encoders import tiny
+from tests.retrieve.encoders.weights import real_model
 
 
 def plain_maxsim(query: Any, document: Any) -> float:

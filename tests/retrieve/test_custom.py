@@ -19,10 +19,10 @@ from r2med.pipeline.experiment import Builder, SystemSpec
 from r2med.rerank import get_reranker
 from r2med.retrieve import get_retriever
 from r2med.retrieve.objects import ObjectRetriever, as_retriever, comparison
-from tests.custom import models
+from tests import own_models as models
 from tests.rerank.tiny import save_classifier
 from tests.rerank.tiny import save_tokenizer as save_pair_tokenizer
-from tests.retrieve.dense.tiny import save_model, save_tokenizer
+from tests.retrieve.encoders.tiny import save_model, save_tokenizer
 
 ROOT = Path(__file__).parents[2]
 
@@ -48,9 +48,9 @@ def expected(task: r2med.Task) -> float:
         models.MtebEncoder(),
         models.MtebSearcher(),
         models.factory,
-        "tests.custom.models:encode",
-        "tests.custom.models:CustomModel",
-        "tests.custom.models:factory",
+        "tests.own_models:encode",
+        "tests.own_models:CustomModel",
+        "tests.own_models:factory",
     ],
     ids=lambda m: m if isinstance(m, str) else getattr(m, "__name__", type(m).__name__),
 )
@@ -75,7 +75,7 @@ def test_an_mteb_encoder_is_told_the_task(task: r2med.Task) -> None:
 def test_mteb_is_not_imported_for_it() -> None:
     code = """
 import sys, r2med
-from tests.custom import models
+from tests import own_models as models
 task = r2med.load("mini/Biology")
 for model in (models.MtebEncoder(), models.MtebCrossEncoder()):
     r2med.evaluate(model, task)
@@ -87,7 +87,7 @@ assert "mteb" not in sys.modules and "torch" not in sys.modules
 @pytest.mark.parametrize("model", [models.overlap, models.Predicting(), models.Predicting, models.MtebCrossEncoder()])
 def test_rerankers_as_objects(model: Any, task: r2med.Task) -> None:
     ours = r2med.evaluate("bm25", task, rerank=(model, 20)).mean()
-    named = r2med.evaluate("bm25", task, rerank="tests.custom.models:overlap@20").mean()
+    named = r2med.evaluate("bm25", task, rerank="tests.own_models:overlap@20").mean()
     assert ours == pytest.approx(named, abs=1e-9)
     assert ours != r2med.evaluate("bm25", task).mean()
 
@@ -102,7 +102,7 @@ def test_a_cross_encoder_as_system_reranks_bm25(task: r2med.Task) -> None:
 
 def test_expanders_as_objects(task: r2med.Task) -> None:
     plain = r2med.evaluate("bm25", task)
-    for expander in (models.shout, "tests.custom.models:shout"):
+    for expander in (models.shout, "tests.own_models:shout"):
         shouted = r2med.evaluate("bm25", task, expand=expander)
         assert shouted.mean("R@100") == pytest.approx(plain.mean("R@100"), abs=0.2)
     assert r2med.evaluate("bm25", task, expand=lambda text: "").mean() == plain.mean()
@@ -285,11 +285,11 @@ def test_code_that_changed_is_run_again(tmp_path: Path) -> None:
     ("address", "words"),
     [
         ("nowhere:Model", "No module named 'nowhere'"),
-        ("tests.custom.models:Missing", "tests.custom.models has no Missing"),
-        ("tests.custom.models:", "expected module:attr"),
-        ("tests.custom.models:broken_factory", "weights.bin"),
-        ("tests.custom.models:WIDTH", "does not encode"),
-        ("tests.custom.models:Predicting", "it is a reranker"),
+        ("tests.own_models:Missing", "tests.own_models has no Missing"),
+        ("tests.own_models:", "expected module:attr"),
+        ("tests.own_models:broken_factory", "weights.bin"),
+        ("tests.own_models:WIDTH", "does not encode"),
+        ("tests.own_models:Predicting", "it is a reranker"),
     ],
 )
 def test_addresses_of_nothing(address: str, words: str) -> None:

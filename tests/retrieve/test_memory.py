@@ -20,7 +20,7 @@ from r2med.retrieve.sharded import search_shards
 from r2med.retrieve.variants import Variant, search_variant
 from r2med.retrieve.vectors import search
 
-from .encoders import HashEncoder
+from tests.retrieve.encoders.hashing import HashEncoder
 
 
 @given(st.data())
