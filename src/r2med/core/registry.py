@@ -169,10 +169,14 @@ class Registry(Generic[T]):
 
     def make(self, spec: Spec, *given: Any) -> T:
         """The component of a spec; `given` is whatever its kind needs to be made."""
-        own = self.find(spec.name) is None and spec.path is None
-        if own and self.from_address is not None and _ADDRESS.fullmatch(spec.name):
+        if spec.own:
+            raise UsageError(f"{spec} is an object: it cannot be made from its name")
+        if self.from_address is not None and self._is_address(spec):
             return self.from_address(spec, *given)
         return self.entry(spec).make(spec, *given)
+
+    def _is_address(self, spec: Spec) -> bool:
+        return spec.path is None and bool(_ADDRESS.fullmatch(spec.name)) and self.find(spec.name) is None
 
     def unknown(self, name: str) -> UnknownName:
         """The error for a name that nobody has."""
@@ -278,9 +282,7 @@ class Registry(Generic[T]):
 
     def declared(self, spec: Spec) -> Mapping[str, Parameter]:
         """The parameters that a spec may have; of somebody's own object, those that every entry has."""
-        if self.find(spec.name) is None and spec.path is None and _ADDRESS.fullmatch(spec.name):
-            return self.shared
-        return self.entry(spec).parameters
+        return self.shared if spec.own or self._is_address(spec) else self.entry(spec).parameters
 
     def changed(self, spec: Spec, **parameters: object) -> Spec:
         """The spec with some parameters set from Python values; None leaves one as it is."""
