@@ -3,52 +3,107 @@ from __future__ import annotations
 import pytest
 
 from r2med.core import ModelError, UnknownName, UsageError
-from r2med.rerank import DEFAULT, get_reranker, split_depth
-from r2med.rerank.llm.load import read_rest
+from r2med.core.spec import Spec
+from r2med.pipeline import Builder
+from r2med.rerank import DEFAULT, rerankers
 
 
-def test_the_depth_behind_the_name() -> None:
-    assert split_depth("bge-reranker@100") == ("bge-reranker", 100)
-    assert split_depth("maxsim") == ("maxsim", 100)
-    assert split_depth("org/model@v2.0@30", 7) == ("org/model@v2.0", 30)
-    assert split_depth("org/model@main", 7) == ("org/model@main", 7)
+@pytest.mark.parametrize(
+    ("text", "name", "depth"),
+    [
+        ("bge-reranker@100", "bge-reranker", 100),
+        ("maxsim", "maxsim", 100),
+        ("org/model@v2.0@30", "org/model@v2.0", 30),
+        ("org/model@main", "org/model@main", 100),
+        ("org/model@7", "org/model", 7),
+    ],
+)
+def test_the_depth_behind_the_name(text: str, name: str, depth: int) -> None:
+    spec = rerankers.parse(text)
+    assert (spec.name, spec.depth) == (name, depth)
+    assert rerankers.parse(str(spec)) == spec
+
+
+@pytest.mark.parametrize("text", ["maxsim@0", "maxsim@00"])
+def test_a_depth_is_one_or_more(text: str) -> None:
     with pytest.raises(UsageError, match="1 or more"):
-        split_depth("maxsim@0")
+        rerankers.parse(text)
 
 
-def test_unknown_names_and_parameters() -> None:
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("msmarco-minilm:speed=3", "no parameter 'speed'"),
+        ("msmarco-minilm:max_length=long", "must be a number of at least 1, not 'long'"),
+        ("msmarco-minilm:max_length=0", "must be a number of at least 1"),
+        ("msmarco-minilm:model=other", "no parameter 'model'"),
+        ("msmarco-minilm:max_lenght=9", "did you mean max_length"),
+        ("maxsim:rest=forget", "must be keep or drop"),
+        ("rankgpt", "rankgpt:LLM"),
+        ("", "an empty text names no reranker"),
+        ("msmarco-minilm:", "msmarco-minilm"),
+        ("msmarco-minilm:max_length", "cannot read"),
+        ("msmarco-minilm:max_length=8,max_length=9", "cannot read"),
+        ("bm25", "unknown reranker"),
+    ],
+)
+def test_wrong_parameters(text: str, words: str) -> None:
+    if text == "msmarco-minilm:":
+        assert rerankers.parse(text) == rerankers.parse("msmarco-minilm")
+        return
+    with pytest.raises(UsageError, match=words):
+        rerankers.parse(text)
+
+
+def test_unknown_names() -> None:
     with pytest.raises(UnknownName, match="did you mean bge-reranker"):
-        get_reranker("bge-rerank")
-    with pytest.raises(UsageError, match="no parameter 'speed'"):
-        get_reranker("msmarco-minilm:speed=3")
-    with pytest.raises(UsageError, match="must be a number"):
-        get_reranker("msmarco-minilm:max_length=long")
-    with pytest.raises(UsageError, match="no parameter 'model'"):
-        get_reranker("msmarco-minilm:model=other")
-    with pytest.raises(UsageError, match="rankgpt:gpt4"):
-        get_reranker("rankgpt")
-    with pytest.raises(UsageError, match="cannot move by"):
-        get_reranker("rankgpt:local,window=5,step=9", llm=None, store=None)
+        rerankers.parse("bge-rerank")
 
 
 @pytest.mark.parametrize("name", [DEFAULT, "msmarco-minilm", "bge-reranker", "rankllama"])
 def test_what_is_not_here_says_how_to_get_it(name: str) -> None:
     with pytest.raises(ModelError, match="r2med models fetch"):
-        get_reranker(name)
+        Builder().reranker(name)
 
 
 def test_a_function_by_its_address() -> None:
-    assert get_reranker("tests.rerank.tiny:by_length").name == "by_length"
+    made = Builder().reranker("tests.rerank.tiny:by_length@7")
+    assert made.name == "tests.rerank.tiny:by_length"
     with pytest.raises(UsageError):
-        get_reranker("tests.rerank.tiny:nothing")
+        Builder().reranker("tests.rerank.tiny:nothing")
 
 
-def test_models_and_parameters_of_llm_rerankers() -> None:
-    assert read_rest("rankgpt", "openai:my/model:free,window=10,step=5,hints=yes") == (
-        "openai:my/model:free",
-        {"window": 10, "step": 5, "hints": True},
-    )
-    assert read_rest("yesno", "logits=no") == ("", {"logits": False})
-    for bad in ("gpt4,depth=3", "gpt4,window", "gpt4,window=wide", "gpt4,hints=maybe"):
-        with pytest.raises(UsageError):
-            read_rest("rankgpt", bad)
+def test_rest_and_depth_make_no_second_model() -> None:
+    builder = Builder()
+    one, other = "tests.rerank.tiny:by_length@7", "tests.rerank.tiny:by_length,rest=drop@9"
+    assert builder.reranker(one) is builder.reranker(other)
+    assert rerankers.parse(other) == Spec("tests.rerank.tiny:by_length", None, (("rest", "drop"),), 9)
+
+
+@pytest.mark.parametrize(
+    ("text", "argument", "parameters"),
+    [
+        (
+            "rankgpt:openai:my/model:free,window=10,step=5,hints=yes",
+            Spec("openai", "my/model:free"),
+            {"window": 10, "step": 5, "hints": True},
+        ),
+        ("yesno:gpt4,logits=no", Spec("gpt4"), {"logits": False}),
+    ],
+)
+def test_models_and_parameters_of_llm_rerankers(text: str, argument: Spec, parameters: dict[str, object]) -> None:
+    spec = rerankers.parse(text)
+    assert spec.argument == argument
+    assert dict(spec.parameters) == parameters
+    assert rerankers.parse(str(spec)) == spec
+
+
+@pytest.mark.parametrize("bad", ["gpt4,depth=3", "gpt4,window", "gpt4,window=wide", "gpt4,hints=maybe"])
+def test_wrong_parameters_of_llm_rerankers(bad: str) -> None:
+    with pytest.raises(UsageError):
+        rerankers.parse(f"rankgpt:{bad}")
+
+
+def test_a_window_moves_within_itself() -> None:
+    with pytest.raises(UsageError, match="cannot move by"):
+        Builder().reranker("rankgpt:smollm2,window=5,step=9")

@@ -31,6 +31,8 @@ T = TypeVar("T")
 ARGUMENTS = {"chat": "LLM", "file": "FILE", "text": "NAME"}
 """What may stand behind a colon, and how it is written in help."""
 _DEPTH = re.compile(r"(?P<rest>.+)@(?P<depth>\d+)", re.DOTALL)
+_PARAMETERS = re.compile(r":(?=\w+=)")
+"""Where a place ends and its parameters begin."""
 _ADDRESS = re.compile(r"[^\W\d]\w*(\.\w+)*:[^\W\d][\w.]*")
 
 
@@ -201,11 +203,9 @@ class Registry(Generic[T]):
         head, _, rest = text.partition(":")
         if entry := self.find(unquote(head)):
             return self._read(entry, rest, text)
-        if entry := self._ask(self.places, unquote(text)):
-            return self._read(entry, "", text)
-        left, _, right = text.rpartition(":")
-        if "=" in right and (entry := self._ask(self.places, unquote(left))):
-            return self._read(entry, right, text)
+        place, rest = _place(text)
+        if entry := self._ask(self.places, place):
+            return self._read(entry, rest, text)
         if self.from_address is not None and (match := _ADDRESS.match(text)):
             return self._address(match[0], text[match.end() :].removeprefix(","), text)
         raise self.unknown(unquote(head))
@@ -315,6 +315,15 @@ class Registry(Generic[T]):
     def help(self) -> str:
         """Every registered name, as it is typed."""
         return ", ".join(entry.shape for entry in self)
+
+
+def _place(text: str) -> tuple[str, str]:
+    """A folder or hub id and the parameters behind it; a path that exists is taken as it is typed."""
+    if exists(typed_path(text)):
+        return text, ""
+    parameters = _PARAMETERS.search(text)
+    left, rest = (text[: parameters.start()], text[parameters.end() :]) if parameters else (text, "")
+    return (left if exists(typed_path(left)) else unquote(left)), rest
 
 
 def first_sentence(target: Any) -> str:
