@@ -34,7 +34,7 @@ from r2med.core import ModelError, TextColumn
 from r2med.retrieve import embed as embedding
 from r2med.retrieve.embed import embed, verify_cache
 from tests.builders import TEXTS
-from tests.retrieve.dense.encoders import HashEncoder
+from tests.retrieve.encoders.hashing import HashEncoder
 
 MANY = [f"text {i}" for i in range(95)]
 
@@ -201,7 +201,7 @@ import sys
 from pathlib import Path
 from r2med.retrieve import embed as embedding
 from r2med.cache import EmbeddingCache
-from tests.retrieve.dense.encoders import HashEncoder
+from tests.retrieve.encoders.hashing import HashEncoder
 embedding.FLUSH_SECONDS = 0.05
 first, last, root = int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3])
 texts = [f"text {i}" for i in range(first, last)]

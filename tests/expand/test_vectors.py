@@ -6,7 +6,7 @@ import pytest
 from r2med.core import Task, UsageError
 from r2med.expand import POLICIES, Expansion, Expansions, group_vectors, query_groups, retrieve_groups
 from r2med.retrieve.dense import DenseRetriever
-from tests.retrieve.dense.encoders import HashEncoder
+from tests.retrieve.encoders.hashing import HashEncoder
 
 
 def expansions(task: Task, *texts: str) -> Expansions:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.faults.runs import Place, linked_home
-from tests.retrieve.dense.weights import real_model
+from tests.retrieve.encoders.weights import real_model
 
 COUNT = "count: "
 

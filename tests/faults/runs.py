@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from r2med.cache import open_shard
-from tests.retrieve.dense.weights import HOME
+from tests.retrieve.encoders.weights import HOME
 
 TASKS = "mini/Biology,mini/MedQA-Diag,mini/IIYi-Clinical"
 ONE_TASK = "mini/Biology"

@@ -9,7 +9,7 @@ from typing import Any
 
 from tests.llm.server import ChatServer, error
 from tests.llm.server import Handler as ChatHandler
-from tests.retrieve.dense.service import vector
+from tests.retrieve.encoders.service import vector
 from tests.serving import in_background
 
 

@@ -24,7 +24,7 @@ from r2med.retrieve.index_files import ARRAYS
 from tests.builders import small_task
 from tests.faults.runs import ONE_TASK, Place, content, one_line, run, run_well
 from tests.fuzz.store_readers import KEY
-from tests.retrieve.dense.encoders import HashEncoder
+from tests.retrieve.encoders.hashing import HashEncoder
 
 Count = Callable[[str, object], None]
 HEADER = 128  # of a .npy file; the fuzzer breaks those

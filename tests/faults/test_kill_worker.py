@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.nodes import command_line, descendants
+from tests.pipeline.executors.nodes import command_line, descendants
 from tests.faults.runs import (
     ONE_TASK,
     TASKS,

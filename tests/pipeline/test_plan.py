@@ -23,7 +23,7 @@ from r2med.results import ResultStore
 from r2med.retrieve import BM25, Retriever, embed
 from r2med.retrieve.dense import DenseRetriever
 from r2med.tasks import resolve
-from tests.retrieve.dense.encoders import HashEncoder
+from tests.retrieve.encoders.hashing import HashEncoder
 
 
 class Watching(Executor):

@@ -17,7 +17,7 @@ from r2med.core import ModelError, Run, Task
 from r2med.llm import Chat
 from r2med.rerank import get_reranker
 from tests.llm.server import BEHAVIOURS, ChatServer, Handler, completion
-from tests.retrieve.dense.weights import HOME
+from tests.retrieve.encoders.weights import HOME
 
 from . import tiny
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -15,8 +16,7 @@ import pytest
 
 from r2med.cache import pair_keys
 from r2med.core import Document, Documents, ModelError, Run, UsageError
-from r2med.rerank import as_reranker
-from r2med.rerank.protocol import Reranker
+from r2med.rerank import Reranker, as_reranker
 
 from . import tiny
 
@@ -50,7 +50,7 @@ def test_the_order_is_that_of_the_scores() -> None:
         scores = dict(zip(top, tiny.by_length([(query.text, task.documents.contents[d]) for d in top]), strict=True))
         expected = sorted(top, key=lambda d: (-np.float32(scores[d]), top.index(d)))
         assert run.docs[row].tolist() == [*expected, *first.docs[row, 8:].tolist()]
-    assert run.name == "first.by_length@8"
+    assert re.fullmatch(r"first\.tests\.rerank\.tiny:by_length~\w{8}@8", run.name)
     assert notes(run)["pairs"] == 32
 
 

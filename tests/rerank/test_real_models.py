@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +12,18 @@ import pytest
 
 from r2med.core import Document, Documents, Qrels, Query, Run, Task
 from r2med.models import get_card
-from r2med.rerank.specs import from_card
-from r2med.retrieve.encoders.load import make_options
-from tests.retrieve.dense.weights import HOME, real_model
+from r2med.core.options import Options
+from r2med.core.spec import Spec
+from r2med.pipeline import Builder
+from r2med.rerank import DEFAULT
+from r2med.rerank.onnx_cross_encoder import OnnxCrossEncoder
+from r2med.rerank.pairs import Pairs
+from r2med.rerank.pointwise import PointwiseReranker
+from r2med.rerank.similarity import MaxSimScorer
+from r2med.retrieve import get_retriever
+from r2med.retrieve.encoders.token_states import token_encoder
+from r2med.scoring import evaluate_run
+from tests.retrieve.encoders.weights import HOME, real_model
 
 pytest.importorskip("onnxruntime", reason="the extra `onnx` is not installed")
 
@@ -45,24 +56,34 @@ def all_candidates(task: Task) -> Run:
     return Run(task.query_ids, task.documents.ids, docs, docs.astype(np.float32))
 
 
+@pytest.fixture
+def with_weights(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[str], Path]:
+    """A home of the test's own in which a model is found."""
+
+    def link(name: str) -> Path:
+        folder = real_model(name, "model.onnx")
+        monkeypatch.setenv("R2MED_HOME", str(tmp_path))
+        (tmp_path / "models").mkdir(exist_ok=True)
+        (tmp_path / "models" / name).symlink_to(folder)
+        return folder
+
+    return link
+
+
 @pytest.mark.parametrize("name", ["msmarco-minilm", "bge-small", "colbert-small-backbone"])
-def test_finds_what_is_meant(task: Task, name: str) -> None:
-    folder = real_model(name, "model.onnx")
-    run = from_card(get_card(name), folder=folder).rerank(task, all_candidates(task), 5)
+def test_finds_what_is_meant(task: Task, name: str, with_weights: Callable[[str], Path]) -> None:
+    with_weights(name)
+    run = Builder().reranker(name).rerank(task, all_candidates(task), 5)
     assert {q: hits[0].doc_id for q, hits in run} == BEST
     note: Any = run.notes["rerank"]
     assert note["empty_documents"] == 1
-    again = from_card(get_card(name), folder=folder).rerank(task, all_candidates(task), 5)
+    again = Builder().reranker(name).rerank(task, all_candidates(task), 5)
     assert (again.scores == run.scores).all()
 
 
 def test_maxsim_is_the_sum_of_best_matches(task: Task) -> None:
-    from r2med.rerank.late_interaction import MaxSimScorer
-    from r2med.rerank.pairs import Pairs
-    from r2med.retrieve.encoders.token_states import token_encoder
-
     folder, card = real_model("bge-small", "model.onnx"), get_card("bge-small")
-    encoder = token_encoder(card, folder, make_options())
+    encoder = token_encoder(card, folder, Options())
     states: dict[str, Any] = {}
     for side, texts in (("query", list(ASKED.values())), ("document", list(PASSAGES.values()))):
         prefix = card.prefix(side, card.instruction(side, ""))  # type: ignore[arg-type]
@@ -72,7 +93,7 @@ def test_maxsim_is_the_sum_of_best_matches(task: Task) -> None:
     rows, docs = np.repeat([0, 1], 5).astype(np.int32), np.tile(np.arange(5), 2).astype(np.int32)
     pairs = Pairs(task.query_texts, task.documents.contents, rows, docs)
     made = np.empty(10)
-    for scored in MaxSimScorer(card, make_options(), folder=folder).stream(pairs):
+    for scored in MaxSimScorer(card, Options(), encoder=encoder).stream(pairs):
         made[scored.rows] = scored.scores
     for i, (query, document) in enumerate(pairs.texts(np.arange(10))):
         assert made[i] == pytest.approx((states[query] @ states[document].T).max(axis=1).sum(), rel=1e-5)
@@ -83,7 +104,8 @@ def test_the_cross_encoder_equals_a_plain_session(task: Task) -> None:
     from tokenizers import Tokenizer
 
     folder = real_model("msmarco-minilm", "model.onnx")
-    run = from_card(get_card("msmarco-minilm"), folder=folder).rerank(task, all_candidates(task), 5)
+    scorer = OnnxCrossEncoder(get_card("msmarco-minilm"), folder)
+    run = PointwiseReranker(scorer, Spec("msmarco-minilm")).rerank(task, all_candidates(task), 5)
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
     tokenizer.no_padding()
     session = onnxruntime.InferenceSession(str(folder / "model.onnx"), providers=["CPUExecutionProvider"])
@@ -99,15 +121,12 @@ def test_the_cross_encoder_equals_a_plain_session(task: Task) -> None:
 def test_scifact(shared_data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The head of BM25's list gets better with the default reranker."""
     import r2med
-    from r2med.rerank import DEFAULT, get_reranker
-    from r2med.rerank.sampling import first_queries
-    from r2med.retrieve import get_retriever
-    from r2med.scoring import evaluate_run
-
     real_model("bge-small", "model.onnx")
     monkeypatch.setenv("R2MED_HOME", str(HOME))
     whole = r2med.load(str(shared_data / "scifact"))
-    few = first_queries(whole, 20)
+    kept = {query.id for query in whole.queries[:20]}
+    judged = Qrels.from_judgments(judgment for judgment in whole.qrels if judgment[0] in kept)
+    few = replace(whole, queries=whole.queries[:20], qrels=judged)
     first = get_retriever("bm25-lucene").retrieve(few, depth=30)
-    after = get_reranker(DEFAULT).rerank(few, first, 30)
+    after = Builder().reranker(DEFAULT).rerank(few, first, 30)
     assert evaluate_run(after, few.qrels).mean() > evaluate_run(first, few.qrels).mean()

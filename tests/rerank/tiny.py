@@ -9,7 +9,7 @@ import numpy as np
 
 from r2med.core import Document, Documents, Qrels, Query, Run, Task
 from r2med.models import Card
-from tests.retrieve.dense.tiny import SPECIAL, WORDS, texts
+from tests.retrieve.encoders.tiny import SPECIAL, WORDS, texts
 
 PAIRS = {
     "bert": ("[CLS] $A [SEP]", "[CLS] $A [SEP] $B:1 [SEP]:1"),

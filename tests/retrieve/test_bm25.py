@@ -9,8 +9,11 @@ import pytest
 
 import r2med
 from r2med.core import Document, Documents, Qrels, Query, Task, TextColumn, UsageError
-from r2med.retrieve import BM25, BM25Index
+from r2med.core.queries import Queries, QueryText
+from r2med.retrieve import retrievers
+from r2med.retrieve.bm25 import BM25, BM25Index, BM25Lucene, BM25Parameters, PreparedBM25
 from r2med.text import get_analyzer
+from r2med.text.analyzers import ANALYZERS
 
 WORDS = ["fever", "cough", "the", "rash", "liver", "Hepatitis", "B", "virus", "µg", "kidney", "stone", "pain", "pain's"]
 
@@ -74,7 +77,7 @@ def test_r2med_flavour_equals_gensim(task: Task) -> None:
 
 
 def test_textbook_flavour_equals_bm25s(task: Task) -> None:
-    np.testing.assert_allclose(all_scores(BM25(query="count"), task), bm25s_scores(task), rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(all_scores(BM25Lucene(), task), bm25s_scores(task), rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
@@ -83,7 +86,7 @@ def test_both_flavours_on_real_sets(name: str, shared_data: object) -> None:
     task = r2med.load(str(shared_data / name))  # type: ignore[operator]
     few = Task(name, task.queries[:40], task.documents, task.qrels)
     np.testing.assert_allclose(all_scores_deep(BM25(), few), gensim_scores(few), rtol=1e-6, atol=1e-6)
-    np.testing.assert_allclose(all_scores_deep(BM25(query="count"), few), bm25s_scores(few), rtol=2e-6, atol=1e-6)
+    np.testing.assert_allclose(all_scores_deep(BM25Lucene(), few), bm25s_scores(few), rtol=2e-6, atol=1e-6)
 
 
 def all_scores_deep(retriever: BM25, task: Task) -> np.ndarray:
@@ -98,22 +101,22 @@ def all_scores_deep(retriever: BM25, task: Task) -> np.ndarray:
 @pytest.mark.parametrize(
     ("name", "flavour", "low", "high"),
     [
-        ("scifact", "count", 0.67, 0.69),
+        ("scifact", "bm25-lucene", 0.67, 0.69),
         ("liveqa-med", "bm25", 0.32, 0.34),
-        ("bioasq-snippets", "count", 0.70, 0.73),
-        ("vignettes", "count", 0.14, 0.16),
+        ("bioasq-snippets", "bm25-lucene", 0.70, 0.73),
+        ("vignettes", "bm25-lucene", 0.14, 0.16),
     ],
 )
 def test_real_sets_score_as_measured(name: str, flavour: str, low: float, high: float, shared_data: object) -> None:
     task = r2med.load(str(shared_data / name))  # type: ignore[operator]
-    score = r2med.evaluate(BM25(query=flavour), task).mean("nDCG@10")  # type: ignore[arg-type]
+    score = r2med.evaluate(flavour, task).mean("nDCG@10")
     assert low <= score <= high
 
 
 def test_flavours_differ_on_repeated_words() -> None:
     task = make_task(["fever", "cough"], ["fever fever fever fever cough"])
     (first, second), (weighted_first, weighted_second) = (
-        BM25(query=q).retrieve(task).of("q0") for q in ("count", "bm25")
+        retriever.retrieve(task).of("q0") for retriever in (BM25Lucene(), BM25())
     )
     assert first.score / second.score == pytest.approx(4)
     assert 1 < weighted_first.score / weighted_second.score < 2.5
@@ -158,9 +161,31 @@ def test_extending_equals_rebuilding(task: Task) -> None:
     grown = BM25Index.build(TextColumn.from_texts(texts[:100]))
     for begin in (100, 250):
         grown = grown.extended(TextColumn.from_texts(texts[begin : 250 if begin == 100 else None]))
-    a, b = BM25().retrieve(task, index=whole), BM25().retrieve(task, index=grown)
+    a, b = (PreparedBM25(index, task.documents.ids, "bm25").search(Queries.of(task), 1000) for index in (whole, grown))
     assert np.array_equal(a.docs, b.docs)
     assert np.array_equal(a.scores, b.scores)
+
+
+@pytest.mark.parametrize("retriever", [BM25(), BM25Lucene()])
+def test_several_texts_of_a_query_are_averaged(retriever: BM25, task: Task) -> None:
+    """Query terms that several texts share are counted in each of them."""
+    index = retriever.prepare(task)
+    one, other = (q.text for q in task.queries[:2])
+    asked = Queries(task.query_ids, task.query_texts, [(QueryText(one), QueryText(other, 3.0))] * len(task.queries))
+    plain, both = index.search(Queries.of(task), 300), index.search(asked, 300)
+    first, second, mean = ({hit.doc_id: hit.score for hit in run.row(row)} for run, row in ((plain, 0), (plain, 1), (both, 5)))
+    assert set(mean) == set(first) | set(second)
+    expected = {doc: (first.get(doc, 0.0) + 3 * second.get(doc, 0.0)) / 4 for doc in mean}
+    assert mean == pytest.approx(expected, rel=1e-5)
+
+
+def test_parameters_are_in_the_name_and_in_the_description() -> None:
+    assert [r.name for r in (BM25(), BM25(0.9, 0.4), BM25(1.2), BM25Lucene(b=1.0, analyzer="whitespace"))] == [
+        "bm25", "bm25", "bm25:k1=1.2", "bm25-lucene:analyzer=whitespace,b=1",
+    ]  # fmt: skip
+    assert BM25().describe() != BM25Lucene().describe() != BM25Lucene(k1=1.0).describe()
+    assert BM25Lucene().parameters == BM25Parameters(query="count")
+    assert all(name in retrievers["bm25"].parameters["analyzer"].help for name in ANALYZERS)
 
 
 def test_native_and_python_give_the_same_bits(task: Task) -> None:

@@ -16,7 +16,7 @@ import r2med
 from r2med.rerank.candidates import read_topk
 from r2med.upstream.command import main
 from tests.llm.server import ChatServer, serving
-from tests.retrieve.dense.weights import real_model
+from tests.retrieve.encoders.weights import real_model
 
 DENSE = {f"{m}_at_{k}" for m in ("ndcg", "map", "recall", "precision") for k in (1, 3, 5, 10, 100)}
 OTHER = {f"{m}_at_{k}" for m in ("ndcg", "map", "recall", "precision") for k in (1, 10, 25, 50, 100)} | {"mrr"}
@@ -135,7 +135,7 @@ def test_a_model_of_ones_own(tree: Path) -> None:
     assert isinstance(test, dict)
     assert set(test) == DENSE
     assert test["ndcg_at_10"] == pytest.approx(
-        r2med.evaluate("tests.custom.models:CustomModel", r2med.load("mini/Biology")).mean(), abs=6e-6
+        r2med.evaluate("tests.own_models:CustomModel", r2med.load("mini/Biology")).mean(), abs=6e-6
     )
 
 

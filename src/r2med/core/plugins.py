@@ -19,11 +19,12 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_type_hints
 import msgspec
 
 from .errors import ModelError, R2MedError, UsageError, nearest
-from .foreign import one_line, redirect_stdout
+from .foreign import one_line, redirect_stdout, takes
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
+    from .parameters import Parameter
     from .spec import Value
 
 Kind = Literal["retriever", "reranker", "expander"]
@@ -31,7 +32,7 @@ GROUPS: dict[Kind, str] = {kind: f"r2med.{kind}s" for kind in ("retriever", "rer
 RESERVED: dict[Kind, tuple[str, ...]] = {
     "retriever": (),
     "reranker": ("maxsim", "rankgpt", "reasoning", "setwise", "yesno"),
-    "expander": ("hyde", "query2doc", "lamer", "search-o1", "search-r1", "concepts", "oracle"),
+    "expander": ("hyde", "query2doc", "lamer", "search-o1", "search-r1", "oracle"),
 }
 _WORDS: dict[str, object] = {"yes": True, "true": True, "no": False, "false": False, "none": None}
 
@@ -41,9 +42,13 @@ class Made(NamedTuple):
 
     value: Any
     arguments: dict[str, Any]
+    beside: dict[str, Any] = {}
+    """Parameters that its constructor does not take: they say how the object is used."""
 
 
-def load_address(address: str, arguments: Mapping[str, Value] | None = None) -> Made:
+def load_address(
+    address: str, arguments: Mapping[str, Value] | None = None, *, beside: Mapping[str, Parameter] | None = None
+) -> Made:
     """The object at `module:attr`; modules of the current folder count, as they do for `python -m`."""
     module, _, attribute = address.partition(":")
     if not attribute:
@@ -53,24 +58,36 @@ def load_address(address: str, arguments: Mapping[str, Value] | None = None) -> 
         if not hasattr(found, part):
             raise UsageError(f"{address}: {module} has no {attribute}")
         found = getattr(found, part)
-    return instantiate(found, address, arguments)
+    return instantiate(found, address, arguments, beside=beside)
 
 
-def instantiate(target: Any, label: str, arguments: Mapping[str, Value] | None = None) -> Made:
+def instantiate(
+    target: Any,
+    label: str,
+    arguments: Mapping[str, Value] | None = None,
+    *,
+    beside: Mapping[str, Parameter] | None = None,
+) -> Made:
     """What a class or a factory gives when it is called; anything else is the thing itself.
 
-    A function that needs an argument which is not given is no factory: it encodes, scores or expands.
+    A function that needs an argument which is not given is no factory: it encodes, scores or expands. Arguments that
+    `beside` declares are typed and handed back where the constructor has none of that name.
     """
-    given = dict(arguments or {})
+    given, own = dict(arguments or {}), dict[str, Any]()
+    for key, parameter in (beside or {}).items():
+        if key in given and not takes(target, key):
+            text = given.pop(key)
+            value = parameter.read(text, label) if isinstance(text, str) else parameter.check(text, label)
+            own |= {} if value == parameter.default else {key: value}
     factory = inspect.isroutine(target) and (given or not _needs_arguments(target))
     if not (inspect.isclass(target) or factory):
         if given:
-            raise UsageError(f"{label} takes no arguments: it is no class")
-        return Made(target, {})
+            raise UsageError(f"{label} has no parameter {next(iter(given))!r}: it is no class")
+        return Made(target, {}, own)
     typed = _typed(target, label, given)
     with redirect_stdout(label, "construction"):
         try:
-            return Made(target(**typed), typed)
+            return Made(target(**typed), typed, own)
         except R2MedError:
             raise
         except (Exception, SystemExit) as error:
@@ -89,7 +106,7 @@ def _typed(target: Any, label: str, given: Mapping[str, Value]) -> dict[str, Any
     if unknown := next((key for key in given if key not in declared and not open_ended), None):
         near = nearest(unknown, declared)
         advice = f"; did you mean {near[0]}?" if near else f"; it has {', '.join(declared) or 'none'}"
-        raise UsageError(f"{label} has no argument {unknown!r}{advice}")
+        raise UsageError(f"{label} has no parameter {unknown!r}{advice}")
     hints = _hints(target)
     typed = {}
     for key, value in given.items():
@@ -180,7 +197,9 @@ class Plugin(NamedTuple):
         except (ImportError, ValueError):
             return False
 
-    def load(self, arguments: Mapping[str, Value] | None = None) -> Made:
+    def load(
+        self, arguments: Mapping[str, Value] | None = None, *, beside: Mapping[str, Parameter] | None = None
+    ) -> Made:
         """Import it, and call it where it is a class or factory."""
         with redirect_stdout(self.label, "import"):
             try:
@@ -189,7 +208,7 @@ class Plugin(NamedTuple):
                 raise
             except (Exception, SystemExit) as error:
                 raise ModelError(f"{self.label} cannot be loaded ({one_line(error)})") from error
-        return instantiate(loaded, self.label, arguments)
+        return instantiate(loaded, self.label, arguments, beside=beside)
 
 
 def plugins(kind: Kind | None = None) -> list[Plugin]:

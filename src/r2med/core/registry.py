@@ -31,6 +31,8 @@ T = TypeVar("T")
 ARGUMENTS = {"chat": "LLM", "file": "FILE", "text": "NAME"}
 """What may stand behind a colon, and how it is written in help."""
 _DEPTH = re.compile(r"(?P<rest>.+)@(?P<depth>\d+)", re.DOTALL)
+_PARAMETERS = re.compile(r":(?=\w+=)")
+"""Where a place ends and its parameters begin."""
 _ADDRESS = re.compile(r"[^\W\d]\w*(\.\w+)*:[^\W\d][\w.]*")
 
 
@@ -169,10 +171,14 @@ class Registry(Generic[T]):
 
     def make(self, spec: Spec, *given: Any) -> T:
         """The component of a spec; `given` is whatever its kind needs to be made."""
-        own = self.find(spec.name) is None and spec.path is None
-        if own and self.from_address is not None and _ADDRESS.fullmatch(spec.name):
+        if spec.own:
+            raise UsageError(f"{spec} is an object: it cannot be made from its name")
+        if self.from_address is not None and self._is_address(spec):
             return self.from_address(spec, *given)
         return self.entry(spec).make(spec, *given)
+
+    def _is_address(self, spec: Spec) -> bool:
+        return spec.path is None and bool(_ADDRESS.fullmatch(spec.name)) and self.find(spec.name) is None
 
     def unknown(self, name: str) -> UnknownName:
         """The error for a name that nobody has."""
@@ -197,11 +203,9 @@ class Registry(Generic[T]):
         head, _, rest = text.partition(":")
         if entry := self.find(unquote(head)):
             return self._read(entry, rest, text)
-        if entry := self._ask(self.places, unquote(text)):
-            return self._read(entry, "", text)
-        left, _, right = text.rpartition(":")
-        if "=" in right and (entry := self._ask(self.places, unquote(left))):
-            return self._read(entry, right, text)
+        place, rest = _place(text)
+        if entry := self._ask(self.places, place):
+            return self._read(entry, rest, text)
         if self.from_address is not None and (match := _ADDRESS.match(text)):
             return self._address(match[0], text[match.end() :].removeprefix(","), text)
         raise self.unknown(unquote(head))
@@ -278,9 +282,7 @@ class Registry(Generic[T]):
 
     def declared(self, spec: Spec) -> Mapping[str, Parameter]:
         """The parameters that a spec may have; of somebody's own object, those that every entry has."""
-        if self.find(spec.name) is None and spec.path is None and _ADDRESS.fullmatch(spec.name):
-            return self.shared
-        return self.entry(spec).parameters
+        return self.shared if spec.own or self._is_address(spec) else self.entry(spec).parameters
 
     def changed(self, spec: Spec, **parameters: object) -> Spec:
         """The spec with some parameters set from Python values; None leaves one as it is."""
@@ -313,6 +315,15 @@ class Registry(Generic[T]):
     def help(self) -> str:
         """Every registered name, as it is typed."""
         return ", ".join(entry.shape for entry in self)
+
+
+def _place(text: str) -> tuple[str, str]:
+    """A folder or hub id and the parameters behind it; a path that exists is taken as it is typed."""
+    if exists(typed_path(text)):
+        return text, ""
+    parameters = _PARAMETERS.search(text)
+    left, rest = (text[: parameters.start()], text[parameters.end() :]) if parameters else (text, "")
+    return (left if exists(typed_path(left)) else unquote(left)), rest
 
 
 def first_sentence(target: Any) -> str:

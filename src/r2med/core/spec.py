@@ -18,7 +18,7 @@ import hashlib
 import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -78,6 +78,8 @@ class Spec:
     """How it is run (`device`, `threads`): read from the same text, no part of what it is."""
     path: Path | None = field(default=None, compare=False, repr=False)
     """Where a folder lies whose name is its content."""
+    own: bool = field(default=False, compare=False, repr=False)
+    """Whether it stands for somebody's object, which no registry can make again."""
 
     def get(self, key: str, default: object = None) -> object:
         """A parameter, or a default."""
@@ -92,7 +94,7 @@ class Spec:
         """A copy with parameters changed, or removed where None."""
         merged = dict(self.parameters) | changes
         kept = tuple(sorted((k, v) for k, v in merged.items() if v is not None))
-        return Spec(self.name, self.argument, kept, self.depth, self.options, self.path)
+        return replace(self, parameters=kept)
 
     def without(self, *keys: str) -> Spec:
         """A copy without some parameters."""
@@ -100,7 +102,7 @@ class Spec:
 
     def at(self, depth: int | None) -> Spec:
         """A copy at another depth."""
-        return Spec(self.name, self.argument, self.parameters, depth, self.options, self.path)
+        return replace(self, depth=depth)
 
     def __str__(self) -> str:
         own = [f"{key}={escape(show(value))}" for key, value in self.parameters]

@@ -14,6 +14,7 @@ from ..core import ModelError, Run, Task, UsageError
 from ..core.foreign import accepted, takes, wrap_errors
 from ..core.identity import Identity, identify, name_of
 from ..core.options import Options
+from ..core.parameters import declared_parameters
 from ..core.plugins import Made, find_plugin, instantiate, load_address
 from ..core.queries import Queries
 from ..core.spec import Spec
@@ -22,36 +23,38 @@ from ..retrieve.custom import checked_run, described, object_spec
 from ..retrieve.encoders.base import WorkOrder
 from ..retrieve.encoders.custom import to_numpy
 from ..retrieve.mteb_inputs import BATCH, SPLIT, SUBSET, loader, task_facts
+from .cards import CrossEncoderParameters
 from .contract import DEPTH, Reranker, Rest, rerankers
 from .pairs import Pairs, Scored, by_query, not_cut
 from .pointwise import PointwiseReranker
 
 CHUNK = 1024
+READING = {"logit": declared_parameters(CrossEncoderParameters)["logit"]}
+"""What may be said of somebody's scorer besides its constructor's arguments."""
 
 
 def from_address(spec: Spec, build: Build) -> Reranker:
     """The reranker at `module:attr`, made with the arguments of the spec."""
-    own = {key: value for key, value in spec.parameters if key not in ("rest", "logit")}
-    return _made(load_address(spec.name, own), spec, build)
+    return _named(load_address(spec.name, dict(spec.without("rest").parameters), beside=READING), spec, build)
 
 
 def from_plugin(spec: Spec, build: Build) -> Reranker:
     """The reranker that an installed package offers under the name of the spec."""
     plugin = find_plugin("reranker", spec.name)
     assert plugin is not None
-    own = {key: value for key, value in spec.parameters if key not in ("rest", "logit")}
+    made = plugin.load(dict(spec.without("rest").parameters), beside=READING)
     try:
-        return _made(plugin.load(own), spec, build)
+        return _named(made, spec, build)
     except UsageError as error:
         raise UsageError(f"{plugin.label}: {error}") from None
 
 
-def _made(made: Made, spec: Spec, build: Build) -> Reranker:
-    shared = {key: value for key, value in spec.parameters if key in ("rest", "logit")}
-    named = replace(spec, parameters=tuple(sorted((made.arguments | shared).items())))
-    logit = spec.get("logit")
-    options = build.options.changed(spec.options)
-    return as_reranker(made.value, spec=named, logit=None if logit is None else int(str(logit)), options=options)
+def _named(made: Made, spec: Spec, build: Build) -> Reranker:
+    rest = {key: value for key, value in spec.parameters if key == "rest"}
+    named = replace(spec, parameters=tuple(sorted((made.arguments | made.beside | rest).items())))
+    return as_reranker(
+        made.value, spec=named, logit=made.beside.get("logit"), options=build.options.changed(spec.options)
+    )
 
 
 def as_reranker(

@@ -24,7 +24,7 @@ from .sparse import Float64, Postings, SparseQueries, build_postings, search
 QueryWeighting = Literal["bm25", "count"]
 K1 = Annotated[float, Meta(ge=0, description="how slowly repeated terms saturate")]
 B = Annotated[float, Meta(ge=0, le=1, description="how far long documents are held back")]
-Analyzer = Annotated[str, Meta(description="how texts become terms: english, simple or whitespace")]
+Analyzer = Annotated[str, Meta(description="how texts become terms: english, whitespace, regex or none")]
 
 
 @dataclass(frozen=True)

@@ -10,15 +10,16 @@ from typing import Any
 
 import numpy as np
 
-from ..core import DataError, Hit, ModelError, Run, Task, UsageError, fingerprint
+from ..core import DataError, Hit, ModelError, Query, Run, Task, UsageError, fingerprint
 from ..core.foreign import accepted, wrap_errors
 from ..core.identity import Identity, identify, name_of
 from ..core.options import Options
-from ..core.plugins import find_plugin, instantiate, load_address
+from ..core.parameters import declared_parameters
+from ..core.plugins import Made, find_plugin, instantiate, load_address
 from ..core.queries import Queries
 from ..core.spec import Spec
 from .contract import Build, Index, Retriever, check_depth, retrievers
-from .dense import DenseRetriever, Similarity
+from .dense import DenseParameters, DenseRetriever, Similarity
 from .encoders.base import Encoder
 from .encoders.custom import CustomEncoder, encodes, to_numpy
 from .mteb_inputs import BATCH, SPLIT, SUBSET, Columns, task_facts
@@ -27,6 +28,12 @@ from .sparse import TopK, top_k
 
 BLOCK = 4096
 UNKNOWN = "unknown"
+COMPARING = {
+    name: parameter
+    for name, parameter in declared_parameters(DenseParameters).items()
+    if name in ("similarity", "variant", "dimension", "oversample")
+}
+"""What may be said of somebody's encoder besides its constructor's arguments."""
 Compare = Callable[[Any, Any], Any]
 
 
@@ -34,30 +41,37 @@ def object_spec(model: Any, identity: Identity, name: str = "") -> Spec:
     """The spec of an object: the one it declares, or its name with its version or the hash of its state."""
     declared = getattr(model, "spec", None)
     if isinstance(declared, Spec):
-        return declared
+        return replace(declared, own=True)
     name = declared if isinstance(declared, str) and declared else name or name_of(model)
     if "revision" in identity.facts:
-        return Spec(name, parameters=(("version", str(identity.facts["revision"])),))
-    return Spec(f"{name}~{identity.digest or UNKNOWN}")
+        return Spec(name, parameters=(("version", str(identity.facts["revision"])),), own=True)
+    return Spec(f"{name}~{identity.digest or UNKNOWN}", own=True)
 
 
 def from_address(spec: Spec, build: Build) -> Retriever:
     """The retriever at `module:attr`, made with the arguments of the spec."""
-    made = load_address(spec.name, dict(spec.parameters))
-    named = replace(spec, parameters=tuple(sorted(made.arguments.items())))
-    return as_retriever(made.value, spec=named, options=build.options.changed(spec.options))
+    made = load_address(spec.name, dict(spec.parameters), beside=COMPARING)
+    return _named(made, spec, build, spec.name)
 
 
 def from_plugin(spec: Spec, build: Build) -> Retriever:
     """The retriever that an installed package offers under the name of the spec."""
     plugin = find_plugin("retriever", spec.name)
     assert plugin is not None
-    made = plugin.load(dict(spec.parameters))
-    named = replace(spec, parameters=tuple(sorted(made.arguments.items())))
+    made = plugin.load(dict(spec.parameters), beside=COMPARING)
     try:
-        return as_retriever(made.value, spec=named, options=build.options.changed(spec.options))
+        return _named(made, spec, build, plugin.label)
     except UsageError as error:
         raise UsageError(f"{plugin.label}: {error}") from None
+
+
+def _named(made: Made, spec: Spec, build: Build, label: str) -> Retriever:
+    named = replace(spec, parameters=tuple(sorted((made.arguments | made.beside).items())))
+    how = DenseParameters(**made.beside) if made.beside else None
+    found = as_retriever(made.value, spec=named, options=build.options.changed(spec.options), how=how)
+    if made.beside and not isinstance(found, ObjectRetriever):
+        raise UsageError(f"{label} has no parameter {next(iter(made.beside))!r}: it is no encoder")
+    return found
 
 
 class _Alone:
@@ -82,8 +96,10 @@ def get_retriever(spec: str | Spec | Any, options: Options | None = None) -> Ret
     return retrievers.make(retrievers.parse(spec), _Alone(options or Options()))
 
 
-def as_retriever(model: Any, *, spec: Spec | None = None, options: Options | None = None) -> Retriever:
-    """An object as a retriever; a class is constructed."""
+def as_retriever(
+    model: Any, *, spec: Spec | None = None, options: Options | None = None, how: DenseParameters | None = None
+) -> Retriever:
+    """An object as a retriever; a class is constructed. `how` says how the vectors of an encoder are compared."""
     if isinstance(model, Retriever):
         return model
     model = instantiate(model, str(spec or name_of(model))).value
@@ -97,7 +113,7 @@ def as_retriever(model: Any, *, spec: Spec | None = None, options: Options | Non
         return SearcherRetriever(model, spec, identity)
     if scores_pairs(model):
         raise UsageError(f"{spec} scores pairs of texts: it is a reranker, not a retriever")
-    return ObjectRetriever(model, spec, identity, options or Options())
+    return ObjectRetriever(model, spec, identity, options or Options(), how or DenseParameters())
 
 
 retrievers.from_address = from_address
@@ -134,7 +150,10 @@ class ForeignRetriever(Retriever):
 
     def _retrieve(self, task: Task, queries: Queries, depth: int) -> Any:
         texts = queries.single(self.name)
-        asked = tuple(query._replace(text=text) for query, text in zip(task.queries, texts, strict=True))
+        asked = tuple(
+            (task.query(query_id) or Query(query_id, ""))._replace(text=text)
+            for query_id, text in zip(queries.ids, texts, strict=True)
+        )
         return self.model.retrieve(replace(task, queries=asked), depth=depth)
 
 
@@ -240,13 +259,15 @@ class ObjectRetriever(DenseRetriever):
     without is compared by cosine, whatever the length of its vectors.
     """
 
-    def __init__(self, model: Any, spec: Spec, identity: Identity, options: Options) -> None:
+    def __init__(self, model: Any, spec: Spec, identity: Identity, options: Options, how: DenseParameters) -> None:
         ours = isinstance(model, Encoder)
         encoder: Encoder = model if ours else CustomEncoder(model, str(spec), identity)
-        found = "cosine" if ours else comparison(model)
+        found = how.similarity or ("cosine" if ours else comparison(model))
         self.compare: Compare | None = found if callable(found) else None
         similarity: Similarity = "dot" if callable(found) else found
-        super().__init__(encoder, spec, similarity=similarity, options=options)
+        super().__init__(encoder, spec, similarity=similarity, variant=how.held, options=options)
+        if self.compare is not None and not self.variant.exact:
+            raise UsageError(f"{self.name} compares vectors in a way of its own: there are no variants of it")
         self.identity = identity
 
     def about(self, task: Task) -> None:

@@ -34,7 +34,9 @@ def check_folder(folder: Path, card: Card, options: Options) -> None:
         raise ModelError(f"{card.name} runs Python code of its own from {card.source}: allow it with trust_remote_code")
     if not any(folder.glob("*.safetensors")) and not options.allow_pickle:
         if any(folder.glob("*.bin")) or any(folder.glob("*.pt")):
-            raise ModelError(f"{folder} has only pickled weights, which can run code: allow them with allow_pickle")
+            raise ModelError(
+                f"{folder} has only pickled weights, which can run code: allow them with {card.name}:allow_pickle=yes"
+            )
         raise ModelError(f"{folder} has no weights (*.safetensors)")
     places = config.get("max_position_embeddings")
     longest = max(card.query_length, card.document_length)

@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from r2med.retrieve.encoders.protocol import BaseEncoder, Batch, Side
+from r2med.core.queries import Side
+from r2med.retrieve.encoders.base import BaseEncoder, Batch
 
 
 def hashed(text: str, dimension: int) -> Any:

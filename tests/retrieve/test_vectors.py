@@ -12,9 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from r2med.core import IdTable, ModelError, UsageError
-from r2med.retrieve.memory import Room
-from r2med.retrieve.rows import ArrayRows, UnitRows, unit
-from r2med.retrieve.variants import SmallRows, Variant, search_variant, to_bfloat16
+from r2med.retrieve.memory import MemoryPlan
+from r2med.retrieve.rows import ArrayRows, unit
 from r2med.retrieve.vectors import ProductFirstStage, search
 
 Float32 = npt.NDArray[np.float32]
@@ -55,7 +54,7 @@ def test_equals_brute_force_over_several_blocks() -> None:
     queries, documents, ties = made(37, 9000, 48)
     expected = brute_force(queries, documents, ties, 200)
     assert np.array_equal(search(queries, documents, ties, 200).docs, expected)
-    small = ProductFirstStage(Room(queries=10, cells=1, piece=100))  # a panel of one block
+    small = ProductFirstStage(MemoryPlan(queries=10, cells=1, piece=100))  # a panel of one block
     assert np.array_equal(search(queries, documents, ties, 200, first_stage=small).docs, expected)
 
 
@@ -142,50 +141,6 @@ def test_bad_input_is_refused() -> None:
     documents[1, 1] = np.nan
     with pytest.raises(ModelError, match="not finite"):
         search(queries, documents, ties, 1)
-
-
-@pytest.mark.parametrize("variant", ["float16", "bfloat16", "int8", "binary", "float32@32", "int8@32", "binary:x10"])
-def test_variants_with_rescoring_find_what_is_there(variant: str) -> None:
-    rng = np.random.default_rng(0)
-    # Energy in the first dimensions, as Matryoshka training puts it there.
-    spread = np.linspace(2, 0.2, 64, dtype=np.float32)
-    documents = unit((rng.standard_normal((3000, 64)) * spread).astype(np.float32))
-    queries = unit(documents[:20] + (0.3 * rng.standard_normal((20, 64)) * spread / 8).astype(np.float32))
-    ties = np.arange(3000, dtype=np.int32)
-    exact = search(queries, documents, ties, 20)
-    top = search_variant(queries, UnitRows(ArrayRows(documents)), Variant.parse(variant), ties, 20)
-    shared = np.mean([len(set(a) & set(b)) / 20 for a, b in zip(exact.docs.tolist(), top.docs.tolist(), strict=True)])
-    assert shared > {"binary": 0.55, "binary:x10": 0.8}.get(variant, 0.9)  # 64 bits are few
-    assert np.array_equal(top.docs[:, 0], exact.docs[:, 0])
-    assert np.allclose(top.scores[:, 0], exact.scores[:, 0], atol=1e-6)
-
-
-def test_int8_without_rescoring_is_exact_on_its_own_codes() -> None:
-    queries, documents, ties = made(5, 500, 32)
-    small = SmallRows(ArrayRows(documents), "int8")
-    top = search_variant(queries, ArrayRows(documents), Variant.parse("int8:norescore"), ties, 50)
-    assert np.array_equal(top.docs, brute_force(queries, small.read(0, 500), ties, 50))
-    assert small.nbytes == 500 * 32 + 4 * 500
-
-
-def test_bfloat16_rounds_as_torch_does() -> None:
-    torch = pytest.importorskip("torch", reason="the torch extra is not installed")
-    values = np.random.default_rng(0).standard_normal(10_000).astype(np.float32)
-    expected = torch.from_numpy(values).bfloat16().view(torch.int16).numpy().view(np.uint16)
-    assert np.array_equal(to_bfloat16(values), expected)
-
-
-@pytest.mark.parametrize(
-    "text", ["float32", "int8", "int8@256", "binary:x10", "float16:norescore", "float32@64:norescore"]
-)
-def test_a_variant_reads_what_it_writes(text: str) -> None:
-    assert str(Variant.parse(text)) == text
-
-
-@pytest.mark.parametrize("text", ["int4", "int8@", "int8@0", "binary:x0", "int8:fast", ""])
-def test_a_wrong_variant_is_named(text: str) -> None:
-    with pytest.raises(UsageError, match="variant"):
-        Variant.parse(text)
 
 
 def test_memory_stays_small() -> None:

@@ -5,13 +5,11 @@ from __future__ import annotations
 import pytest
 
 import r2med
-from r2med.cache import EmbeddingCache
-from r2med.models import get_card
-from r2med.retrieve.dense import DenseRetriever
+from r2med.retrieve import get_retriever
 from r2med.scoring import evaluate_run
 from tests.conftest import SHARED_DATA
 
-from .weights import HOME, real_model
+from tests.retrieve.encoders.weights import HOME, real_model
 
 pytestmark = pytest.mark.slow
 
@@ -23,13 +21,15 @@ pytestmark = pytest.mark.slow
         ("minilm", "model.safetensors", "transformers", 0.640, 0.650),
     ],
 )
-def test_scifact(name: str, file: str, needs: str, low: float, high: float) -> None:
+def test_scifact(
+    name: str, file: str, needs: str, low: float, high: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("R2MED_HOME", str(HOME))
     pytest.importorskip(needs)
-    folder = real_model(name, file)
+    real_model(name, file)
     if not (SHARED_DATA / "scifact").is_dir():
         pytest.skip("SciFact is not beside the project")
     task = r2med.load(str(SHARED_DATA / "scifact"))
-    cache = EmbeddingCache(HOME / "embeddings")
-    run = DenseRetriever(get_card(name), folder=folder, cache=cache).retrieve(task, depth=100)
+    run = get_retriever(name).retrieve(task, depth=100)
     score = float(evaluate_run(run, task.qrels).per_query["ndcg_at_10"].mean())
     assert low <= score <= high

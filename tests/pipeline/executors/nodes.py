@@ -12,7 +12,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from tests.retrieve.dense.weights import real_model
+from tests.retrieve.encoders.weights import real_model
 
 QUIET = {
     "RAY_USAGE_STATS_ENABLED": "0",

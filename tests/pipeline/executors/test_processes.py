@@ -15,7 +15,7 @@ from r2med.pipeline.executors.pooled import PoolExecutor
 from r2med.pipeline.executors.processes import Processes
 from r2med.results import ResultStore
 from r2med.tasks import resolve
-from tests.retrieve.dense.weights import real_model
+from tests.retrieve.encoders.weights import real_model
 
 from .nodes import command_line, descendants, home_with
 from .runs import Ran, without

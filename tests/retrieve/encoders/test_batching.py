@@ -11,8 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from r2med.core import ModelError, TextColumn
+from r2med.core.queries import Side
+from r2med.retrieve.encoders.base import Float32
+from r2med.retrieve.encoders import batching
 from r2med.retrieve.encoders.batching import Tokens, pad, plan, stream_batches
-from r2med.retrieve.encoders.protocol import Float32, Side
 
 
 class Model:
@@ -91,6 +93,25 @@ def test_numbers_that_are_none_name_the_text() -> None:
     texts = ["one", "two words", "three words here"]
     with pytest.raises(ModelError, match=r"adder returned .* not finite .* text 2 \('three words here'\)"):
         list(stream_batches(Broken(), texts, "document", "", budget=100, most=10))
+
+
+@given(st.text("ab ", min_size=1, max_size=400), st.integers(1, 20))
+def test_the_beginning_of_a_long_text_gives_the_tokens_of_the_whole(text: str, limit: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(batching, "PREFIX", 16)
+        patch.setattr(batching, "MARGIN", 2)
+        seen: list[int] = []
+
+        def tokenize(texts: list[str]) -> list[list[str]]:
+            seen.extend(map(len, texts))
+            return [t.split() for t in texts]
+
+        (made,) = batching.tokenize_bounded([text], limit, tokenize)
+    assert made.tokens[:limit] == text.split()[:limit]
+    assert (made.text, made.times) == (text, 1.0) or len(made.text) < len(text)
+    if made.text == text:
+        assert made.total == len(text.split())
+    assert max(seen) <= max(16, len(text))
 
 
 def test_padding_on_either_side() -> None:

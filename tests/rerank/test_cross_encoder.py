@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from r2med.core import ModelError
-from r2med.rerank.tokens import PairTokenizer, Text, document_floor
+from r2med.rerank.cross_encoder import PairTokenizer, Text, document_floor
 
 tokenizers = pytest.importorskip("tokenizers", reason="the extra `onnx` is not installed")
 

@@ -37,7 +37,7 @@ def cached(matrix: Float32, folder: Path) -> tuple[Rows, list[str]]:
 
 
 def product_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vectors, "pays", lambda queries, rows: False)
+    monkeypatch.setattr(vectors, "small_batch_faster", lambda queries, rows: False)
 
 
 @pytest.mark.parametrize("queries", [1, 3, 8])
@@ -47,7 +47,7 @@ def test_few_queries_get_the_ranking_of_the_blocked_product(
 ) -> None:
     documents, asked = some(DOCUMENTS, 1, steps=steps), some(queries, 2, steps=steps)
     ties = np.random.default_rng(3).permutation(DOCUMENTS).astype(np.int32)
-    assert few.pays(queries, ArrayRows(documents))
+    assert few.small_batch_faster(queries, ArrayRows(documents))
     found = search(asked, documents, ties, 50)
     product_only(monkeypatch)
     expected = search(asked, documents, ties, 50)
@@ -85,7 +85,7 @@ def test_numbers_that_are_none_are_refused() -> None:
 def test_vectors_of_a_cache_are_read_where_they_lie(tmp_path: Path) -> None:
     documents, asked = some(DOCUMENTS, 1), some(2, 2)
     rows, _ = cached(documents, tmp_path)
-    assert few.pays(2, rows)
+    assert few.small_batch_faster(2, rows)
     ties = np.arange(DOCUMENTS, dtype=np.int32)
     for found, expected in zip(search(asked, rows, ties, 30), search(asked, documents, ties, 30), strict=True):
         np.testing.assert_array_equal(found, expected)

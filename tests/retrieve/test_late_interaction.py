@@ -1,4 +1,4 @@
-"""Late interaction and learned sparse retrieval against plain code."""
+"""Late interaction against plain code."""
 
 from __future__ import annotations
 
@@ -11,14 +11,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from r2med.core import Document, Documents, Qrels, Query, Task, UsageError
+from r2med.core.options import Options
+from r2med.core.queries import Queries, QueryText
+from r2med.core.spec import Spec
 from r2med.models import get_card
-from r2med.retrieve import maxsim as late
-from r2med.retrieve.maxsim import MaxSimRetriever, maxsim
-from r2med.retrieve.protocol import Retriever
-from r2med.retrieve.splade import SpladeRetriever
+from r2med.retrieve import Retriever, late_interaction
+from r2med.retrieve.encoders.token_states import token_encoder
+from r2med.retrieve.late_interaction import MaxSimRetriever, maxsim
+from tests.retrieve.encoders import tiny
+from tests.retrieve.encoders.weights import real_model
 
-from . import tiny
-from .weights import real_model
+CPU = Options(device="cpu", threads=1)
 
 
 def plain_maxsim(query: Any, document: Any) -> float:
@@ -45,7 +48,7 @@ def test_maxsim_is_the_sum_of_best_matches(queries: list[int], documents: list[i
 
 
 def test_many_query_tokens_are_taken_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(late, "QUERY_TOKENS", 3)
+    monkeypatch.setattr(late_interaction, "QUERY_TOKENS", 3)
     test_maxsim_is_the_sum_of_best_matches()
 
 
@@ -54,7 +57,7 @@ def test_late_interaction_over_torch(tmp_path: Path) -> None:
     model, tokenizer = tiny.save_model(tmp_path, "bert"), tiny.save_tokenizer(tmp_path, "bert")
     task = tiny_task()
     card = tiny.card("bert", "tokens", kind="late-interaction", normalize=True, document_length=16)
-    used = MaxSimRetriever(card, folder=tmp_path, device="cpu", threads=1)
+    used = MaxSimRetriever(card, Spec(card.name), token_encoder(card, tmp_path, CPU), CPU)
     assert isinstance(used, Retriever)
     run = used.retrieve(task)
 
@@ -72,6 +75,11 @@ def test_late_interaction_over_torch(tmp_path: Path) -> None:
             )
         assert scores["d4"] == scores["d9"]
     assert run.notes["truncation"]["document"]["texts_cut"] > 0  # type: ignore[index]
+    one, other = (q.text for q in task.queries[:2])
+    asked = Queries(task.query_ids, task.query_texts, [(QueryText(one), QueryText(other, 3.0))] * 3)
+    both = {hit.doc_id: hit.score for hit in used.prepare(task).search(asked, 10).row(2)}
+    first, second = ({hit.doc_id: hit.score for hit in run.row(row)} for row in (0, 1))
+    assert both == pytest.approx({doc: (first[doc] + 3 * second[doc]) / 4 for doc in both}, rel=1e-5)
 
 
 def test_late_interaction_over_onnx() -> None:
@@ -84,41 +92,13 @@ def test_late_interaction_over_onnx() -> None:
         Documents.of(Document(f"d{i}", t) for i, t in enumerate(texts)),
         Qrels.from_judgments([("q", "d0", 1)]),
     )
-    run = MaxSimRetriever(get_card("colbert-small-backbone"), folder=folder).retrieve(task)
+    card = get_card("colbert-small-backbone")
+    used = MaxSimRetriever(card, Spec(card.name), token_encoder(card, folder, Options()), Options())
+    run = used.retrieve(task)
     assert [hit.doc_id for hit in run.row(0)] == ["d0", "d2", "d1"]
 
 
-def test_learned_sparse_retrieval(tmp_path: Path) -> None:
-    torch = pytest.importorskip("torch", reason="the torch extra is not installed")
-    import transformers as tf
-
-    tokenizer = tiny.save_tokenizer(tmp_path, "bert")
-    torch.manual_seed(0)
-    model: Any = tf.BertForMaskedLM(
-        tf.BertConfig(vocab_size=len(tokenizer), hidden_size=32, num_hidden_layers=2, num_attention_heads=4,
-                      intermediate_size=64, max_position_embeddings=128, initializer_range=0.5)
-    ).eval()  # fmt: skip
-    model.save_pretrained(tmp_path)
-    task = tiny_task()
-    card = tiny.card("bert", "none", kind="sparse")
-    used = SpladeRetriever(card, folder=tmp_path, device="cpu", threads=1)
-    assert isinstance(used, Retriever)
-    run = used.retrieve(task)
-
-    def weights(text: str) -> Any:
-        with torch.no_grad():
-            ids = tokenizer(text, truncation=True, max_length=64, return_tensors="pt").input_ids
-            logits = model(input_ids=ids).logits[0]
-        return torch.log1p(torch.relu(logits)).max(dim=0).values.numpy()
-
-    for query in task.queries:
-        scores = {hit.doc_id: hit.score for hit in run.of(query.id)}
-        for document in task.documents:
-            assert scores[document.id] == pytest.approx(float(weights(query.text) @ weights(document.text)), rel=1e-4)
-
-
 def test_a_backend_without_tokens_is_refused(tmp_path: Path) -> None:
+    card = tiny.card("api", "none", backend="openai", kind="late-interaction")
     with pytest.raises(UsageError, match="gives no vectors of tokens"):
-        MaxSimRetriever(tiny.card("api", "none", backend="openai", kind="late-interaction"), folder=tmp_path)
-    with pytest.raises(UsageError, match="learned sparse models run in transformers"):
-        SpladeRetriever(tiny.card("bert", "none", backend="onnx", kind="sparse"), folder=tmp_path)
+        token_encoder(card, tmp_path, Options())

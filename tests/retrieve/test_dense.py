@@ -13,15 +13,23 @@ import pytest
 
 from r2med.cache import EmbeddingCache
 from r2med.core import Document, Documents, MissingExtra, ModelError, Qrels, Query, Task, UsageError
+from r2med.core.identity import identify
+from r2med.core.options import Options
+from r2med.core.spec import Spec
 from r2med.models import folder_card, get_card
+from r2med.retrieve import Retriever, as_retriever, get_retriever
 from r2med.retrieve.dense import DenseRetriever
-from r2med.retrieve.encoders.load import Options, load_encoder
-from r2med.retrieve.protocol import Retriever
-from r2med.retrieve.specs import get_retriever
+from r2med.retrieve.encoders import load_encoder
+from r2med.retrieve.encoders.custom import CustomEncoder
+from r2med.retrieve.encoders.remote import RemoteCodeEncoder
+from r2med.retrieve.encoders.torch_encoder import TorchEncoder
+from r2med.retrieve.variants import Variant
 from tests.builders import small_task
+from tests.retrieve.encoders import tiny
+from tests.retrieve.encoders.hashing import HashEncoder
 
-from . import tiny
-from .encoders import HashEncoder
+CPU = Options(device="cpu", threads=1)
+HASH = Spec("hash")
 
 
 def task_of(texts: list[str], queries: list[str]) -> Task:
@@ -55,7 +63,7 @@ def function(texts: list[str]) -> Any:
 
 
 def test_it_is_a_retriever_and_ranks() -> None:
-    used = DenseRetriever(Letters())
+    used = as_retriever(Letters())
     assert isinstance(used, Retriever)
     run = used.retrieve(task_of(["abc", "ddd", "hhh"], ["a b", "h"]))
     assert [hit.doc_id for hit in run.row(0)] == ["d0", "d2", "d1"]
@@ -64,7 +72,7 @@ def test_it_is_a_retriever_and_ranks() -> None:
 
 
 def test_equal_vectors_are_ordered_by_id() -> None:
-    run = DenseRetriever(Letters()).retrieve(task_of(["ab", "ab", "ba", "c"], ["ab"]), depth=3)
+    run = as_retriever(Letters()).retrieve(task_of(["ab", "ab", "ba", "c"], ["ab"]), depth=3)
     assert [hit.doc_id for hit in run.row(0)] == ["d2", "d1", "d0"]
     assert len({hit.score for hit in run.row(0)}) == 1
 
@@ -76,9 +84,9 @@ def test_addresses(address: str) -> None:
     where = f"{__name__}:{address}"
     if address == "nothing":
         with pytest.raises(UsageError, match="has no nothing"):
-            DenseRetriever(where)
+            get_retriever(where)
     else:
-        assert DenseRetriever(where, similarity="dot").retrieve(small_task()).depth == 3
+        assert get_retriever(where).retrieve(small_task()).depth == 3
 
 
 @pytest.mark.parametrize(
@@ -91,21 +99,21 @@ def test_addresses(address: str) -> None:
 )
 def test_nonsense_from_a_model_is_one_line(made: Any, words: str) -> None:
     with pytest.raises(ModelError, match=words):
-        DenseRetriever(made).retrieve(small_task())
+        as_retriever(made).retrieve(small_task())
 
 
 def test_what_does_not_encode_is_refused() -> None:
     with pytest.raises(UsageError, match="does not encode"):
-        DenseRetriever(object())
+        as_retriever(object())
     with pytest.raises(UsageError, match="unknown option 'speed'"):
-        DenseRetriever(Letters(), speed=9)
-    with pytest.raises(UsageError, match="is not an address"):
-        DenseRetriever("nowhere")
+        Options().changed({"speed": 9})
+    with pytest.raises(UsageError, match="unknown retriever 'nowhere'"):
+        get_retriever("nowhere")
 
 
 def test_truncation_is_accounted_for() -> None:
     texts = ["w " * 20, "w " * 30, "w", "w " * 16]
-    run = DenseRetriever(HashEncoder(limit=16)).retrieve(task_of(texts, ["q " * 18]))
+    run = DenseRetriever(HashEncoder(limit=16), HASH).retrieve(task_of(texts, ["q " * 18]))
     assert run.notes["truncation"] == {
         "query": {"limit": 16, "texts": 1, "tokens": 18, "texts_cut": 1, "tokens_cut": 2, "longest": 18},
         "document": {
@@ -123,69 +131,71 @@ def test_truncation_is_accounted_for() -> None:
 
 def test_a_cached_task_needs_no_model(tmp_path: Path) -> None:
     cache = EmbeddingCache(tmp_path)
-    first = DenseRetriever(HashEncoder(), cache=cache).retrieve(small_task())
+    first = DenseRetriever(HashEncoder(), HASH, cache=cache).retrieve(small_task())
     broken = HashEncoder()
     broken.fail_after = 0
-    again = DenseRetriever(broken, cache=cache).retrieve(small_task())
+    again = DenseRetriever(broken, HASH, cache=cache).retrieve(small_task())
     assert np.array_equal(first.docs, again.docs)
     assert np.array_equal(first.scores, again.scores)
     assert again.notes["truncation"] == first.notes["truncation"]
-    checked = DenseRetriever(HashEncoder(), cache=cache, verify=2).retrieve(small_task())
+    checked = DenseRetriever(HashEncoder(), HASH, cache=cache, options=Options(verify=2)).retrieve(small_task())
     assert checked.notes["verified"] == {"checked": 2, "largest_difference": 0.0}
 
 
 def test_only_what_can_be_told_apart_is_cached() -> None:
     for model, cached in ((Letters(), 0), (TwoSides(), 5)):
         for _ in range(2):
-            run = DenseRetriever(model).retrieve(small_task())
+            run = as_retriever(model).retrieve(small_task())
         assert run.notes["cache"]["cached"] == cached  # type: ignore[index]
 
 
 def test_cosine_and_dot_differ_by_length_only() -> None:
     task = task_of(["a", "aaaa", "b"], ["a"])
-    dot = DenseRetriever(Letters(), similarity="dot").retrieve(task)
-    cosine = DenseRetriever(Letters(), similarity="cosine").retrieve(task)
+    encoder = CustomEncoder(Letters(), "letters", identify(Letters()))
+    dot, cosine = (DenseRetriever(encoder, HASH, similarity=how).retrieve(task) for how in ("dot", "cosine"))
     assert [h.score for h in dot.row(0)] == [4, 1, 0]
     assert [h.score for h in cosine.row(0)] == [1, 1, 0]
 
 
-@pytest.mark.parametrize("variant", ["int8", "binary", "float16@4"])
-def test_variants_are_part_of_what_it_is(variant: str) -> None:
-    used = DenseRetriever(HashEncoder(), variant=variant)
-    assert used.describe()["variant"] == variant
+@pytest.mark.parametrize("variant", [Variant("int8"), Variant("binary"), Variant("float16", 4)], ids=str)
+def test_variants_are_part_of_what_it_is(variant: Variant) -> None:
+    used = DenseRetriever(HashEncoder(), HASH, variant=variant)
+    assert used.describe()["variant"] == str(variant)
     assert used.retrieve(small_task()).depth == 3
 
 
 def test_an_unknown_device_is_refused_before_any_work() -> None:
     with pytest.raises(UsageError, match="unknown device 'tpu'"):
-        DenseRetriever(Letters(), device="tpu")
+        as_retriever(Letters(), options=Options(device="tpu"))
 
 
 def test_a_model_that_is_not_here_says_how_to_get_it() -> None:
     with pytest.raises(ModelError, match="contriever is not on this machine: r2med models fetch contriever"):
-        DenseRetriever(get_card("contriever"))
+        get_retriever("contriever")
     with pytest.raises(UsageError, match="is a cross-encoder model"):
-        DenseRetriever(get_card("monobert"))
+        get_retriever("monobert")
+    with pytest.raises(UsageError, match="is a cross-encoder model"):
+        load_encoder(get_card("monobert"))
 
 
 def test_folders_that_are_no_models(tmp_path: Path) -> None:
     card = tiny.card("bert", "cls")
     with pytest.raises(ModelError, match=r"no config\.json"):
-        load_encoder(card, Options(), tmp_path)
+        TorchEncoder(card, tmp_path)
     (tmp_path / "config.json").write_text('{"max_position_embeddings": 32}')
     with pytest.raises(ModelError, match="has no weights"):
-        load_encoder(card, Options(), tmp_path)
+        TorchEncoder(card, tmp_path)
     (tmp_path / "pytorch_model.bin").write_bytes(b"")
     with pytest.raises(ModelError, match="only pickled weights"):
-        load_encoder(card, Options(), tmp_path)
+        TorchEncoder(card, tmp_path)
     (tmp_path / "model.safetensors").write_bytes(b"")
     with pytest.raises(ModelError, match="takes at most 32 tokens, not 64"):
-        load_encoder(card, Options(), tmp_path)
+        TorchEncoder(card, tmp_path)
     with pytest.raises(ModelError, match="allow it with trust_remote_code"):
-        load_encoder(tiny.card("nv-embed", "latent-attention", remote_code=True), Options(), tmp_path)
+        RemoteCodeEncoder(tiny.card("nv-embed", "latent-attention", remote_code=True), tmp_path)
     (tmp_path / "config.json").write_text("{")
     with pytest.raises(ModelError, match="cannot be read"):
-        load_encoder(card, Options(), tmp_path)
+        TorchEncoder(card, tmp_path)
 
 
 def test_a_missing_extra_is_named(tmp_path: Path) -> None:
@@ -200,15 +210,16 @@ for name in ("onnxruntime", "tokenizers", "torch", "transformers", "httpx"):
     sys.modules[name] = None
 from pathlib import Path
 from r2med.core import MissingExtra
-from r2med.retrieve.encoders.load import Options, load_encoder
+from r2med.core.options import Options
 from r2med.models import get_card
 from r2med.retrieve.encoders.api import ApiEncoder
 from r2med.retrieve.encoders.onnx import OnnxEncoder
-from tests.retrieve.dense import tiny
+from r2med.retrieve.encoders.torch_encoder import TorchEncoder
+from tests.retrieve.encoders import tiny
 folder = Path({str(tmp_path)!r})
 made = [
-    lambda: OnnxEncoder(folder).encode(["a"]),
-    lambda: load_encoder(tiny.card("bert", "cls"), Options(device="cpu", threads=1), folder).encode(["a"]),
+    lambda: OnnxEncoder(get_card("bge-small"), folder).encode(["a"]),
+    lambda: TorchEncoder(tiny.card("bert", "cls"), folder, Options(device="cpu", threads=1)).encode(["a"]),
     lambda: ApiEncoder(get_card("openai"), Options(base_url="http://127.0.0.1:9")).encode(["a"]),
 ]
 for call in made:
@@ -218,9 +229,9 @@ for call in made:
         print(error.extra)
 """
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, cwd=Path(__file__).parents[3], check=False
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=Path(__file__).parents[2], check=False
     )
-    assert done.stdout.split() == ["onnx", "torch", "api"], done.stderr
+    assert done.stdout.split() == ["onnx", "torch"], done.stderr
     assert MissingExtra("x", "onnx").exit_code == 1
 
 
@@ -250,7 +261,7 @@ class TestTorch:
         texts = tiny.texts(20)
         card = folder_card(tmp_path / "st")
         assert (card.pooling, card.normalize, card.document_length) == ("mean", True, 24)
-        encoder = load_encoder(card, Options(device="cpu", threads=1), Path(card.folder))
+        encoder = load_encoder(card, CPU)
         assert np.abs(encoder.encode(texts) - peer.encode(texts)).max() < 1e-5
 
     def test_code_of_the_models_own_runs_only_when_allowed(self, tmp_path: Path) -> None:
@@ -267,8 +278,8 @@ class TestTorch:
         (tmp_path / "config.json").write_text(json.dumps({**config, "auto_map": {"AutoModel": "own.Own"}}))
         card = tiny.card("nv-embed", "latent-attention", remote_code=True, document_length=9)
         with pytest.raises(ModelError, match="trust_remote_code"):
-            load_encoder(card, Options(device="cpu", threads=1), tmp_path)
-        used = load_encoder(card, Options(device="cpu", threads=1, trust_remote_code=True), tmp_path)
+            RemoteCodeEncoder(card, tmp_path, CPU)
+        used = RemoteCodeEncoder(card, tmp_path, CPU.changed({"trust_remote_code": True}))
         assert used.encode(["abc", "de"], "document", "xyz1").tolist() == [[4, 3, 9], [4, 2, 9]]
 
     def test_pickled_weights_are_taken_when_the_user_says_so(
@@ -284,7 +295,7 @@ class TestTorch:
         torch.save(made.state_dict(), folder / "pytorch_model.bin")
         with pytest.raises(ModelError, match="allow them with contriever:allow_pickle=yes"):
             get_retriever("contriever:max_length=16")
-        run = get_retriever("contriever:max_length=16,allow_pickle=yes", device="cpu").retrieve(small_task())
+        run = get_retriever("contriever:max_length=16,allow_pickle=yes", CPU).retrieve(small_task())
         assert run.depth == 3
         with pytest.raises(UsageError, match="must be yes or no, not 'maybe'"):
             get_retriever("contriever:allow_pickle=maybe")
@@ -292,7 +303,8 @@ class TestTorch:
     def test_a_whole_run_through_a_card(self, tmp_path: Path) -> None:
         tiny.save_model(tmp_path, "bert")
         tiny.save_tokenizer(tmp_path, "bert")
-        used = DenseRetriever(tiny.card("bert", "mean", normalize=True), folder=tmp_path, device="cpu", threads=1)
+        card = tiny.card("bert", "mean", normalize=True)
+        used = DenseRetriever(TorchEncoder(card, tmp_path, CPU), Spec(card.name), card=card, options=CPU)
         run = used.retrieve(task_of(tiny.texts(12), tiny.texts(2, seed=1)))
         assert run.notes["cache"]["encoded"] == 14  # type: ignore[index]
         assert used.retrieve(task_of(tiny.texts(12), tiny.texts(2, seed=1))).notes["cache"]["cached"] == 14  # type: ignore[index]
@@ -301,7 +313,7 @@ class TestTorch:
         tiny.save_model(tmp_path, "bert")
         for device, words in (("tpu", "unknown device"), ("cuda:99", "there is no device cuda:99")):
             with pytest.raises(UsageError, match=words):
-                load_encoder(tiny.card("bert", "cls"), Options(device=device), tmp_path)
+                TorchEncoder(tiny.card("bert", "cls"), tmp_path, Options(device=device))
             # A model of another backend is searched on that device too.
             with pytest.raises(UsageError, match=words):
-                DenseRetriever(Letters(), device=device)
+                as_retriever(Letters(), options=Options(device=device))

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from r2med.retrieve.encoders.load import Options, load_encoder
-from r2med.retrieve.encoders.protocol import Side
+from r2med.core.options import Options
+from r2med.core.queries import Side
+from r2med.retrieve.encoders.torch_encoder import TorchEncoder
 
 from . import tiny
 
@@ -18,6 +19,7 @@ pytest.importorskip("transformers", reason="the torch extra is not installed")
 
 torch.set_num_threads(1)  # tiny models: more threads only wait for each other
 PREFIX = "Query patient : "
+CPU = Options(device="cpu", threads=1)
 CASES = [
     # architecture, tokenizer, pooling, padding side
     ("bert", "bert", "cls", "right"),
@@ -102,13 +104,13 @@ def test_the_vectors_are_those_of_plain_transformers(
         ]
     )
     for batch_tokens in (1, 100_000):  # one text at a time, and all of them in one batch
-        encoder = load_encoder(card, Options(batch_tokens=batch_tokens, device="cpu", threads=1), tmp_path)
+        encoder = TorchEncoder(card, tmp_path, Options(batch_tokens=batch_tokens, device="cpu", threads=1))
         made = encoder.encode(texts, "query", PREFIX)
         assert made.dtype == np.float32
         assert np.isfinite(made).all()
         assert np.abs(made[:-1] - expected).max() < 1e-5
     card = card.replace(normalize=True)
-    made = load_encoder(card, Options(device="cpu", threads=1), tmp_path).encode(texts[:-1], "query", PREFIX)
+    made = TorchEncoder(card, tmp_path, CPU).encode(texts[:-1], "query", PREFIX)
     assert np.abs(made - expected / np.linalg.norm(expected, axis=1, keepdims=True)).max() < 1e-5
     assert any(len(tokenizer(PREFIX + t)["input_ids"]) > limit for t in texts), "nothing was cut"
 
@@ -116,7 +118,7 @@ def test_the_vectors_are_those_of_plain_transformers(
 def test_causal_and_bidirectional_differ(tmp_path: Path) -> None:
     build(tmp_path, "mistral", "mistral", "right")
     made = [
-        load_encoder(tiny.card(kind, "mean"), Options(device="cpu", threads=1), tmp_path).encode(
+        TorchEncoder(tiny.card(kind, "mean"), tmp_path, CPU).encode(
             tiny.texts(4), "document"
         )
         for kind in ("mistral", "mistral-bidirectional")
@@ -130,7 +132,7 @@ def test_two_encoders_and_pairs(tmp_path: Path) -> None:
     models = {side: tiny.save_model(folder, "bert", seed=i) for i, (side, folder) in enumerate(folders.items())}
     tokenizers = {side: tiny.save_tokenizer(folder, "bert") for side, folder in folders.items()}
     card = tiny.card("bert", "cls", document_source="tests/second", document_pair=True, document_length=20)
-    encoder = load_encoder(card, Options(device="cpu", threads=1), folders["query"], folders["document"])
+    encoder = TorchEncoder(card, folders["query"], CPU, document_folder=folders["document"])
     texts = tiny.texts(32)
     sides: list[Side] = ["query", "document"]
     for side in sides:
@@ -167,13 +169,13 @@ def test_a_projection_behind_pooling(tmp_path: Path) -> None:
         ]
     )
     expected /= np.linalg.norm(expected, axis=1, keepdims=True)
-    made = load_encoder(card, Options(device="cpu", threads=1), tmp_path).encode(texts, "query", PREFIX)
+    made = TorchEncoder(card, tmp_path, CPU).encode(texts, "query", PREFIX)
     assert np.abs(made - expected).max() < 1e-5
 
 
 def test_the_length_before_the_cut_is_counted(tmp_path: Path) -> None:
     _, tokenizer = build(tmp_path, "bert", "bert", "right")
-    encoder = load_encoder(tiny.card("bert", "cls", document_length=8), Options(device="cpu", threads=1), tmp_path)
+    encoder = TorchEncoder(tiny.card("bert", "cls", document_length=8), tmp_path, CPU)
     texts = tiny.texts(20)
     for batch in encoder.stream(texts, "document"):
         for row, tokens in zip(batch.rows, batch.tokens, strict=True):
@@ -183,7 +185,7 @@ def test_the_length_before_the_cut_is_counted(tmp_path: Path) -> None:
 def test_bfloat16_is_near_float32(tmp_path: Path) -> None:
     build(tmp_path, "bert", "bert", "right")
     made = [
-        load_encoder(tiny.card("bert", "mean", normalize=True), Options(device="cpu", dtype=dtype), tmp_path)
+        TorchEncoder(tiny.card("bert", "mean", normalize=True), tmp_path, Options(device="cpu"), dtype=dtype)
         for dtype in ("float32", "bfloat16")
     ]
     full, half = (encoder.encode(tiny.texts(8), "document") for encoder in made)

@@ -13,12 +13,13 @@ import pytest
 
 import r2med
 from r2med.core import ModelError, UnknownName, UsageError
+from r2med.core.options import Options
 from r2med.core.plugins import RESERVED, find_plugin, plugins
-from r2med.expand import METHODS, get_expander
+from r2med.expand import expanders
 from r2med.models import listing
-from r2med.rerank import get_reranker
-from r2med.rerank.specs import LLM_METHODS
-from r2med.retrieve import get_retriever
+from r2med.pipeline import Builder
+from r2med.rerank import rerankers
+from r2med.retrieve import get_retriever, retrievers
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "plugin"
 
@@ -37,8 +38,9 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def r2med_command(site: Path, *arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    path = os.pathsep.join(filter(None, (str(site), os.environ.get("PYTHONPATH"))))
     return subprocess.run(
-        [sys.executable, "-m", "r2med", *arguments], cwd=cwd, env=os.environ | {"PYTHONPATH": str(site)},
+        [sys.executable, "-m", "r2med", *arguments], cwd=cwd, env=os.environ | {"PYTHONPATH": path},
         capture_output=True, text=True, check=False,
     )  # fmt: skip
 
@@ -72,10 +74,8 @@ def test_the_example_is_worth_something(installed: Path, monkeypatch: pytest.Mon
     monkeypatch.syspath_prepend(str(installed))
     task = r2med.load(shared_data / "scifact")
     bm25 = r2med.BM25().retrieve(task, depth=100)
-    assert (
-        r2med.evaluate(get_reranker("proximity").rerank(task, bm25, 20), task).mean()
-        > r2med.evaluate(bm25, task).mean()
-    )
+    reranked = r2med.rerank("proximity@20", task, bm25)
+    assert r2med.score(reranked, task).mean() > r2med.score(bm25, task).mean()
 
 
 def fake(site: Path, distribution: str, **groups: str) -> None:
@@ -110,17 +110,18 @@ def test_broken_plug_ins_name_themselves_and_break_nothing_else(site: Path, tmp_
         "gone": "plug-in 'gone' of rotten-pack (no_such_package:Model) cannot be loaded (ModuleNotFoundError",
         "raising": "(RuntimeError: licence server unreachable)",
         "lacking": "plug-in 'lacking' of rotten-pack",
-        "unmade": "plug-in 'unmade' of rotten-pack (fine_module:make) cannot be made (OSError: no weights)",
+        "unmade": "plug-in 'unmade' of rotten-pack (fine_module:make) cannot be constructed (OSError: no weights)",
         "number": "plug-in 'number' of rotten-pack (fine_module:NUMBER): number does not encode",
     }.items():
         with pytest.raises((ModelError, UsageError)) as caught:
             get_retriever(name)
         assert words in str(caught.value)
         assert "\n" not in str(caught.value)
-    for get, name in ((get_reranker, "gone-too"), (get_expander, "gone-three")):
+    builder = Builder()
+    for get, name in ((builder.reranker, "gone-too"), (builder.expander, "gone-three")):
         with pytest.raises(ModelError, match="of rotten-pack"):
             get(name)
-    for find in (get_reranker, get_expander):
+    for find in (builder.reranker, builder.expander):
         with pytest.raises(UsageError, match=r"plug-in 'number' of rotten-pack"):
             find("number")
     rows = {row.name: row for row in listing("retriever")}
@@ -137,14 +138,15 @@ def test_names_of_ours_are_never_taken_over(site: Path) -> None:
     fake(site, "greedy", retrievers="bm25 = takeover:X\nbge-small = takeover:X", expanders="oracle = takeover:X",
          rerankers="maxsim = takeover:X")  # fmt: skip
     assert isinstance(get_retriever("bm25"), r2med.BM25)
-    assert get_expander("oracle").name == "oracle"
+    assert Builder().expander("oracle").name == "oracle"
     hidden = [row for row in listing() if row.source == "greedy"]
     assert [row.name for row in hidden] == ["bge-small", "bm25", "maxsim", "oracle"]
     for row in hidden:
         assert (row.ready, row.missing) == (False, ("name",))
         assert "hidden by" in row.summary
-    assert set(RESERVED["reranker"]) == {"maxsim", *LLM_METHODS}
-    assert RESERVED["expander"] == METHODS
+    assert {*RESERVED["reranker"]} == {entry.name for entry in rerankers}
+    assert {*RESERVED["expander"]} == {entry.name for entry in expanders}
+    assert {*RESERVED["retriever"]} <= {entry.name for entry in retrievers}
 
 
 def test_two_packages_with_one_name(site: Path) -> None:
@@ -166,9 +168,13 @@ def test_parameters_reach_encoders_only(site: Path) -> None:
         "def encode(texts):\n    return [[1.0]] * len(texts)\n"
     )
     fake(site, "plain-pack", retrievers="full = plain:Model\nbare = plain:encode", rerankers="pairs = plain:encode")
-    assert getattr(get_retriever("bare:similarity=dot"), "similarity", "") == "dot"
-    assert get_retriever("full", device="cpu", trust_remote_code=False).name == "custom"
+    dot = get_retriever("bare:similarity=dot,variant=int8,dimension=1")
+    assert getattr(dot, "similarity", "") == "dot"
+    assert dot.describe()["variant"] == "int8@1"
+    assert dot.name == "bare:dimension=1,similarity=dot,variant=int8"
+    assert get_retriever("bare:variant=float32").name == "bare"
+    assert get_retriever("full", Options(device="cpu", trust_remote_code=False)).name == "full"
     with pytest.raises(UsageError, match="no parameter 'similarity': it is no encoder"):
         get_retriever("full:similarity=dot")
     with pytest.raises(UsageError, match=r"of plain-pack .* has no parameter 'max_length'"):
-        get_reranker("pairs:max_length=64")
+        Builder().reranker("pairs:max_length=64")

@@ -9,8 +9,7 @@ import pytest
 
 from r2med.core import DataError, Run
 from r2med.core.trec import write_run
-from r2med.rerank import load_candidates, on_task, safeguards, without
-from r2med.rerank.candidates import read_topk
+from r2med.retrieve.stored import load_candidates, on_task, read_topk
 from tests.builders import small_task
 
 TASK = small_task()
@@ -108,20 +107,6 @@ def test_published_runs_are_candidates(shared_runs: Path) -> None:
 
     run = read_run(shared_runs / "e5-mistral.Biology.run.gz")
     assert run.lengths().max() == 100
-
-
-def test_the_safeguard_is_found_and_taken_out() -> None:
-    long = {f"d{i:03d}": float(200 - i) for i in range(101)}
-    run = Run.from_rankings({"a": list(long.items()), "b": list(long.items())[:50]})
-    found = safeguards(run)
-    assert run.doc_ids[int(found[0])] == "d100"
-    assert found[1] == -1
-    reranked = Run.from_rankings({"a": [("d100", 3.0), ("d001", 2.0)], "b": [("d002", 1.0)]}, doc_ids=run.doc_ids)
-    cleared = without(reranked, found)
-    assert [h.doc_id for h in cleared.of("a")] == ["d001"]
-    assert cleared.of("b") == reranked.of("b")
-    assert (safeguards(run, {"b"}) == [-1, run.doc_ids.position("d049")]).all()
-    assert (without(run, found).docs[1] == run.docs[1]).all()
 
 
 def test_a_run_of_the_task_stays_itself() -> None:

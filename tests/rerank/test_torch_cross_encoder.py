@@ -9,9 +9,13 @@ import numpy as np
 import pytest
 
 from r2med.core import ModelError, Run, Task, UsageError
+from r2med.core.options import Options
+from r2med.core.spec import Spec
+from r2med.pipeline import Builder
+from r2med.rerank import as_reranker
 from r2med.rerank.pairs import Pairs
-from r2med.rerank.specs import cross_encoder, from_card
-from r2med.retrieve.encoders.load import Options
+from r2med.rerank.pointwise import PointwiseReranker
+from r2med.rerank.torch_cross_encoder import TorchCrossEncoder
 
 from . import tiny
 
@@ -19,6 +23,7 @@ torch = pytest.importorskip("torch", reason="the torch extra is not installed")
 pytest.importorskip("transformers", reason="the torch extra is not installed")
 torch.set_num_threads(1)  # tiny models: more threads only wait for each other
 BATCHES = [1, 32 * 64]
+CPU = Options(device="cpu")
 
 
 def plain(model: Any, tokenizer: Any, query: str, document: str, logit: int = 0, limit: int = 64) -> float:
@@ -31,6 +36,11 @@ def plain(model: Any, tokenizer: Any, query: str, document: str, logit: int = 0,
 def pairs_of(task: Task, run: Run) -> Pairs:
     row, column = np.nonzero(run.docs >= 0)
     return Pairs(task.query_texts, task.documents.contents, row.astype(np.int32), run.docs[row, column])
+
+
+def ours_of(folder: Path) -> PointwiseReranker:
+    card = tiny.card("bert")
+    return PointwiseReranker(TorchCrossEncoder(card, folder, CPU), Spec(card.name), CPU)
 
 
 def scores(scorer: Any, pairs: Pairs) -> np.ndarray[Any, Any]:
@@ -57,7 +67,7 @@ def test_encoders(folders: dict[str, tuple[Path, Any, Any]], style: str, logit: 
     task = tiny.a_task(longest=90)  # some are cut
     pairs = pairs_of(task, tiny.first_stage(task))
     card = tiny.card(style.removesuffix("-2"), logit=logit)
-    scorer = cross_encoder(card, Options(device="cpu", batch_tokens=batch), folder)
+    scorer = TorchCrossEncoder(card, folder, Options(device="cpu", batch_tokens=batch))
     expected = [plain(model, tokenizer, q, d, logit) for q, d in pairs.texts(np.arange(len(pairs)))]
     np.testing.assert_allclose(scores(scorer, pairs), expected, atol=1e-5)
 
@@ -74,7 +84,7 @@ def test_llama_with_a_merged_adapter(tmp_path: Path, batch: int) -> None:
     card = tiny.card(
         "llama", query_template="query: {text}", document_template="document: {text}", base_source="tests/base"
     )
-    scorer = cross_encoder(card, Options(device="cpu", batch_tokens=batch), adapter, base)
+    scorer = TorchCrossEncoder(card, adapter, Options(device="cpu", batch_tokens=batch), base=base)
     expected = [
         plain(adapted, tokenizer, f"query: {q}", f"document: {d}") for q, d in pairs.texts(np.arange(len(pairs)))
     ]
@@ -98,18 +108,16 @@ def test_an_adapter_that_is_none(tmp_path: Path) -> None:
         for name in files:
             (folder / name).write_text("{}")
         with pytest.raises(ModelError, match=message):
-            scores(cross_encoder(card, Options(device="cpu"), folder, base), pairs)
+            scores(TorchCrossEncoder(card, folder, CPU, base=base), pairs)
 
 
 def test_sentence_transformers_object_gives_the_same_order(folders: dict[str, tuple[Path, Any, Any]]) -> None:
     library = pytest.importorskip("sentence_transformers", reason="the torch extra is not installed")
-    from r2med.rerank import as_reranker
-
     folder = folders["bert"][0]
     task = tiny.a_task()
     first = tiny.first_stage(task)
     theirs = as_reranker(library.CrossEncoder(str(folder), device="cpu")).rerank(task, first, 10)
-    ours = from_card(tiny.card("bert"), folder=folder, device="cpu").rerank(task, first, 10)
+    ours = ours_of(folder).rerank(task, first, 10)
     assert (theirs.docs == ours.docs).all()
 
 
@@ -121,7 +129,7 @@ def test_truncation_is_counted_and_the_query_kept(folders: dict[str, tuple[Path,
     folder = folders["bert"][0]
     task = tiny.a_task(queries=2, longest=90)
     task = replace(task, queries=(Query("q0", "fever " * 200), task.queries[1]))
-    run = from_card(tiny.card("bert"), folder=folder, device="cpu").rerank(task, tiny.first_stage(task, 20), 20)
+    run = ours_of(folder).rerank(task, tiny.first_stage(task, 20), 20)
     note = run.notes["rerank"]["truncation"]  # type: ignore[index]
     assert note["queries_cut"] == 1
     assert note["query_tokens_cut"] >= 20 * (200 - 61 + 1)
@@ -130,13 +138,10 @@ def test_truncation_is_counted_and_the_query_kept(folders: dict[str, tuple[Path,
 
 
 def test_a_folder_says_how_many_classes_it_has(folders: dict[str, tuple[Path, Any, Any]], tmp_path: Path) -> None:
-    from r2med.models import folder_card
-    from r2med.rerank import get_reranker
-
     for style, logit in (("bert", 0), ("bert-2", 1)):
         folder, model, tokenizer = folders[style]
         task = tiny.a_task()
-        run = get_reranker(str(folder), device="cpu", max_length=64).rerank(task, tiny.first_stage(task), 3)
+        run = Builder(CPU).reranker(f"{folder}:max_length=64").rerank(task, tiny.first_stage(task), 3)
         hit = run.row(0)[0]
         document = task.documents.get(hit.doc_id)
         assert document is not None
@@ -144,17 +149,17 @@ def test_a_folder_says_how_many_classes_it_has(folders: dict[str, tuple[Path, An
     tiny.save_classifier(tmp_path, "bert", labels=3)
     tiny.save_tokenizer(tmp_path, "bert")
     with pytest.raises(UsageError, match="3 classes"):
-        from_card(folder_card(tmp_path), device="cpu")
-    assert from_card(folder_card(tmp_path), device="cpu", logit=2).describe()["logit"] == 2
+        Builder(CPU).reranker(str(tmp_path))
+    assert Builder(CPU).reranker(f"{tmp_path}:logit=2").describe()["logit"] == 2
 
 
 def test_folders_that_are_no_classifier(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text("{}")
     with pytest.raises(ModelError, match="no weights"):
-        cross_encoder(tiny.card("bert"), Options(device="cpu"), tmp_path)
+        TorchCrossEncoder(tiny.card("bert"), tmp_path, CPU)
     (tmp_path / "model.bin").write_bytes(b"")
     with pytest.raises(ModelError, match="pickled"):
-        cross_encoder(tiny.card("bert"), Options(device="cpu"), tmp_path)
+        TorchCrossEncoder(tiny.card("bert"), tmp_path, CPU)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
@@ -163,7 +168,7 @@ def test_on_a_gpu(folders: dict[str, tuple[Path, Any, Any]], dtype: str) -> None
     folder, model, tokenizer = folders["xlm-roberta"]
     task = tiny.a_task(longest=90)
     pairs = pairs_of(task, tiny.first_stage(task))
-    scorer = cross_encoder(tiny.card("xlm-roberta"), Options(device="cuda", dtype=dtype), folder)
+    scorer = TorchCrossEncoder(tiny.card("xlm-roberta"), folder, Options(device="cuda"), dtype=dtype)
     expected = np.array([plain(model, tokenizer, q, d) for q, d in pairs.texts(np.arange(len(pairs)))])
     tolerance = 1e-4 if dtype == "float32" else 0.05 * np.abs(expected).max()
     np.testing.assert_allclose(scores(scorer, pairs), expected, atol=tolerance)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +17,14 @@ import pytest
 
 import r2med
 from r2med.core import ModelError, UsageError
-from r2med.pipeline.experiment import Builder, SystemSpec
-from r2med.rerank import get_reranker
-from r2med.retrieve import get_retriever
-from r2med.retrieve.objects import ObjectRetriever, as_retriever, comparison
-from tests.custom import models
-from tests.rerank.tiny import save_classifier
-from tests.rerank.tiny import save_tokenizer as save_pair_tokenizer
-from tests.retrieve.dense.tiny import save_model, save_tokenizer
+from r2med.core.queries import Queries, QueryText
+from r2med.pipeline import Builder, SystemSpec
+from r2med.retrieve import as_retriever, get_retriever
+from r2med.retrieve.custom import ObjectRetriever, comparison
+from r2med.retrieve.dense import DenseParameters
+from tests import own_models as models
+from tests.own_rankings import Ranking, beyond_the_documents, broken, run_of, with_nan
+from tests.retrieve.encoders.tiny import save_model, save_tokenizer
 
 ROOT = Path(__file__).parents[2]
 
@@ -48,9 +50,9 @@ def expected(task: r2med.Task) -> float:
         models.MtebEncoder(),
         models.MtebSearcher(),
         models.factory,
-        "tests.custom.models:encode",
-        "tests.custom.models:CustomModel",
-        "tests.custom.models:factory",
+        "tests.own_models:encode",
+        "tests.own_models:CustomModel",
+        "tests.own_models:factory",
     ],
     ids=lambda m: m if isinstance(m, str) else getattr(m, "__name__", type(m).__name__),
 )
@@ -75,7 +77,8 @@ def test_an_mteb_encoder_is_told_the_task(task: r2med.Task) -> None:
 def test_mteb_is_not_imported_for_it() -> None:
     code = """
 import sys, r2med
-from tests.custom import models
+from tests import own_models as models
+from tests.own_rankings import Ranking, beyond_the_documents, broken, run_of, with_nan
 task = r2med.load("mini/Biology")
 for model in (models.MtebEncoder(), models.MtebCrossEncoder()):
     r2med.evaluate(model, task)
@@ -84,35 +87,15 @@ assert "mteb" not in sys.modules and "torch" not in sys.modules
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
 
 
-@pytest.mark.parametrize("model", [models.overlap, models.Predicting(), models.Predicting, models.MtebCrossEncoder()])
-def test_rerankers_as_objects(model: Any, task: r2med.Task) -> None:
-    ours = r2med.evaluate("bm25", task, rerank=(model, 20)).mean()
-    named = r2med.evaluate("bm25", task, rerank="tests.custom.models:overlap@20").mean()
-    assert ours == pytest.approx(named, abs=1e-9)
-    assert ours != r2med.evaluate("bm25", task).mean()
-
-
-def test_a_cross_encoder_as_system_reranks_bm25(task: r2med.Task) -> None:
-    given = r2med.evaluate(models.Predicting(), task).mean()
-    assert given == r2med.evaluate(models.Predicting, task).mean()
-    assert given == r2med.evaluate("bm25", task, rerank=models.overlap).mean()
-    with pytest.raises(UsageError, match="a reranker, not a retriever"):
-        as_retriever(models.Predicting())
-
-
-def test_expanders_as_objects(task: r2med.Task) -> None:
-    plain = r2med.evaluate("bm25", task)
-    for expander in (models.shout, "tests.custom.models:shout"):
-        shouted = r2med.evaluate("bm25", task, expand=expander)
-        assert shouted.mean("R@100") == pytest.approx(plain.mean("R@100"), abs=0.2)
-    assert r2med.evaluate("bm25", task, expand=lambda text: "").mean() == plain.mean()
-
-
 def test_a_builder_takes_objects(task: r2med.Task, expected: float) -> None:
-    built = Builder().build(SystemSpec(retrievers=[models.CustomModel()]))  # type: ignore[list-item]
+    builder, model = Builder(), models.CustomModel()
+    spec = builder.own_retriever(model)
+    assert re.fullmatch(r"tests\.own_models:CustomModel~[0-9a-f]{8}", str(spec))
+    built = builder.build(SystemSpec((spec,)))
+    assert built.name == str(spec)
+    assert builder.own_retriever(model) == spec
     run = built.retrievers[0].retrieve(task)
-    assert built.name == "CustomModel"
-    assert r2med.evaluate(run, task).mean() == pytest.approx(expected, abs=1e-6)
+    assert r2med.score(run, task).mean() == pytest.approx(expected, abs=1e-6)
 
 
 def test_similarity_is_the_objects_own(task: r2med.Task) -> None:
@@ -135,7 +118,7 @@ def test_similarity_is_the_objects_own(task: r2med.Task) -> None:
     best = euclidean(queries, documents).max(axis=1)
     assert np.allclose(run.scores[:, 0], best, rtol=1e-5)
     with pytest.raises(UsageError, match="no variants"):
-        as_retriever(like(euclidean), variant="int8")
+        as_retriever(like(euclidean), how=DenseParameters(variant="int8"))
 
 
 def test_vectors_of_any_length_are_compared_by_cosine(task: r2med.Task, expected: float) -> None:
@@ -174,7 +157,7 @@ def test_real_sentence_transformers(tmp_path: Path, task: r2med.Task) -> None:
         prompted = get_retriever(model)
         assert isinstance(prompted, ObjectRetriever)
         texts = ["fever and cough", "acute liver pain"]
-        mine = prompted.embed(texts, "query").rows.read(0, 2)
+        mine = prompted.embed(texts, "query", "").rows.read(0, 2)
         theirs = plain.encode([f"patient with {text}" for text in texts])
         assert np.allclose(mine, theirs, atol=1e-5)
         assert 0 <= r2med.evaluate(model, task).mean() <= 1
@@ -192,44 +175,21 @@ def sentence_transformer(folder: Path, **options: Any) -> Any:
     return made
 
 
-def test_a_real_cross_encoder(tmp_path: Path, task: r2med.Task) -> None:
-    library = pytest.importorskip("sentence_transformers")
-    save_classifier(tmp_path, "bert")
-    save_pair_tokenizer(tmp_path, "bert")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        model = library.CrossEncoder(str(tmp_path), device="cpu", max_length=64)
-        reranker = get_reranker(model)
-        candidates = r2med.BM25().retrieve(task, depth=5)
-        run = reranker.rerank(task, candidates, 5)
-    query = task.queries[0]
-    pairs = [(query.text, task.documents[int(d)].contents) for d in candidates.docs[0]]
-    scores = model.predict(pairs, show_progress_bar=False)
-    assert [hit.score for hit in run.of(query.id)] == pytest.approx(sorted(map(float, scores), reverse=True), abs=1e-5)
-
-
 def test_real_mteb_models(tmp_path: Path, task: r2med.Task) -> None:
-    library = pytest.importorskip("sentence_transformers")
+    pytest.importorskip("sentence_transformers")
     pytest.importorskip("mteb")
     save_model(tmp_path / "bert", "bert")
     save_tokenizer(tmp_path / "bert", "bert")
-    save_classifier(tmp_path / "pairs", "bert")
-    save_pair_tokenizer(tmp_path / "pairs", "bert")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         import mteb
         from mteb.models.search_wrappers import SearchEncoderWrapper
-        from mteb.models.sentence_transformer_wrapper import CrossEncoderWrapper
 
         plain = sentence_transformer(tmp_path / "bert")
         wrapped = mteb.models.SentenceTransformerEncoderWrapper(plain)
         direct = r2med.evaluate(plain, task).means
         assert r2med.evaluate(wrapped, task).means == pytest.approx(direct, abs=1e-6)
         assert r2med.evaluate(SearchEncoderWrapper(wrapped), task).means == pytest.approx(direct, abs=1e-6)
-        pairs = library.CrossEncoder(str(tmp_path / "pairs"), device="cpu", max_length=64)
-        candidates = r2med.BM25().retrieve(task, depth=4)
-        mine = get_reranker(CrossEncoderWrapper(pairs)).rerank(task, candidates, 4)
-        assert np.allclose(mine.scores, get_reranker(pairs).rerank(task, candidates, 4).scores, atol=1e-5)
 
 
 def test_the_searcher_that_comes_with_mteb(task: r2med.Task) -> None:
@@ -256,7 +216,7 @@ def run_command(folder: Path, *flags: str, **environment: str) -> subprocess.Com
 
 def test_addresses_on_the_command_line(tmp_path: Path, task: r2med.Task, expected: float) -> None:
     """A file of the current folder is enough, also for the installed command, whose path does not hold that folder."""
-    (tmp_path / "own.py").write_text((ROOT / "tests" / "custom" / "models.py").read_text())
+    (tmp_path / "own.py").write_text((ROOT / "tests" / "own_models.py").read_text())
     own = ("--retriever", "own:CustomModel", "--expand", "own:shout", "--rerank", "own:overlap@10")
     command = Path(sys.executable).with_name("r2med")
     done = subprocess.run(
@@ -265,8 +225,10 @@ def test_addresses_on_the_command_line(tmp_path: Path, task: r2med.Task, expecte
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     systems = {s["name"]: s["tasks"]["mini/MedQA-Diag"]["ndcg_at_10"] for s in json.loads(done.stdout)["systems"]}
-    assert systems["CustomModel"] == pytest.approx(expected, abs=1e-6)
-    assert set(systems) == {"CustomModel", "shout+CustomModel", "shout+CustomModel+overlap@10"}
+    assert systems["own:CustomModel"] == pytest.approx(expected, abs=1e-6)
+    assert list(systems) == [
+        "own:CustomModel", "expand=own:shout+own:CustomModel", "expand=own:shout+own:CustomModel+own:overlap@10",
+    ]  # fmt: skip
 
 
 def test_code_that_changed_is_run_again(tmp_path: Path) -> None:
@@ -285,11 +247,11 @@ def test_code_that_changed_is_run_again(tmp_path: Path) -> None:
     ("address", "words"),
     [
         ("nowhere:Model", "No module named 'nowhere'"),
-        ("tests.custom.models:Missing", "tests.custom.models has no Missing"),
-        ("tests.custom.models:", "expected module:attr"),
-        ("tests.custom.models:broken_factory", "weights.bin"),
-        ("tests.custom.models:WIDTH", "does not encode"),
-        ("tests.custom.models:Predicting", "it is a reranker"),
+        ("tests.own_models:Missing", "tests.own_models has no Missing"),
+        ("tests.own_models:", "unknown retriever"),
+        ("tests.own_models:broken_factory", "weights.bin"),
+        ("tests.own_models:WIDTH", "does not encode"),
+        ("tests.own_models:Predicting", "it is a reranker"),
     ],
 )
 def test_addresses_of_nothing(address: str, words: str) -> None:
@@ -303,3 +265,163 @@ def test_a_module_that_does_not_import(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(sys, "path", list(sys.path))
     with pytest.raises(UsageError, match=r"fallen_module cannot be imported \(SyntaxError"):
         get_retriever("fallen_module:encode")
+
+
+class BadSearcher(models.MtebSearcher):
+    def __init__(self, found: Any) -> None:
+        self.found = found
+
+    def search(self, queries: Any, **kwargs: Any) -> Any:
+        return self.found
+
+
+@pytest.mark.parametrize(
+    ("found", "words"),
+    [
+        ([1, 2], "did not return scores by query and document"),
+        ({"nobody": {}}, "'nobody'"),
+        ("unknown", "unknown document 'zzz'"),
+        ("nan", "not a number"),
+        ("text", "cannot be used"),
+    ],
+)
+def test_searchers_too(found: Any, words: str, task: r2med.Task) -> None:
+    known = task.documents.ids[0]
+    rows = {"unknown": {"zzz": 1.0}, "nan": {known: float("nan")}, "text": {known: "high"}}
+    given = {task.queries[0].id: rows[found]} if isinstance(found, str) else found
+    with pytest.raises(ModelError, match=words):
+        r2med.evaluate(BadSearcher(given), task)
+
+
+def test_a_query_that_a_searcher_leaves_out_scores_nothing(task: r2med.Task) -> None:
+    assert r2med.evaluate(BadSearcher({}), task).mean() == 0
+
+
+@pytest.fixture(scope="module")
+def biology() -> r2med.Task:
+    return r2med.load("mini/Biology")
+
+
+class Retrieving(Ranking):
+    def retrieve(self, task: r2med.Task, *, depth: int = 1000) -> Any:
+        return self.answer(task)
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (broken, r"theirs~\w+ failed on .*13 queries of mini/Biology \(RuntimeError: CUDA out of memory on device 0\)"),
+        (lambda task: None, r"theirs~\w+ returned NoneType for .*13 queries of mini/Biology, not a Run"),
+        (lambda task: run_of(task, query="nobody"), "'nobody', which mini/Biology does not hold"),
+        (lambda task: run_of(task, doc="nothing"), "unknown document 'nothing'"),
+        (with_nan, "scores that are not numbers"),
+        (beyond_the_documents, "cannot be used"),
+    ],
+)
+def test_one_line_names_the_retriever(answer: Any, words: str, biology: r2med.Task) -> None:
+    with pytest.raises(ModelError, match=words) as caught:
+        r2med.evaluate(Retrieving(answer), biology)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_good_one_passes_through(biology: r2med.Task) -> None:
+    run = r2med.BM25().retrieve(biology, depth=20)
+    theirs = get_retriever(Retrieving(lambda _: run))
+    assert list(theirs.retrieve(biology, depth=5)) == list(run.top(5))
+    assert theirs.describe()["version"] == 1
+    ours = r2med.BM25()
+    assert get_retriever(ours) is ours
+
+
+def shuffled(run: r2med.Run) -> r2med.Run:
+    """The same hits in another order, as somebody may have collected them."""
+    order = np.random.default_rng(0).permutation(run.depth)
+    return r2med.Run(run.query_ids, run.doc_ids, run.docs[:, order], run.scores[:, order], name="mine")
+
+
+def test_a_run_that_is_not_in_order_is_put_in_order(biology: r2med.Task, tmp_path: Path) -> None:
+    """The same hits score the same, whichever order they come in and whether they were written in between."""
+    run = r2med.BM25().retrieve(biology, depth=20)
+    assert not np.array_equal(run.docs[:, :5], run.docs[:, np.random.default_rng(0).permutation(run.depth)][:, :5])
+    expected = r2med.score(run, biology).means
+    r2med.write_run(shuffled(run), tmp_path / "shuffled.run")
+    for system in (
+        Retrieving(lambda _: shuffled(run)),
+        Preparing(lambda queries, depth: shuffled(run)),
+        f"run:{tmp_path / 'shuffled.run'}",
+    ):
+        assert r2med.evaluate(system, biology).means == expected
+    cut = get_retriever(Retrieving(lambda _: shuffled(run))).retrieve(biology, depth=5)
+    assert list(cut) == list(run.top(5)), "the best are kept, not the first"
+    assert r2med.score(shuffled(run), biology).means == expected
+
+
+class Preparing:
+    """A retriever by our contract, without our base class."""
+
+    def __init__(self, search: Callable[[Queries, int], Any]) -> None:
+        self.search = search
+
+    def prepare(self, task: r2med.Task) -> Preparing:
+        del task
+        return self
+
+
+def test_queries_that_belong_to_no_task(biology: r2med.Task) -> None:
+    """Both contracts are searched with whatever texts there are."""
+    bm25 = r2med.BM25()
+
+    def retrieve(task: r2med.Task) -> r2med.Run:
+        return bm25.retrieve(task)
+
+    texts = [biology.queries[3].text, "fever"]
+    expected = bm25.prepare(biology).search(Queries.typed(texts), 7)
+    for model in (Retrieving(retrieve), Preparing(bm25.prepare(biology).search)):
+        found = get_retriever(model).prepare(biology).search(Queries.typed(texts), 7)
+        assert list(found) == list(expected)
+    with pytest.raises(UsageError, match="takes one text for each query"):
+        several = Queries(biology.query_ids, biology.query_texts, [(QueryText("a"), QueryText("b"))] * 13)
+        get_retriever(Retrieving(retrieve)).prepare(biology).search(several, 7)
+
+
+def test_descriptions_are_plain_data() -> None:
+    for facts, words in (
+        (broken, "describing itself"),
+        (object, "describing itself"),
+        ([1], "by a list, not a dict"),
+    ):
+        with pytest.raises(ModelError, match=words):
+            get_retriever(Retrieving(broken, facts)).describe()
+
+
+def test_a_similarity_for_tensors_is_asked_with_tensors(task: r2med.Task) -> None:
+    torch = pytest.importorskip("torch")
+    documents = np.random.default_rng(0).normal(size=(len(task.documents), 3)).astype(np.float32)
+
+    class Near:
+        def encode(self, texts: list[str]) -> Any:
+            return documents[: len(texts)]
+
+        def similarity(self, a: Any, b: Any) -> Any:
+            return -torch.cdist(a, b)
+
+    retriever = as_retriever(Near())
+    assert retriever.describe()["similarity"] == "own"
+    run = retriever.retrieve(task, depth=1)
+    assert run.docs[:, 0].tolist() == list(range(len(task.queries)))  # each is nearest to itself; by cosine too,
+    assert np.allclose(run.scores, 0, atol=1e-3)  # but then at 1
+
+
+def test_a_similarity_of_its_own_width_is_left_to_the_object(task: r2med.Task) -> None:
+    class Weighted:
+        weights = np.array([5.0, 0.1, 2.0], dtype=np.float32)
+
+        def encode(self, texts: list[str]) -> Any:
+            return np.random.default_rng(1).normal(size=(len(texts), 3)).astype(np.float32)
+
+        def similarity(self, a: Any, b: Any) -> Any:
+            return (a * self.weights) @ b.T
+
+    model = Weighted()
+    best = model.similarity(model.encode(list(task.query_texts)), model.encode(list(task.documents.contents))).max(1)
+    assert np.allclose(as_retriever(model).retrieve(task, depth=1).scores[:, 0], best, rtol=1e-5)

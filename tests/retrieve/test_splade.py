@@ -1,0 +1,83 @@
+"""Learned sparse retrieval against plain code."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from r2med.core import UsageError
+from r2med.core.options import Options
+from r2med.core.queries import Queries, QueryText
+from r2med.core.spec import Spec
+from r2med.pipeline import Builder
+from r2med.retrieve import Retriever
+from r2med.retrieve import splade as splade_module
+from r2med.retrieve.splade import SpladeEncoder, SpladeRetriever
+from tests.retrieve.encoders import tiny
+from tests.retrieve.test_late_interaction import tiny_task
+
+CPU = Options(device="cpu", threads=1)
+
+
+@pytest.fixture(scope="module")
+def parts(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any, Any]:
+    """A masked language model with random weights, its tokenizer, and the folder of both."""
+    torch = pytest.importorskip("torch", reason="the torch extra is not installed")
+    import transformers as tf
+
+    folder = tmp_path_factory.mktemp("splade")
+    tokenizer = tiny.save_tokenizer(folder, "bert")
+    torch.manual_seed(0)
+    model: Any = tf.BertForMaskedLM(
+        tf.BertConfig(vocab_size=len(tokenizer), hidden_size=32, num_hidden_layers=2, num_attention_heads=4,
+                      intermediate_size=64, max_position_embeddings=128, initializer_range=0.5)
+    ).eval()  # fmt: skip
+    model.save_pretrained(folder)
+    return folder, model, tokenizer
+
+
+@pytest.fixture(scope="module")
+def splade(parts: tuple[Path, Any, Any]) -> SpladeRetriever:
+    card = tiny.card("bert", "none", kind="sparse")
+    return SpladeRetriever(card, Spec(card.name), SpladeEncoder(card, parts[0], CPU), CPU)
+
+
+def test_learned_sparse_retrieval(parts: tuple[Path, Any, Any], splade: SpladeRetriever) -> None:
+    import torch
+
+    _, model, tokenizer = parts
+    task = tiny_task()
+    assert isinstance(splade, Retriever)
+    run = splade.retrieve(task)
+
+    def weights(text: str) -> Any:
+        with torch.no_grad():
+            ids = tokenizer(text, truncation=True, max_length=64, return_tensors="pt").input_ids
+            logits = model(input_ids=ids).logits[0]
+        return torch.log1p(torch.relu(logits)).max(dim=0).values.numpy()
+
+    for query in task.queries:
+        scores = {hit.doc_id: hit.score for hit in run.of(query.id)}
+        for document in task.documents:
+            assert scores[document.id] == pytest.approx(float(weights(query.text) @ weights(document.text)), rel=1e-4)
+
+
+def test_several_texts_of_a_query_are_averaged(splade: SpladeRetriever) -> None:
+    task = tiny_task()
+    index = splade.prepare(task)
+    one, other = (q.text for q in task.queries[:2])
+    asked = Queries(task.query_ids, task.query_texts, [(QueryText(one), QueryText(other, 3.0))] * 3)
+    first, second, both = (
+        {hit.doc_id: hit.score for hit in index.search(queries, 10).row(row)}
+        for queries, row in ((Queries.of(task), 0), (Queries.of(task), 1), (asked, 0))
+    )
+    assert both == pytest.approx({doc: (first[doc] + 3 * second[doc]) / 4 for doc in both}, rel=1e-5)
+
+
+def test_another_backend_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    card = tiny.card("bert", "none", backend="onnx", kind="sparse")
+    monkeypatch.setattr(splade_module, "card_of", lambda spec: card)
+    with pytest.raises(UsageError, match="learned sparse models run in transformers"):
+        SpladeRetriever.from_spec(Spec(card.name), Builder())
