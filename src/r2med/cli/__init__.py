@@ -10,6 +10,7 @@ import importlib
 import os
 import signal
 import sys
+import warnings
 from types import FrameType
 from typing import Any
 
@@ -88,11 +89,14 @@ _signals: list[int] = []
 
 def _on_signal(number: int, frame: FrameType | None) -> None:
     _signals.append(number)
+    if client := sys.modules.get("r2med.http"):
+        client.STOP.set()  # threads that wait for a server end at once
     raise Terminated if number == signal.SIGTERM else KeyboardInterrupt
 
 
 def main() -> None:
     """Entry point: an error of the user's is one line and an exit code, never a stack trace."""
+    warnings.formatwarning = lambda message, *_, **__: f"r2med: {message}\n"
     for number in (signal.SIGINT, signal.SIGTERM):
         if signal.getsignal(number) != signal.SIG_IGN:  # nohup and background jobs keep their peace
             signal.signal(number, _on_signal)
