@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from r2med.cache import DamagedShard, EmbeddingCache, ShardSet, list_sets, open_shard, write_shard
+from r2med.cache import DamagedShard, ShardSet, entries, open_shard, write_shard
 from r2med.cache.records import SCHEMA
 from r2med.core import R2MedError, TextColumn
 from r2med.expand.prompts import load_prompt
@@ -126,9 +126,9 @@ def shard_sets(folder: Path) -> Case:
 
 
 def set_facts(folder: Path) -> Case:
-    path = folder / "cache" / "00" / "set.json"
+    path = folder / "embeddings" / "00" / "set.json"
     seed = msgspec.json.encode({"label": "bge", "backend": "onnx", "pooling": "cls"})
-    return from_file(path, [seed], lambda _: list_sets(EmbeddingCache(folder / "cache")))
+    return from_file(path, [seed], lambda _: entries(folder))
 
 
 def index_file(name: str, *, verify: bool = True) -> Maker:

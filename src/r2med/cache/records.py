@@ -147,6 +147,8 @@ class RecordFile(Generic[Record]):
             if os.fstat(self._file).st_size == 0:
                 self._write(header)
                 _sync_folder(self.path.parent)
+        with suppress(OSError):
+            os.utime(self.path)  # when it was last used, for pruning
 
     def _check_schema(self) -> None:
         first = os.pread(self._file, 1 << 20, 0).split(b"\n", 1)[0]

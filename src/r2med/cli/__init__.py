@@ -36,7 +36,7 @@ COMMANDS = {
     "models": "List the models and fetch them.",
     "expand": "Generate texts from queries before retrieval; resumable.",
     "export": "Export results, tasks and training data; publish to the hub.",
-    "cache": "Show and prune the embedding cache.",
+    "cache": "Show, verify and prune everything kept on disk.",
     "doctor": "Say what is installed, what works and what is ready to run.",
     "completion": "Print the shell completion script.",
 }

@@ -133,8 +133,8 @@ def command(specs: tuple[str, ...], results: Path, measure: str, as_json: bool, 
 
 
 def _options(given: dict[str, Any], bar: Bar) -> dict[str, Any]:
+    from ..core.sizes import parse_size
     from ..expand import Settings
-    from ..retrieve.memory import parse_size
 
     settings = Settings(passages=given["passages"], max_tokens=given["max_tokens"])
     options = {key: given[key] for key in ("device", "max_cost") if given[key] is not None}

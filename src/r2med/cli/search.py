@@ -16,8 +16,8 @@ from .common import emit, json_option
 @json_option
 def command(text: str, spec: str, retriever: str, top: int, memory: str | None, as_json: bool) -> None:
     """Type a query and see the top passages, with the words that matched marked."""
+    from ..core.sizes import parse_size
     from ..pipeline.search import search_text
-    from ..retrieve.memory import parse_size
     from ..tasks import load
 
     limit = parse_size(memory) if memory else None

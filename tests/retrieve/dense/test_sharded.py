@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from r2med.cache import EmbeddingCache, compact
 from r2med.core import IdTable, ModelError, UsageError
+from r2med.core.sizes import parse_size, show_size
 from r2med.retrieve.embed import embed
-from r2med.retrieve.memory import Room, parse_size, show_size
+from r2med.retrieve.memory import Room
 from r2med.retrieve.rows import ArrayRows, ChainRows, TakenRows
 from r2med.retrieve.sharded import search_shards
 from r2med.retrieve.variants import Variant, search_variant
