@@ -26,7 +26,7 @@ from common import report
 
 from r2med.llm import Chat, GenerationStore, Message, Options, Request, Sampling, StoreKey, generate, get_llm
 from r2med.llm.local import SLOTS, LocalChat
-from r2med.models import get_card, ready
+from r2med.models import find_any_card, ready
 
 SERVER = Path(__file__).parent.parent / "tests" / "llm" / "server.py"
 CALLS, SECONDS, IN_FLIGHT = 876, 0.2, 16
@@ -122,11 +122,11 @@ def direct(runtime: Any, prompts: list[Request]) -> tuple[float, int]:
 
 
 def embedded() -> bool:
-    if not find_spec("xllamacpp") or not ready(get_card("smollm2")):
+    if not find_spec("xllamacpp") or not ready(find_any_card("smollm2")):
         print("skip the embedded model: pip install 'r2med[local-llm]' && r2med models fetch smollm2")
         return True
     sampling = Sampling(max_tokens=TOKENS, temperature=0.0)
-    chat = get_llm("local")
+    chat = get_llm("smollm2")
     assert isinstance(chat, LocalChat)
     chat.complete_one(requests(0, 1, sampling)[0])
     ratios, rates = [], []

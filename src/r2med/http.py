@@ -154,7 +154,8 @@ class Client:
     def post(self, body: dict[str, object], tokens: int, stop: threading.Event | None = None) -> Answer:
         """Ask until an answer comes, waiting longer each time; what cannot change is not asked twice."""
         stop = stop or threading.Event()
-        client, content = self._open(), msgspec.json.encode(body)
+        self._open()
+        content = msgspec.json.encode(body)
         problem = "was not asked"
         for attempt in range(self._attempts):
             if attempt:
@@ -164,7 +165,7 @@ class Client:
                 break
             self._usage.add(attempts=1)
             try:
-                return self._in_time(lambda deadline: self._exchange(client, content, deadline))
+                return self._in_time(lambda deadline: self._exchange(content, deadline))
             except _TryAgain as why:
                 problem = str(why)
                 if attempt + 1 < self._attempts:
@@ -198,8 +199,8 @@ class Client:
             return found
         raise Unavailable("interrupted") if STOP.is_set() else _TryAgain("did not answer in time")
 
-    def _exchange(self, client: Any, content: bytes, deadline: float) -> Answer:
-        httpx = self._import()
+    def _exchange(self, content: bytes, deadline: float) -> Answer:
+        httpx, client = self._import(), self._open()
         begun = time.monotonic()
         try:
             with client.stream("POST", self.url, content=content) as response:
@@ -208,6 +209,10 @@ class Client:
             raise _TryAgain("did not answer in time") from None
         except (httpx.TransportError, httpx.StreamError, zlib.error) as error:
             raise _TryAgain(f"cannot be reached ({self._clean(str(error)) or type(error).__name__})") from None
+        except RuntimeError:
+            if not client.is_closed:
+                raise
+            raise _TryAgain("was closed by another thread") from None
         return Answer(self._judge(response, raw), time.monotonic() - begun)
 
     def _read(self, response: Any, deadline: float) -> bytes:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -14,7 +12,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -23,13 +20,12 @@ from r2med.cache import (
     EmbeddingCache,
     checked,
     compact,
-    list_sets,
+    entries,
     open_shard,
     prune,
     text_keys,
     write_shard,
 )
-from r2med.cli.cache import command
 from r2med.core import ModelError, TextColumn
 from r2med.retrieve import embed as embedding
 from r2med.retrieve.embed import embed, verify_cache
@@ -101,9 +97,9 @@ def test_a_model_that_breaks_loses_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("change", ["cut", "flip", "empty", "header"])
 def test_damage_is_found_ignored_counted_and_repaired(tmp_path: Path, change: str) -> None:
-    cache = EmbeddingCache(tmp_path)
+    cache = EmbeddingCache(tmp_path / "embeddings")
     expected = embed(HashEncoder(), MANY, "document", cache=cache).rows.read(0, len(MANY)).copy()
-    (path,) = shard_files(tmp_path)
+    (path,) = shard_files(tmp_path / "embeddings")
     data = bytearray(path.read_bytes())
     if change == "flip":
         data[-5] ^= 1
@@ -114,7 +110,7 @@ def test_damage_is_found_ignored_counted_and_repaired(tmp_path: Path, change: st
     made = embed(HashEncoder(), MANY, "document", cache=cache)
     assert (made.damaged_shards, made.cached, made.encoded) == (1, 0, len(MANY))
     assert np.array_equal(made.rows.read(0, len(MANY)), expected)
-    assert prune(cache).damaged == 1
+    assert prune(tmp_path).damaged == 1
     assert embed(HashEncoder(), MANY, "document", cache=cache).damaged_shards == 0
 
 
@@ -177,16 +173,16 @@ def test_damage_after_a_check_is_still_noticed(tmp_path: Path, monkeypatch: pyte
 
 
 def test_a_damaged_shard_that_no_text_needs_is_not_counted_and_not_used(tmp_path: Path) -> None:
-    cache = EmbeddingCache(tmp_path)
+    cache = EmbeddingCache(tmp_path / "embeddings")
     embed(HashEncoder(), MANY, "document", cache=cache)
-    (path,) = shard_files(tmp_path)
+    (path,) = shard_files(tmp_path / "embeddings")
     data = bytearray(path.read_bytes())
     data[-1] ^= 1
     path.unlink()
     path.write_bytes(data)
     made = embed(HashEncoder(), ["another text"], "document", cache=cache)
     assert (made.encoded, made.damaged_shards) == (1, 0)
-    assert prune(cache).damaged == 1
+    assert prune(tmp_path).damaged == 1
 
 
 def test_another_dimension_is_refused(tmp_path: Path) -> None:
@@ -247,41 +243,14 @@ def test_two_processes_at_once(tmp_path: Path) -> None:
     assert np.array_equal(made.rows.read(0, 500), HashEncoder().encode(texts, "document"))
 
 
-def test_sizes_and_pruning(tmp_path: Path) -> None:
-    cache = EmbeddingCache(tmp_path)
-    embed(HashEncoder(revision="old"), MANY, "document", cache=cache)
-    old = list_sets(cache)[0].folder / "set.json"
-    os.utime(old, (1, 1))
-    embed(HashEncoder(revision="new"), MANY, "document", cache=cache)
-    (old.parent / "16" / ".x.shard.tmp").write_bytes(b"half")
-    os.utime(old.parent / "16" / ".x.shard.tmp", (1, 1))
-    new, old_set = list_sets(cache)
-    assert (new.about["revision"], old_set.about["revision"]) == ("new", "old")
-    assert new.bytes == old_set.bytes > 95 * 8 * 4
-    gone = prune(cache, max_bytes=new.bytes)
-    assert (gone.sets, gone.temporary) == (1, 1)
-    assert [info.about["revision"] for info in list_sets(cache)] == ["new"]
-    assert prune(cache, unused_days=1).sets == 0
-    assert prune(cache, max_bytes=0).sets == 1
-
-
 def test_a_set_has_a_name_for_people_that_is_no_part_of_its_key(tmp_path: Path) -> None:
-    cache, encoder = EmbeddingCache(tmp_path), HashEncoder()
+    cache, encoder = EmbeddingCache(tmp_path / "embeddings"), HashEncoder()
     embed(encoder, MANY, "document", cache=cache)
     encoder.name = "renamed"
     assert embed(encoder, MANY, "document", cache=cache).encoded == 0
-    (info,) = list_sets(cache)
-    assert info.label == "hash"
-    assert "label" not in info.about
-
-
-def test_the_command_shows_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("R2MED_HOME", str(tmp_path))
-    embed(HashEncoder(), MANY, "document", cache=EmbeddingCache())
-    shown = CliRunner().invoke(command).output
-    assert re.search(r"^hash +document +1 ", shown, re.MULTILINE), shown
-    (row,) = json.loads(CliRunner().invoke(command, ["--json"]).output)["sets"]
-    assert row["label"] == "hash"
+    (entry,) = entries(tmp_path)
+    assert entry.label == "hash"
+    assert "label" not in entry.about
 
 
 def test_compacting_keeps_every_vector(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

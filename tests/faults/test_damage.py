@@ -15,8 +15,7 @@ import pytest
 
 from r2med.cache import DamagedShard, EmbeddingCache, open_shard, write_shard
 from r2med.core import DataError, ResultError
-from r2med.llm import GenerationStore, Message, Request, Sampling
-from r2med.llm.generation import Generation
+from r2med.llm import Generation, GenerationStore, Message, Request, Sampling
 from r2med.results import ResultStore
 from r2med.retrieve import BM25, load_index, save_index
 from r2med.retrieve.embed import embed

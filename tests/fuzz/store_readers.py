@@ -11,16 +11,16 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from r2med.cache import DamagedShard, EmbeddingCache, ShardSet, list_sets, open_shard, write_shard
+from r2med.cache import DamagedShard, ShardSet, entries, open_shard, write_shard
+from r2med.cache.records import SCHEMA
 from r2med.core import R2MedError, TextColumn
 from r2med.expand.prompts import load_prompt
 from r2med.expand.replay import Replayed, read_recorded
 from r2med.expand.vocabulary.compact import read_vocabulary
 from r2med.expand.vocabulary.fetch import build_from_files
 from r2med.llm import GenerationStore, Message, Request, Sampling, StoreKey
-from r2med.llm.generation import Generation
 from r2med.llm.replay import Replay
-from r2med.llm.store import SCHEMA, Header, read_store
+from r2med.llm.store import Generation, Header, read_store
 from r2med.models.generic import folder_card
 from r2med.models.prompts import read_pack
 from r2med.pipeline import read_experiment, run_experiment, systems_from
@@ -129,9 +129,9 @@ def shard_sets(folder: Path) -> Case:
 
 
 def set_facts(folder: Path) -> Case:
-    path = folder / "cache" / "00" / "set.json"
+    path = folder / "embeddings" / "00" / "set.json"
     seed = msgspec.json.encode({"label": "bge", "backend": "onnx", "pooling": "cls"})
-    return from_file(path, [seed], lambda _: list_sets(EmbeddingCache(folder / "cache")))
+    return from_file(path, [seed], lambda _: entries(folder))
 
 
 def index_file(name: str, *, verify: bool = True) -> Maker:
@@ -167,7 +167,7 @@ def generation_store(folder: Path) -> Case:
         with GenerationStore(KEY, folder) as store:
             return len(store), store.torn, store.get(request)
 
-    return from_file(folder / KEY.file_name, [generation_lines()], read)
+    return from_file(KEY.path(folder), [generation_lines()], read)
 
 
 def recorded(folder: Path) -> Case:

@@ -6,16 +6,26 @@ In a test: `with serving() as server: server.plan = ["hang", "ok"]`. As a proces
 
 from __future__ import annotations
 
+import gzip
 import json
 import sys
 import threading
 import time
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 HUGE = "fever " * 1_750_000  # 10.5 MB
+
+
+def packed_spaces() -> bytes:
+    """A gigabyte of spaces in a megabyte."""
+    packer = zlib.compressobj(9, wbits=31)
+    first = packer.compress(b" " * (1 << 20)) + packer.flush(zlib.Z_FULL_FLUSH)
+    again = packer.compress(b" " * (1 << 20)) + packer.flush(zlib.Z_FULL_FLUSH)
+    return first + 1023 * again + packer.flush()
 
 
 class ChatServer(ThreadingHTTPServer):
@@ -152,6 +162,38 @@ def echo_key(handler: Handler, body: dict[str, Any]) -> None:
     handler.send(200, completion(handler, body, message={"content": f"You sent {sent}"}))
 
 
+def echo_escaped(handler: Handler, body: dict[str, Any]) -> None:
+    """The key in the spelling of JSON and of addresses, in the answer and in a name inside it."""
+    key = handler.headers.get("Authorization", "").removeprefix("Bearer ")
+    escaped = "".join(f"\\u{ord(c):04X}" if i % 2 else c for i, c in enumerate(key))
+    percent = "".join(f"%{ord(c):02x}" for c in key)
+    whole = completion(handler, body, message={"content": "You sent ONE and TWO and THREE"})
+    spelled = whole.replace(b"ONE", escaped.encode()).replace(b"TWO", percent.encode())
+    handler.send(200, spelled.replace(b"THREE", escaped.replace("\\", "\\\\").encode()))
+
+
+def refuse_escaped(handler: Handler, _: dict[str, Any]) -> None:
+    key = handler.headers.get("Authorization", "").removeprefix("Bearer ")
+    escaped = "".join(f"\\u{ord(c):04x}" for c in key)
+    handler.send(404, f'{{"error": {{"message": "no model for {escaped}"}}}}'.encode())
+
+
+def packed(handler: Handler, body: dict[str, Any]) -> None:
+    handler.send(200, gzip.compress(completion(handler, body)), Content_Encoding="gzip")
+
+
+def bomb(handler: Handler, _: dict[str, Any]) -> None:
+    handler.send(200, packed_spaces(), Content_Encoding="gzip")
+
+
+def drip_headers(handler: Handler, _: dict[str, Any]) -> None:
+    """A header without end, a byte at a time."""
+    handler.wfile.write(b"HTTP/1.1 200 OK\r\nX-Slow: ")
+    while not handler.server.closing.wait(0.05):
+        handler.wfile.write(b"a")
+        handler.wfile.flush()
+
+
 def content(**changes: Any) -> Callable[[Handler, dict[str, Any]], None]:
     return lambda handler, body: handler.send(200, completion(handler, body, **changes))
 
@@ -174,6 +216,15 @@ BEHAVIOURS: dict[str, Callable[[Handler, dict[str, Any]], None]] = {
     "half": half,
     "half-stream": half_stream,
     "echo-key": echo_key,
+    "echo-escaped": echo_escaped,
+    "404-escaped": refuse_escaped,
+    "gzip": packed,
+    "bomb": bomb,
+    "drip-headers": drip_headers,
+    "brotli": lambda handler, body: handler.send(200, completion(handler, body), Content_Encoding="br"),
+    "429-nan": refuse(429, "slow down", retry_after="nan", retry_after_ms="nan"),
+    "usage-null": content(usage={"prompt_tokens": None, "completion_tokens": None, "total_tokens": None}),
+    "usage-odd": content(usage={"prompt_tokens": -1, "completion_tokens": 10**30}),
     "html": raw(b"<html><body><h1>Bad gateway</h1></body></html>", "text/html; charset=utf-8"),
     "wrong-json": raw(b'{"choices": [{"message": }'),
     "not-utf8": raw(b'{"choices": [{"message": {"content": "\xff\xfe"}}]}'),

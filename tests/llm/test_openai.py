@@ -12,7 +12,7 @@ from tests.llm.server import ChatServer
 
 RETRIED = [
     "drop", "half", "half-stream", "html", "wrong-json", "not-utf8", "list", "error-200", "error-200-plain",
-    "429", "429-ms", "500", "503-html",
+    "429", "429-ms", "429-nan", "500", "503-html", "brotli",
 ]  # fmt: skip
 # What may pass by itself.
 
@@ -80,7 +80,7 @@ def test_what_does_not_pass_is_one_clear_line(server: ChatServer, make_chat: Mak
     assert len(str(caught.value)) < 400
 
 
-@pytest.mark.parametrize("behaviour", ["hang", "drip"])
+@pytest.mark.parametrize("behaviour", ["hang", "drip", "drip-headers"])
 def test_a_server_that_hangs(server: ChatServer, make_chat: MakeChat, behaviour: str) -> None:
     server.plan = [behaviour, "ok"]
     begun = time.monotonic()
@@ -163,6 +163,7 @@ def test_odd_answers_are_answers(
         ("odd-choice", "3 times without a choice", 3),
         ("choices-text", "3 times without a choice", 3),
         ("huge", "more than 8 MB", 1),
+        ("bomb", "more than 8 MB", 1),
         ("400-length", "maximum context length", 1),
     ],
 )
@@ -185,8 +186,15 @@ def test_a_server_that_can_answer_nothing_is_not_asked_for_ever(server: ChatServ
     assert len(server.asked) < 20
 
 
-def test_tokens_nobody_counted_are_estimated(server: ChatServer, make_chat: MakeChat) -> None:
-    server.default = "no-usage"
+def test_a_packed_answer_is_unpacked(server: ChatServer, make_chat: MakeChat) -> None:
+    server.default = "gzip"
+    assert make_chat().complete_one(ask()).text == "On Fever and rash"
+    assert server.headers[0]["Accept-Encoding"] == "gzip, deflate"
+
+
+@pytest.mark.parametrize("behaviour", ["no-usage", "usage-null", "usage-odd"])
+def test_tokens_nobody_counted_are_estimated(server: ChatServer, make_chat: MakeChat, behaviour: str) -> None:
+    server.default = behaviour
     chat = make_chat("gpt4")
     reply = chat.complete_one(ask("x" * 400))
     assert 100 <= reply.prompt_tokens <= 120

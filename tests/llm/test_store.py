@@ -13,7 +13,19 @@ from hypothesis import strategies as st
 
 from r2med.core import DataError, ResultError
 from r2med.core.places import home
-from r2med.llm import Choice, Generation, GenerationStore, Replay, Reply, Sampling, StoreKey, read_reply
+from r2med.core.untrusted import file_name
+from r2med.llm import (
+    Choice,
+    Generation,
+    GenerationStore,
+    Options,
+    Replay,
+    Reply,
+    Sampling,
+    StoreKey,
+    get_llm,
+    read_reply,
+)
 from r2med.llm.store import read_store
 from tests.llm.conftest import ask, asks
 
@@ -43,7 +55,7 @@ def test_what_is_appended_is_there_and_stays(tmp_path: Path) -> None:
         assert (len(store), store.torn, dict(store.statuses())) == (1, 0, {"ok": 1})
         found, generations, torn = read_store(store.path)
     assert (found, generations, torn) == (key(), answer(1), 0)
-    assert store.path.parent == tmp_path / "hyde" / "replay_test"
+    assert store.path.parent == tmp_path / "hyde" / file_name("replay:test")
 
 
 def test_it_lies_in_the_home_folder() -> None:
@@ -62,12 +74,48 @@ def test_everything_that_changes_an_answer_is_another_file() -> None:
         {"task": "fp2"},
         {"settings": {"retriever": "bm25"}},
     ]
-    names = {key(**change).file_name for change in changes} | {key().file_name}
+    root = Path("generations")
+    names = {key(**change).path(root) for change in changes} | {key().path(root)}
     assert len(names) == len(changes) + 1
     reworded = msgspec.structs.replace(key(), llm="another name", model=key().model | {"warning": "other words"})
     assert reworded.digest == key().digest
-    assert "/" not in key(method="../../etc").file_name.split("/")[0]
-    assert key(method="../../etc").file_name.startswith("etc/")
+    assert ".." not in key(method="../../etc").path(root).parts
+
+
+def test_the_server_is_part_of_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Texts of a server that calls itself gpt-4o, or of the first edition, which did not say, are not gpt4's."""
+
+    def of(url: str) -> StoreKey:
+        return key(chat=get_llm("gpt4", Options(base_url=url)))
+
+    servers = [of(url) for url in ("", "http://127.0.0.1:1/v1", "http://127.0.0.1:2/v1", "http://other/v1")]
+    assert [k.model["host"] for k in servers] == ["api.openai.com", "127.0.0.1:1", "127.0.0.1:2", "other"]
+    first_edition = msgspec.structs.replace(
+        servers[0], model={"backend": "openai", "model": "gpt-4o-2024-11-20", "marking": "none"}
+    )
+    assert len({k.digest for k in [*servers, first_edition]}) == 5
+
+
+def test_one_model_under_two_names_has_one_file(tmp_path: Path) -> None:
+    """Also the first edition's `local`, which is smollm2 now."""
+    named = msgspec.structs.replace(key(), llm="local")
+    with GenerationStore(named, tmp_path) as store:
+        store.append(answer(1))
+    renamed = msgspec.structs.replace(key(), llm="smollm2")
+    with GenerationStore(renamed, tmp_path) as again:
+        assert again.path == store.path
+        assert again.get(ask("Case 1", "q1")) == answer(1)
+
+
+def test_a_store_of_the_first_edition_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "old.jsonl"
+    model = {"backend": "openai", "model": "gpt-4o-2024-11-20", "marking": "none"}
+    first = {"method": "hyde", "llm": "gpt4", "model": model, "template": "t", "sampling": {}, "task": "f"}
+    header = {"schema": 1, "key": first}
+    line = {"query_id": "q1", "prompt_hash": "p", "status": "ok", "final": "Measles.", "raw": "Measles."}
+    path.write_bytes(b"".join(msgspec.json.encode(record) + b"\n" for record in (header, line)))
+    replayed = get_llm(f"replay:{path}")
+    assert replayed.complete_one(ask()).text == "Measles."
 
 
 def test_several_answers_to_one_prompt(tmp_path: Path) -> None:

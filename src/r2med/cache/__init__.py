@@ -1,6 +1,6 @@
-"""The content-addressed store on disk: vectors, pair scores and indexes."""
+"""The content-addressed store on disk: vectors, scores of pairs, generations and indexes."""
 
-from .admin import Pruned, SetInfo, list_sets, prune
+from .admin import PRUNED, Damage, Entry, Pruned, entries, prune, verify
 from .arrays import ArrayCache
 from .scores import keeping, lookup
 from .shards import LARGE, DamagedShard, Found, Keys, ShardSet, compact, open_shard, write_shard
@@ -18,27 +18,30 @@ from .vectors import (
 
 __all__ = [
     "LARGE",
+    "PRUNED",
     "ArrayCache",
     "CachedRows",
+    "Damage",
     "DamagedShard",
     "EmbeddingCache",
+    "Entry",
     "Found",
     "Keys",
     "Piece",
     "Pruned",
     "ScoreCache",
-    "SetInfo",
     "ShardSet",
     "compact",
+    "entries",
     "keeping",
     "known_speed",
-    "list_sets",
     "lookup",
     "open_shard",
     "pair_keys",
     "prune",
     "remember_speed",
     "text_keys",
+    "verify",
     "verify_sample",
     "write_shard",
 ]

@@ -1,92 +1,244 @@
-"""How large the embedding cache is, and making it smaller."""
+"""Everything kept under `R2MED_HOME`: showing it, checking it byte by byte, making it smaller.
+
+Nothing here follows a link: what a link points to is not the cache's to count or to remove.
+"""
 
 from __future__ import annotations
 
+import os
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
 
+from ..core import DataError, UsageError
+from ..core.places import home
+from .arrays import MANIFEST, read_arrays
+from .records import is_header, read_records
 from .shards import SUFFIX, DamagedShard, open_shard
-from .vectors import LABEL, EmbeddingCache
+from .vectors import ABOUT, LABEL
 
+FOLDERS = {"vectors": "embeddings", "scores": "rerank", "generations": "generations", "indexes": "indexes"}
+"""Kind of what is kept, and its folder in the home."""
+PRUNED = ("vectors", "scores", "indexes")
+"""What `prune` looks at unless told otherwise: generations may have cost money."""
 STALE_SECONDS = 24 * 3600.0
 """A temporary file this old belongs to a process that was killed."""
 
 
-class SetInfo(NamedTuple):
-    """One set of the cache: a model, a side, an instruction."""
+class Entry(NamedTuple):
+    """One set of vectors or scores, one index, or the generations of one method with one model on one task."""
 
-    folder: Path
+    kind: str
+    path: Path
     label: str
     """What people call the model; empty if nobody said."""
+    detail: str
+    """Which side, method or task."""
     about: dict[str, Any]
-    """What its fingerprint stands for."""
+    """What the name of the folder or file stands for."""
     bytes: int
-    shards: int
+    files: int
     last_used: float
     """Seconds since 1970."""
+
+
+class Damage(NamedTuple):
+    """A file that is not what was written."""
+
+    kind: str
+    path: Path
+    reason: str
+    lost: bool
+    """Whether it is of no use at all; False: some lines of it."""
 
 
 class Pruned(NamedTuple):
     """What was removed."""
 
-    sets: int
+    entries: int
     damaged: int
     temporary: int
     bytes: int
 
 
-def list_sets(cache: EmbeddingCache) -> list[SetInfo]:
-    """All sets, the one used last first."""
-    return sorted(_sets(cache.root), key=lambda info: info.last_used, reverse=True)
+def check_kinds(kinds: Sequence[str]) -> None:
+    """Refuse a kind that does not exist."""
+    if unknown := [kind for kind in kinds if kind not in FOLDERS]:
+        raise UsageError(f"nothing of kind {unknown[0]!r} is kept; there are {', '.join(FOLDERS)}")
 
 
-def _sets(root: Path) -> Iterator[SetInfo]:
-    for folder in root.glob("*/"):
-        about = folder / "set.json"
-        try:
-            facts = msgspec.json.decode(about.read_bytes(), type=dict[str, Any])
-            used = about.stat().st_mtime
-        except (OSError, ValueError, RecursionError):
-            facts, used = {}, 0.0
-        sizes = [path.stat().st_size for path in folder.glob(f"*/*{SUFFIX}")]
-        yield SetInfo(folder, str(facts.pop(LABEL, "")), facts, sum(sizes), len(sizes), used)
+def entries(root: Path | None = None, kinds: Sequence[str] = tuple(FOLDERS)) -> list[Entry]:
+    """All that is kept, the one used last first."""
+    check_kinds(kinds)
+    found = [entry for kind in kinds for entry in _entries(kind, _place(root, kind))]
+    return sorted(found, key=lambda entry: entry.last_used, reverse=True)
 
 
-def prune(cache: EmbeddingCache, *, max_bytes: int | None = None, unused_days: float | None = None) -> Pruned:
-    """Remove damaged shards, what killed processes left, and sets: the unused, then the oldest until it fits."""
-    removed = damaged = temporary = freed = 0
-    for path in cache.root.glob(f"*/*/*{SUFFIX}"):
+def _place(root: Path | None, kind: str) -> Path:
+    return (root or home()) / FOLDERS[kind]
+
+
+def _entries(kind: str, place: Path) -> Iterator[Entry]:
+    if kind == "generations":
+        for path in _files(place, ".jsonl"):
+            key = _first_line(path).get("key", {})
+            detail = str(key.get("method", ""))
+            yield Entry(kind, path, str(key.get("llm", "")), detail, key, _size(path), 1, _last_used(path))
+        return
+    marker = MANIFEST if kind == "indexes" else ABOUT
+    for folder in _folders(place):
+        if folder.name.startswith("."):
+            continue  # another process is writing it
+        facts = _read_json(folder / marker)
+        about = facts.get("about", {}) if kind == "indexes" else facts
+        label = about.pop(LABEL, "") or about.get("model") or about.get("name") or ""
+        detail = about.get("side") or about.get("task") or ""
+        paths = list(_files(folder))
+        contents = [path for path in paths if path.suffix in (SUFFIX, ".npy")]
+        if not facts and not contents:
+            continue  # not ours
+        size, used = sum(map(_size, paths)), _last_used(folder / marker)
+        yield Entry(kind, folder, str(label), str(detail), about, size, len(contents), used)
+
+
+def verify(root: Path | None = None, kinds: Sequence[str] = tuple(FOLDERS)) -> Iterator[tuple[Entry, list[Damage]]]:
+    """Read every byte of what is kept and compare it with its checksums, entry by entry."""
+    for entry in entries(root, kinds):
+        yield entry, list(CHECKS[entry.kind](entry))
+
+
+def _damaged_shards(entry: Entry) -> Iterator[Damage]:
+    for path in _files(entry.path, SUFFIX):
         try:
             open_shard(path, check=True)
-        except DamagedShard:
-            freed += _remove(path)
-            damaged += 1
+        except DamagedShard as why:
+            yield Damage(entry.kind, path, str(why), lost=True)
         except OSError:
-            pass  # gone meanwhile
-    for path in [*cache.root.glob("*/*/.*.tmp"), *cache.root.glob("*/.*.tmp")]:
-        if time.time() - path.stat().st_mtime > STALE_SECONDS:
-            freed += _remove(path)
-            temporary += 1
-    kept = list_sets(cache)
-    total = sum(info.bytes for info in kept)
-    for info in reversed(kept):
-        unused = unused_days is not None and time.time() - info.last_used > unused_days * 86_400
+            continue  # gone meanwhile
+
+
+def _damaged_lines(entry: Entry) -> Iterator[Damage]:
+    try:
+        first, *lines = entry.path.read_bytes().split(b"\n")
+    except OSError as error:
+        yield Damage(entry.kind, entry.path, f"cannot be read ({error.strerror or error})", lost=False)
+        return
+    _, bad = read_records(lines, _AnyRecord)
+    if bad or not is_header(first):
+        reason = f"{bad} lines cannot be read" if is_header(first) else "the first line cannot be read"
+        yield Damage(entry.kind, entry.path, f"{reason}; what is lost is asked again", lost=False)
+
+
+class _AnyRecord(msgspec.Struct):
+    """A line of any file of records."""
+
+
+def _damaged_arrays(entry: Entry) -> Iterator[Damage]:
+    try:
+        read_arrays(entry.path)
+    except DataError as why:
+        yield Damage(entry.kind, entry.path, why.message, lost=True)
+
+
+CHECKS: dict[str, Callable[[Entry], Iterator[Damage]]] = {
+    "vectors": _damaged_shards,
+    "scores": _damaged_shards,
+    "generations": _damaged_lines,
+    "indexes": _damaged_arrays,
+}
+
+
+def prune(
+    root: Path | None = None,
+    kinds: Sequence[str] = PRUNED,
+    *,
+    max_bytes: int | None = None,
+    unused_days: float | None = None,
+) -> Pruned:
+    """Remove what is damaged, what killed processes left, and entries: the unused, then the oldest until it fits."""
+    check_kinds(kinds)
+    kinds = [kind for kind in kinds if not _place(root, kind).is_symlink()]
+    damaged = [damage for _, found in verify(root, kinds) for damage in found if damage.lost]
+    freed = sum(_remove(damage.path) for damage in damaged)
+    abandoned = [path for kind in kinds for path in _abandoned(_place(root, kind))]
+    freed += sum(map(_remove, abandoned))
+    kept = entries(root, kinds)
+    total, removed = sum(entry.bytes for entry in kept), 0
+    for entry in reversed(kept):
+        unused = unused_days is not None and time.time() - entry.last_used > unused_days * 86_400
         if unused or (max_bytes is not None and total > max_bytes):
-            shutil.rmtree(info.folder, ignore_errors=True)
-            total -= info.bytes
-            freed += info.bytes
+            total -= entry.bytes
+            freed += _remove(entry.path)
             removed += 1
-    return Pruned(removed, damaged, temporary, freed)
+    return Pruned(removed, len(damaged), len(abandoned), freed)
+
+
+def _abandoned(place: Path) -> Iterator[Path]:
+    """Temporary files and folders that are too old to be somebody's."""
+    for path in [*_files(place), *_folders(place)]:
+        name = path.name
+        if name.startswith(".") and name.endswith(".tmp") and time.time() - path.lstat().st_mtime > STALE_SECONDS:
+            yield path
 
 
 def _remove(path: Path) -> int:
-    size = path.stat().st_size
-    with suppress(FileNotFoundError):
-        path.unlink()
+    """Remove a file or a folder and say how many bytes that freed."""
+    if path.is_dir():
+        size = sum(map(_size, _files(path)))
+        shutil.rmtree(path, ignore_errors=True)
+        return size
+    size = _size(path)
+    for gone in (path, path.with_suffix(".lock")) if path.suffix == ".jsonl" else (path,):
+        with suppress(OSError):
+            gone.unlink()
     return size
+
+
+def _files(place: Path, suffix: str = "") -> Iterator[Path]:
+    """All files below a folder."""
+    for folder, _, names in os.walk(place, followlinks=False):
+        for name in sorted(names):
+            path = Path(folder) / name
+            if name.endswith(suffix) and not path.is_symlink():
+                yield path
+
+
+def _folders(place: Path) -> list[Path]:
+    """The folders in a folder."""
+    with suppress(OSError):
+        return sorted(path for path in place.iterdir() if path.is_dir() and not path.is_symlink())
+    return []
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.lstat().st_size
+    except OSError:
+        return 0  # gone meanwhile
+
+
+def _last_used(path: Path) -> float:
+    try:
+        return path.lstat().st_mtime
+    except OSError:
+        return 0.0
+
+
+def _first_line(path: Path) -> dict[str, Any]:
+    try:
+        with path.open("rb") as stream:
+            return msgspec.json.decode(stream.readline(1 << 20), type=dict[str, Any])
+    except (OSError, ValueError, RecursionError):
+        return {}
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
+    except (OSError, ValueError, RecursionError):
+        return {}

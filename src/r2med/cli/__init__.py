@@ -10,6 +10,7 @@ import importlib
 import os
 import signal
 import sys
+import warnings
 from types import FrameType
 from typing import Any
 
@@ -35,7 +36,7 @@ COMMANDS = {
     "models": "List the models and fetch them.",
     "expand": "Generate texts from queries before retrieval; resumable.",
     "export": "Export results, tasks and training data; publish to the hub.",
-    "cache": "Show, verify and prune everything that is kept on disk.",
+    "cache": "Show, verify and prune everything kept on disk.",
     "doctor": "Say what is installed, what works and what is ready to run.",
     "completion": "Print the shell completion script.",
 }
@@ -91,11 +92,14 @@ _signals: list[int] = []
 
 def _on_signal(number: int, frame: FrameType | None) -> None:
     _signals.append(number)
+    if client := sys.modules.get("r2med.http"):
+        client.STOP.set()  # threads that wait for a server end at once
     raise Terminated if number == signal.SIGTERM else KeyboardInterrupt
 
 
 def main() -> None:
     """Entry point: an error of the user's is one line and an exit code, never a stack trace."""
+    warnings.formatwarning = lambda message, *_, **__: f"r2med: {message}\n"
     for number in (signal.SIGINT, signal.SIGTERM):
         if signal.getsignal(number) != signal.SIG_IGN:  # signals that nohup ignores stay ignored
             signal.signal(number, _on_signal)

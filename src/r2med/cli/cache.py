@@ -1,61 +1,97 @@
-"""`r2med cache`: what the embedding cache holds, and making it smaller."""
+"""`r2med cache`: everything kept on disk, shown, checked and made smaller."""
 
 from __future__ import annotations
 
-import re
+import sys
 import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import click
 
 from .common import emit, json_option, note, print_table
 
-UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
+if TYPE_CHECKING:
+    from ..cache import Entry
+
+KINDS = ("vectors", "scores", "generations", "indexes")
 
 
 @click.group("cache", invoke_without_command=True)
+@click.option("--kind", "kinds", multiple=True, type=click.Choice(KINDS), help="Only this kind; may be repeated.")
 @json_option
 @click.pass_context
-def command(context: click.Context, as_json: bool) -> None:
-    """Show the embedding cache: every set of vectors, its size and when it was used last."""
+def command(context: click.Context, kinds: Sequence[str], as_json: bool) -> None:
+    """Show what is kept on disk: vectors, scores of pairs, generated texts, indexes; their size and last use."""
     if context.invoked_subcommand is not None:
         return
-    from ..cache import EmbeddingCache, list_sets
+    from ..cache import entries
+    from ..core.places import home
+    from ..core.sizes import show_size
 
-    cache = EmbeddingCache()
-    sets = list_sets(cache)
-    total = sum(s.bytes for s in sets)
+    kept = entries(kinds=kinds or KINDS)
+    total = sum(entry.bytes for entry in kept)
     if as_json:
-        rows = [s._asdict() | {"folder": str(s.folder)} for s in sets]
-        emit({"root": str(cache.root), "bytes": total, "sets": rows})
+        sums = {kind: sum(e.bytes for e in kept if e.kind == kind) for kind in kinds or KINDS}
+        emit({"root": str(home()), "bytes": total, "kinds": sums, "entries": [_document(entry) for entry in kept]})
         return
-    rows_shown = [
-        [s.label or str(s.about.get("model", s.about.get("name", s.folder.name))), str(s.about.get("side", "")),
-         f"{s.shards}", f"{s.bytes / 1e6:,.1f} MB", time.strftime("%Y-%m-%d %H:%M", time.localtime(s.last_used))]
-        for s in sets
+    groups: dict[tuple[str, str, str], list[Entry]] = {}
+    for entry in kept:
+        groups.setdefault((entry.kind, entry.label or entry.path.name, entry.detail), []).append(entry)
+    rows = [
+        [kind, label, detail, f"{sum(e.files for e in group)}", show_size(sum(e.bytes for e in group)),
+         time.strftime("%Y-%m-%d %H:%M", time.localtime(max(e.last_used for e in group)))]
+        for (kind, label, detail), group in sorted(groups.items(), key=lambda item: KINDS.index(item[0][0]))
     ]  # fmt: skip
-    print_table(["Model", "Side", "Shards", "Size", "Last used"], rows_shown, left=2)
-    note(f"{total / 1e6:,.1f} MB in {cache.root}")
+    print_table(["Kind", "Model", "What", "Files", "Size", "Last used"], rows, left=3)
+    note(f"{show_size(total)} in {home()}")
+
+
+def _document(entry: Entry) -> dict[str, object]:
+    return entry._asdict() | {"path": str(entry.path)}
+
+
+@command.command("verify")
+@click.option("--kind", "kinds", multiple=True, type=click.Choice(KINDS), help="Only this kind; may be repeated.")
+@json_option
+def verify_command(kinds: Sequence[str], as_json: bool) -> None:
+    """Read every byte of what is kept and compare it with its checksums; exits with 1 where a file is damaged."""
+    from ..cache import verify
+    from ..core.sizes import show_size
+
+    checked = list(verify(kinds=kinds or KINDS))
+    damaged = [damage for _, found in checked for damage in found]
+    size = sum(entry.bytes for entry, _ in checked)
+    if as_json:
+        rows = [damage._asdict() | {"path": str(damage.path)} for damage in damaged]
+        emit({"entries": len(checked), "bytes": size, "damaged": rows})
+    else:
+        for damage in damaged:
+            click.echo(f"{damage.path}: {damage.reason}")
+        lost = sum(damage.lost for damage in damaged)
+        advice = "; r2med cache prune removes them" if lost else ""
+        note(f"{show_size(size)} in {len(checked)} entries read, {lost} damaged files{advice}")
+    if any(damage.lost for damage in damaged):
+        sys.exit(1)
 
 
 @command.command("prune")
-@click.option("--max-size", metavar="SIZE", help="Remove the sets used longest ago until it fits, e.g. 10G.")
-@click.option("--unused-days", type=click.FloatRange(min=0), help="Remove sets not used for so many days.")
+@click.option(
+    "--kind", "kinds", multiple=True, type=click.Choice(KINDS),
+    help="Only this kind; may be repeated. Generated texts are pruned only if named: they may have cost money.",
+)  # fmt: skip
+@click.option("--max-size", metavar="SIZE", help="Remove the entries used longest ago until the rest fits, e.g. 10GB.")
+@click.option("--unused-days", type=click.FloatRange(min=0), help="Remove entries not used for so many days.")
 @json_option
-def prune_command(max_size: str | None, unused_days: float | None, as_json: bool) -> None:
-    """Remove damaged and abandoned files, and sets that are unused or too many."""
-    from ..cache import EmbeddingCache, prune
+def prune_command(kinds: Sequence[str], max_size: str | None, unused_days: float | None, as_json: bool) -> None:
+    """Remove damaged and abandoned files, and entries that are unused or too many."""
+    from ..cache import PRUNED, prune
+    from ..core.sizes import parse_size, show_size
 
-    done = prune(EmbeddingCache(), max_bytes=parse_size(max_size) if max_size else None, unused_days=unused_days)
+    most = parse_size(max_size, least=0) if max_size else None
+    done = prune(kinds=kinds or PRUNED, max_bytes=most, unused_days=unused_days)
     if as_json:
         emit(done._asdict())
     else:
-        note(f"removed {done.sets} sets, {done.damaged} damaged shards, {done.temporary} abandoned files: "
-             f"{done.bytes / 1e6:,.1f} MB freed")  # fmt: skip
-
-
-def parse_size(text: str) -> int:
-    """Bytes of `500M`, `10G`, `1.5 GB`."""
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?)B?\s*", text.upper())
-    if match is None:
-        raise click.BadParameter(f"{text!r} is not a size; write 500M or 10G", param_hint="--max-size")
-    return int(float(match[1]) * UNITS[match[2]])
+        note(f"removed {done.entries} entries, {done.damaged} damaged files, {done.temporary} abandoned files: "
+             f"{show_size(done.bytes)} freed")  # fmt: skip

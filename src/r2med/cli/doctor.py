@@ -36,8 +36,10 @@ def command(results: Path, as_json: bool) -> None:
 
 
 def _print(found: Diagnosis) -> None:
+    from ..core.sizes import show_size
+
     machine = found.machine
-    memory = f", {machine.memory_bytes / 1e9:.0f} GB of memory" if machine.memory_bytes else ""
+    memory = f", {show_size(machine.memory_bytes)} of memory" if machine.memory_bytes else ""
     _heading("Machine")
     click.echo("  " + ", ".join(f"{name} {version}" for name, version in found.versions.items()))
     click.echo(f"  {machine.processor}, {machine.cores} cores{memory}; GPUs: {'; '.join(machine.gpus) or 'none'}")
@@ -82,5 +84,7 @@ def _packages(packages: dict[str, str | None]) -> str:
 
 
 def _place(place: Place) -> list[str]:
-    size = f"{'' if place.complete else 'over '}{place.bytes / 1e6:,.1f} MB" if place.exists else "not there"
-    return [place.name, place.path, size, "" if place.free_bytes is None else f"{place.free_bytes / 1e9:,.0f} GB"]
+    from ..core.sizes import show_size
+
+    size = f"{'' if place.complete else 'over '}{show_size(place.bytes)}" if place.exists else "not there"
+    return [place.name, place.path, size, "" if place.free_bytes is None else show_size(place.free_bytes)]

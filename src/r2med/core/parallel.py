@@ -8,8 +8,9 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from queue import Empty, SimpleQueue
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, TypeVar
 
 GRACE = 1.0
 """Seconds that calls under way get when the caller stops early: their results may have been paid for."""
@@ -51,7 +52,8 @@ def in_parallel(
         raise window.failure
 
 
-class _Outcome(NamedTuple, Generic[Result]):
+@dataclass(frozen=True)
+class _Outcome(Generic[Result]):
     """What became of a job: one result, a failure, or neither where it was not begun."""
 
     results: tuple[Result, ...] = ()

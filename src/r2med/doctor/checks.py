@@ -13,6 +13,7 @@ import numpy as np
 from ..core import R2MedError, TextColumn
 from ..core.keys import key_problem
 from ..core.places import home
+from ..core.sizes import show_size
 from ..models import get_card, locate
 from ..pipeline.experiment import EMBEDDED
 from ..retrieve import _sparse_python, sparse
@@ -117,10 +118,8 @@ def _space() -> Verdict:
     if free is None:
         return Verdict("warning", "the disk does not say")
     if free < LITTLE_SPACE:
-        return Verdict(
-            "warning", f"only {free / 1e9:.2f} GB left for {home()}", "r2med cache prune, or move R2MED_HOME"
-        )
-    return Verdict("ok", f"{free / 1e9:,.0f} GB")
+        return Verdict("warning", f"only {show_size(free)} left for {home()}", "r2med cache prune, or move R2MED_HOME")
+    return Verdict("ok", show_size(free))
 
 
 def _gpu(machine: Machine) -> Verdict:

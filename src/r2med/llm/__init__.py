@@ -10,11 +10,10 @@ with GenerationStore(key) as store:
 from ..core.budget import Budget, BudgetSpent, Usage, estimate_tokens
 from .chats import chats, get_llm
 from .generate import generate
-from .generation import Generation, StoreKey, read_reply
 from .parsing import MARKINGS, STATUSES, Parsed, Status, open_call, parse, reasons
 from .protocol import Chat, Choice, Estimate, Message, Reply, Request, Sampling, with_defaults
 from .replay import Replay
-from .store import GenerationStore
+from .store import Generation, GenerationStore, StoreKey, read_reply
 
 __all__ = [
     "MARKINGS",

@@ -6,9 +6,8 @@ import time
 from collections import deque
 from collections.abc import Iterable, Iterator
 
-from .generation import Generation, read_again, read_reply
 from .protocol import Chat, Reply, Request
-from .store import GenerationStore
+from .store import Generation, GenerationStore, read_again, read_reply
 
 POLL = 0.2
 # Seconds between looks at what another process is working on.

@@ -8,13 +8,14 @@ from pathlib import Path
 
 import msgspec
 
+from ..cache.records import read_records
 from ..core import DataError, Hasher
 from ..core.budget import Usage
 from ..core.compression import gunzip
 from ..core.spec import Spec
 from .openai import FAILURES_IN_A_ROW
 from .protocol import Choice, Estimate, OnReply, Reply, Request, Sampling
-from .store import is_header, read_generations, read_header
+from .store import Generation, is_header, read_header
 
 
 class HydocLine(msgspec.Struct):
@@ -112,7 +113,7 @@ def _lines(path: Path) -> list[bytes]:
 
 def _from_store(path: Path, lines: list[bytes]) -> dict[str, tuple[Choice, ...]]:
     found: dict[str, dict[int, Choice]] = {}
-    generations, _ = read_generations(lines[1:])
+    generations, _ = read_records(lines[1:], Generation)
     for g in generations:
         found.setdefault(g.query_id, {}).setdefault(g.sample, g.choice)
     if not found:

@@ -1,40 +1,180 @@
 """The generation store: every answer on disk the moment it arrives, so that none is ever paid for twice.
 
-One JSON-lines file per method × model × prompts × sampling × task. A record is one write under a lock, on disk before
-`append` returns. Processes that share a file see each other's records and claim the queries they are working on; a
-claim ends with its process, however that ends. A line that a killed process left half-written, or whose checksum does
-not fit, is skipped and counted: its query is asked again.
+One file per method × model and server × prompts × sampling × task. A query whose line was torn is asked again.
 """
 
 from __future__ import annotations
 
-import hashlib
-import os
-import re
-import threading
-import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
 from itertools import takewhile
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
-from ..core import DataError, ResultError
+from ..cache.records import RecordFile, is_header, read_records
+from ..core import DataError, fingerprint
 from ..core.places import home
-from .generation import Generation, StoreKey
-from .protocol import Request
+from ..core.untrusted import file_name
+from .parsing import Parsed, Status, parse
+from .protocol import Chat, Choice, FinishReason, Message, Reply, Request, Sampling
 
-fcntl: Any
-try:
-    import fcntl
-except ImportError:  # Windows: one process at a time
-    fcntl = None
+__all__ = [
+    "Generation",
+    "GenerationStore",
+    "StoreKey",
+    "is_header",
+    "read_again",
+    "read_header",
+    "read_reply",
+    "read_store",
+]
 
-SCHEMA = 1
-_SEAL = re.compile(rb',"crc32":(\d{1,10})\}\s*\Z')
+
+class Generation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One answer to one prompt, as read: a line of the generation store."""
+
+    query_id: str
+    # The request's key.
+    sample: int = 0
+    # Which of the n answers.
+    prompt_hash: str
+    # Of the conversation as sent: the same query with other passages in its prompt is another call.
+    status: Status
+    # ok, truncated, empty, refused, unparsed; `failed` (no answer could be had) is never stored.
+    final: str = ""
+    # The text to use; empty where the chain of thought did not end.
+    reasoning: str = ""
+    apart: int = 0
+    # How many characters of the reasoning the server itself set apart; the rest was found in `raw`.
+    raw: str = ""
+    # The answer, untouched.
+    removed: tuple[str, ...] = ()
+    # What cleaning took off `final`: preamble, label, fence, closing, tool-call.
+    clean: bool = True
+    # Whether chatter was looked for at all.
+    finish_reason: FinishReason = "stop"
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    # Both on the first sample of a call only: its answers are one bill.
+    seconds: float = 0.0
+    cost: float | None = None
+    model: str = ""
+    error: str = ""
+    # Why it failed.
+    prompt: tuple[Message, ...] = ()
+    # Kept on request.
+    extra: dict[str, object] = {}
+    # What a method adds: searches, turns, evidence.
+
+    @property
+    def usable(self) -> bool:
+        """Whether `final` may stand in for the query; otherwise the raw query does, and that is counted."""
+        return bool(self.final) and self.status in ("ok", "truncated")
+
+    @property
+    def choice(self) -> Choice:
+        """The answer as it came."""
+        return Choice(self.raw, self.reasoning[: self.apart], self.finish_reason)
+
+
+class StoreKey(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What answers must share to lie in one file."""
+
+    method: str
+    llm: str
+    # Name, for people.
+    model: dict[str, object]
+    # `Chat.describe()`.
+    template: str
+    # Hash of the prompt pack the prompts are made from.
+    sampling: Sampling
+    task: str
+    # Fingerprint of the task.
+    settings: dict[str, object] = {}
+    # Anything else of the method that changes a prompt or an answer: the first-stage retriever, limits on searches.
+
+    @classmethod
+    def of(
+        cls,
+        method: str,
+        chat: Chat,
+        template: str,
+        sampling: Sampling,
+        task: str,
+        settings: dict[str, object] | None = None,
+    ) -> StoreKey:
+        """The key for generating with `chat`."""
+        return cls(
+            method=method,
+            llm=chat.name,
+            model=chat.describe(),
+            template=template,
+            sampling=sampling,
+            task=task,
+            settings=settings or {},
+        )
+
+    @property
+    def digest(self) -> str:
+        """Fingerprint of all of it but what is said to people: other words do not orphan answers."""
+        facts = msgspec.to_builtins(self)
+        del facts["llm"]
+        facts["model"].pop("warning", None)
+        return fingerprint("generations", facts)
+
+    def path(self, root: Path) -> Path:
+        """The file below a folder: `method/llm/digest.jsonl`, or where another name of the same model has put it."""
+        folder, name = root / file_name(self.method), f"{self.digest}.jsonl"
+        own = folder / file_name(self.llm) / name
+        if own.exists():
+            return own
+        return next(iter(sorted(folder.glob(f"*/{name}"))), own)
+
+
+def read_reply(
+    request: Request, reply: Reply, marking: str = "auto", *, clean: bool = True, keep_prompt: bool = False
+) -> list[Generation]:
+    """The answers of a reply, parsed, one per sample."""
+    prompt_hash = request.prompt_hash
+    generations = []
+    for sample, choice in enumerate(reply.choices, request.sample):
+        parsed = Parsed("failed") if reply.error else parse(choice, marking, clean=clean)
+        first = sample == request.sample
+        generations.append(
+            Generation(
+                query_id=request.key,
+                sample=sample,
+                prompt_hash=prompt_hash,
+                status=parsed.status,
+                final=parsed.final,
+                reasoning=parsed.reasoning,
+                apart=len(choice.reasoning.strip()),
+                raw=choice.text,
+                removed=parsed.removed,
+                clean=clean,
+                finish_reason=choice.finish_reason,
+                prompt_tokens=reply.prompt_tokens if first else 0,
+                completion_tokens=reply.completion_tokens if first else 0,
+                seconds=reply.seconds if first else 0.0,
+                cost=reply.cost if first or reply.cost is None else 0.0,
+                model=reply.model,
+                error=reply.error,
+                prompt=request.messages if keep_prompt else (),
+                extra={"first_token": [list(t) for t in choice.first_token]} if choice.first_token else {},
+            )
+        )
+    return generations
+
+
+def read_again(generation: Generation, marking: str, *, clean: bool) -> Generation:
+    """A stored answer under other rules of reading: nothing is paid for a change of mind."""
+    if generation.clean == clean:
+        return generation
+    parsed = parse(generation.choice, marking, clean=clean)
+    return msgspec.structs.replace(
+        generation, status=parsed.status, final=parsed.final, removed=parsed.removed, clean=clean
+    )
 
 
 class Header(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,33 +184,14 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
     key: StoreKey
 
 
-class GenerationStore:
+class GenerationStore(RecordFile[Generation]):
     """All answers of one key, in memory and on disk."""
 
     def __init__(self, key: StoreKey, folder: Path | None = None, *, read_only: bool = False) -> None:
         """Open the file; `read_only` makes none and writes nothing, for a look at what is there."""
         self.key = key
-        self.path = (folder or home() / "generations") / key.file_name
-        self.bad_lines = 0
         self._found: dict[tuple[str, str], dict[int, Generation]] = {}
-        self._read_to = 0
-        self._tail = b""
-        self._lock = threading.RLock()
-        self._sync_lock = threading.Lock()
-        self._written = self._synced = 0
-        self._claimed: set[tuple[str, str]] = set()
-        self._file = self._claims = -1
-        try:
-            if not read_only:
-                self._open()
-            elif self.path.exists():
-                self._file = os.open(self.path, os.O_RDONLY)
-        except OSError as error:
-            verb = "read" if read_only else "written"
-            raise ResultError(f"{self.path}: cannot be {verb} ({error.strerror or error})") from None
-        if self._file >= 0:
-            self._check_header()
-            self.refresh()
+        super().__init__(key.path(folder or home() / "generations"), Generation, key, read_only=read_only)
 
     def __enter__(self) -> GenerationStore:
         return self
@@ -83,13 +204,15 @@ class GenerationStore:
 
     def __iter__(self) -> Iterator[Generation]:
         with self._lock:
-            everything = [g for samples in self._found.values() for g in samples.values()]
-        return iter(everything)
+            return iter([g for samples in self._found.values() for g in samples.values()])
 
-    @property
-    def torn(self) -> int:
-        """Lines that could not be read: what a process left behind that was killed while writing."""
-        return self.bad_lines + bool(self._tail.strip())
+    def add(self, record: Generation) -> None:
+        """Take in an answer. The first one stays: results that were made from it stay reproducible."""
+        self._found.setdefault((record.query_id, record.prompt_hash), {}).setdefault(record.sample, record)
+
+    def append(self, records: Iterable[Generation]) -> None:
+        """Put answers on disk. Failed ones are left out, so that they are tried again."""
+        super().append(g for g in records if g.status != "failed")
 
     def statuses(self) -> Counter[str]:
         """Answers by status."""
@@ -107,54 +230,11 @@ class GenerationStore:
         found = self.begun(request)
         return found if len(found) == request.sampling.n else None
 
-    def append(self, generations: Iterable[Generation]) -> None:
-        """Put answers on disk; thread-safe. Failed ones are left out, so that they are tried again."""
-        kept = [g for g in generations if g.status != "failed"]
-        if not kept:
-            return
-        data = b"".join(map(sealed_line, kept))
-        with self._lock:
-            with self._exclusive():
-                self._write(data)
-            for generation in kept:
-                self._add(generation)
-            self._written += 1
-            mine = self._written
-        self._sync(mine)
-
-    def refresh(self) -> None:
-        """Read what other processes have written since."""
-        with self._lock:
-            if self._file < 0:
-                return
-            size = os.fstat(self._file).st_size
-            if size < self._read_to:
-                raise ResultError(f"{self.path}: became shorter while in use")
-            while self._read_to < size:
-                block = os.pread(self._file, min(size - self._read_to, 1 << 24), self._read_to)
-                if not block:
-                    break
-                self._read_to += len(block)
-                *lines, self._tail = (self._tail + block).split(b"\n")
-                generations, bad = read_generations(line for line in lines if not is_header(line))
-                self.bad_lines += bad
-                for generation in generations:
-                    self._add(generation)
-
     def claim(self, request: Request) -> bool:
         """Whether this process may work on a request: False while another one does, or when one just has."""
-        place = (request.key, request.prompt_hash)
         with self._lock:
-            if place in self._claimed:
+            if not self.claim_place((request.key, request.prompt_hash)):
                 return False
-            if fcntl is not None:
-                try:
-                    fcntl.lockf(self._claims, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, _offset(place))
-                except (BlockingIOError, PermissionError):
-                    return False
-                except OSError:
-                    pass  # a file system without locks: no sharing, but work goes on
-            self._claimed.add(place)
             self.refresh()
             if self.begun(request):  # answered between the caller's look and this claim
                 self.release(request)
@@ -163,92 +243,7 @@ class GenerationStore:
 
     def release(self, request: Request) -> None:
         """End a claim."""
-        place = (request.key, request.prompt_hash)
-        with self._lock:
-            if place in self._claimed:
-                self._claimed.discard(place)
-                if fcntl is not None:
-                    fcntl.lockf(self._claims, fcntl.LOCK_UN, 1, _offset(place))
-
-    def close(self) -> None:
-        """Give back both files; claims end here."""
-        with self._lock:
-            for handle in (self._file, self._claims):
-                if handle >= 0:
-                    os.close(handle)
-            self._file = self._claims = -1
-
-    def _add(self, generation: Generation) -> None:
-        # The first answer stays: results that were made from it stay reproducible.
-        place = (generation.query_id, generation.prompt_hash)
-        self._found.setdefault(place, {}).setdefault(generation.sample, generation)
-
-    def _open(self) -> None:
-        """Open or begin the file and its claims."""
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        self._file = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
-        self._claims = os.open(self.path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT, 0o644)
-        with self._exclusive():
-            if os.fstat(self._file).st_size == 0:
-                self._write(msgspec.json.encode(Header(schema=SCHEMA, key=self.key)) + b"\n")
-                sync_folder(self.path.parent)
-
-    def _check_header(self) -> None:
-        first = os.pread(self._file, 1 << 20, 0).split(b"\n", 1)[0]
-        try:
-            schema = msgspec.json.decode(first).get("schema")
-        except (ValueError, RecursionError, AttributeError):
-            return  # torn at birth: what follows it can still be read
-        if isinstance(schema, int) and schema > SCHEMA:
-            raise ResultError(f"{self.path}: written by a newer r2med (schema {schema})")
-
-    def _write(self, data: bytes) -> None:
-        """One write at the end of the file, on a line of its own even after a torn one."""
-        size = os.fstat(self._file).st_size
-        if size and os.pread(self._file, 1, size - 1) != b"\n":
-            data = b"\n" + data
-        view = memoryview(data)
-        try:
-            while view:
-                view = view[os.write(self._file, view) :]
-        except OSError as error:
-            raise ResultError(f"{self.path}: cannot be written ({error.strerror or error})") from None
-
-    def _sync(self, mine: int) -> None:
-        """Wait until record `mine` is on disk; threads that write together share one flush."""
-        with self._sync_lock:
-            if self._synced < mine:
-                upto = self._written
-                try:
-                    os.fsync(self._file)
-                except OSError as error:
-                    raise ResultError(f"{self.path}: cannot be written ({error.strerror or error})") from None
-                self._synced = upto
-
-    @contextmanager
-    def _exclusive(self) -> Iterator[None]:
-        if fcntl is None:
-            yield
-            return
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX)
-        except OSError:  # a file system without locks: appending whole lines is still safe on most
-            yield
-            return
-        try:
-            yield
-        finally:
-            fcntl.flock(self._file, fcntl.LOCK_UN)
-
-
-def sync_folder(folder: Path) -> None:
-    """Put a new file's name on disk too; a system that cannot open folders does so by itself."""
-    with suppress(OSError):
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+        self.release_place((request.key, request.prompt_hash))
 
 
 def read_store(path: Path) -> tuple[StoreKey, list[Generation], int]:
@@ -257,7 +252,7 @@ def read_store(path: Path) -> tuple[StoreKey, list[Generation], int]:
         lines = path.read_bytes().split(b"\n")
     except OSError as error:
         raise DataError(f"cannot be read ({error.strerror or error})", path=path) from None
-    generations, bad = read_generations(lines[1:])
+    generations, bad = read_records(lines[1:], Generation)
     return read_header(path, lines[0]).key, generations, bad
 
 
@@ -267,42 +262,3 @@ def read_header(path: Path, line: bytes) -> Header:
         return msgspec.json.decode(line, type=Header)
     except (ValueError, RecursionError):
         raise DataError("is not a generation store", path=path, line=1) from None
-
-
-def sealed_line(generation: Generation) -> bytes:
-    """A record as it stands in the file, with a checksum of itself as its last field."""
-    data = msgspec.json.encode(generation)
-    return data[:-1] + b',"crc32":%d}\n' % zlib.crc32(data)
-
-
-def _opened(line: bytes) -> bytes:
-    """A record without its checksum, which must fit; lines of before there were any are taken as they are."""
-    if (seal := _SEAL.search(line)) is None:
-        return line
-    data = line[: seal.start()] + b"}"
-    if zlib.crc32(data) != int(seal[1]):
-        raise ValueError("the line was changed after it was written")
-    return data
-
-
-def read_generations(lines: Iterable[bytes]) -> tuple[list[Generation], int]:
-    """The answers among lines, and how many lines were not whole."""
-    generations, bad = [], 0
-    for line in lines:
-        if not line.strip():
-            continue
-        try:
-            generations.append(msgspec.json.decode(_opened(line), type=Generation))
-        except (ValueError, RecursionError):
-            bad += 1
-    return generations, bad
-
-
-def is_header(line: bytes) -> bool:
-    """Whether a line is the first one of a store."""
-    return line.startswith(b'{"schema":')
-
-
-def _offset(place: tuple[str, str]) -> int:
-    """A byte of the lock file for every request; two that share one only wait for each other."""
-    return int.from_bytes(hashlib.blake2b("\0".join(place).encode(), digest_size=7).digest(), "little")

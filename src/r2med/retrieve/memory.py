@@ -7,11 +7,10 @@ nothing here. What a search needs of its own are scores, running rankings and th
 
 from __future__ import annotations
 
-import math
-import re
 from typing import NamedTuple
 
 from ..core import UsageError
+from ..core.sizes import show_size
 from .sparse import available_cores
 
 TILE = 8
@@ -21,24 +20,6 @@ CELLS = 8 << 20
 QUERIES_AT_ONCE = 2048
 PER_CANDIDATE = 80
 """Bytes that merging and settling take for each candidate of each query under way."""
-_SIZE = re.compile(r"(?P<number>\d+(\.\d+)?)\s*(?P<unit>[kmgt]?)i?b?", re.IGNORECASE)
-_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
-
-
-def parse_size(text: str) -> int:
-    """Bytes in `500MB`, `2GB`, `1.5GiB`; a unit is 1,024 of the one below."""
-    match = _SIZE.fullmatch(text.strip())
-    size = int(float(match["number"]) * _UNITS[match["unit"].lower()]) if match else 0
-    if not match or size < 1:
-        raise UsageError(f"cannot read {text!r} as a size of memory: write 500MB or 2GB")
-    return size
-
-
-def show_size(count: int) -> str:
-    """The same for people, rounded up: whoever types it gets no less."""
-    if count >= 1 << 30:
-        return f"{math.ceil(10 * count / (1 << 30)) / 10:.1f}GB"
-    return f"{-(-count // (1 << 20))}MB" if count >= 1 << 20 else f"{-(-count // (1 << 10))}KB"
 
 
 class MemoryPlan(NamedTuple):

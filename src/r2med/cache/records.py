@@ -1,0 +1,246 @@
+"""Records as JSON lines: each on disk the moment it is there, so that nothing is ever paid for twice.
+
+A record is one write under a lock, on disk before `append` returns. Processes that share a file see each other's
+records and claim what they are working on; a claim ends with its process, however that ends. A line that a killed
+process left half-written, or whose checksum does not fit, is skipped and counted.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import threading
+import zlib
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from ..core import ResultError
+
+fcntl: Any
+try:
+    import fcntl
+except ImportError:  # Windows: one process at a time
+    fcntl = None
+
+SCHEMA = 1
+BLOCK = 1 << 24
+_SEAL = re.compile(rb',"crc32":(\d{1,10})\}\s*\Z')
+Record = TypeVar("Record", bound=msgspec.Struct)
+Place = tuple[str, str]
+"""What a claim is for: a query and its prompt."""
+
+
+class RecordFile(Generic[Record]):
+    """A file of records under a first line that says what they share; may be used from many threads.
+
+    A subclass keeps the records it is handed by `add`.
+    """
+
+    def __init__(self, path: Path, record: type[Record], key: object, *, read_only: bool = False) -> None:
+        """Open the file; `read_only` makes none and writes nothing, for a look at what is there."""
+        self.path = path
+        self.bad_lines = 0
+        self._record = record
+        self._read_to = 0
+        self._tail = b""
+        self._lock = threading.RLock()
+        self._sync_lock = threading.Lock()
+        self._written = self._synced = 0
+        self._claimed: set[Place] = set()
+        self._file = self._claims = -1
+        try:
+            if not read_only:
+                self._open(msgspec.json.encode({"schema": SCHEMA, "key": key}) + b"\n")
+            elif path.exists():
+                self._file = os.open(path, os.O_RDONLY)
+        except OSError as error:
+            verb = "read" if read_only else "written"
+            raise ResultError(f"{path}: cannot be {verb} ({error.strerror or error})") from None
+        if self._file >= 0:
+            self._check_schema()
+            self.refresh()
+
+    def add(self, record: Record) -> None:
+        """Take in a record of the file."""
+        raise NotImplementedError
+
+    @property
+    def torn(self) -> int:
+        """Lines that could not be read: what a process left behind that was killed while writing."""
+        return self.bad_lines + bool(self._tail.strip())
+
+    def append(self, records: Iterable[Record]) -> None:
+        """Put records on disk."""
+        kept = list(records)
+        if not kept:
+            return
+        with self._lock:
+            with self._exclusive():
+                self._write(b"".join(map(sealed_line, kept)))
+            for record in kept:
+                self.add(record)
+            self._written += 1
+            mine = self._written
+        self._sync(mine)
+
+    def refresh(self) -> None:
+        """Read what other processes have written since."""
+        with self._lock:
+            if self._file < 0:
+                return
+            size = os.fstat(self._file).st_size
+            if size < self._read_to:
+                raise ResultError(f"{self.path}: became shorter while in use")
+            while self._read_to < size:
+                block = os.pread(self._file, min(size - self._read_to, BLOCK), self._read_to)
+                if not block:
+                    break
+                self._read_to += len(block)
+                *lines, self._tail = (self._tail + block).split(b"\n")
+                records, bad = read_records((line for line in lines if not is_header(line)), self._record)
+                self.bad_lines += bad
+                for record in records:
+                    self.add(record)
+
+    def claim_place(self, place: Place) -> bool:
+        """Whether this process may work on something: False while another one does, or another thread."""
+        with self._lock:
+            if place in self._claimed:
+                return False
+            if fcntl is not None:
+                try:
+                    fcntl.lockf(self._claims, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, _offset(place))
+                except (BlockingIOError, PermissionError):
+                    return False
+                except OSError:
+                    pass  # a file system without locks: no sharing, but work goes on
+            self._claimed.add(place)
+            return True
+
+    def release_place(self, place: Place) -> None:
+        """End a claim."""
+        with self._lock:
+            if place in self._claimed:
+                self._claimed.discard(place)
+                if fcntl is not None:
+                    fcntl.lockf(self._claims, fcntl.LOCK_UN, 1, _offset(place))
+
+    def close(self) -> None:
+        """Give back both files; claims end here."""
+        with self._lock:
+            for handle in (self._file, self._claims):
+                if handle >= 0:
+                    os.close(handle)
+            self._file = self._claims = -1
+
+    def _open(self, header: bytes) -> None:
+        """Open or begin the file and its claims."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self._file = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
+        self._claims = os.open(self.path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT, 0o644)
+        with self._exclusive():
+            if os.fstat(self._file).st_size == 0:
+                self._write(header)
+                _sync_folder(self.path.parent)
+        with suppress(OSError):
+            os.utime(self.path)  # when it was last used, for pruning
+
+    def _check_schema(self) -> None:
+        first = os.pread(self._file, 1 << 20, 0).split(b"\n", 1)[0]
+        try:
+            schema = msgspec.json.decode(first).get("schema")
+        except (ValueError, RecursionError, AttributeError):
+            return  # an incomplete header: what follows it can still be read
+        if isinstance(schema, int) and schema > SCHEMA:
+            raise ResultError(f"{self.path}: written by a newer r2med (schema {schema})")
+
+    def _write(self, data: bytes) -> None:
+        """One write at the end of the file, on a line of its own even after a torn one."""
+        size = os.fstat(self._file).st_size
+        if size and os.pread(self._file, 1, size - 1) != b"\n":
+            data = b"\n" + data
+        view = memoryview(data)
+        try:
+            while view:
+                view = view[os.write(self._file, view) :]
+        except OSError as error:
+            raise ResultError(f"{self.path}: cannot be written ({error.strerror or error})") from None
+
+    def _sync(self, mine: int) -> None:
+        """Wait until write `mine` is on disk; threads that write together share one flush."""
+        with self._sync_lock:
+            if self._synced < mine:
+                upto = self._written
+                try:
+                    os.fsync(self._file)
+                except OSError as error:
+                    raise ResultError(f"{self.path}: cannot be written ({error.strerror or error})") from None
+                self._synced = upto
+
+    @contextmanager
+    def _exclusive(self) -> Iterator[None]:
+        locked = fcntl is not None
+        if locked:
+            try:
+                fcntl.flock(self._file, fcntl.LOCK_EX)
+            except OSError:  # a file system without locks: appending whole lines is still safe on most
+                locked = False
+        try:
+            yield
+        finally:
+            if locked:
+                fcntl.flock(self._file, fcntl.LOCK_UN)
+
+
+def sealed_line(record: msgspec.Struct) -> bytes:
+    """A record as it stands in the file, with a checksum of itself as its last field."""
+    data = msgspec.json.encode(record)
+    return data[:-1] + b',"crc32":%d}\n' % zlib.crc32(data)
+
+
+def unsealed(line: bytes) -> bytes:
+    """A record without its checksum, which must fit; lines of before there were any are taken as they are."""
+    if (seal := _SEAL.search(line)) is None:
+        return line
+    data = line[: seal.start()] + b"}"
+    if zlib.crc32(data) != int(seal[1]):
+        raise ValueError("the line was changed after it was written")
+    return data
+
+
+def read_records(lines: Iterable[bytes], record: type[Record]) -> tuple[list[Record], int]:
+    """The records among lines, and how many lines were not whole."""
+    records, bad = [], 0
+    for line in lines:
+        if not line.strip():
+            continue
+        try:
+            records.append(msgspec.json.decode(unsealed(line), type=record))
+        except (ValueError, RecursionError):
+            bad += 1
+    return records, bad
+
+
+def is_header(line: bytes) -> bool:
+    """Whether a line is the first one of a file of records."""
+    return line.startswith(b'{"schema":')
+
+
+def _sync_folder(folder: Path) -> None:
+    """Put a new file's name on disk too; a system that cannot open folders does so by itself."""
+    with suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def _offset(place: Place) -> int:
+    """A byte of the lock file for every place; two that share one only wait for each other."""
+    return int.from_bytes(hashlib.blake2b("\0".join(place).encode(), digest_size=7).digest(), "little")

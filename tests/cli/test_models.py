@@ -1,0 +1,77 @@
+"""`r2med models` and `r2med completion` as commands."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+KEYS = {"name", "kind", "source", "revision", "ready", "get", "proven"}
+CHATS = {
+    "qwen-7b", "qwen-32b", "qwen-72b", "llama-70b", "r1-qwen-32b", "r1-llama-70b", "huatuo-o1-70b", "qwq-32b",
+    "qwen3-32b", "gpt4", "o3-mini", "qwen-3b-ins", "qwen-7b-ins", "smollm2",
+}  # fmt: skip
+
+
+def r2med(
+    *arguments: str, code: int = 0, environment: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    unset = {"OPENAI_API_KEY", "OPENAI_API_KEY_FILE", "OPENAI_BASE_URL", "VOYAGE_API_KEY"}
+    given = {name: value for name, value in os.environ.items() if name not in unset} | (environment or {})
+    command = [sys.executable, "-m", "r2med", *arguments]
+    done = subprocess.run(command, env=given, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == code, done.stderr
+    return done
+
+
+def rows(*arguments: str, **environment: str) -> dict[str, Any]:
+    return {
+        row["name"]: row for row in json.loads(r2med("models", *arguments, "--json", environment=environment).stdout)
+    }
+
+
+def test_every_row_has_the_fields_scripts_rely_on() -> None:
+    listed = rows()
+    assert all(row.keys() >= KEYS for row in listed.values())
+    assert {name for name, row in listed.items() if row["kind"] == "chat"} == CHATS
+    assert all(bool(row["get"]) != row["ready"] for row in listed.values())
+
+
+def test_chat_models_say_how_to_get_each(tmp_path: Path) -> None:
+    assert rows("--kind", "chat").keys() == rows("--kind", "llm").keys() == CHATS
+    key = tmp_path / "key"
+    key.write_text("sk-secret")
+    key.chmod(0o600)
+    listed = rows("--kind", "chat", OPENAI_API_KEY_FILE=str(key))
+    assert "key" not in listed["gpt4"]["missing"]
+    assert "server" in listed["qwen-7b"]["missing"]
+    served = rows("--kind", "chat", OPENAI_BASE_URL="http://127.0.0.1:1/v1")
+    assert not {"key", "server"} & set(served["qwen-7b"]["missing"])
+    assert "sk-secret" not in json.dumps(listed)
+
+
+def test_what_cannot_be_fetched_is_one_line() -> None:
+    for name, words in (
+        ("gpt4", "runs at an API and has nothing to fetch: export OPENAI_API_KEY=…"),
+        ("bge-smal", "did you mean bge-small"),
+    ):
+        said = r2med("models", "fetch", name, code=2).stderr
+        assert words in said
+        assert len(said.splitlines()) == 1
+    assert "r2med models fetch smollm2" in r2med("models", "where", "smollm2", code=1).stderr
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_scripts(shell: str) -> None:
+    assert "_R2MED_COMPLETE" in r2med("completion", shell).stdout
+
+
+def test_names_of_models_are_completed() -> None:
+    asked = {"COMP_WORDS": "r2med models fetch bge-s", "COMP_CWORD": "3", "_R2MED_COMPLETE": "bash_complete"}
+    done = r2med(environment=asked)
+    assert done.stdout.split() == ["plain,bge-small"]

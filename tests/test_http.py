@@ -1,0 +1,258 @@
+"""The HTTP client against servers that misbehave, and what it costs them to try."""
+
+from __future__ import annotations
+
+import os
+import signal
+import stat
+import subprocess
+import sys
+import threading
+import time
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from r2med import http
+from r2med.core import ModelError, Unavailable, UsageError
+from r2med.core.budget import Budget, Usage
+from r2med.core.keys import Secrets, key_place, key_problem, read_key
+from r2med.http import Client, RateLimit, Service, retry_after, token_count
+from r2med.llm import BudgetSpent, Options, get_llm
+from tests.llm.conftest import ask, asks
+from tests.llm.server import ChatServer, serving
+
+pytest.importorskip("httpx", reason="the extra `api` is not installed")
+
+KEY = "sk-test-0123456789abcdefXYZ"
+MODEL = "gpt4"
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[ChatServer]:
+    monkeypatch.setattr(http, "FIRST_WAIT", 0.01)
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    with serving() as running:
+        monkeypatch.setenv("OPENAI_BASE_URL", running.url)
+        yield running
+
+
+def client(base_url: str, key: str = "OPENAI_API_KEY") -> Client:
+    service = Service(name=MODEL, base_url=base_url, path="/chat/completions", key=key)
+    return Client(service, Usage(), timeout=5, attempts=1, limit=RateLimit(None, None), most_bytes=1 << 20)
+
+
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [
+        ({}, None),
+        ({"retry-after": "2"}, 2.0),
+        ({"retry-after": "0.5"}, 0.5),
+        ({"retry-after": "9999"}, 120.0),
+        ({"retry-after": "-1"}, None),
+        ({"retry-after": "nan"}, None),
+        ({"retry-after": "inf"}, None),
+        ({"retry-after": "²"}, None),
+        ({"retry-after": "1.2.3"}, None),
+        ({"retry-after": "Wed, 21 Oct 2015 07:28:00 GMT"}, 0.01),
+        ({"retry-after": "Wed, 21 Oct 99999 07:28:00 GMT"}, None),
+        ({"retry-after-ms": "250"}, 0.25),
+        ({"retry-after-ms": "nan"}, None),
+        ({"retry-after-ms": "inf"}, 120.0),
+    ],
+)
+def test_how_long_a_server_asks_to_wait(headers: dict[str, str], seconds: float | None) -> None:
+    assert retry_after(headers) == seconds
+
+
+@pytest.mark.parametrize("value", [None, True, -1, 1.5, "3", [], 10**30])
+def test_what_is_no_count_of_tokens(value: object) -> None:
+    assert token_count(value) is None
+    assert token_count(17) == 17
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "same"),
+    [
+        ("https://api.openai.com/v1", "https://api.openai.com:443/v1/", True),
+        ("https://api.openai.com/v1", "https://api.openai.com/v1/chat/completions", True),
+        ("http://me:secret@h:8000/v1", "http://h:8000/v1", True),
+        ("http://h:8000/v1", "http://h:8001/v1", False),
+        ("http://h/v1", "http://h:8000/v1", False),
+        ("http://h/a/v1", "http://h/b/v1", False),
+        ("https://x.azure.com/openai/deployments/a?api-version=1", "https://x.azure.com/openai/deployments/b", False),
+    ],
+)
+def test_what_tells_servers_apart(first: str, second: str, same: bool) -> None:
+    places = [Service(name="m", base_url=url, path="/chat/completions").place for url in (first, second)]
+    assert (places[0] == places[1]) == same
+    assert "secret" not in places[0]
+
+
+@pytest.mark.parametrize(
+    "spelling",
+    [
+        KEY,
+        "".join(f"\\u{ord(c):04x}" for c in KEY),
+        "".join(f"\\\\u{ord(c):04X}" if i % 3 else c for i, c in enumerate(KEY)),
+        "".join(f"%{ord(c):02X}" for c in KEY),
+        KEY.replace("-", "%2d"),
+    ],
+)
+def test_a_secret_is_hidden_however_it_is_spelled(spelling: str) -> None:
+    secrets = Secrets(KEY)
+    assert secrets.hide(f"before {spelling} after") == "before [key] after"
+    raw = f'{{"a": ["{spelling}"], "{spelling}": 1}}'.encode()
+    assert secrets.hide_in({"a": [spelling, 1.5], spelling: {"b": spelling}}, raw) == {
+        "a": ["[key]", 1.5],
+        "[key]": {"b": "[key]"},
+    }
+    assert KEY not in repr(secrets)
+
+
+def test_hiding_takes_linear_time() -> None:
+    secrets = Secrets("s" * 40)
+    begun = time.process_time()  # a busy machine is not the expression's fault
+    for text in ("\\" * 2_000_000, "s" * 39 + "\\", "%7" * 1_000_000):
+        secrets.hide(text)
+    assert time.process_time() - begun < 8
+
+
+def test_nothing_is_hidden_where_there_is_no_secret() -> None:
+    assert Secrets("", "abc").hide("abc") == "abc"
+    assert Secrets().hide_in({"a": 1}, b"{}") == {"a": 1}
+
+
+@pytest.mark.parametrize(("url", "warned"), [("http://192.0.2.1/v1", True), ("http://example.invalid/v1", True),
+                                             ("https://example.invalid/v1", False), ("http://127.0.0.1:9/v1", False),
+                                             ("http://[::1]:9/v1", False), ("http://localhost/v1", False)])  # fmt: skip
+def test_a_key_over_plain_http_is_said_once(url: str, warned: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    monkeypatch.setattr("r2med.core.keys._warned", set())
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for _ in range(2):
+            asked = client(url)
+            asked._open()
+            asked.close()
+    assert [KEY in str(w.message) for w in caught] == [False] * int(warned)
+    monkeypatch.delenv("OPENAI_API_KEY")
+    with warnings.catch_warnings(record=True) as silent:
+        client(url)._open()
+    assert not silent
+
+
+@pytest.mark.skipif(os.name != "posix", reason="permissions as Unix has them")
+def test_a_key_file_that_everybody_can_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("r2med.core.keys._warned", set())
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    file = tmp_path / "key"
+    file.write_text(KEY)
+    file.chmod(0o644)
+    monkeypatch.setenv("OPENAI_API_KEY_FILE", str(file))
+    with pytest.warns(UserWarning, match="everybody on this machine can read the key in .*chmod 600"):
+        assert read_key("OPENAI_API_KEY") == KEY
+    file.chmod(stat.S_IRUSR)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert read_key("OPENAI_API_KEY") == KEY
+    assert (key_place("OPENAI_API_KEY"), key_problem("OPENAI_API_KEY")) == ("file", "")
+    monkeypatch.setenv("OPENAI_API_KEY_FILE", str(tmp_path / "none"))
+    assert key_place("OPENAI_API_KEY") == ""
+    assert "cannot be read" in key_problem("OPENAI_API_KEY")
+
+
+def test_a_redirect_is_not_followed(server: ChatServer) -> None:
+    with serving() as other:
+        server.default = "redirect"
+        chat = get_llm(MODEL)
+        with pytest.raises(ModelError, match="answered 307"):
+            chat.complete_one(ask())
+        chat.close()
+        assert not other.asked
+
+
+def test_one_budget_for_all_chat_models(server: ChatServer) -> None:
+    """A call costs $0.0001275 and may cost $0.000675."""
+    budget = Budget(0.002)
+    spent = 0.0
+    chats = [get_llm(name, Options(budget=budget, concurrency=4)) for name in ("gpt4", "openai:gpt-4o-2024-11-20")]
+    for chat in chats:
+        with pytest.raises(BudgetSpent):
+            list(chat.complete(asks(100)))
+        spent += chat.usage.cost
+        chat.close()
+    assert budget.spent == pytest.approx(spent)
+    assert spent <= 0.002
+    assert chats[1].usage.cost < chats[0].usage.cost
+
+
+def test_requests_under_way_end_when_the_program_ends(server: ChatServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http, "STOP", threading.Event())
+    server.default = "hang"
+    chat = get_llm(MODEL)
+    threading.Timer(0.2, http.STOP.set).start()
+    with pytest.raises(Unavailable, match="interrupted"):
+        chat.complete_one(ask())
+    chat.close()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="peak memory as Linux counts it")
+@pytest.mark.parametrize("kind", ["chat", "embeddings"])
+def test_a_gigabyte_of_spaces_costs_little(server: ChatServer, kind: str) -> None:
+    server.default = "bomb"
+    code = f"""
+import resource
+from r2med.core import R2MedError
+from r2med.llm import Message, Options, Request, get_llm
+from r2med.models import get_card
+from r2med.retrieve.encoders.api import ApiEncoder
+from r2med.retrieve.encoders import load
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+try:
+    if {kind!r} == "chat":
+        reply = get_llm("gpt4", Options(attempts=1)).complete_one(Request((Message("user", "x"),)))
+        assert "more than" in reply.error, reply
+    else:
+        ApiEncoder(get_card("openai"), load.Options(max_attempts=1)).encode(["a"], "query")
+        raise SystemExit("believed")
+except R2MedError as error:
+    assert "more than 64 MB" in str(error), error
+print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) >> 10)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) < 250  # MB
+
+
+@pytest.mark.parametrize("behaviour", ["hang", "drip", "drip-headers"])
+@pytest.mark.parametrize("kind", ["chat", "embeddings"])
+def test_an_interrupt_ends_within_two_seconds(server: ChatServer, tmp_path: Path, kind: str, behaviour: str) -> None:
+    server.default = behaviour
+    chat = ["expand", "--method", "hyde", "--llm", "gpt4", "--tasks", "mini/Biology"]
+    command = chat if kind == "chat" else ["run", "-r", "openai", "-t", "mini/Biology"]
+    for _ in range(4):  # the machine may have other work
+        server.asked.clear()
+        with subprocess.Popen(
+            [sys.executable, "-m", "r2med", *command], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        ) as process:
+            until = time.monotonic() + 60
+            while not server.asked and time.monotonic() < until and process.poll() is None:
+                time.sleep(0.01)
+            time.sleep(0.3)
+            begun = time.monotonic()
+            process.send_signal(signal.SIGINT)
+            _, said = process.communicate(timeout=60)
+        assert process.returncode == 130, said
+        assert b"interrupted; what was finished is kept" in said
+        assert b"Traceback" not in said
+        if time.monotonic() - begun < 2:
+            return
+    pytest.fail("it took two seconds or more four times")
+
+
+def test_a_base_url_that_is_none() -> None:
+    with pytest.raises(UsageError, match="is not the URL of a service"):
+        client("localhost:8000")
