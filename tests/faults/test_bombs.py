@@ -127,3 +127,37 @@ def test_a_parquet_bomb(tmp_path: Path) -> None:
     said, used = peak(tmp_path / "nano", load, prepare="import pyarrow.parquet")
     assert said.startswith("HostileData"), said
     assert used < MEMORY
+
+
+def varint(number: int, length: int = 0) -> bytes:
+    """A number as parquet's footer holds it, in at least so many bytes."""
+    rest, out = number << 1, bytearray()
+    while rest or len(out) < max(length, 1):
+        out.append(rest & 0x7F | 0x80)
+        rest >>= 7
+    return bytes(out[:-1]) + bytes([out[-1] & 0x7F])
+
+
+def test_a_parquet_that_lies_about_its_size(tmp_path: Path) -> None:
+    """A footer that claims a hundred bytes: what comes is counted, not what was promised."""
+    pa = pytest.importorskip("pyarrow", reason="the extra `parquet` is not installed")
+    import pyarrow.parquet as pq
+
+    from r2med.core import HostileData
+    from r2med.tasks import write_task
+    from r2med.tasks.load import from_path
+    from tests.builders import small_task
+
+    write_task(small_task(), tmp_path / "nano", to="nano")
+    (corpus,) = (tmp_path / "nano" / "corpus").glob("*.parquet")
+    table = pa.table({"_id": ["d1", "d2", "d3"], "text": ["x" * (30 * MEGABYTE)] * 3})
+    pq.write_table(table, corpus, compression="zstd", use_dictionary=False, store_schema=False, write_statistics=False)
+    group, data = pq.ParquetFile(corpus).metadata.row_group(0), corpus.read_bytes()
+    footer = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
+    said = data[footer:]
+    for size in (group.total_byte_size, *(group.column(i).total_uncompressed_size for i in range(2))):
+        said = said.replace(varint(size), varint(30, len(varint(size))))
+    corpus.write_bytes(data[:footer] + said)
+    assert pq.ParquetFile(corpus).metadata.row_group(0).total_byte_size == 30
+    with pytest.raises(HostileData, match="out of all proportion"):
+        [ref.load() for ref in from_path(tmp_path / "nano")]

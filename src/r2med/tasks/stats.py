@@ -6,8 +6,8 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from ..core import Task, TextColumn
-from ..text import get_analyzer
+from ..core import Task
+from ..text import term_sets
 
 
 class Stats(msgspec.Struct):
@@ -86,21 +86,12 @@ def overlap_with_positives(task: Task) -> dict[str, float]:
         q.id: [p for d, g in task.qrels.of(q.id).items() if g > 0 and (p := task.documents.ids.position(d)) >= 0]
         for q in task.queries
     }
-    needed = sorted({doc for of_query in positives.values() for doc in of_query})
-    place = {doc: i for i, doc in enumerate(needed)}
-    texts = TextColumn.from_texts([*task.query_texts, *(task.documents.contents[d] for d in needed)])
-    counted = get_analyzer("english").count(texts)
-    bounds = counted.indptr.tolist()
-
-    def terms(row: int) -> set[int]:
-        return set(counted.terms[bounds[row] : bounds[row + 1]].tolist())
-
-    found = {}
-    for row, query in enumerate(task.queries):
-        asked = terms(row)
+    needed = {doc: i for i, doc in enumerate(sorted({doc for of_query in positives.values() for doc in of_query}))}
+    terms = term_sets([*task.query_texts, *(task.documents.contents[doc] for doc in needed)])
+    held, found = terms[len(task.queries) :], {}
+    for query, asked in zip(task.queries, terms, strict=False):
         if asked and positives[query.id]:
-            docs = (terms(len(task.queries) + place[doc]) for doc in positives[query.id])
-            found[query.id] = max(len(asked & held) for held in docs) / len(asked)
+            found[query.id] = max(len(asked & held[needed[doc]]) for doc in positives[query.id]) / len(asked)
     return found
 
 

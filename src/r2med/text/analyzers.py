@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import pairwise
 from typing import Protocol
 
 import numpy as np
@@ -108,3 +109,10 @@ def get_analyzer(name: str) -> Analyzer:
     if name not in ANALYZERS:
         raise UnknownName("analyzer", name, ANALYZERS, hint=f"(known: {', '.join(ANALYZERS)})")
     return ANALYZERS[name]
+
+
+def term_sets(texts: Iterable[str], analyzer: str = "english") -> list[set[int]]:
+    """The distinct terms of each text, as numbers that are equal where the terms are."""
+    counted = get_analyzer(analyzer).count(TextColumn.from_texts(texts))
+    bounds = counted.indptr.tolist()
+    return [set(counted.terms[begin:end].tolist()) for begin, end in pairwise(bounds)]

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 
 import msgspec
 
-from ...core import Run, Task, TextColumn
-from ...text import get_analyzer
+from ...core import Run, Task
+from ...text import get_analyzer, term_sets
 
 _WORD = re.compile(r"\w+(?:['’-]\w+)*")
 # Words that BM25 counts and that tell a reader nothing.
@@ -39,18 +39,10 @@ def lexical_traps(task: Task, first: Mapping[str, str]) -> dict[str, LexicalTrap
     queries = [q for q, d in first.items() if judged[q] and d not in judged[q] and position(d) >= 0]
     needed = {d: i for i, d in enumerate(dict.fromkeys(d for q in queries for d in (first[q], *sorted(judged[q]))))}
     asked = [query.text if (query := task.query(q)) else "" for q in queries]
-    counted = get_analyzer("english").count(
-        TextColumn.from_texts([*asked, *(task.documents.contents[position(d)] for d in needed)])
-    )
-    bounds = counted.indptr.tolist()
-
-    def terms(row: int) -> set[int]:
-        return set(counted.terms[bounds[row] : bounds[row + 1]].tolist())
-
-    found = {}
-    for row, query_id in enumerate(queries):
-        own = terms(row)
-        shared = {d: len(own & terms(len(queries) + needed[d])) for d in (first[query_id], *sorted(judged[query_id]))}
+    terms = term_sets([*asked, *(task.documents.contents[position(d)] for d in needed)])
+    held, found = terms[len(queries) :], {}
+    for query_id, own in zip(queries, terms, strict=False):
+        shared = {d: len(own & held[needed[d]]) for d in (first[query_id], *sorted(judged[query_id]))}
         wrong, *positives = shared
         best = max(positives, key=lambda d: shared[d])
         if shared[wrong] > shared[best]:

@@ -15,8 +15,8 @@ from ...core.stores import Store, open_stream
 from ...core.untrusted import component
 from ..judgments import whole_grade
 
-MOST_ROWS = 4096
-"""Of one batch, where a file is read in batches."""
+MOST_ROWS = 512
+"""Of one batch."""
 
 
 class ArrowTable(NamedTuple):
@@ -119,22 +119,27 @@ def _reading(label: str) -> Iterator[None]:
 
 
 def _read_bounded(file: Any, columns: list[str], size: int, label: str) -> Any:
-    """The columns of a file, unless they outgrow it: pages may swell, and a dictionary may repeat one long text."""
+    """The columns of a file, unless they outgrow it: pages may swell, and a dictionary may repeat one long text.
+
+    What the file says of its own sizes is a first check only. It is read in small batches, and what came is counted.
+    """
     limit = expansion_limit(size)
     # Of the row groups, not of their columns: Arrow ends the process over a column whose statistics are broken.
-    encoded = sum(file.metadata.row_group(i).total_byte_size for i in range(file.metadata.num_row_groups))
-    if encoded <= limit and file.metadata.num_rows * encoded <= limit:
-        return file.read(columns=columns)  # too small for harm, whatever repeats in it
-    rows = max(1, min(MOST_ROWS, limit // max(encoded, 1)))
-    batches, total = [], encoded if encoded > limit else 0
-    for batch in file.iter_batches(batch_size=rows, columns=columns) if not total else ():
-        total += batch.nbytes
-        if total > limit:
-            break
-        batches.append(batch)
+    total = sum(file.metadata.row_group(i).total_byte_size for i in range(file.metadata.num_row_groups))
+    rows = max(1, min(MOST_ROWS, limit // max(total, 1)))
     if total > limit:
         raise outgrown(limit, label)
-    return pyarrow().Table.from_batches(batches)
+    batches, total = [], 0
+    for batch in file.iter_batches(batch_size=rows, columns=columns):
+        batches.append(batch)
+        total += batch.nbytes
+        if total > limit:
+            raise outgrown(limit, label)
+    return pyarrow().Table.from_batches(batches, schema=None if batches else _schema(file, columns))
+
+
+def _schema(file: Any, columns: list[str]) -> Any:
+    return pyarrow().schema([file.schema_arrow.field(name) for name in columns])
 
 
 def write_parquet(folder: Path, config: str, split: str, columns: dict[str, Any]) -> None:
