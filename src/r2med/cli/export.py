@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from .common import emit, json_option, note, resolve_all
+from .common import emit, json_option, note
 from .export_hub import hub
 from .export_results import beir, ledger, mteb, trec
 from .progress import progress
@@ -41,6 +41,7 @@ def training(
 
     Refuses any overlap with evaluation queries or their positive passages, and audits what it writes.
     """
+    from ..api import resolve_tasks
     from ..pipeline.training import evaluation_refs, export_training
     from ..pipeline.training import protect as keep_out
     from ..pipeline.training_negatives import MiningSettings
@@ -48,7 +49,7 @@ def training(
     from ..tasks import load
 
     task = load(source)
-    guarded = {ref.full_name: ref for ref in (*evaluation_refs(), *resolve_all(protect))}
+    guarded = {ref.full_name: ref for ref in (*evaluation_refs(), *(resolve_tasks(protect) if protect else ()))}
     with progress() as bar:
         bar.show("reading evaluation tasks")
         report = export_training(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from .common import emit, json_option, note, print_table, published_in
+from .common import emit, json_option, note, print_table
 from .progress import progress
 
 
@@ -72,7 +72,7 @@ def command(
 
         outcome = reproduce(
             system, refs, store, read_ledger(book) if book else ledger(), collection=collection, protocol=protocol,
-            measure=shown, tolerance=tolerance, run=run, published_texts=published_in(refs), notify=notify,
+            measure=shown, tolerance=tolerance, run=run, notify=notify,
         )  # fmt: skip
     if as_json:
         emit(msgspec.to_builtins(outcome) | {"ok": outcome.ok})

@@ -103,8 +103,10 @@ class Measure(NamedTuple):
     cutoff: int | None
 
     @classmethod
-    def parse(cls, text: str) -> Measure:
+    def parse(cls, text: str | Measure) -> Measure:
         """Read `nDCG@10`, `ndcg_at_10`, `ndcg_cut_10`, `R@100`, `RR`."""
+        if isinstance(text, Measure):
+            return text
         match = re.fullmatch(r"([A-Za-z_]+?)(?:(?:@|_at_|_)(\d+))?", text.strip())
         if match is None or match[1].casefold() not in _BY_NAME:
             raise UnknownName("measure", text, [f"{f.shown}@10" for f in FAMILIES], hint="(for example nDCG@10, R@100)")
@@ -128,7 +130,7 @@ class Measure(NamedTuple):
         return _BY_NAME[self.family].compute(hits, float("inf") if self.cutoff is None else self.cutoff)
 
 
-def parse_measures(texts: Iterable[str]) -> tuple[Measure, ...]:
+def parse_measures(texts: Iterable[str | Measure]) -> tuple[Measure, ...]:
     """Several measures, each once."""
     return tuple(dict.fromkeys(Measure.parse(t) for t in texts))
 
