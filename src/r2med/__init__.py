@@ -1,4 +1,3 @@
-# ruff: noqa: F401 - what is imported for type checkers is found by `__getattr__` at run time
 """Reasoning-driven medical retrieval: run, score, explain and publish experiments.
 
 Five lines from import to table:
@@ -12,7 +11,9 @@ Five lines from import to table:
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from ._version import __version__
@@ -41,7 +42,40 @@ _HOMES = {
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
 
-__all__ = sorted([*_HOME_OF, "__version__"])  # noqa: PLE0605
+__all__ = [
+    "BM25",
+    "Document",
+    "Documents",
+    "Evaluation",
+    "Measure",
+    "Options",
+    "Qrels",
+    "Queries",
+    "Query",
+    "R2MedError",
+    "Run",
+    "Scores",
+    "Spec",
+    "SystemSpec",
+    "Task",
+    "__version__",
+    "compare",
+    "evaluate",
+    "expand",
+    "fuse",
+    "get_retriever",
+    "load",
+    "load_all",
+    "plan",
+    "read_qrels",
+    "read_run",
+    "rerank",
+    "run",
+    "score",
+    "search",
+    "systems",
+    "write_run",
+]
 
 
 def __getattr__(name: str) -> Any:
@@ -53,4 +87,18 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return __all__
+    return sorted(__all__)
+
+
+class _Package(ModuleType):
+    """The package, where `expand`, `fuse` and `rerank` are functions, also once the rooms of those names are imported.
+
+    Importing a room sets it as an attribute here, which would hide the function.
+    """
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if name not in _HOME_OF or not isinstance(value, ModuleType):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package
