@@ -17,6 +17,7 @@ import inspect
 import pkgutil
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -277,10 +278,13 @@ class Registry(Generic[T]):
         return UsageError(f"{entry.name} has no parameter {key!r}{advice}")
 
     def declared(self, spec: Spec) -> Mapping[str, Parameter]:
-        """The parameters that a spec may have; of somebody's own object, those that every entry has."""
-        if self.find(spec.name) is None and spec.path is None and _ADDRESS.fullmatch(spec.name):
-            return self.shared
-        return self.entry(spec).parameters
+        """The parameters that a spec may have; of an object or an address, those that every entry has."""
+        entry = self.find(spec.name)
+        if entry is None:
+            # The name of an object may look like a hub id.
+            with suppress(UnknownName):
+                entry = self._ask(self.places, str(spec.path or spec.name))
+        return self.shared if entry is None else entry.parameters
 
     def changed(self, spec: Spec, **parameters: object) -> Spec:
         """The spec with some parameters set from Python values; None leaves one as it is."""
