@@ -15,7 +15,7 @@ from ..report.stored import select, task_behind
 from ..results import ResultStore, TaskResult
 from ..results.store import slug
 from ..tasks import convert, resolve
-from .dictionaries import to_dict
+from .runs import to_dict
 
 
 class Exported(NamedTuple):

@@ -1,16 +1,18 @@
-"""Runs and judgments as dicts of dicts: what BEIR, pytrec_eval and many notebooks pass around.
+"""Runs, judgments and tasks as other evaluation tools pass them around, and back.
 
-Scores are float32 here, and a Python float holds every one of them exactly, so a run comes back as it went. Order is in
-the scores: equal ones stand by document id, descending, as trec_eval has it.
+Scores are float32 here, and a Python float holds every one of them exactly, so a run comes back as it was. Its order
+is that of the scores: equal ones stand by document id, descending, as trec_eval has it. Each function needs only the
+package that it converts for.
 """
 
 from __future__ import annotations
 
+import importlib
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from typing import overload
+from typing import Any, NamedTuple, overload
 
-from ..core import DataError, Hit, Judgment, Qrels, Run
+from ..core import DataError, Document, Documents, Hit, Judgment, MissingExtra, Qrels, Query, Run, Task, UsageError
 
 
 @overload
@@ -18,7 +20,7 @@ def to_dict(values: Run) -> dict[str, dict[str, float]]: ...
 @overload
 def to_dict(values: Qrels) -> dict[str, dict[str, int]]: ...
 def to_dict(values: Run | Qrels) -> dict[str, dict[str, float]] | dict[str, dict[str, int]]:
-    """`{query: {document: score}}` of a run, `{query: {document: grade}}` of judgments."""
+    """For BEIR, pytrec_eval and many notebooks: `{query: {document: score}}` of a run, or of judgments with grades."""
     if isinstance(values, Run):
         return {query_id: {hit.doc_id: hit.score for hit in hits} for query_id, hits in values}
     return {query_id: values.of(query_id) for query_id in values.query_ids}
@@ -33,6 +35,108 @@ def run_from_dict(rankings: Mapping[str, Mapping[str, float]], *, name: str = "r
 def qrels_from_dict(judgments: Mapping[str, Mapping[str, int]]) -> Qrels:
     """Judgments from `{query: {document: grade}}`."""
     return qrels_from_rows((q, d, grade) for q, of_query in judgments.items() for d, grade in of_query.items())
+
+
+def to_ir_measures(values: Run | Qrels) -> list[Any]:
+    """`ScoredDoc`s of a run in rank order, `Qrel`s of judgments."""
+    package = _interop("ir_measures")
+    if isinstance(values, Run):
+        return [package.ScoredDoc(query_id, hit.doc_id, hit.score) for query_id, hits in values for hit in hits]
+    return [package.Qrel(j.query_id, j.doc_id, j.grade) for j in values]
+
+
+def from_ir_measures(values: Iterable[Any], *, name: str = "run") -> Run | Qrels:
+    """Our run from `ScoredDoc`s, our judgments from `Qrel`s; any records with the same fields will do."""
+    rows = list(values)
+    if not rows:
+        raise UsageError("there is nothing to read: neither ScoredDoc nor Qrel")
+    if hasattr(rows[0], "relevance"):
+        return qrels_from_rows((r.query_id, r.doc_id, r.relevance) for r in rows)
+    if not hasattr(rows[0], "score"):
+        raise UsageError(f"expected ScoredDoc or Qrel of ir_measures, got {type(rows[0]).__name__}")
+    return run_from_rows(((r.query_id, r.doc_id, r.score) for r in rows), name=name)
+
+
+def to_ranx(values: Run | Qrels) -> Any:
+    """A `ranx.Run` or a `ranx.Qrels`; queries without documents are left out, as ranx has no empty rows."""
+    ranx = _interop("ranx")
+    if isinstance(values, Run):
+        return ranx.Run({q: hits for q, hits in to_dict(values).items() if hits}, name=values.name)
+    return ranx.Qrels({q: grades for q, grades in to_dict(values).items() if grades})
+
+
+def from_ranx(values: Any) -> Run | Qrels:
+    """Our run from a `ranx.Run`, our judgments from a `ranx.Qrels`."""
+    if isinstance(values, _interop("ranx").Qrels):
+        return qrels_from_dict(values.to_dict())
+    return run_from_dict(values.to_dict(), name=values.name or "run")
+
+
+def to_pyterrier(values: Run | Qrels | Task) -> Any:
+    """A frame: `qid, docno, rank, score` of a run, `qid, docno, label` of judgments, `qid, query` of a task's queries.
+
+    Ranks begin at 0, as PyTerrier counts. Neither PyTerrier nor Java is needed.
+    """
+    pandas = import_pandas()
+    if isinstance(values, Run):
+        ranked = [(q, h.doc_id, rank, h.score) for q, hits in values for rank, h in enumerate(hits)]
+        return pandas.DataFrame(ranked, columns=["qid", "docno", "rank", "score"])
+    if isinstance(values, Qrels):
+        return pandas.DataFrame([tuple(j) for j in values], columns=["qid", "docno", "label"])
+    return pandas.DataFrame([(q.id, q.text) for q in values.queries], columns=["qid", "query"])
+
+
+def from_pyterrier(frame: Any, *, name: str = "run") -> Run | Qrels:
+    """Our judgments from a frame with `label`, our run from one with `score`.
+
+    Order follows the scores; a `rank` column is not looked at.
+    """
+    columns = set(getattr(frame, "columns", ()))
+    value = "label" if "label" in columns else "score"
+    if missing := [c for c in ("qid", "docno", value) if c not in columns]:
+        raise UsageError(f"a PyTerrier frame needs the columns qid, docno and score or label; missing: {missing[0]}")
+    rows = zip(frame["qid"], frame["docno"], frame[value], strict=True)
+    return qrels_from_rows(rows) if value == "label" else run_from_rows(rows, name=name)
+
+
+class BeirTask(NamedTuple):
+    """What BEIR's `GenericDataLoader.load` returns."""
+
+    corpus: dict[str, dict[str, str]]
+    queries: dict[str, str]
+    qrels: dict[str, dict[str, int]]
+
+
+def to_beir(task: Task) -> BeirTask:
+    """Corpus, queries and judgments as BEIR's loader gives them.
+
+    BEIR drops a document whose id is the query's own unless told otherwise, and rounds its scores to five digits.
+    """
+    return BeirTask(
+        {d.id: {"title": d.title, "text": d.text} for d in task.documents},
+        {q.id: q.text for q in task.queries},
+        to_dict(task.qrels),
+    )
+
+
+def from_beir(
+    corpus: Mapping[str, Mapping[str, str]],
+    queries: Mapping[str, str],
+    qrels: Mapping[str, Mapping[str, int]],
+    *,
+    name: str = "beir",
+) -> Task:
+    """A task from what BEIR's loader gives; everything that takes a task takes it."""
+    for kind, found in (("corpus", corpus), ("queries", queries), ("judgments", qrels)):
+        if not found:
+            raise UsageError(f"{name}: the {kind} dict is empty")
+    return Task(
+        name=name,
+        queries=tuple(Query(query_id, text) for query_id, text in queries.items()),
+        documents=Documents.of(Document(i, d.get("text", ""), d.get("title") or "") for i, d in corpus.items()),
+        qrels=qrels_from_dict(qrels),
+        source="beir",
+    )
 
 
 def run_from_rows(rows: Iterable[tuple[object, object, object]], *, name: str, query_ids: Iterable[str] = ()) -> Run:
@@ -52,7 +156,7 @@ def qrels_from_rows(rows: Iterable[tuple[object, object, object]]) -> Qrels:
     def judgments() -> Iterator[Judgment]:
         for query_id, doc_id, grade in rows:
             value = _number(grade, query_id)
-            if value != int(value):
+            if not value.is_integer():
                 raise DataError(f"query {query_id!r} judges document {doc_id!r} as {grade!r}: grades are whole numbers")
             yield Judgment(_text(query_id, "query"), _text(doc_id, "document"), int(value))
 
@@ -75,3 +179,15 @@ def _number(value: object, query_id: object) -> float:
     if math.isnan(number):
         raise DataError(f"query {query_id!r} has a score that is not a number ({value!r})")
     return number
+
+
+def _interop(package: str) -> Any:
+    try:
+        return importlib.import_module(package)
+    except ImportError:
+        raise MissingExtra(f"converting for {package}", "interop") from None
+
+
+def import_pandas() -> Any:
+    """pandas, for data frames."""
+    return _interop("pandas")

@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
-import r2med
 from r2med.rerank.candidates import read_topk
 from r2med.upstream.command import main
+
+import r2med
 from tests.llm.server import ChatServer, serving
 from tests.retrieve.dense.weights import real_model
 

@@ -1,15 +1,15 @@
 from __future__ import annotations
 
 import pytest
+from r2med.upstream.generating import as_written
+from r2med.upstream.names import LLMS, RERANKERS, RETRIEVERS
+from r2med.upstream.scores import scores, without_own_id
 
 from r2med.core import Document, Documents, Qrels, Query, Run, Task
 from r2med.expand import Expansion
 from r2med.expand.replay import as_recorded
 from r2med.llm.catalogue import llm_names
 from r2med.models import card_names
-from r2med.upstream.generating import as_written
-from r2med.upstream.names import LLMS, RERANKERS, RETRIEVERS
-from r2med.upstream.scores import scores, without_own_id
 
 
 def test_every_name_of_the_repository_is_known_here() -> None:

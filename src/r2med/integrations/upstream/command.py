@@ -1,34 +1,43 @@
-"""Flags in, files and a line of scores out."""
+"""The repository's flags, and the modes they choose from."""
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
-from functools import cache
-from typing import Any, NoReturn
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Final, NoReturn
 
-from ..core import R2MedError, UsageError
-from ..retrieve import Retriever
-from .generating import generate_task, make_expander
-from .names import ALL, LLMS, METHODS, MODES, RECALL_K, RERANKERS, RETRIEVERS, reranker_name
-from .reranking import rerank_task
-from .retrieval import Gar, Scored, evaluate_task, paper_retriever
-from .tree import Tree, find_tree, load_tasks
+from ...core import R2MedError, Task, UsageError
+from ...core.options import Options
+from ...core.untrusted import printable
+from ...pipeline import Builder
+from .evaluate import RECALL_K, Gar, Scored, evaluate_reranker, evaluate_retriever, paper_retriever
+from .generate import LLMS, expander_spec, generate
+from .tree import ALL, Tree, find_tree, load_tasks
 
-PROGRAM = "python -m r2med.upstream"
-NEEDS = {
+PROGRAM: Final = "python -m r2med.upstream"
+NEEDS: Final = {
     "eval_retrieval": ("retriever_name",),
     "eval_reranker": ("retriever_name", "reranker_name"),
     "generate_hydoc": ("gar_method", "gar_llm"),
 }
+"""The modes, and the flags that each cannot do without."""
+RETRIEVERS: Final = (
+    *("bm25", "contriever", "medcpt", "inst-l", "inst-xl", "bmr-410m", "bmr-2b", "bmr-7b"),
+    *("bge", "e5", "grit", "sfr", "nv", "voyage", "openai"),
+)
+RERANKERS: Final = ("bge-reranker", "monobert", "rankllama")
+OLD_RERANKERS: Final = {"bge": "bge-reranker", "mono": "monobert", "llama": "rankllama"}
+"""As the scripts spelled them before May 2025."""
+METHODS: Final = ("hyde", "query2doc", "lamer", "search-o1", "search-r1")
 
 
 class Parser(argparse.ArgumentParser):
-    """One that tells a mistake in one line."""
+    """A parser whose errors are one line."""
 
     def error(self, message: str) -> NoReturn:
-        """Raise it."""
+        """Raise the error; `main` prints it."""
         raise UsageError(f"{message} ({PROGRAM} --help)")
 
 
@@ -36,7 +45,7 @@ def parser() -> argparse.ArgumentParser:
     """The repository's flags, and four of ours at the end."""
     made = Parser(prog=PROGRAM, description="The commands of the R2MED repository, on r2med.", allow_abbrev=False)
     add = made.add_argument
-    add("--mode", required=True, choices=MODES)
+    add("--mode", required=True, choices=NEEDS)
     add("--task", required=True, help=f"{ALL}, or a folder in dataset/ (Biology, MedQA-Diag, …)")
     add("--retriever_name", default="", help=f"{', '.join(RETRIEVERS)}, or any retriever of r2med")
     add("--reranker_name", default="", help=f"{', '.join(RERANKERS)}, or any reranker of r2med")
@@ -52,7 +61,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run; an error of the user's is one line and an exit code."""
+    """Run a command line; a user's mistake is one line and an exit code."""
     try:
         run(parser().parse_args(arguments))
     except R2MedError as error:
@@ -65,75 +74,55 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def run(given: argparse.Namespace) -> None:
-    """One mode."""
+    """Run one mode."""
     missing = [f"--{name}" for name in NEEDS[given.mode] if not getattr(given, name)]
     if missing:
         raise UsageError(f"--mode {given.mode} needs {' and '.join(missing)}")
     tree = find_tree(given.root)
-    if given.mode == "generate_hydoc":
-        _generate(given, tree)
-        return
-    options: dict[str, Any] = {"trust_remote_code": given.trust_remote_code}
-    if given.device:
-        options["device"] = given.device
-    done = (_retrieval if given.mode == "eval_retrieval" else _reranking)(given, tree, options)
-    print("\t".join(str(round(scored.value * 100, 2)) for scored in done))
+    with Builder(Options(device=given.device or None, trust_remote_code=given.trust_remote_code)) as builder:
+        if given.mode == "generate_hydoc":
+            _generate(given, tree, builder)
+        elif given.mode == "eval_reranker":
+            _reranking(given, tree, builder)
+        else:
+            _retrieval(given, tree, builder)
 
 
-def _retrieval(given: argparse.Namespace, tree: Tree, options: dict[str, Any]) -> list[Scored]:
+def _retrieval(given: argparse.Namespace, tree: Tree, builder: Builder) -> None:
     if bool(given.gar_method) != bool(given.gar_llm):
         raise UsageError("--gar_method and --gar_llm go together")
     gar = Gar(given.gar_method, given.gar_llm) if given.gar_method else None
-    retriever = paper_retriever(given.retriever_name, **options)
+    retriever = builder.retriever(paper_retriever(given.retriever_name))
+    retriever.check()
+    evaluate = partial(evaluate_retriever, tree, retriever, gar, overwrite=given.overwrite)
+    _evaluate(given, tree, given.retriever_name, evaluate)
+
+
+def _reranking(given: argparse.Namespace, tree: Tree, builder: Builder) -> None:
+    name = OLD_RERANKERS.get(given.reranker_name, given.reranker_name)
+    reranker, first = builder.reranker(name), paper_retriever(given.retriever_name)
+    evaluate = partial(
+        evaluate_reranker, tree, reranker, first, builder, recall_k=given.recall_k, overwrite=given.overwrite
+    )
+    _evaluate(given, tree, f"{name} over {given.retriever_name}", evaluate)
+
+
+def _evaluate(given: argparse.Namespace, tree: Tree, system: str, evaluate: Callable[[Task], Scored]) -> None:
+    """Evaluate every task; the last line on standard output holds the scores."""
     done = []
     for task in load_tasks(given.task, tree):
-        done.append(evaluate_task(tree, task, retriever, given.retriever_name, gar, overwrite=given.overwrite))
-        _say(given.retriever_name, task.name, done[-1])
-    return done
+        scored = evaluate(task)
+        kept = " (was there already; --overwrite runs it again)" if scored.kept else ""
+        print(printable(f"{system} on {task.name}: nDCG@10 {scored.value:.5f}{kept}"), file=sys.stderr)
+        done.append(scored.value)
+    print("\t".join(str(round(value * 100, 2)) for value in done))
 
 
-def _reranking(given: argparse.Namespace, tree: Tree, options: dict[str, Any]) -> list[Scored]:
-    from ..rerank import get_reranker
-
-    @cache
-    def first() -> Retriever:
-        return paper_retriever(given.retriever_name, **options)
-
-    name = reranker_name(given.reranker_name)
-    reranker = get_reranker(name, **options)
-    done = []
+def _generate(given: argparse.Namespace, tree: Tree, builder: Builder) -> None:
+    expander = builder.expander(expander_spec(given.gar_method, given.gar_llm))
+    if expander.warning:
+        print(f"Note: {expander.warning}", file=sys.stderr)
     for task in load_tasks(given.task, tree):
-        scored = rerank_task(
-            tree,
-            task,
-            first,
-            reranker,
-            retriever_name=given.retriever_name,
-            reranker_name=name,
-            recall_k=given.recall_k,
-            overwrite=given.overwrite,
-        )
-        done.append(scored)
-        _say(f"{name} over {given.retriever_name}", task.name, scored)
-    return done
-
-
-def _generate(given: argparse.Namespace, tree: Tree) -> None:
-    expander = make_expander(given.gar_method, given.gar_llm)
-    try:
-        if expander.warning:
-            print(f"Note: {expander.warning}", file=sys.stderr)
-        for task in load_tasks(given.task, tree):
-            asked = generate_task(
-                tree, task, expander, given.gar_method, given.gar_llm, overwrite=given.overwrite
-            )  # fmt: skip
-            path = tree.hydoc(task.name, given.gar_method, given.gar_llm)
-            print(f"{task.name}: {f'{asked} texts in' if asked else 'already in'} {path}")
-    finally:
-        if (chat := getattr(expander, "chat", None)) is not None:
-            chat.close()
-
-
-def _say(system: str, task: str, scored: Scored) -> None:
-    kept = " (was there already; --overwrite runs it again)" if scored.kept else ""
-    print(f"{system} on {task}: nDCG@10 {scored.value:.5f}{kept}", file=sys.stderr)
+        path = tree.texts(task.name, given.gar_method, given.gar_llm)
+        asked = generate(path, task, expander, given.gar_llm, overwrite=given.overwrite)
+        print(printable(f"{task.name}: {f'{asked} texts in' if asked else 'already in'} {path}"))

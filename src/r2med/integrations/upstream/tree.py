@@ -7,17 +7,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from ..core import DataError, Task, UnknownName
-from ..results.store import slug
-from ..tasks import resolve
-from ..tasks.catalogue import TaskEntry, entries, find_tasks
-from .names import ALL
+from ...core import DataError, Task, UnknownName
+from ...core.untrusted import file_name
+from ...tasks import resolve
+from ...tasks.catalogue import TaskEntry, entries, find_tasks
 
-HYDOC = "query_with_hydoc.jsonl"
+ALL = "All"
+"""What `--task` calls the eight tasks of R2MED."""
 
 
 class Tree(NamedTuple):
-    """Where everything lies."""
+    """Where everything lies; a name that somebody typed is one folder of it, whatever its characters."""
 
     root: Path
 
@@ -26,28 +26,28 @@ class Tree(NamedTuple):
         """Task folders."""
         return self.root / "dataset"
 
-    def base(self, retriever: str, task: str) -> Path:
-        """Scores of a retriever."""
-        return self.root / "results" / "base retriever" / slug(retriever) / f"{task}.json"
+    def scores(self, *names: str, task: str) -> Path:
+        """Scores of a system: `results/base retriever/<retriever>/<task>.json`, and the like."""
+        return below(self.root / "results", *names) / f"{task}.json"
 
-    def gar(self, method: str, llm: str, retriever: str, task: str) -> Path:
-        """Scores of a retriever with generated texts."""
-        return self.root / "results" / "gar" / method / slug(llm) / slug(retriever) / f"{task}.json"
-
-    def reranker(self, reranker: str, retriever: str, top_k: int, task: str) -> Path:
-        """Scores of a reranker over a retriever, as the published tree files them.
-
-        The repository's script leaves the retriever out: there, one retriever's scores overwrite another's.
-        """
-        return self.root / "results" / "reranker" / slug(reranker) / slug(retriever) / f"top_{top_k}" / f"{task}.json"
-
-    def topk(self, retriever: str, task: str) -> Path:
+    def candidates(self, retriever: str, task: str) -> Path:
         """The first hundred documents of each query."""
-        return self.root / "output" / "topk_docs" / slug(retriever) / f"{task}.jsonl"
+        return below(self.root / "output" / "topk_docs", retriever) / f"{task}.jsonl"
 
-    def hydoc(self, task: str, method: str, llm: str) -> Path:
+    def texts(self, task: str, method: str, llm: str) -> Path:
         """Generated texts."""
-        return self.dataset / task / method / slug(llm) / HYDOC
+        return below(self.dataset / task, method, llm) / "query_with_hydoc.jsonl"
+
+
+def below(folder: Path, *names: str) -> Path:
+    """A folder below another, one level for each name.
+
+    One that is there under the name itself is used, as the repository's own are; the name of any other is made safe.
+    """
+    for name in names:
+        plain = name not in ("", ".", "..") and not set(name) & set("/\\\0")
+        folder /= file_name(name, known=(name,) if plain and (folder / name).is_dir() else ())
+    return folder
 
 
 def find_tree(root: str | None) -> Tree:
@@ -60,6 +60,15 @@ def find_tree(root: str | None) -> Tree:
     raise DataError(f"there is no dataset folder in {candidates[0]} ({hint})")
 
 
+def load_tasks(asked: str, tree: Tree) -> Iterator[Task]:
+    """The tasks, one at a time; all of them are known to be there before the first is read."""
+    for name in find_names(asked, tree):
+        refs = resolve(str((tree.dataset / name).resolve()))
+        if len(refs) != 1:
+            raise DataError(f"holds {len(refs)} tasks, not one", path=tree.dataset / name)
+        yield replace(refs[0].load(), name=name, family=_family(name))
+
+
 def find_names(asked: str, tree: Tree) -> list[str]:
     """The task folders that `--task` stands for: `All`, a folder's name, or any other spelling of an R2MED task."""
     if asked.casefold() == ALL.casefold():
@@ -68,10 +77,9 @@ def find_names(asked: str, tree: Tree) -> list[str]:
     if asked in there:
         return [asked]
     try:
-        found = find_tasks(asked)
+        return [_folder(entry, tree) for entry in find_tasks(asked)]
     except UnknownName:
         raise UnknownName("task", asked, there, hint=f"(in {tree.dataset}: {', '.join(there) or 'nothing'})") from None
-    return [_folder(entry, tree) for entry in found]
 
 
 def _folder(entry: TaskEntry, tree: Tree) -> str:
@@ -79,15 +87,6 @@ def _folder(entry: TaskEntry, tree: Tree) -> str:
         if (tree.dataset / name).is_dir():
             return name
     raise DataError(f"has no task {entry.name}", path=tree.dataset)
-
-
-def load_tasks(asked: str, tree: Tree) -> Iterator[Task]:
-    """The tasks, one at a time; all of them are known to be there before the first is read."""
-    for name in find_names(asked, tree):
-        refs = resolve(str((tree.dataset / name).resolve()))
-        if len(refs) != 1:
-            raise DataError(f"holds {len(refs)} tasks, not one", path=tree.dataset / name)
-        yield replace(refs[0].load(), name=name, family=_family(name))
 
 
 def _family(name: str) -> str:
