@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from ...core import DataError, Task, UnknownName
 from ...core.untrusted import file_name
 from ...tasks import resolve
 from ...tasks.catalogue import TaskEntry, entries, find_tasks
 
+Kind = Literal["base retriever", "gar", "reranker"]
 ALL = "All"
 """What `--task` calls the eight tasks of R2MED."""
 
@@ -26,9 +27,9 @@ class Tree(NamedTuple):
         """Task folders."""
         return self.root / "dataset"
 
-    def scores(self, *names: str, task: str) -> Path:
+    def scores(self, kind: Kind, *names: str, task: str) -> Path:
         """Scores of a system: `results/base retriever/<retriever>/<task>.json`, and the like."""
-        return below(self.root / "results", *names) / f"{task}.json"
+        return below(self.root / "results" / kind, *names) / f"{task}.json"
 
     def candidates(self, retriever: str, task: str) -> Path:
         """The first hundred documents of each query."""
@@ -45,8 +46,8 @@ def below(folder: Path, *names: str) -> Path:
     One that is there under the name itself is used, as the repository's own are; the name of any other is made safe.
     """
     for name in names:
-        plain = name not in ("", ".", "..") and not set(name) & set("/\\\0")
-        folder /= file_name(name, known=(name,) if plain and (folder / name).is_dir() else ())
+        there = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
+        folder /= file_name(name, known=there)
     return folder
 
 
