@@ -1,24 +1,140 @@
-"""During training: `NanoR2MEDEvaluator`, to be used where `NanoBEIREvaluator` is."""
+"""During training: `NanoR2MEDEvaluator`, to be used where `NanoBEIREvaluator` is.
+
+Scores are computed here, so that figures are those of `r2med.evaluate`: grades count, and equal scores stand as in
+trec_eval. Names, CSV files and model cards are left to the evaluator of sentence-transformers that these are made of.
+"""
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..core import Task, UnknownName, UsageError
-from ..scoring.intervals import Bootstrap
-from ..scoring.intervals import Settings as BootstrapSettings
+from ..core import MissingExtra, ModelError, Run, Task, UnknownName, UsageError
+from ..core.run import Float32
+from ..retrieve.sparse import top_k
+from ..scoring import Evaluation, Measure, evaluate_run
+from ..scoring.intervals import Bootstrap, Settings
 from ..tasks import TaskRef, collections, resolve
-from .st_evaluator import Evaluator, ScoreFunctions, Settings, TaskEvaluator, measures_at
+
+try:
+    from sentence_transformers.sentence_transformer.evaluation import InformationRetrievalEvaluator
+except ImportError:
+    try:  # where it lay before version 6
+        from sentence_transformers.evaluation import InformationRetrievalEvaluator
+    except ImportError:
+        raise MissingExtra("evaluating during training", "torch") from None
 
 __all__ = ["NanoR2MEDEvaluator"]
 
 PREFIX = {"nano": "NanoR2MED", "mini": "MiniR2MED", "r2med": "R2MED"}
+FAMILIES = {"accuracy": "hit", "precision": "precision", "recall": "recall", "mrr": "mrr", "ndcg": "ndcg", "map": "map"}
+"""Measures of sentence-transformers and ours."""
+Scores = dict[str, dict[str, dict[int, float]]]
+"""Means by score function, measure (`ndcg@k`) and cut-off."""
 logger = logging.getLogger(__name__)
+
+
+class Evaluator(InformationRetrievalEvaluator):  # type: ignore[misc]
+    """An evaluator of sentence-transformers that takes its scores from `score`."""
+
+    def __init__(self, name: str, *, main_score_function: str | None = None, **settings: Any) -> None:
+        super().__init__({}, {}, {}, name=name, **settings)
+        self.cutoffs: dict[str, Sequence[int]] = {
+            "accuracy": self.accuracy_at_k,
+            "precision": self.precision_recall_at_k,
+            "recall": self.precision_recall_at_k,
+            "mrr": self.mrr_at_k,
+            "ndcg": self.ndcg_at_k,
+            "map": self.map_at_k,
+        }
+        if not self.ndcg_at_k or any(not isinstance(k, int) or k < 1 for ks in self.cutoffs.values() for k in ks):
+            raise UsageError("cut-offs are whole numbers from 1 on, and nDCG needs at least one")
+        if main_score_function:
+            self.primary_metric = f"{main_score_function}_{self.primary_measure}"
+        self.scores: Scores = {}
+        """Of the last model."""
+
+    @property
+    def primary_measure(self) -> str:
+        """The measure that chooses the best model: nDCG at its largest cut-off."""
+        return f"ndcg@{max(self.ndcg_at_k)}"
+
+    def __call__(
+        self, model: Any, output_path: str | None = None, epoch: int = -1, steps: int = -1
+    ) -> dict[str, float]:
+        """Figures of a model under their full names."""
+        self.scores = {}
+        named: dict[str, float] = super().__call__(model, output_path, epoch, steps)
+        if not self.scores:
+            raise ModelError("this version of sentence-transformers does not ask its evaluators for scores as it did")
+        return named
+
+    def compute_all_metrics(self, model: Any, output_path: str | None = None) -> Scores:
+        """What sentence-transformers calls for scores."""
+        self.scores = self.score(model, output_path)
+        return self.scores
+
+    compute_metrices = compute_all_metrics  # what versions before 6 call
+
+    def score(self, model: Any, output_path: str | None) -> Scores:
+        """Scores of a model."""
+        raise NotImplementedError
+
+
+class TaskEvaluator(Evaluator):
+    """Retrieves with a model from the documents of one task."""
+
+    def __init__(self, task: Task, name: str, **settings: Any) -> None:
+        super().__init__(name, **settings)
+        self.task = task
+        self.evaluations: dict[str, Evaluation] = {}
+        """Per-query scores of the last model by score function."""
+
+    @property
+    def description(self) -> str:
+        """What a model card calls it."""
+        return "Information Retrieval"
+
+    def score(self, model: Any, output_path: str | None) -> Scores:
+        """Encode, rank and score."""
+        measures = {(family, k): Measure(FAMILIES[family], k) for family, ks in self.cutoffs.items() for k in ks}
+        texts, passages = list(self.task.query_texts), list(self.task.documents.contents)
+        queries = self.embed_inputs(model, texts, encode_fn_name="query", prompt=self.query_prompt)
+        documents = self.embed_inputs(model, passages, encode_fn_name="document", prompt=self.corpus_prompt)
+        scores: Scores = {}
+        for name in sorted(self.score_functions):
+            run = self._run(self.score_functions[name](queries, documents), name)
+            if output_path is not None and self.write_predictions:
+                self._write(Path(output_path) / self.predictions_file.replace(".jsonl", f"_{name}.jsonl"), run)
+            found = self.evaluations[name] = evaluate_run(run, self.task.qrels, list(measures.values()))
+            scores[name] = {f"{family}@k": {} for family in self.cutoffs}
+            for (family, k), measure in measures.items():
+                scores[name][f"{family}@k"][k] = found.mean(measure)
+        return scores
+
+    def _run(self, similarities: Any, function: str) -> Run:
+        scores: Float32 = similarities.detach().float().cpu().contiguous().numpy()
+        if not np.isfinite(scores).all():
+            row = int(np.flatnonzero(~np.isfinite(scores).all(axis=1))[0])
+            raise ModelError(
+                f"{self.name}: the model's {function} scores of query {self.task.queries[row].id!r} are not finite "
+                "numbers; has the training diverged?"
+            )
+        ids, depth = self.task.documents.ids, max(k for ks in self.cutoffs.values() for k in ks)
+        return Run(self.task.query_ids, ids, *top_k(scores, ids.tie_rank, depth), name=function)
+
+    def _write(self, path: Path, run: Run) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("w", encoding="utf-8") as stream:
+            for query in self.task.queries:
+                hits = [{"corpus_id": hit.doc_id, "score": hit.score} for hit in run.of(query.id)]
+                stream.write(json.dumps({"query_id": query.id, "query": query.text, "results": hits}) + "\n")
 
 
 class NanoR2MEDEvaluator(Evaluator):
@@ -67,7 +183,7 @@ class NanoR2MEDEvaluator(Evaluator):
         batch_size: int = 32,
         write_csv: bool = True,
         truncate_dim: int | None = None,
-        score_functions: ScoreFunctions | None = None,
+        score_functions: dict[str, Callable[[Any, Any], Any]] | None = None,
         main_score_function: Any = None,
         aggregate_fn: Callable[[list[float]], Any] = np.mean,
         aggregate_key: str = "mean",
@@ -77,28 +193,36 @@ class NanoR2MEDEvaluator(Evaluator):
         *,
         intervals: bool = True,
     ) -> None:
-        measures = measures_at(accuracy_at_k, precision_recall_at_k, mrr_at_k, ndcg_at_k, map_at_k)
         main = getattr(main_score_function, "value", main_score_function) or None
         if score_functions and main and main not in score_functions:
             raise UsageError(f"main_score_function {main!r} is not among {', '.join(score_functions)}")
-        settings = Settings(
-            measures, batch_size, show_progress_bar, write_csv, write_predictions, truncate_dim, score_functions, main
-        )
         tasks = tasks_for(dataset_names, dataset_id)
         # After their collection, for figures of Mini are not those of NanoR2MED.
         prefixes = {PREFIX.get(one.task.collection, "own") for one in tasks}
         group = prefixes.pop() if len(prefixes) == 1 else "mixed"
         suffix = f"_{truncate_dim}" if truncate_dim else ""
-        super().__init__(
-            f"{group}_{aggregate_key}{suffix}", settings, f"{group}_evaluation_{aggregate_key}_results.csv"
-        )
+        settings: dict[str, Any] = {
+            "mrr_at_k": mrr_at_k,
+            "ndcg_at_k": ndcg_at_k,
+            "accuracy_at_k": accuracy_at_k,
+            "precision_recall_at_k": precision_recall_at_k,
+            "map_at_k": map_at_k,
+            "show_progress_bar": show_progress_bar,
+            "batch_size": batch_size,
+            "write_csv": write_csv,
+            "truncate_dim": truncate_dim,
+            "score_functions": score_functions,
+            "main_score_function": main,
+            "write_predictions": write_predictions,
+        }
+        super().__init__(f"{group}_{aggregate_key}{suffix}", **settings)
+        self.csv_file = f"{group}_evaluation_{aggregate_key}_results.csv"
         self.dataset_id, self.dataset_names = dataset_id, [one.asked for one in tasks]
         self.query_prompts, self.corpus_prompts = query_prompts, corpus_prompts
         self.aggregate_fn, self.aggregate_key, self.intervals = aggregate_fn, aggregate_key, intervals
-        self.truncate_dim = truncate_dim
         of_query, of_corpus = prompts_for(query_prompts, tasks, "query"), prompts_for(corpus_prompts, tasks, "corpus")
         self.evaluators = [
-            TaskEvaluator(one.task, one.label + suffix, settings, query_prompt=query, corpus_prompt=corpus)
+            TaskEvaluator(one.task, one.label + suffix, query_prompt=query, corpus_prompt=corpus, **settings)
             for one, query, corpus in zip(tasks, of_query, of_corpus, strict=True)
         ]
 
@@ -109,28 +233,38 @@ class NanoR2MEDEvaluator(Evaluator):
         found: dict[str, float] = {}
         for evaluator in self.evaluators:
             found |= evaluator(model, output_path, epoch, steps)
-        functions = list(self.evaluators[0].evaluations)
-        named = self.publish({f: self._aggregated(f) for f in functions}, output_path, epoch, steps)
-        if len(self.evaluators) > 1:  # the figures of a single task are in the card already
-            self.store_metrics_in_model_card_data(model, named, epoch, steps)
+        named = super().__call__(model, output_path, epoch, steps)
         if self.intervals and self.aggregate_fn is np.mean:
-            named |= self.prefix_name_to_metrics(self._intervals(functions), self.name)
+            named |= self.prefix_name_to_metrics(self._intervals(list(self.scores)), self.name)
         logger.info("%s: %.4f", self.primary_metric, named[self.primary_metric])
         return found | named
 
-    def _aggregated(self, function: str) -> dict[str, float]:
-        per_task = [evaluator.scores(function) for evaluator in self.evaluators]
-        return {key: float(self.aggregate_fn([scores[key] for scores in per_task])) for key in per_task[0]}
+    def score(self, model: Any, output_path: str | None) -> Scores:
+        """The mean, or whatever else is asked for, of the tasks' scores."""
+        del model, output_path
+        first, per_task = self.evaluators[0].scores, [evaluator.scores for evaluator in self.evaluators]
+        return {
+            function: {
+                family: {k: float(self.aggregate_fn([scores[function][family][k] for scores in per_task])) for k in ks}
+                for family, ks in families.items()
+            }
+            for function, families in first.items()
+        }
+
+    def store_metrics_in_model_card_data(self, *given: Any, **more: Any) -> None:
+        """Add figures to the model's card; those of a single task are in it already."""
+        if len(self.evaluators) > 1:
+            super().store_metrics_in_model_card_data(*given, **more)
 
     def _intervals(self, functions: list[str]) -> dict[str, float]:
-        primary = self.settings.primary
-        key = self.settings.measures[primary].key
+        key = Measure("ndcg", max(self.ndcg_at_k)).key
         tasks = [np.stack([e.evaluations[f].per_query[key] for f in functions]) for e in self.evaluators]
-        drawn = Bootstrap(tasks, BootstrapSettings(resamples=2000))
+        drawn = Bootstrap(tasks, Settings(resamples=2000))
         bounds = drawn.bounds(np.eye(len(functions)), np.full(len(tasks), 1 / len(tasks)))
         found = {}
         for function, low, high in zip(functions, bounds.low.tolist(), bounds.high.tolist(), strict=True):
-            found[f"{function}_{primary}_low"], found[f"{function}_{primary}_high"] = low, high
+            name = f"{function}_{self.primary_measure}"
+            found[f"{name}_low"], found[f"{name}_high"] = low, high
         return found
 
     def get_config_dict(self) -> dict[str, Any]:

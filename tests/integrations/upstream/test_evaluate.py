@@ -8,21 +8,26 @@ import pytest
 
 from r2med.core import Document, Documents, Qrels, Query, Run, Task, UnknownName
 from r2med.expand import expanders
-from r2med.integrations.upstream.command import METHODS, OLD_RERANKERS, RERANKERS, RETRIEVERS
+from r2med.integrations.upstream.command import METHODS, OLD_RERANKERS
 from r2med.integrations.upstream.evaluate import Gar, evaluate_retriever, paper_retriever, scores, without_own_id
-from r2med.integrations.upstream.generate import LLMS
+from r2med.integrations.upstream.generate import OPEN_LLMS
 from r2med.integrations.upstream.tree import Tree
 from r2med.llm import chats
 from r2med.models import find_card
 from r2med.rerank import rerankers
 from r2med.retrieve import get_retriever, retrievers
 
+RETRIEVERS = (
+    *("bm25", "contriever", "medcpt", "inst-l", "inst-xl", "bmr-410m", "bmr-2b", "bmr-7b"),
+    *("bge", "e5", "grit", "sfr", "nv", "voyage", "openai"),
+)
+
 
 def test_every_name_of_the_repository_is_known_here() -> None:
     assert set(RETRIEVERS) <= set(retrievers.names())
-    assert {*RERANKERS, *OLD_RERANKERS.values()} <= set(rerankers.names())
+    assert {"bge-reranker", "monobert", "rankllama"} == set(OLD_RERANKERS.values()) <= set(rerankers.names())
     assert set(METHODS) <= set(expanders.names())
-    assert set(LLMS) <= set(chats.names())
+    assert {*OPEN_LLMS, "gpt4", "o3-mini"} <= set(chats.names())
 
 
 def test_models_go_under_the_papers_protocol() -> None:

@@ -13,7 +13,7 @@ from ...core.options import Options
 from ...core.untrusted import printable
 from ...pipeline import Builder
 from .evaluate import RECALL_K, Gar, Scored, evaluate_reranker, evaluate_retriever, paper_retriever
-from .generate import LLMS, expander_spec, generate
+from .generate import expander_spec, generate
 from .tree import ALL, Tree, find_tree, load_tasks
 
 PROGRAM: Final = "python -m r2med.upstream"
@@ -23,11 +23,6 @@ NEEDS: Final = {
     "generate_hydoc": ("gar_method", "gar_llm"),
 }
 """The modes, and the flags that each cannot do without."""
-RETRIEVERS: Final = (
-    *("bm25", "contriever", "medcpt", "inst-l", "inst-xl", "bmr-410m", "bmr-2b", "bmr-7b"),
-    *("bge", "e5", "grit", "sfr", "nv", "voyage", "openai"),
-)
-RERANKERS: Final = ("bge-reranker", "monobert", "rankllama")
 OLD_RERANKERS: Final = {"bge": "bge-reranker", "mono": "monobert", "llama": "rankllama"}
 """As the scripts spelled them before May 2025."""
 METHODS: Final = ("hyde", "query2doc", "lamer", "search-o1", "search-r1")
@@ -47,11 +42,11 @@ def parser() -> argparse.ArgumentParser:
     add = made.add_argument
     add("--mode", required=True, choices=NEEDS)
     add("--task", required=True, help=f"{ALL}, or a folder in dataset/ (Biology, MedQA-Diag, …)")
-    add("--retriever_name", default="", help=f"{', '.join(RETRIEVERS)}, or any retriever of r2med")
-    add("--reranker_name", default="", help=f"{', '.join(RERANKERS)}, or any reranker of r2med")
+    add("--retriever_name", default="", help="bm25, bge, nv or any other retriever that r2med models lists")
+    add("--reranker_name", default="", help="bge-reranker, monobert, rankllama or any other")
     add("--recall_k", type=int, default=RECALL_K[0], choices=RECALL_K, help="documents to rerank (default: 10)")
     add("--gar_method", default="", choices=("", *METHODS), help="how texts are generated")
-    add("--gar_llm", default="", help=f"{', '.join(LLMS)}, or any LLM of r2med")
+    add("--gar_llm", default="", help="qwen-7b, gpt4 or any other chat model that r2med models lists")
     ours = made.add_argument_group("not in the repository")
     ours.add_argument("--root", help="folder that holds dataset/ (default: this one or the one above)")
     ours.add_argument("--overwrite", action="store_true", help="run again what has results")

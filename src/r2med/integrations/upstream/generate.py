@@ -16,7 +16,7 @@ OPEN_LLMS: Final = (
     *("qwen-7b", "qwen-32b", "qwen-72b", "llama-70b", "r1-qwen-32b", "r1-llama-70b"),
     *("huatuo-o1-70b", "qwq-32b", "qwen3-32b"),
 )
-LLMS: Final = (*OPEN_LLMS, "gpt4", "o3-mini")
+"""Those that the repository's scripts run themselves."""
 
 
 def expander_spec(method: str, llm: str) -> Spec:
