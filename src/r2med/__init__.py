@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from .pipeline import SystemSpec
     from .retrieve import BM25, get_retriever
     from .scoring import Evaluation, Measure
-    from .tasks import load, load_all, read_qrels, read_run, write_run
+    from .tasks import read_qrels, read_run, write_run
+    from .tasks.load import load, load_all
 
 _HOMES = {
     "api": "Scores compare evaluate expand fuse plan rerank run score search systems",

@@ -41,7 +41,7 @@ logger = logging.getLogger(__name__)
 
 
 class Evaluator(InformationRetrievalEvaluator):  # type: ignore[misc]
-    """An evaluator of sentence-transformers that takes its scores from `score`."""
+    """An evaluator of sentence-transformers that takes its scores from `compute_scores`."""
 
     def __init__(self, name: str, *, main_score_function: str | None = None, **settings: Any) -> None:
         super().__init__({}, {}, {}, name=name, **settings)
@@ -77,12 +77,12 @@ class Evaluator(InformationRetrievalEvaluator):  # type: ignore[misc]
 
     def compute_all_metrics(self, model: Any, output_path: str | None = None) -> Scores:
         """What sentence-transformers calls for scores."""
-        self.scores = self.score(model, output_path)
+        self.scores = self.compute_scores(model, output_path)
         return self.scores
 
     compute_metrices = compute_all_metrics  # what versions before 6 call
 
-    def score(self, model: Any, output_path: str | None) -> Scores:
+    def compute_scores(self, model: Any, output_path: str | None) -> Scores:
         """Scores of a model."""
         raise NotImplementedError
 
@@ -101,7 +101,7 @@ class TaskEvaluator(Evaluator):
         """What a model card calls it."""
         return "Information Retrieval"
 
-    def score(self, model: Any, output_path: str | None) -> Scores:
+    def compute_scores(self, model: Any, output_path: str | None) -> Scores:
         """Encode, rank and score."""
         measures = {(family, k): Measure(FAMILIES[family], k) for family, ks in self.cutoffs.items() for k in ks}
         texts, passages = list(self.task.query_texts), list(self.task.documents.contents)
@@ -239,7 +239,7 @@ class NanoR2MEDEvaluator(Evaluator):
         logger.info("%s: %.4f", self.primary_metric, named[self.primary_metric])
         return found | named
 
-    def score(self, model: Any, output_path: str | None) -> Scores:
+    def compute_scores(self, model: Any, output_path: str | None) -> Scores:
         """The mean, or whatever else is asked for, of the tasks' scores."""
         del model, output_path
         first, per_task = self.evaluators[0].scores, [evaluator.scores for evaluator in self.evaluators]
