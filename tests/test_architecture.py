@@ -34,7 +34,7 @@ ROOMS["report"] = {"core", "scoring", "results", "tasks", "text"}
 ROOMS["doctor"] = {*ROOMS} - {"report"}  # looks at everything, prints nothing
 ROOMS["integrations"] = {*ROOMS}  # the shapes of other tools
 ROOMS["cli"] = ROOMS["api"] = ROOMS["notebook"] = {*ROOMS}  # `api`, `notebook`: what the package itself offers
-ROOMS["upstream"] = {*ROOMS} - {"cli"}  # another command line
+ROOMS["upstream"] = {"integrations"}  # `python -m r2med.upstream`, and nothing else
 HEAVY = ("torch", "pyarrow", "huggingface_hub", "rich", "zstandard", "transformers")
 
 

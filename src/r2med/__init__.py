@@ -1,4 +1,3 @@
-# ruff: noqa: F401 - what is imported for type checkers is found by `__getattr__` at run time
 """Reasoning-driven medical retrieval: run, score, explain and publish experiments.
 
 Five lines from import to table:
@@ -28,7 +27,8 @@ if TYPE_CHECKING:
     from .pipeline import SystemSpec
     from .retrieve import BM25, get_retriever
     from .scoring import Evaluation, Measure
-    from .tasks import load, load_all, read_qrels, read_run, write_run
+    from .tasks import read_qrels, read_run, write_run
+    from .tasks.load import load, load_all
 
 _HOMES = {
     "api": "Scores compare evaluate expand fuse plan rerank run score search systems",
@@ -43,7 +43,40 @@ _HOMES = {
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
 
-__all__ = sorted([*_HOME_OF, "__version__"])  # noqa: PLE0605
+__all__ = [
+    "BM25",
+    "Document",
+    "Documents",
+    "Evaluation",
+    "Measure",
+    "Options",
+    "Qrels",
+    "Queries",
+    "Query",
+    "R2MedError",
+    "Run",
+    "Scores",
+    "Spec",
+    "SystemSpec",
+    "Task",
+    "__version__",
+    "compare",
+    "evaluate",
+    "expand",
+    "fuse",
+    "get_retriever",
+    "load",
+    "load_all",
+    "plan",
+    "read_qrels",
+    "read_run",
+    "rerank",
+    "run",
+    "score",
+    "search",
+    "systems",
+    "write_run",
+]
 
 
 def __getattr__(name: str) -> Any:
@@ -55,14 +88,17 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return __all__
+    return sorted(__all__)
 
 
 class _Package(ModuleType):
-    """The package: `r2med.rerank` stays the function, though a room of that name is imported."""
+    """The package, where `expand`, `fuse` and `rerank` are functions, also once the rooms of those names are imported.
+
+    Importing a room sets it as an attribute here, which would hide the function.
+    """
 
     def __setattr__(self, name: str, value: object) -> None:
-        if not (name in _HOME_OF and isinstance(value, ModuleType)):
+        if name not in _HOME_OF or not isinstance(value, ModuleType):
             super().__setattr__(name, value)
 
 

@@ -45,6 +45,26 @@ from .scoring.intervals import Settings
 from .scoring.score_set import ScoreSet
 from .tasks import TaskRef, resolve_all
 
+__all__ = [
+    "DEPTH",
+    "LoadedTask",
+    "Scores",
+    "SystemSpec",
+    "compare",
+    "default_systems",
+    "diagnose",
+    "evaluate",
+    "expand",
+    "fuse",
+    "plan",
+    "rerank",
+    "resolve_tasks",
+    "run",
+    "score",
+    "search",
+    "stored_measure",
+    "systems",
+]
 FIRST_STAGE = "bm25"
 """What a reranker reorders when nothing else is named."""
 Component = str | Spec | Any

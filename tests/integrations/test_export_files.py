@@ -33,7 +33,7 @@ def test_trec_files_of_results_score_as_stored(results: Path, tmp_path: Path) ->
         if stored.system.name == "bm25":
             run = r2med.read_run(tmp_path / "trec" / "bm25" / "mini" / f"{stored.task.name}.run")
             qrels = r2med.read_qrels(tmp_path / "trec" / "mini" / f"{stored.task.name}.qrels")
-            assert r2med.evaluate(run, qrels).mean("nDCG@10") == stored.measures["ndcg_at_10"]
+            assert r2med.score(run, qrels).mean("nDCG@10") == stored.measures["ndcg_at_10"]
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -68,7 +68,7 @@ def test_beir_of_a_task_and_of_results(results: Path, tmp_path: Path) -> None:
     assert stored is not None
     run = run_from_dict(data)
     qrels = qrels_from_dict({q: r2med.load("mini/Biology").qrels.of(q) for q in run.query_ids})
-    assert r2med.evaluate(run, qrels).mean("nDCG@10") == stored.measures["ndcg_at_10"]
+    assert r2med.score(run, qrels).mean("nDCG@10") == stored.measures["ndcg_at_10"]
 
 
 def test_refusals_are_one_line(results: Path, tmp_path: Path) -> None:

@@ -15,10 +15,9 @@ from r2med.cli.export import command
 from r2med.cli.reproduce import command as reproduce
 from r2med.core import DataError, ResultError
 from r2med.integrations import to_mteb
+from r2med.integrations.mteb import mteb_measure, mteb_name, our_measure, task_of
 from r2med.integrations.mteb_ledger import ledger_text, read_mteb
-from r2med.integrations.mteb_models import identity, model_meta
-from r2med.integrations.mteb_names import mteb_measure, mteb_name, our_measure, task_of
-from r2med.integrations.mteb_results import export_mteb
+from r2med.integrations.mteb_results import export_mteb, identity, model_meta
 from r2med.results import ResultStore, SystemInfo, TaskResult
 from r2med.results.ledger import read_ledger
 from r2med.scoring import STANDARD
@@ -102,8 +101,18 @@ def test_every_task_of_mteb_is_known_by_its_name() -> None:
         assert (theirs.dataset["path"], theirs.dataset["revision"]) == (entry.dataset, entry.revision)
         assert task_of(theirs.name) == ("r2med", entry.name)
         assert task_of(mteb_name("nano", entry.name)) == ("nano", entry.name)
-    assert mteb_name("", "my task-2") == "OwnMyTask2Retrieval"
     assert task_of("SciFact") is None
+
+
+def test_no_two_tasks_share_a_name_in_mteb() -> None:
+    assert mteb_name("", "my-task") == "OwnMyTaskRetrieval"
+    own = [("", name) for name in ("my task", "my_task", "My-Task", "mytask", "task-2", "task2", "äö", "öä", "Biology")]
+    own += [("", "my-task"), ("my", "task"), ("r2med", "my-task"), ("nano", "other")]
+    official = [(entry.collection, entry.name) for entry in entries()]
+    names = {mteb_name(*task) for task in (*own, *official)}
+    assert len(names) == len(own) + len(official)
+    assert not names & {mteb_name(*task).lower() for task in official}
+    assert all(name.replace("_", "").isalnum() and name.isascii() for name in names)
 
 
 def test_measures_are_named_both_ways() -> None:
@@ -117,11 +126,28 @@ def test_measures_are_named_both_ways() -> None:
 def test_only_the_model_itself_goes_under_its_name() -> None:
     plain = identity(SystemInfo(name="minilm", kind="dense", description={}))
     assert (plain.name, plain.exact) == ("sentence-transformers/all-MiniLM-L6-v2", True)
-    for name, kind in (("bge-small", "dense"), ("bm25", "lexical"), ("minilm+msmarco-minilm@50", "reranked")):
+    for name, kind in (
+        ("bge-small", "dense"),
+        ("bm25", "lexical"),
+        ("minilm+msmarco-minilm@50", "reranked"),
+        ("minilm:max_length=64", "dense"),
+        ("sentence-transformers/all-MiniLM-L6-v2:max_length=64", "dense"),
+        ("sentence-transformers/all-MiniLM-L6-v2~0123abcd", "dense"),
+    ):
         other = identity(SystemInfo(name=name, kind=kind, description={"name": name}))
         assert other.name.startswith("r2med/")
         assert not other.exact
         assert model_meta(other)["name"] == other.name
+
+
+def test_results_stay_in_their_folder(results: Path, tmp_path: Path) -> None:
+    stored = [r for r in ResultStore(results) if r.system.name == "bm25"]
+    for named in ({"revision": "../../up"}, {"revision": ".."}, {"model": ".."}, {"revision": "/tmp"}):
+        with pytest.raises(DataError, match="cannot be part of a path"):
+            export_mteb(stored, tmp_path / "a" / "b" / "mteb", **named)
+    assert not list(tmp_path.rglob("*.json"))
+    (written, _) = export_mteb(stored, tmp_path, model="my lab/../x", revision="1")
+    assert Path(written.path).relative_to(tmp_path).parts[:2] == ("results", "my_lab__..__x")
 
 
 def test_refusals_are_one_line(results: Path, tmp_path: Path) -> None:
@@ -169,7 +195,8 @@ def test_result_folders_of_mteb_become_a_ledger(exported: Path, results: Path, t
 def test_models_with_other_tasks_have_a_source_of_their_own(exported: Path, tmp_path: Path) -> None:
     next(exported.glob("results/r2med__bm25/*/MiniR2MEDBiologyRetrieval.json")).unlink()
     path = tmp_path / "ledger.toml"
-    path.write_text(ledger_text(read_mteb(exported), source="mine", title="Mine"))
+    path.write_text(ledger_text(read_mteb(exported), source="mine", title='"Mine" \x7f 😀'), encoding="utf-8")
+    assert read_ledger(path).sources[0].title == '"Mine" \x7f 😀'
     assert [(s.id, s.tasks) for s in read_ledger(path).sources] == [
         ("mine-1", ("MedQA-Diag",)),
         ("mine-2", ("Biology", "MedQA-Diag")),

@@ -107,7 +107,7 @@ def test_csv_predictions_prompts_and_dimensions(model: Any, tmp_path: Path) -> N
     lines = [json.loads(line) for line in predicted.read_text().splitlines()]
     task = r2med.load("mini/Biology")
     run = r2med.Run.from_rankings({r["query_id"]: [tuple(h.values()) for h in r["results"]] for r in lines})
-    assert r2med.evaluate(run, task).mean("nDCG@10") == pytest.approx(found[asked.primary_metric], abs=1e-12)
+    assert r2med.score(run, task).mean("nDCG@10") == pytest.approx(found[asked.primary_metric], abs=1e-12)
     settings = asked.get_config_dict()
     assert settings.pop("query_prompts") == {"Biology": "question: "}
     assert settings == {"dataset_names": ["Biology"], "dataset_id": "mini", "truncate_dim": 8}

@@ -1,7 +1,4 @@
-"""MTEB's result folders read as a ledger: other people's figures, to stand beside one's own.
-
-The ledger file that comes out is the one `r2med reproduce --ledger` takes.
-"""
+"""MTEB's result folders as a ledger file: published figures, which `r2med reproduce --ledger` compares with ours."""
 
 from __future__ import annotations
 
@@ -15,7 +12,7 @@ import msgspec
 from ..core import DataError
 from ..models import cards
 from ..tasks import entries
-from .mteb_names import our_measure, task_of
+from .mteb import our_measure, task_of
 
 
 class Imported(NamedTuple):
@@ -30,7 +27,7 @@ class Imported(NamedTuple):
 
 
 def read_mteb(folder: Path) -> list[Imported]:
-    """Every result on a task of ours in an MTEB results folder, at any depth; those on other tasks are passed over."""
+    """Every result on a task of the catalogue in an MTEB results folder, at any depth; other tasks are left out."""
     if not folder.is_dir():
         raise DataError("no such folder", path=folder)
     found = [one for path in sorted(folder.rglob("*.json")) if path.name != "model_meta.json" for one in _read(path)]
@@ -107,14 +104,19 @@ def _source(name: str, facts: Mapping[str, str], group: Group, systems: Mapping[
     shared = {"protocol": protocol, "collection": collection, "measured": False, "scale": 1, "tasks": list(tasks)}
     yield "[[source]]"
     for key, value in {"id": name, **facts, **shared, "queries": [queries[t] for t in tasks]}.items():
-        yield f"{key} = {json.dumps(value)}"
+        yield f"{key} = {_toml(value)}"
     short = {c.source: c.name for c in cards() if not c.variant}
     for system, scores in systems.items():
-        yield f"\n[source.systems.{json.dumps(short.get(system, system))}]"
+        yield f"\n[source.systems.{_toml(short.get(system, system))}]"
         if system in short:
-            yield f"label = {json.dumps(system)}"
+            yield f"label = {_toml(system)}"
         yield 'kind = "retriever"'
         for measure in scores[tasks[0]]:
             if all(measure in scores[t] for t in tasks):
-                yield f"{measure} = {json.dumps([scores[t][measure] for t in tasks])}"
+                yield f"{measure} = {_toml([scores[t][measure] for t in tasks])}"
     yield "\n"
+
+
+def _toml(value: object) -> str:
+    """A value as TOML writes it: as JSON does, but that characters are never pairs of surrogates."""
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -87,7 +87,7 @@ def spec_under(figure: Figure, protocol: Protocol) -> SystemSpec:
     system = SystemSpec.parse(figure.system)
     changed = system
     if protocol.truncation == "published":
-        changed = replace(system, retrievers=tuple(map(_as_published, system.retrievers)))
+        changed = replace(system, retrievers=tuple(map(as_published, system.retrievers)))
     expander = changed.expander
     if expander is not None and isinstance(expander.argument, Spec):
         expander = replace(expander, argument=Spec("published", expander.argument.name))
@@ -95,11 +95,9 @@ def spec_under(figure: Figure, protocol: Protocol) -> SystemSpec:
     return changed
 
 
-def _as_published(spec: Spec) -> Spec:
+def as_published(spec: Spec) -> Spec:
     """A model with the paper's settings; a retriever without any stays as it is."""
-    if "protocol" not in retrievers.entry(spec).parameters:
-        return spec
-    return retrievers.normal(spec.with_parameters(protocol=PAPER))
+    return retrievers.changed(spec, protocol=PAPER) if "protocol" in retrievers.declared(spec) else spec
 
 
 def _results(

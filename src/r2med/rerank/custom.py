@@ -51,7 +51,7 @@ def from_plugin(spec: Spec, build: Build) -> Reranker:
 
 def _named(made: Made, spec: Spec, build: Build) -> Reranker:
     rest = {key: value for key, value in spec.parameters if key == "rest"}
-    named = replace(spec, parameters=tuple(sorted((made.arguments | made.beside | rest).items())))
+    named = replace(spec, parameters=tuple(sorted({**made.arguments, **made.beside, **rest}.items())))
     return as_reranker(
         made.value, spec=named, logit=made.beside.get("logit"), options=build.options.changed(spec.options)
     )

@@ -66,7 +66,7 @@ def from_plugin(spec: Spec, build: Build) -> Retriever:
 
 
 def _named(made: Made, spec: Spec, build: Build, label: str) -> Retriever:
-    named = replace(spec, parameters=tuple(sorted((made.arguments | made.beside).items())))
+    named = replace(spec, parameters=tuple(sorted({**made.arguments, **made.beside}.items())))
     how = DenseParameters(**made.beside) if made.beside else None
     found = as_retriever(made.value, spec=named, options=build.options.changed(spec.options), how=how)
     if made.beside and not isinstance(found, ObjectRetriever):

@@ -135,7 +135,11 @@ def task_facts(task: Task | None) -> TaskFacts:
     )
     if task is None:
         return TaskFacts(prompt=general)
-    name = task.name
-    if task.collection in PREFIXES:
-        name = f"{PREFIXES[task.collection]}R2MED{name.replace('-', '')}Retrieval"
+    name = mteb_name(task.collection, task.name) or task.name
     return TaskFacts(name=name, prompt=general, dataset={"path": task.source, "revision": task.revision})
+
+
+def mteb_name(collection: str, task: str) -> str | None:
+    """MTEB's name for a task of R2MED, and a like one for the same task of Mini and Nano; None for all other tasks."""
+    prefix = PREFIXES.get(collection)
+    return None if prefix is None else f"{prefix}R2MED{task.replace('-', '')}Retrieval"

@@ -13,13 +13,43 @@ from pathlib import Path
 import pytest
 
 import r2med
-from r2med.rerank.candidates import read_topk
-from r2med.upstream.command import main
+from r2med.integrations.upstream.command import main
+from r2med.retrieve.stored import read_topk
+from r2med.tasks import convert, resolve
 from tests.llm.server import ChatServer, serving
 from tests.retrieve.encoders.weights import real_model
 
 DENSE = {f"{m}_at_{k}" for m in ("ndcg", "map", "recall", "precision") for k in (1, 3, 5, 10, 100)}
 OTHER = {f"{m}_at_{k}" for m in ("ndcg", "map", "recall", "precision") for k in (1, 10, 25, 50, 100)} | {"mrr"}
+
+
+OWN = """
+import zlib
+import numpy as np
+
+
+class CustomModel:
+    def __init__(self, model_name_or_path=None):
+        self.model_name_or_path = model_name_or_path
+
+    def encode_queries(self, queries, **kwargs):
+        return self.encode(queries)
+
+    def encode_corpus(self, corpus, **kwargs):
+        return self.encode([f"{doc.get('title', '')} {doc['text']}".strip() for doc in corpus])
+
+    def encode(self, sentences, **kwargs):
+        rows = np.zeros((len(sentences), 128), dtype=np.float32)
+        for row, sentence in zip(rows, sentences):
+            for word in sentence.casefold().split():
+                row[zlib.crc32(word.encode()) % 128] += 1
+        return rows
+
+
+def by_length(pairs):
+    return [len(passage) for _, passage in pairs]
+"""
+"""A model as R2MED's README has it, and a reranker, in a file beside the scripts."""
 
 
 def upstream(root: Path, *flags: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -37,8 +67,7 @@ def upstream(root: Path, *flags: str, **environment: str) -> subprocess.Complete
 @pytest.fixture(scope="session")
 def converted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("converted")
-    convert = [sys.executable, "-m", "r2med", "data", "convert", "mini", "dataset", "--to", "r2med"]
-    subprocess.run(convert, cwd=root, check=True, capture_output=True)
+    convert(resolve("mini"), root / "dataset", to="r2med")
     return root
 
 
@@ -125,18 +154,18 @@ def test_the_figures_are_those_of_trec_eval(tree: Path) -> None:
         assert value == pytest.approx(sum(q[theirs] for q in found.values()) / len(found), abs=6e-6), key
 
 
-def test_a_model_of_ones_own(tree: Path) -> None:
-    """R2MED's way of adding a model, from a file beside the scripts."""
-    (tree / "src" / "own.py").write_text((Path(__file__).parents[1] / "custom" / "models.py").read_text())
+def test_a_model_of_ones_own(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tree / "src" / "own.py").write_text(OWN)
     flags = ("--mode", "eval_retrieval", "--task", "Biology", "--retriever_name", "own:CustomModel")
     done = upstream(tree, *flags)
     assert done.returncode == 0, done.stderr
-    test = read(tree / "results" / "base retriever" / "own_CustomModel" / "Biology.json")["test"]
+    (folder,) = (tree / "results" / "base retriever").glob("own_CustomModel~*")
+    test = read(folder / "Biology.json")["test"]
     assert isinstance(test, dict)
     assert set(test) == DENSE
-    assert test["ndcg_at_10"] == pytest.approx(
-        r2med.evaluate("tests.own_models:CustomModel", r2med.load("mini/Biology")).mean(), abs=6e-6
-    )
+    monkeypatch.syspath_prepend(tree / "src")
+    ours = r2med.evaluate("own:CustomModel", r2med.load("mini/Biology"))
+    assert test["ndcg_at_10"] == pytest.approx(ours.mean(), abs=6e-6)
 
 
 def test_a_tree_that_lacks_a_task(tree: Path) -> None:
@@ -184,12 +213,14 @@ def test_a_dense_model_and_a_reranker_over_it(tree: Path, with_models: dict[str,
 
 
 def test_reranking_makes_the_first_stage_that_is_missing(tree: Path) -> None:
+    (tree / "src" / "own.py").write_text(OWN)
     flags = ("--mode", "eval_reranker", "--task", "Biology", "--retriever_name", "bm25")
-    own = {"PYTHONPATH": str(Path(__file__).parents[2])}
-    done = upstream(tree, *flags, "--reranker_name", "tests.rerank.tiny:by_length", "--recall_k", "100", **own)
+    done = upstream(tree, *flags, "--reranker_name", "own:by_length", "--recall_k", "100")
     assert done.returncode == 0, done.stderr
     assert (tree / "output" / "topk_docs" / "bm25" / "Biology.jsonl").is_file()
-    assert (tree / "results/reranker/tests.rerank.tiny_by_length/bm25/top_100/Biology.json").is_file()
+    (folder,) = (tree / "results" / "reranker").glob("own_by_length~*")
+    result = read(folder / "bm25" / "top_100" / "Biology.json")
+    assert (result["reranker_name"], result["retriever_name"]) == ("own:by_length", "bm25")
 
 
 @pytest.mark.parametrize(

@@ -4,38 +4,37 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Final
 
-from ..core import ModelError, Task
-from ..core.atomic import write_bytes
-from ..expand import Expander, Expansion, Settings, get_expander
-from ..expand.replay import marking_of, read_recorded
-from .names import OPEN_LLMS
-from .tree import Tree
+from ...core import ModelError, Task
+from ...core.atomic import write_bytes
+from ...core.spec import Spec
+from ...expand import Expander, Expansion, expanders
+from ...expand.replay import marking_of, read_recorded
 
-SEED, TOKENS = 42, 10_240
+OPEN_LLMS: Final = (
+    *("qwen-7b", "qwen-32b", "qwen-72b", "llama-70b", "r1-qwen-32b", "r1-llama-70b"),
+    *("huatuo-o1-70b", "qwq-32b", "qwen3-32b"),
+)
+"""Those that the repository's scripts run themselves."""
 
 
-def settings_for(llm: str) -> Settings:
-    """How the scripts draw answers: one a query, warm, with a seed; models they do not know go as r2med's default."""
+def expander_spec(method: str, llm: str) -> Spec:
+    """A method on an LLM, sampled as the repository's scripts sample that LLM; others go as r2med's default."""
+    spec = expanders.parse(f"{method}:{llm}")
     if llm in OPEN_LLMS:
-        return Settings(passages=1, temperature=0.7, seed=SEED, max_tokens=TOKENS)
+        return expanders.changed(spec, temperature=0.7, seed=42, max_tokens=10_240)
     if llm == "gpt4":
-        return Settings(passages=1, temperature=0.8, top_p=0.8)
-    return Settings(passages=1)
+        return expanders.changed(spec, temperature=0.8, top_p=0.8)
+    return spec
 
 
-def make_expander(method: str, llm: str) -> Expander:
-    """The expander of a method and an LLM."""
-    return get_expander(f"{method}:{llm}", settings=settings_for(llm))
-
-
-def generate_task(tree: Tree, task: Task, expander: Expander, method: str, llm: str, *, overwrite: bool = False) -> int:
+def generate(path: Path, task: Task, expander: Expander, llm: str, *, overwrite: bool = False) -> int:
     """Generate for every query and write the file; returns how many queries were asked.
 
     Answers are kept in the generation store as they come: a command that was stopped goes on where it was.
     """
-    path = tree.hydoc(task.name, method, llm)
-    if not overwrite and _complete(path, task, method):
+    if not overwrite and path.is_file() and set(task.query_ids) <= set(read_recorded(path, expander.method)):
         return 0
     made = expander.expand(task)
     failed = [item for item in made if "failed" in item.statuses]
@@ -45,10 +44,6 @@ def generate_task(tree: Tree, task: Task, expander: Expander, method: str, llm: 
         raise ModelError(
             f"{llm} gave no answer to {len(failed)} of {len(made)} queries of {task.name} ({why}); {again}"
         )
-    positives: dict[str, list[str]] = {}
-    for judgment in task.qrels:
-        if judgment.grade > 0:
-            positives.setdefault(judgment.query_id, []).append(judgment.doc_id)
     marking = marking_of(llm)
     lines = [
         json.dumps(
@@ -56,7 +51,7 @@ def generate_task(tree: Tree, task: Task, expander: Expander, method: str, llm: 
                 "id": item.query_id,
                 "text": item.original,
                 "hy_doc": as_written(item, marking),
-                "doc_id": positives.get(item.query_id, []),
+                "doc_id": [doc_id for doc_id, grade in task.qrels.of(item.query_id).items() if grade > 0],
             },
             ensure_ascii=False,
         )
@@ -78,7 +73,3 @@ def as_written(item: Expansion, marking: str) -> str:
     if marking == "answer":
         return f"<answer>{text}</answer>"
     return text
-
-
-def _complete(path: Path, task: Task, method: str) -> bool:
-    return path.is_file() and set(task.query_ids) <= set(read_recorded(path, method))

@@ -1,0 +1,181 @@
+"""`--mode eval_retrieval` and `eval_reranker`: systems under the paper's protocol, scores in the repository's files."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from ...core import NO_DOCUMENT, DataError, Run, Task, UsageError
+from ...core.atomic import write_bytes
+from ...core.spec import Spec
+from ...expand import queries_for
+from ...expand.policy import R2MED
+from ...expand.replay import Replayed, marking_of
+from ...pipeline import Builder
+from ...pipeline.reproduce import as_published
+from ...rerank import Reranker
+from ...retrieve import Retriever, retrievers
+from ...retrieve.stored import load_candidates
+from ...scoring import Measure, score
+from .tree import Tree
+
+TOP = 100
+"""Documents of a query that are scored and kept."""
+RECALL_K = (10, 100)
+FAMILIES = ("ndcg", "map", "recall", "precision")
+CUTOFFS = {"lexical": (1, 10, 25, 50, 100), "dense": (1, 3, 5, 10, 100), "reranked": (1, 10, 25, 50, 100)}
+MAIN = "ndcg_at_10"
+DIGITS = 5
+
+
+class Gar(NamedTuple):
+    """Whose generated texts stand in for the queries."""
+
+    method: str
+    llm: str
+
+
+class Scored(NamedTuple):
+    """The main score of a task, and whether it was there before."""
+
+    value: float
+    kept: bool
+
+
+def paper_retriever(name: str) -> Spec:
+    """A retriever as the repository's scripts set it: their lengths, their similarity."""
+    return as_published(retrievers.parse(name))
+
+
+def _filed_name(spec: Spec) -> str:
+    """What a retriever is called in the repository's files; all of them are under the paper's protocol."""
+    return str(spec.without("protocol"))
+
+
+def evaluate_retriever(
+    tree: Tree, retriever: Retriever, gar: Gar | None, task: Task, *, overwrite: bool = False
+) -> Scored:
+    """Rank, score and write one task."""
+    name = _filed_name(retriever.spec)
+
+    def ranked() -> Run:
+        run = rank(tree, task, retriever, gar)
+        if gar is None:
+            write_candidates(tree.candidates(name, task.name), run)
+        return run
+
+    names: dict[str, str | int] = {"model_name": name}
+    path = tree.scores("base retriever", name, task=task.name)
+    if gar is not None:
+        names |= {"retriever_name": name, "gar_method": gar.method, "gar_llm": gar.llm}
+        path = tree.scores("gar", gar.method, gar.llm, name, task=task.name)
+    return _scored(path, task, retriever.kind, names, ranked, overwrite=overwrite)
+
+
+def evaluate_reranker(
+    tree: Tree,
+    reranker: Reranker,
+    first: Spec,
+    build: Builder,
+    task: Task,
+    *,
+    recall_k: int,
+    overwrite: bool = False,
+) -> Scored:
+    """Rerank the first ten or hundred documents of a retriever, score and write one task; the rest is dropped.
+
+    Scores are filed by retriever too, as in the published tree: the repository's script leaves it out, and there one
+    retriever's scores overwrite another's.
+    """
+    name = _filed_name(first)
+
+    def reranked() -> Run:
+        file = tree.candidates(name, task.name)
+        if not file.is_file():  # the scripts never write it unless their source is changed
+            write_candidates(file, rank(tree, task, build.retriever(first)))
+        run = reranker.rerank(task, load_candidates(file, task), recall_k, rest="drop")
+        return run.top(recall_k)
+
+    names: dict[str, str | int] = {"model_name": reranker.name, "reranker_name": reranker.name}
+    names |= {"retriever_name": name, "topk": recall_k}
+    path = tree.scores("reranker", reranker.name, name, f"top_{recall_k}", task=task.name)
+    return _scored(path, task, "reranked", names, reranked, overwrite=overwrite)
+
+
+def rank(tree: Tree, task: Task, retriever: Retriever, gar: Gar | None = None) -> Run:
+    """The first hundred documents; BEIR's search, which the scripts use for dense models, drops a query's own id."""
+    depth = TOP + 1
+    if gar is None:
+        run = retriever.retrieve(task, depth=depth)
+    else:
+        file = tree.texts(task.name, *gar)
+        if not file.is_file():
+            command = f"--mode generate_hydoc --task {task.name} --gar_method {gar.method} --gar_llm {gar.llm}"
+            raise DataError(f"there are no generated texts (python -m r2med.upstream {command})", path=file)
+        expansions = Replayed(gar.method, path=file, marking=marking_of(gar.llm)).expand(task)
+        if not any(item.usable for item in expansions):
+            raise UsageError(f"{file} has no usable text for any query of {task.name}")
+        queries, _ = queries_for(retriever, task, expansions, R2MED)
+        run = retriever.prepare(task).search(queries, depth)
+    return (without_own_id(run) if retriever.kind == "dense" else run).top(TOP)
+
+
+def _scored(
+    path: Path, task: Task, kind: str, names: dict[str, str | int], ranked: Callable[[], Run], *, overwrite: bool
+) -> Scored:
+    """Rank, score and write a result file; one that is there is left alone, as the scripts leave it."""
+    there = main_score(path)
+    if there is not None and not overwrite:
+        return Scored(there, kept=True)
+    begin = time.perf_counter()
+    test = scores(ranked(), task, kind)
+    document = {
+        "dataset_name": task.name,
+        "evaluation_time": f"{round((time.perf_counter() - begin) / 60, 2)} minutes",
+        "test": test,
+        **names,
+    }
+    write_bytes(path, json.dumps(document, indent=2, sort_keys=True).encode())
+    return Scored(test[MAIN], kept=False)
+
+
+def scores(run: Run, task: Task, kind: str) -> dict[str, float]:
+    """Means over all judged queries, rounded; dense retrievers have other cut-offs than the rest, and no MRR."""
+    measures = [Measure(family, k) for family in FAMILIES for k in CUTOFFS.get(kind, CUTOFFS["dense"])]
+    with_mrr = kind in ("lexical", "reranked")
+    found = score(run.top(TOP), task.qrels, [*measures, *([Measure("mrr", TOP)] if with_mrr else [])]).means
+    return {"mrr" if key.startswith("mrr") else key: round(value, DIGITS) for key, value in found.by_key().items()}
+
+
+def main_score(path: Path) -> float | None:
+    """The main score of a result file; None where there is none to be read.
+
+    Some files that come with the repository spell their keys `NDCG@10`.
+    """
+    try:
+        test = json.loads(path.read_bytes())["test"]
+        return float(test[MAIN] if MAIN in test else test["NDCG@10"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def write_candidates(path: Path, run: Run) -> None:
+    """The first hundred documents of each query, with their scores."""
+    lines = [json.dumps({"id": query, "topk_pid": [list(hit) for hit in hits]}) for query, hits in run.top(TOP)]
+    write_bytes(path, ("\n".join(lines) + "\n").encode())
+
+
+def without_own_id(run: Run) -> Run:
+    """A run without documents that carry the id of the query; lists close up."""
+    own = run.doc_ids.positions(run.query_ids)[:, None]
+    dropped = (run.docs == own) & (own >= 0)
+    if not dropped.any():
+        return run
+    docs = np.where(dropped, np.int32(NO_DOCUMENT), run.docs)
+    scores = np.where(dropped, np.float32(-np.inf), run.scores)
+    return Run(run.query_ids, run.doc_ids, docs, scores, name=run.name)

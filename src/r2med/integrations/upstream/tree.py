@@ -1,0 +1,98 @@
+"""The repository's folders: `dataset/<task>`, `results/…`, `output/topk_docs/…`, all below one root."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from ...core import DataError, Task, UnknownName
+from ...core.untrusted import file_name
+from ...tasks import resolve
+from ...tasks.catalogue import TaskEntry, entries, find_tasks
+
+Kind = Literal["base retriever", "gar", "reranker"]
+ALL = "All"
+"""What `--task` calls the eight tasks of R2MED."""
+
+
+class Tree(NamedTuple):
+    """Where everything lies; a name that somebody typed is one folder of it, whatever its characters."""
+
+    root: Path
+
+    @property
+    def dataset(self) -> Path:
+        """Task folders."""
+        return self.root / "dataset"
+
+    def scores(self, kind: Kind, *names: str, task: str) -> Path:
+        """Scores of a system: `results/base retriever/<retriever>/<task>.json`, and the like."""
+        return below(self.root / "results" / kind, *names) / f"{task}.json"
+
+    def candidates(self, retriever: str, task: str) -> Path:
+        """The first hundred documents of each query."""
+        return below(self.root / "output" / "topk_docs", retriever) / f"{task}.jsonl"
+
+    def texts(self, task: str, method: str, llm: str) -> Path:
+        """Generated texts."""
+        return below(self.dataset / task, method, llm) / "query_with_hydoc.jsonl"
+
+
+def below(folder: Path, *names: str) -> Path:
+    """A folder below another, one level for each name.
+
+    One that is there under the name itself is used, as the repository's own are; the name of any other is made safe.
+    """
+    for name in names:
+        there = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
+        folder /= file_name(name, known=there)
+    return folder
+
+
+def find_tree(root: str | None) -> Tree:
+    """The root that is named; else this folder or, where one has changed into the repository's `src`, its parent."""
+    candidates = [Path(root).expanduser()] if root else [Path.cwd(), Path.cwd().parent]
+    for candidate in candidates:
+        if (candidate / "dataset").is_dir():
+            return Tree(candidate)
+    hint = "put R2MED's task folders there, or try: r2med data convert mini dataset --to r2med"
+    raise DataError(f"there is no dataset folder in {candidates[0]} ({hint})")
+
+
+def load_tasks(asked: str, tree: Tree) -> Iterator[Task]:
+    """The tasks, one at a time; all of them are known to be there before the first is read."""
+    for name in find_names(asked, tree):
+        refs = resolve(str((tree.dataset / name).resolve()))
+        if len(refs) != 1:
+            raise DataError(f"holds {len(refs)} tasks, not one", path=tree.dataset / name)
+        yield replace(refs[0].load(), name=name, family=_family(name))
+
+
+def find_names(asked: str, tree: Tree) -> list[str]:
+    """The task folders that `--task` stands for: `All`, a folder's name, or any other spelling of an R2MED task."""
+    if asked.casefold() == ALL.casefold():
+        return [_folder(entry, tree) for entry in entries("r2med")]
+    there = sorted(p.name for p in tree.dataset.iterdir() if p.is_dir())
+    if asked in there:
+        return [asked]
+    try:
+        return [_folder(entry, tree) for entry in find_tasks(asked)]
+    except UnknownName:
+        raise UnknownName("task", asked, there, hint=f"(in {tree.dataset}: {', '.join(there) or 'nothing'})") from None
+
+
+def _folder(entry: TaskEntry, tree: Tree) -> str:
+    for name in (entry.name, *entry.aliases):
+        if (tree.dataset / name).is_dir():
+            return name
+    raise DataError(f"has no task {entry.name}", path=tree.dataset)
+
+
+def _family(name: str) -> str:
+    """Which instructions a task gets: those of the R2MED task of its name."""
+    try:
+        return find_tasks(name)[0].family
+    except UnknownName:
+        return ""
