@@ -33,7 +33,7 @@ from .pipeline.system import System
 from .report import ScoreTable, as_json, score_table
 from .report.comparison import from_store, with_snippets
 from .rerank import DEPTH as RERANK_DEPTH
-from .rerank import Reranker, Rest
+from .rerank import Reranker, Rest, rerankers
 from .results import ResultIndex, ResultStore, TaskResult
 from .retrieve import DEPTH, retrievers
 from .retrieve.custom import scores_pairs
@@ -146,6 +146,11 @@ def systems(
         raise UsageError("policy, passages and max_tokens belong to an expansion: name one")
     if not fuse and weights:
         raise UsageError("weights belong to a fusion: name one")
+    if not rerank and rest != "keep":
+        raise UsageError("rest belongs to a reranker: name one")
+    if whole and not single and (expand or fuse or rerank):
+        given = next(name for name, value in (("expand", expand), ("fuse", fuse), ("rerank", rerank)) if value)
+        raise UsageError(f"{whole[0]} is a whole system: {given} adds nothing to it, put it into the system's spec")
     expander = expander_spec(expand, policy=policy, passages=passages, max_tokens=max_tokens) if expand else None
     fusion = fusion_spec(fuse, weights=weights) if fuse else None
     made = ablations(
@@ -203,7 +208,7 @@ def _built(
         depth = RERANK_DEPTH
         if isinstance(rerank, tuple):
             rerank, depth = rerank
-            rerank = rerank if not isinstance(rerank, str) else f"{rerank}@{depth}"
+            rerank = rerankers.parse(rerank).at(depth) if isinstance(rerank, str | Spec) else rerank
         if rerank is not None and not isinstance(rerank, str | Spec):
             rerank = builder.own_reranker(rerank).at(depth)
         chosen = systems(*named, expand=expand, policy=policy, fuse=fuse, weights=weights, rerank=rerank, rest=rest)
@@ -358,8 +363,6 @@ def rerank(
 
 
 def _depth(reranker: Component) -> int:
-    from .rerank import rerankers
-
     named = isinstance(reranker, str | Spec)
     return (rerankers.parse(reranker).depth if named else None) or RERANK_DEPTH
 

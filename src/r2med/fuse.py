@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from itertools import product
 from typing import Annotated, Literal, NamedTuple, get_args
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
 from msgspec import Meta
@@ -165,7 +164,7 @@ class Tuned(Fusion):
             docs[inside, : chosen.depth], scores[inside, : chosen.depth] = chosen.docs[inside], chosen.scores[inside]
             held_out = tuple(q for q, own in zip(query_ids, inside.tolist(), strict=True) if own)
             made.append(Fold(held_out, grid[best], voters, score))
-        notes: dict[str, object] = {"fusion": {**self.describe(), "folds": msgspec.to_builtins(made)}}
+        notes: dict[str, object] = {"fusion": {**self.describe(), "folds": [fold._asdict() for fold in made]}}
         return Run(runs[0].query_ids, runs[0].doc_ids, docs, scores, name=name, notes=notes)
 
 

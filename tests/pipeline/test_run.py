@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from r2med.core import DataError, ResultError, UsageError
-from r2med.pipeline import System, check_writable, run_experiment, systems_from
+from r2med.core import DataError, ResultError
+from r2med.pipeline import Builder, System, SystemSpec, check_writable, run_experiment
 from r2med.results import ResultStore
 from r2med.tasks import convert, resolve
 from r2med.tasks.load import TaskRef
@@ -25,6 +25,11 @@ class Log:
         return seen
 
 
+def built(*specs: str) -> list[System]:
+    builder = Builder()
+    return [builder.build(SystemSpec.parse(spec)) for spec in specs]
+
+
 @pytest.fixture
 def store(tmp_path: Path) -> ResultStore:
     return ResultStore(tmp_path / "results")
@@ -37,7 +42,7 @@ def own(tmp_path: Path) -> list[TaskRef]:
 
 
 def test_nothing_is_done_twice(store: ResultStore, own: list[TaskRef]) -> None:
-    log, systems = Log(), systems_from(["bm25", "bm25-lucene"])
+    log, systems = Log(), built("bm25", "bm25-lucene")
     first = run_experiment(own, systems, store, notify=log)
     assert log.take() == ["running", "done"] * 2
     again = run_experiment(own, systems, store, notify=log)
@@ -50,22 +55,27 @@ def test_nothing_is_done_twice(store: ResultStore, own: list[TaskRef]) -> None:
 
 def test_changes_are_noticed(store: ResultStore, own: list[TaskRef], tmp_path: Path) -> None:
     log = Log()
-    run_experiment(own, systems_from(["bm25"]), store, notify=log)
+    run_experiment(own, built("bm25"), store, notify=log)
     log.take()
-    run_experiment(own, systems_from(["bm25"]), store, notify=log, depth=10)
+    run_experiment(own, built("bm25"), store, notify=log, depth=10)
     assert log.take()[0] == "stale: it was made at depth 1000"
     corpus = tmp_path / "mine" / "corpus.jsonl"
     corpus.write_text(corpus.read_text().replace("the", "thee", 1))
-    run_experiment(own, systems_from(["bm25"]), store, notify=log, depth=10)
+    run_experiment(own, built("bm25"), store, notify=log, depth=10)
     assert log.take() == ["stale: the data changed", "running", "done"]
     from r2med.retrieve import BM25
 
-    run_experiment(own, [System((BM25(k1=2.0),))], store, notify=log, depth=10)
-    assert log.take()[0] == "stale: the system's parameters changed"
+    class Renamed(BM25):
+        """The same name with other parameters, as a model whose files changed has."""
+
+    other = Renamed(k1=2.0)
+    other.spec = BM25().spec
+    run_experiment(own, [System((other,))], store, notify=log, depth=10)
+    assert log.take()[0] == "stale: the system's parameters or files changed"
 
 
 def test_a_half_written_result_is_done_again(store: ResultStore, own: list[TaskRef]) -> None:
-    systems = systems_from(["bm25"])
+    systems = built("bm25")
     (result,) = run_experiment(own, systems, store).results
     path = store.path("bm25", "", "mine")
     path.unlink()  # as a crash leaves it: the run is there, the result is not
@@ -79,14 +89,14 @@ def test_two_runs_write_the_same_run_and_scores(own: list[TaskRef], tmp_path: Pa
     contents = []
     for name in ("one", "two"):
         store = ResultStore(tmp_path / name)
-        run_experiment(own, systems_from(["bm25"]), store)
+        run_experiment(own, built("bm25"), store)
         path = store.path("bm25", "", "mine")
         contents.append((path.with_suffix(".run.gz").read_bytes(), path.with_suffix(".queries.jsonl").read_bytes()))
     assert contents[0] == contents[1]
 
 
 def test_fusion_shares_the_work(store: ResultStore, own: list[TaskRef]) -> None:
-    systems = systems_from(["bm25", "bm25-lucene"], "rrf")
+    systems = built("bm25", "bm25-lucene", "bm25+bm25-lucene.rrf")
     assert [s.name for s in systems] == ["bm25", "bm25-lucene", "bm25+bm25-lucene.rrf"]
     results = run_experiment(own, systems, store).results
     fused = results[-1]
@@ -97,24 +107,8 @@ def test_fusion_shares_the_work(store: ResultStore, own: list[TaskRef]) -> None:
 def test_positives_nobody_can_find_are_counted(store: ResultStore, own: list[TaskRef], tmp_path: Path) -> None:
     qrels = tmp_path / "mine" / "qrels.jsonl"
     qrels.write_text(qrels.read_text() + '{"q_id":"Biology-q01","p_id":"nowhere","score":1}\n')
-    (result,) = run_experiment(own, systems_from(["bm25"]), store).results
+    (result,) = run_experiment(own, built("bm25"), store).results
     assert result.notes["judgments_of_missing_documents"] == 1
-
-
-def test_systems_that_cannot_be() -> None:
-    with pytest.raises(UsageError, match="unknown fusion"):
-        systems_from(["bm25", "bm25-lucene"], "blend")
-    with pytest.raises(UsageError, match="at least two"):
-        systems_from(["bm25"], "rrf")
-    with pytest.raises(UsageError, match="did you mean bm25"):
-        systems_from(["bm52"])
-    with pytest.raises(UsageError, match="no parameter 'k3'"):
-        systems_from(["bm25:k3=1"])
-    with pytest.raises(UsageError, match="must be a number"):
-        systems_from(["bm25:k1=high"])
-    with pytest.raises(UsageError, match="0 or more"):
-        systems_from(["bm25:k1=-1"])
-    assert systems_from(["bm25:k1=1.2,b=0.75"])[0].name == "bm25,k1=1.2,b=0.75"
 
 
 def test_a_results_path_that_cannot_be_written(tmp_path: Path) -> None:
@@ -126,4 +120,4 @@ def test_a_results_path_that_cannot_be_written(tmp_path: Path) -> None:
 def test_a_folder_that_vanishes(own: list[TaskRef], store: ResultStore, tmp_path: Path) -> None:
     shutil.rmtree(tmp_path / "mine")
     with pytest.raises(DataError, match="no such folder"):
-        run_experiment(own, systems_from(["bm25"]), store)
+        run_experiment(own, built("bm25"), store)

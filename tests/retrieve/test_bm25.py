@@ -188,15 +188,23 @@ def test_parameters_are_in_the_name_and_in_the_description() -> None:
     assert all(name in retrievers["bm25"].parameters["analyzer"].help for name in ANALYZERS)
 
 
+def test_variants_share_terms_and_postings(task: Task) -> None:
+    one, other, apart = (r.prepare(task).index for r in (BM25(), BM25Lucene(), BM25(k1=2.0)))
+    assert one.postings is other.postings
+    assert one.counts is other.counts is apart.counts
+    assert one.postings is not apart.postings
+
+
 def test_native_and_python_give_the_same_bits(task: Task) -> None:
     from r2med.retrieve import _sparse_python, sparse
     from r2med.text.analyzers import ANALYZERS, PYTHON
 
     native = BM25().retrieve(task)
     kept = sparse.native, ANALYZERS["english"]
+    again = Task("t", task.queries, Documents.of(task.documents), task.qrels)  # without what was made of the first
     try:
         sparse.native, ANALYZERS["english"] = _sparse_python, PYTHON["english"]
-        python = BM25().retrieve(task)
+        python = BM25().retrieve(again)
     finally:
         sparse.native, ANALYZERS["english"] = kept
     assert np.array_equal(native.docs, python.docs)

@@ -136,15 +136,16 @@ SYSTEM_FLAGS = ("retrievers", "whole", "candidates", "expand", "passages", "max_
 """What chooses systems: an experiment file does that too."""
 
 
-def _refuse_beside(file: Path, given: dict[str, Any]) -> None:
-    """An experiment file names its systems: flags that would name others are refused, not ignored."""
+def _refuse_beside(what: Path | str, given: dict[str, Any]) -> None:
+    """An experiment file or a whole spec names its systems: flags that would name others are refused, not ignored."""
     from ..core import UsageError
 
     spelled = {"whole": "system", "retrievers": "retriever", "lengths": "max-length"}
     used = [name for name in SYSTEM_FLAGS if given[name]] + (["rest"] if given["rest"] != "keep" else [])
     if used:
         flags = ", ".join(f"--{spelled.get(name, name).replace('_', '-')}" for name in used)
-        raise UsageError(f"{file} names the systems: leave out {flags}, or the file")
+        other = "the file" if isinstance(what, Path) else what
+        raise UsageError(f"{what} names the systems: leave out {flags}, or {other}")
 
 
 def _systems(given: dict[str, Any]) -> list[SystemSpec]:
@@ -152,6 +153,8 @@ def _systems(given: dict[str, Any]) -> list[SystemSpec]:
 
     retrievers = [*given["retrievers"], *(c if c.startswith("nano:") else f"run:{c}" for c in given["candidates"])]
     fusion = given["fuse"]
+    if given["whole"] and not retrievers:
+        _refuse_beside("--system", {**given, "whole": ()})
     if not retrievers and not given["whole"]:
         retrievers, standard, missing = api.default_systems()
         fusion = fusion or standard

@@ -73,12 +73,19 @@ class SystemTable(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
             raise UsageError("weights and k belong to a fusion: name one")
         if not self.expand and self.policy:
             raise UsageError("a policy belongs to an expansion: name one")
+        if not self.rerank and self.rest != "keep":
+            raise UsageError("rest belongs to a reranker: name one")
         return SystemSpec(
-            tuple(retrievers.parse(name) for name in self.retrievers),
+            tuple(retrievers.parse(_without_run(name)) for name in self.retrievers),
             fusion_spec(self.fuse, weights=self.weights, k=self.k) if self.fuse else None,
             expander_spec(self.expand, policy=self.policy) if self.expand else None,
             reranker_spec(self.rerank, rest=self.rest) if self.rerank else None,
         )
+
+
+def _without_run(name: str) -> str:
+    """`run:nano:CONFIG`, as the first edition wrote `nano:CONFIG`."""
+    return name.removeprefix("run:") if name.startswith("run:nano:") else name
 
 
 class Experiment(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):

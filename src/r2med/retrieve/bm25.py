@@ -167,10 +167,14 @@ class BM25(Retriever):
         return {"retriever": "bm25", **asdict(self.parameters)}
 
     def prepare(self, task: Task) -> PreparedBM25:
-        """Index the documents; their terms are counted once, whichever variants search them."""
-        documents, name = task.documents, self.parameters.analyzer
-        counts = documents.derived(("terms", name), lambda: get_analyzer(name).count(documents.contents))
-        return PreparedBM25(BM25Index(self.parameters, counts), documents.ids, self.name)
+        """Index the documents; terms and postings are made once, whichever variants search them."""
+        documents, own = task.documents, self.parameters
+        counts = documents.derived(
+            ("terms", own.analyzer), lambda: get_analyzer(own.analyzer).count(documents.contents)
+        )
+        made = documents.derived(("postings", own.analyzer, own.k1, own.b), lambda: BM25Index(own, counts))
+        index = BM25Index(own, counts, lengths=made.lengths, postings=made.postings)
+        return PreparedBM25(index, documents.ids, self.name)
 
 
 @retrievers.register("bm25-lucene")
