@@ -29,7 +29,7 @@ from r2med.rerank.llm.prompts import load_prompt as load_rerank_prompt
 from r2med.results import ResultIndex, ResultStore
 from r2med.results.ledger import read_ledger
 from r2med.results.progress import FILE, ProgressFile, read_progress
-from r2med.results.protocols.bundle import read_protocol
+from r2med.results.protocols import parse_protocol
 from r2med.retrieve import BM25, load_index, save_index
 from r2med.retrieve.encoders.hub_folder import check_folder
 from r2med.retrieve.encoders.load import make_options
@@ -261,7 +261,7 @@ STORES: dict[str, Maker] = {
     "expansion prompt TOML": prompt_file,
     "rerank prompt TOML": rerank_prompt,
     "ledger TOML": toml_file([LEDGER], read_ledger),
-    "protocol TOML": toml_file([PROTOCOL], read_protocol),
+    "protocol TOML": toml_file([PROTOCOL], lambda path: parse_protocol(path.read_text("utf-8", "replace"), path)),
     "result JSON": results_file(".json", read_results),
     "result JSON, compared": results_file(".json", read_scores),
     "per-query jsonl": results_file(".queries.jsonl", read_scores),

@@ -9,7 +9,7 @@ import pytest
 from r2med.core import Document, Documents, Qrels, Query, Run, Task
 from r2med.report.web.failures import failures, reading_limit
 from r2med.results import SCHEMA, SystemInfo, TaskInfo, TaskResult
-from r2med.results.runs import StoredRun, write_blocks
+from r2med.results.runs import StoredRun, open_run, write_blocks
 
 FILLER = {f"n{i:02d}": f"unrelated passage number {i} about weather" for i in range(30)}
 TEXTS = {
@@ -37,7 +37,7 @@ def run(tmp_path: Path) -> StoredRun:
     }
     made = Run.from_rankings({q: [(d, 100.0 - i) for i, d in enumerate(docs)] for q, docs in lists.items()})
     write_blocks(made, tmp_path / "x.run.gz")
-    return StoredRun(tmp_path / "x.run.gz")
+    return open_run(tmp_path / "x.run.gz")
 
 
 @pytest.fixture

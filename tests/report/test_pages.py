@@ -61,29 +61,31 @@ def test_addresses_read_back() -> None:
 
 
 def test_the_leaderboard_has_the_figures_of_the_report(site: Site, results: Path) -> None:
-    lines = {r["row"].system: r["line"] for r in page(site, "/board/mini?show=measured").context["rows"]}
+    shown = page(site, "/board/mini?show=measured").context
+    by_query = {
+        r["row"].system: r["cells"] for r in page(site, "/board/mini?average=query&show=measured").context["rows"]
+    }
     rows = report_board(results, collection="mini", measured=True).rows
-    assert [r.system for r in rows] == list(lines)
-    for row in rows:
-        line = lines[row.system]
-        assert line.cell("average", "macro").value == row.macro
-        assert line.cell("other", "macro").value == line.cell("average", "query").value == row.query_weighted
-        assert {t: line.cell(t.removeprefix("mini/"), "macro").value for t in row.tasks} == row.tasks
+    assert [r.system for r in rows] == [r["row"].system for r in shown["rows"]]
+    for row, on_page in zip(rows, shown["rows"], strict=True):
+        scores = [cell[0] for cell in on_page["cells"]]
+        tasks = [f"mini/{column.name}" for column in shown["columns"][2:]]
+        assert scores == [row.macro, row.query_weighted, *(row.tasks[t] for t in tasks)]
+        assert by_query[row.system][0][0] == row.query_weighted
 
 
 def test_intervals_and_tie_groups_are_those_of_scoring(site: Site, results: Path) -> None:
     scores = side_by_side(ResultIndex([results]), [], MAIN).scores
     groups = dict(zip(scores.systems, tie_groups(scores.matrices), strict=True))
-    lines = {r["row"].system: r["line"] for r in page(site, "/board/mini?show=measured").context["rows"]}
+    rows = {r["row"].system: r["row"] for r in page(site, "/board/mini?show=measured").context["rows"]}
     for said in score_intervals(scores):
-        line = lines[said.name]
-        assert line.cell("average", "macro").bounds == (said.macro.low, said.macro.high)
-        assert line.cell("other", "macro").bounds == (said.query_weighted.low, said.query_weighted.high)
-        assert line.row.tie_group == groups[said.name]
+        row = rows[said.name]
+        assert row.intervals["macro"] == (said.macro.low, said.macro.high)
+        assert row.intervals["query_weighted"] == (said.query_weighted.low, said.query_weighted.high)
+        assert row.tie_group == groups[said.name]
         for name, estimate in said.tasks.items():
-            cell = line.cell(name.removeprefix("mini/"), "macro")
-            assert cell.value == pytest.approx(estimate.value)
-            assert cell.bounds == (estimate.low, estimate.high)
+            assert row.tasks[name] == pytest.approx(estimate.value)
+            assert row.intervals[name] == (estimate.low, estimate.high)
 
 
 def test_published_figures_are_marked_and_kept_apart(site: Site) -> None:
@@ -105,7 +107,8 @@ def test_published_figures_are_marked_and_kept_apart(site: Site) -> None:
 def test_sorting_by_any_column(site: Site, column: str) -> None:
     def values(url: str) -> list[float]:
         context = page(site, url).context
-        at = [c.name for c in context["columns"]].index(column)
+        names = ["average", "other", *(c.name for c in context["columns"][2:])]
+        at = names.index(column)
         return [round(r["cells"][at][0], 6) for r in context["rows"] if r["cells"][at][0] is not None]
 
     falling, rising = values(f"/board/mini?sort={column}"), values(f"/board/mini?sort={column}&order=rising")

@@ -24,7 +24,7 @@ from r2med.report.plots import (
     svg,
     write_picture,
 )
-from r2med.report.plots.layout import fit
+from r2med.report.plots.chart import fit
 from r2med.report.plots.scatter import MOST_MARKS
 from r2med.report.plots.svg import SERIES, SHAPES, check_output, text_width
 from r2med.results import ResultIndex, TaskResult

@@ -1,4 +1,4 @@
-"""Changing a stored result on purpose, so that its checksum is valid again: what a test needs of a forger."""
+"""Stored results as plain files: changed on purpose with a valid checksum, and read without our reader."""
 
 from __future__ import annotations
 
@@ -19,3 +19,9 @@ def edit(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
     aside = path.with_name(f".{path.name}.new")
     aside.write_text(json.dumps(document))
     aside.replace(path)
+
+
+def scores_in(path: Path, measure: str) -> dict[str, float]:
+    """One measure of each query, from the file beside a result."""
+    lines = path.with_suffix(".queries.jsonl").read_text().splitlines()
+    return {scores["query_id"]: scores["measures"][measure] for scores in map(json.loads, lines)}

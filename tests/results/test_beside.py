@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,12 +10,12 @@ import pytest
 
 from r2med.core import DataError, ResultError
 from r2med.results import ResultStore, StoredResult
-from r2med.results.beside import read_expansion, read_scores
+from r2med.results.beside import read_expansion
 from r2med.results.index import ResultIndex
 from r2med.scoring import evaluate_run
 from r2med.tasks import load
 
-from .sealing import edit
+from .sealing import edit, scores_in
 
 
 def biology(root: Path) -> StoredResult:
@@ -29,8 +28,8 @@ def test_some_measures_of_all_queries(own_results: Path) -> None:
     assert columns.values.shape == (3, stored.result.task.queries)
     assert columns.values[0].mean() == pytest.approx(stored.result.measures["ndcg_at_10"], abs=1e-12)
     assert np.isnan(columns.values[2]).all()
-    lines = stored.path.with_suffix(".queries.jsonl").read_text().splitlines()
-    assert list(columns.query_ids) == [json.loads(line)["query_id"] for line in lines]
+    for row, key in enumerate(("ndcg_at_10", "recall_at_100")):
+        assert dict(zip(columns.query_ids, columns.values[row].tolist(), strict=True)) == scores_in(stored.path, key)
 
 
 def test_large_files_are_read_in_pieces(own_results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,12 +105,3 @@ def test_expansions(own_results: Path) -> None:
     path.write_text('{"query_id": "q"\n')
     with pytest.raises(DataError, match="cannot be read"):
         read_expansion(path, "q")
-
-
-def test_one_reader(own_results: Path) -> None:
-    stored = biology(own_results)
-    path = stored.path.with_suffix(".queries.jsonl")
-    columns = read_scores(path, stored.result, ("hit_at_10",))
-    assert dict(zip(columns.query_ids, columns.values[0].tolist(), strict=True)) == ResultStore(own_results).per_query(
-        stored.result, "hit_at_10"
-    )

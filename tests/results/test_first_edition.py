@@ -17,7 +17,7 @@ from r2med.results.store import slug
 from r2med.scoring import MAIN, evaluate_run
 from r2med.tasks import load
 
-from .sealing import edit
+from .sealing import edit, scores_in
 
 FOLDER = Path(__file__).with_name("first_edition")
 
@@ -40,7 +40,7 @@ def test_every_result_is_there_with_its_numbers(root: Path) -> None:
         scored = evaluate_run(store.run(result), load(f"mini/{task}").qrels)
         assert scored.mean() == pytest.approx(result.measures["ndcg_at_10"], abs=1e-12)
         assert dict(zip(scored.query_ids, scored.per_query["ndcg_at_10"], strict=True)) == pytest.approx(
-            store.per_query(result, "ndcg_at_10")
+            scores_in(root / result.system.name / "mini" / f"{task}.json", "ndcg_at_10")
         )
 
 

@@ -13,7 +13,7 @@ from r2med.core import DataError, ResultError, UnknownName, UsageError
 from r2med.results import ResultIndex, ResultStore
 from r2med.results.index import Kept
 
-from .sealing import edit
+from .sealing import edit, scores_in
 
 
 def names(index: ResultIndex) -> set[tuple[str, str]]:
@@ -37,9 +37,9 @@ def test_results_runs_and_scores_are_those_stored(made: Path) -> None:
     for stored in ResultIndex([made]).all():
         assert store.find(*stored.key) == stored.result
         columns, run = stored.scores(["ndcg_at_10", "hit_at_1"]), store.run(stored.result)
-        assert dict(zip(columns.query_ids, columns.values[0].tolist(), strict=True)) == store.per_query(
-            stored.result, "ndcg_at_10"
-        )
+        by_query = dict(zip(columns.query_ids, columns.values[0].tolist(), strict=True))
+        assert by_query == scores_in(stored.path, "ndcg_at_10")
+        assert [(q, hits) for q, hits in stored.whole_run()] == [(q, hits) for q, hits in run]
         for query_id, hits in run:
             ranking = stored.run().of(query_id)
             assert ranking.docs == tuple(h.doc_id for h in hits)

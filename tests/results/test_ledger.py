@@ -150,7 +150,7 @@ def test_a_ledger_of_ones_own(tmp_path: Path) -> None:
         (SOURCE + '[source.systems.a]\nkind = "retriever"\nndcg_at_10 = [10.0, 101.0]', "not between 0 and 100"),
         (SOURCE + '[source.systems.a]\nkind = "retriever"', "no figures"),
         (SOURCE + '[source.systems.a]\nkind = "magic"\nndcg_at_10 = [1.0, 2.0]', "Invalid enum value"),
-        (SOURCE.replace("[13, 13]", "[13]"), "1 counts of queries for 2 tasks"),
+        (SOURCE.replace("[13, 13]", "[13]"), "queries: 1 values for 2 tasks"),
     ],
 )
 def test_bad_ledgers_are_refused(tmp_path: Path, text: str, words: str) -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from r2med.core import DataError, IdTable, Run
 from r2med.core.trec import read_run
 from r2med.results import runs
-from r2med.results.runs import StoredRun, write_blocks
+from r2med.results.runs import open_run, write_blocks
 
 
 def made(queries: int, depth: int, *, seed: int = 0) -> Run:
@@ -44,7 +44,7 @@ def test_the_same_run_gives_the_same_bytes_and_hash(tmp_path: Path) -> None:
 def test_one_query_unpacks_one_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = made(400, 100)
     expected = write_blocks(run, tmp_path / "x.run.gz")
-    stored = StoredRun(tmp_path / "x.run.gz", expected=expected)
+    stored = open_run(tmp_path / "x.run.gz", expected=expected)
     unpacked = list[int]()
     whole = runs._Blocks.block
 
@@ -70,7 +70,7 @@ def test_every_query_is_found_and_no_other(tmp_path_factory: pytest.TempPathFact
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(runs, "BLOCK", 40)
         expected = write_blocks(run, path)
-    stored = StoredRun(path, expected=expected)
+    stored = open_run(path, expected=expected)
     for query_id in usable:
         assert stored.of(query_id).docs == tuple(hit.doc_id for hit in run.of(query_id))
     for absent in ("nobody", "", "q", *(f"{i}x" for i in usable), *(i[:-1] for i in usable)):
@@ -82,14 +82,14 @@ def test_ranks(tmp_path: Path) -> None:
     run = made(3, 10)
     write_blocks(run, tmp_path / "x.run.gz")
     docs = [hit.doc_id for hit in run.row(0)]
-    assert StoredRun(tmp_path / "x.run.gz").of(run.query_ids[0]).ranks([docs[4], "none"]) == [5, None]
+    assert open_run(tmp_path / "x.run.gz").of(run.query_ids[0]).ranks([docs[4], "none"]) == [5, None]
 
 
 def test_an_empty_run_is_a_gzip_file_too(tmp_path: Path) -> None:
     empty = Run(IdTable([]), IdTable([]), np.empty((0, 0), dtype=np.int32), np.empty((0, 0), dtype=np.float32))
     expected = write_blocks(empty, tmp_path / "x.run.gz")
     assert subprocess.run(["gzip", "-t", tmp_path / "x.run.gz"], check=False).returncode == 0
-    assert StoredRun(tmp_path / "x.run.gz", expected=expected).of("q").docs == ()
+    assert open_run(tmp_path / "x.run.gz", expected=expected).of("q").docs == ()
 
 
 @pytest.mark.parametrize(
@@ -105,12 +105,12 @@ def test_an_empty_run_is_a_gzip_file_too(tmp_path: Path) -> None:
 def test_a_run_in_one_piece_is_sorted_by_its_scores(tmp_path: Path, lines: str) -> None:
     path = tmp_path / "x.run.gz"
     path.write_bytes(gzip.compress(lines.encode()))
-    stored = StoredRun(path)
+    stored = open_run(path)
     assert stored.of("q1").docs == ("b", "a")
     assert stored.of("q2").docs == ("c",)
     assert stored.of("q3").docs == ()
     with pytest.raises(DataError, match="was changed after it was written"):
-        StoredRun(path, expected="0" * 32)
+        open_run(path, expected="0" * 32)
 
 
 def test_any_changed_byte_is_noticed(tmp_path: Path) -> None:
@@ -119,12 +119,12 @@ def test_any_changed_byte_is_noticed(tmp_path: Path) -> None:
         patch.setattr(runs, "BLOCK", 200)
         expected = write_blocks(run, path)
     data = path.read_bytes()
-    rankings = {q: StoredRun(path, expected=expected).of(q) for q in run.query_ids}
+    rankings = {q: open_run(path, expected=expected).of(q) for q in run.query_ids}
     refused = 0
     for place in range(len(data)):
         path.write_bytes(data[:place] + bytes([data[place] ^ 1 << place % 8]) + data[place + 1 :])
         try:
-            stored = StoredRun(path, expected=expected)
+            stored = open_run(path, expected=expected)
             stored.check()
             assert {q: stored.of(q) for q in run.query_ids} == rankings
         except DataError:
@@ -133,13 +133,13 @@ def test_any_changed_byte_is_noticed(tmp_path: Path) -> None:
     for cut in (data[:-1], data[: len(data) // 2], data + b"\0", b""):
         path.write_bytes(cut)
         with pytest.raises(DataError):
-            StoredRun(path, expected=expected).check()
+            open_run(path, expected=expected).check()
 
 
 def test_a_broken_or_missing_run_is_an_error_that_names_it(tmp_path: Path) -> None:
     path = tmp_path / "x.run.gz"
     with pytest.raises(DataError, match="there is no run beside this result"):
-        StoredRun(path)
+        open_run(path)
     path.write_bytes(b"\x1f\x8b broken")
     with pytest.raises(DataError, match=r"x\.run\.gz"):
-        StoredRun(path)
+        open_run(path)

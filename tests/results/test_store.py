@@ -16,7 +16,7 @@ from r2med.results.store import known_names, read_result
 from r2med.scoring import evaluate_run
 from r2med.tasks import collections, load, resolve
 
-from .sealing import edit
+from .sealing import edit, scores_in
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ def test_a_result_says_how_it_was_made(store: ResultStore) -> None:
 
 def test_run_and_per_query_scores_read_back(store: ResultStore) -> None:
     (result,) = store
-    per_query = store.per_query(result, "ndcg_at_10")
+    per_query = scores_in(result_file(store), "ndcg_at_10")
     assert np.mean(list(per_query.values())) == pytest.approx(result.measures["ndcg_at_10"], abs=1e-12)
     assert evaluate_run(store.run(result), load("mini/Biology").qrels).mean() == pytest.approx(
         result.measures["ndcg_at_10"]

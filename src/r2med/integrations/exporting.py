@@ -12,7 +12,7 @@ from ..core import DataError, Task, UsageError
 from ..core.atomic import atomic_folder, write_bytes
 from ..core.trec import write_qrels, write_run
 from ..report.collection import task_behind
-from ..results import ResultIndex, ResultStore, TaskResult
+from ..results import ResultIndex, ResultStore, StoredResult
 from ..results.store import stored_names
 from ..tasks import convert, resolve
 from .runs import to_dict
@@ -34,9 +34,9 @@ def export_trec(source: str, out: Path, *, systems: Sequence[str] = ()) -> list[
             tasks = [ref.load() for ref in resolve(source)]
             made = [one for task in tasks for one in _task_files(task, folder, topics=True)]
         else:
-            chosen = [stored.result for stored in ResultIndex([store.root]).select(systems)]
-            made = [_run_file(store, result, folder) for result in chosen]
-            behind = {r.task.full_name: task_behind(r.task) for r in chosen}
+            chosen = ResultIndex([store.root]).select(systems)
+            made = [_run_file(stored, folder) for stored in chosen]
+            behind = {s.full_name: task_behind(s.result.task) for s in chosen}
             made += [one for task in behind.values() if task for one in _task_files(task, folder, topics=False)]
     return [one._replace(path=str(out / one.path)) for one in made]
 
@@ -48,10 +48,10 @@ def export_beir(source: str, out: Path, *, systems: Sequence[str] = ()) -> list[
         return [Exported(c.task, "task", c.path) for c in convert(resolve(source), out, to="beir")]
     made = []
     with atomic_folder(out) as folder:
-        for result in (stored.result for stored in ResultIndex([store.root]).select(systems)):
-            path = _place(result, ".json")
-            write_bytes(folder / path, msgspec.json.encode(to_dict(store.run(result))) + b"\n")
-            made.append(Exported(f"{result.system.name} on {result.task.full_name}", "run", str(out / path)))
+        for stored in ResultIndex([store.root]).select(systems):
+            path = _place(stored, ".json")
+            write_bytes(folder / path, msgspec.json.encode(to_dict(stored.whole_run())) + b"\n")
+            made.append(Exported(f"{stored.system} on {stored.full_name}", "run", str(out / path)))
     return made
 
 
@@ -66,10 +66,10 @@ def results_in(source: str) -> ResultStore | None:
     return None
 
 
-def _run_file(store: ResultStore, result: TaskResult, folder: Path) -> Exported:
-    path = _place(result, ".run")
-    write_run(store.run(result), folder / path)
-    return Exported(f"{result.system.name} on {result.task.full_name}", "run", str(path))
+def _run_file(stored: StoredResult, folder: Path) -> Exported:
+    path = _place(stored, ".run")
+    write_run(stored.whole_run(), folder / path)
+    return Exported(f"{stored.system} on {stored.full_name}", "run", str(path))
 
 
 def _task_files(task: Task, folder: Path, *, topics: bool) -> list[Exported]:
@@ -92,9 +92,8 @@ def _field(identifier: str) -> str:
     return identifier
 
 
-def _place(result: TaskResult, suffix: str) -> Path:
-    place = ResultStore("").path(result.system.name, result.task.collection, result.task.name)
-    return place.with_suffix(suffix)
+def _place(stored: StoredResult, suffix: str) -> Path:
+    return ResultStore("").path(*stored.key).with_suffix(suffix)
 
 
 def _only_results(systems: Sequence[str]) -> None:

@@ -11,7 +11,7 @@ import msgspec
 
 from ..core import DataError, Qrels, Run, Task, UsageError
 from ..core.table import Table, points, shortened, signed
-from ..results import ResultIndex, ResultStore
+from ..results import ResultIndex
 from ..scoring import Measure, score
 from ..scoring.aware import evaluate_aware
 from ..scoring.compare import Comparison, Moved
@@ -62,8 +62,7 @@ def from_store(
         return loaded.qrels
 
     def runs(name: str) -> dict[str, Run]:
-        found = {system: results.systems[system][infos[name].name] for system in scores.systems}
-        return {system: ResultStore(stored.root).run(stored.result) for system, stored in found.items()}
+        return {system: results.systems[system][infos[name].name].whole_run() for system in scores.systems}
 
     compared = {t.name for t in scores.tasks}
     missing = {

@@ -14,14 +14,13 @@ import msgspec
 from ..core import ResultError, UnknownName, UsageError
 from ..core.table import NONE, Table, points
 from ..results import ResultIndex, StoredResult, SystemInfo, macro_average, query_weighted
-from ..results.ledger import Figure, ledger
-from ..results.ledger.figures import Kind
+from ..results.ledger import Figure, Kind, ledger
 from ..results.protocols import MAIN_PROTOCOL, get_protocol, protocol_names
 from ..results.store import OWN
 from ..scoring import MAIN, Measure
 from .collection import ORDER, CollectionResults, collection_results, task_names
 from .scores import short_name
-from .standing import groups_of
+from .standing import Standing, groups_of
 
 SCALE = 100
 HERE, PUBLISHED, REFERENCE = "measured here", "published", "our reference"
@@ -60,6 +59,8 @@ class Row(msgspec.Struct, kw_only=True):
     # Our systems in one group do not differ significantly from the best of it.
     also: list[str] = []
     # Other sources that state the same average.
+    intervals: dict[str, tuple[float, float]] = {}
+    # Of `macro`, `query_weighted` and tasks, where they were computed.
 
     @property
     def scope(self) -> str:
@@ -189,15 +190,17 @@ def _published_row(figure: Figure, measure: Measure, macro: float) -> Row:
     )
 
 
-def measured_rows(
-    results: CollectionResults, measure: Measure = MAIN, groups: dict[str, int] | None = None
-) -> list[Row]:
-    """Rows of our own results; tie groups are computed where they are not given."""
+def measured_rows(results: CollectionResults, measure: Measure = MAIN, said: Standing | None = None) -> list[Row]:
+    """Rows of our own results, with the intervals of a standing; without one, only tie groups are computed."""
     rows = [_measured_row(system, results, measure) for system in results.systems]
-    if groups is None:
-        groups = groups_of(results, measure, [row.system for row in rows if row.complete])
+    said = said or Standing({}, groups_of(results, measure, [row.system for row in rows if row.complete]))
     for row in rows:
-        row.tie_group = groups.get(row.system)
+        row.tie_group = said.groups.get(row.system)
+        if found := said.scores.get(row.system):
+            row.intervals = {task: (e.low, e.high) for task, e in found.tasks.items()}
+            for name, average in (("macro", found.macro), ("query_weighted", found.query_weighted)):
+                if row.complete and average.complete:
+                    row.intervals[name] = (average.low, average.high)
     return rows
 
 
@@ -291,6 +294,7 @@ def as_json(rows: Sequence[Row]) -> list[dict[str, Any]]:
 
     documents: list[dict[str, Any]] = msgspec.to_builtins(rows)
     for document in documents:
+        del document["intervals"]
         document["scale"] = SCALE
         document["tasks"] = {task: scaled(value) for task, value in document["tasks"].items()}
         document |= {key: scaled(document[key]) for key in ("macro", "query_weighted")}

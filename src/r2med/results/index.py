@@ -14,14 +14,12 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from pathlib import Path
 from typing import Generic, NamedTuple, TypeVar
 
-from ..core import DataError, ResultError, UnknownName, UsageError
+from ..core import DataError, ResultError, Run, UnknownName, UsageError
 from .beside import EXPANSIONS, QUERIES, RUN, Expansion, ScoreColumns, read_expansion, read_scores
-from .runs import StoredRun
+from .runs import StoredRun, open_run
 from .schema import TaskResult
-from .store import OWN, ResultStore, read_head, read_result
+from .store import OWN, ResultStore, load_run, read_head, read_result
 
-FRESH = 2.0
-"""Seconds: a folder changed this recently may change again within its clock's tick."""
 CHECK_EVERY = 1.0
 SCORES_BUDGET, RUNS_BUDGET = 512 << 20, 96 << 20
 NAMED = 20
@@ -86,7 +84,12 @@ class StoredResult:
     def run(self) -> StoredRun:
         """The run, opened at the queries that are asked for."""
         expected = self.result.files.get(RUN, "")
-        return self._index.kept_runs.get(self, lambda: StoredRun(self._beside(RUN), expected=expected))
+        return self._index.kept_runs.get(self, lambda: open_run(self._beside(RUN), expected=expected))
+
+    def whole_run(self) -> Run:
+        """The run as a value, queries without hits included."""
+        self._beside(RUN)
+        return load_run(self.path, self.result)
 
     def expansion(self, query_id: str) -> Expansion | None:
         """What a query was expanded to; None where that was not kept."""
@@ -121,7 +124,6 @@ class ResultIndex:
             SCORES_BUDGET, lambda columns: columns.nbytes
         )
         self.kept_runs: Kept[StoredResult, StoredRun] = Kept(RUNS_BUDGET, lambda run: run.nbytes)
-        self._names: dict[Path, tuple[int, list[str]]] = {}
         self._known: dict[Path, tuple[Stamp, StoredResult | Problem]] = {}
         self._lock = threading.Lock()
         self._checked = 0.0
@@ -144,24 +146,13 @@ class ResultIndex:
         whole, found = root.resolve(), list[StoredResult]()
         for system in _folders(whole, whole, problems):
             for collection in _folders(system, whole, problems):
-                for name in self._result_files(collection, problems):
-                    item = self._item(root, whole, collection / name)
+                for name in _listed(collection, problems):
+                    item = self._item(root, whole, collection / name) if name.endswith(".json") else None
                     if isinstance(item, StoredResult):
                         found.append(item)
                     elif item is not None:
                         problems.append(item)
         return _one_of_each(whole, found, problems)
-
-    def _result_files(self, folder: Path, problems: list[Problem]) -> list[str]:
-        try:
-            changed = folder.stat().st_mtime_ns
-        except OSError:
-            return []
-        before, names = self._names.get(folder, (0, []))
-        if before != changed or time.time() - changed / 1e9 < FRESH:
-            names = [e.name for e in _listed(folder, problems) if e.name.endswith(".json") and e.name[0] != "."]
-            self._names[folder] = (changed, names)
-        return names
 
     def _item(self, root: Path, whole: Path, path: Path) -> StoredResult | Problem | None:
         try:
@@ -265,20 +256,18 @@ def _label(found: list[StoredResult], roots: Sequence[Path]) -> None:
 
 
 def _folders(parent: Path, root: Path, problems: list[Problem]) -> Iterator[Path]:
-    for item in _listed(parent, problems):
-        if item.name.startswith("."):
-            continue
-        path = Path(item.path)
-        if item.is_symlink() and not path.resolve().is_relative_to(root):
+    for name in _listed(parent, problems):
+        path = parent / name
+        if path.is_symlink() and not path.resolve().is_relative_to(root):
             problems.append(Problem(path, f"{path}: a link out of the results folder is not followed"))
-        elif item.is_dir():
+        elif path.is_dir():
             yield path
 
 
-def _listed(folder: Path, problems: list[Problem]) -> list[os.DirEntry[str]]:
+def _listed(folder: Path, problems: list[Problem]) -> list[str]:
+    """Names in a folder but hidden ones."""
     try:
-        with os.scandir(folder) as items:
-            return sorted(items, key=lambda item: item.name)
+        return sorted(path.name for path in folder.iterdir() if not path.name.startswith("."))
     except FileNotFoundError:
         return []
     except OSError as error:

@@ -13,12 +13,13 @@ import os
 import re
 import struct
 import zlib
-from collections import OrderedDict
+from abc import ABC, abstractmethod
+from bisect import bisect_right
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO, NamedTuple, Protocol
+from typing import BinaryIO, NamedTuple
 
-from ..core import DataError, Hasher, IdTable, R2MedError, Run
+from ..core import DataError, Hasher, IdTable, Run
 from ..core.atomic import atomic_file
 from ..core.places import open_regular
 from ..core.trec import read_run, run_lines
@@ -26,11 +27,11 @@ from ..core.trec import read_run, run_lines
 BLOCK = 1 << 16
 """Bytes of text after which a block is closed; it always holds whole queries."""
 LARGEST_BLOCK = 1 << 28
-KEPT = 8
-_HEADER = struct.Struct("<4s6sH2sHI16s")  # magic and flags, time and system, extra length, subfield: id, length, values
+_HEADER = struct.Struct("<4s6sH2sHI16s")
+"""A gzip header: magic and flags, time and system, and one extra field that holds the block's length and hash."""
 _MAGIC, _NO_TIME, _FIELD = b"\x1f\x8b\x08\x04", b"\0\0\0\0\0\xff", b"R2"
 _TAIL = struct.Struct("<II")
-_SAME_QUERY = re.compile(rb"(\S+) [^\n]*\n(?:\1 [^\n]*\n)*")
+_LINES_OF_A_QUERY = re.compile(rb"(\S+) [^\n]*\n(?:\1 [^\n]*\n)*")
 
 
 class Ranking(NamedTuple):
@@ -76,63 +77,83 @@ def _digest(text: bytes) -> bytes:
     return hashlib.blake2b(text, digest_size=16).digest()
 
 
-class _Source(Protocol):
-    """How a run is stored."""
+class StoredRun(ABC):
+    """One run, read at the queries that are asked for."""
 
-    def ranking(self, query_id: str) -> Ranking:
+    @abstractmethod
+    def of(self, query_id: str) -> Ranking:
         """The ranking of a query; empty where the run has none."""
-        ...
+
+    @property
+    @abstractmethod
+    def nbytes(self) -> int:
+        """Bytes held in memory."""
+
+    @abstractmethod
+    def check(self) -> None:
+        """Compare everything with its hashes, where the run has any."""
+
+
+def open_run(path: Path, *, expected: str = "") -> StoredRun:
+    """Open a stored run. `expected`: the hash that its result file states."""
+    with _open(path) as stream:
+        head = stream.read(_HEADER.size)
+    if head[:4] == _MAGIC and head[12:14] == _FIELD:
+        return _Blocks(path, expected)
+    if expected:
+        raise _changed(path)
+    return _InOnePiece(path)
+
+
+class _InOnePiece(StoredRun):
+    """A run as the first edition or another tool wrote it."""
+
+    def __init__(self, path: Path) -> None:
+        self._run = read_run(path)
 
     @property
     def nbytes(self) -> int:
-        """Bytes held in memory."""
-        ...
+        return self._run.docs.nbytes + self._run.scores.nbytes
+
+    def of(self, query_id: str) -> Ranking:
+        hits = self._run.of(query_id)
+        return Ranking(tuple(hit.doc_id for hit in hits), tuple(hit.score for hit in hits))
+
+    def check(self) -> None:
+        """It carries no hashes."""
 
 
-class _Blocks:
-    """A run in blocks; its headers must hash to `expected`, where that is known."""
+class _Blocks(StoredRun):
+    """A run in blocks; its headers must hash to `expected`, where that is known, and each block as its header says."""
 
     def __init__(self, path: Path, expected: str) -> None:
         self._path = path
         self._places: list[tuple[int, int, bytes]] = []  # offset, length and hash of each block
-        self._first: dict[int, bytes] = {}  # the first query of a block, once it was looked at
         self._last: tuple[int, bytes] = (-1, b"")  # the block unpacked last
-        hasher = Hasher("run blocks")
+        hasher, offset = Hasher("run blocks"), 0
         with _open(path) as stream:
             whole = os.fstat(stream.fileno()).st_size
-            offset = 0
             while offset < whole:
-                size, digest = self._header(stream, offset, whole)
+                stream.seek(offset)
+                data = stream.read(_HEADER.size).ljust(_HEADER.size, b"\0")
+                magic, _, _, field, _, size, digest = _HEADER.unpack(data)
+                if magic != _MAGIC or field != _FIELD or not _HEADER.size < size <= whole - offset:
+                    raise _changed(path)
                 hasher.data(size.to_bytes(8, "little") + digest)
                 self._places.append((offset, size, digest))
                 offset += size
         if expected and hasher.digest() != expected:
             raise _changed(path)
 
-    def _header(self, stream: BinaryIO, offset: int, whole: int) -> tuple[int, bytes]:
-        stream.seek(offset)
-        data = stream.read(_HEADER.size)
-        if len(data) < _HEADER.size:
-            raise _changed(self._path)
-        magic, _, _, field, _, size, digest = _HEADER.unpack(data)
-        if magic != _MAGIC or field != _FIELD or not _HEADER.size < size <= whole - offset:
-            raise _changed(self._path)
-        return size, digest
-
     @property
     def nbytes(self) -> int:
         return 100 * len(self._places) + 2 * BLOCK
 
-    def ranking(self, query_id: str) -> Ranking:
-        name, low, high = query_id.encode(), 0, len(self._places)
-        while low < high:  # the last block whose first query does not come after this one
-            middle = (low + high) // 2
-            if self._first_query(middle) <= name:
-                low = middle + 1
-            else:
-                high = middle
-        text = b"\n" + self.block(low - 1) if low else b""
-        found = _SAME_QUERY.match(text, text.find(b"\n" + name + b" ") + 1)
+    def of(self, query_id: str) -> Ranking:
+        name = query_id.encode()
+        after = bisect_right(range(len(self._places)), name, key=self._first_query)
+        text = b"\n" + self.block(after - 1) if after else b""
+        found = _LINES_OF_A_QUERY.match(text, text.find(b"\n" + name + b" ") + 1)
         if found is None or found[1] != name:
             return Ranking()
         tokens = found[0].split()
@@ -142,9 +163,7 @@ class _Blocks:
             raise _changed(self._path) from None
 
     def _first_query(self, block: int) -> bytes:
-        if block not in self._first:
-            self._first[block] = self.block(block, most=4096).partition(b" ")[0]
-        return self._first[block]
+        return self.block(block, most=4096).partition(b" ")[0]
 
     def block(self, number: int, *, most: int = 0) -> bytes:
         """The text of a block, checked against its hash; with `most`, only its beginning, unchecked."""
@@ -154,9 +173,8 @@ class _Blocks:
         with _open(self._path) as stream:
             stream.seek(offset + _HEADER.size)
             packed = stream.read(size - _HEADER.size)
-        unpacker = zlib.decompressobj(-zlib.MAX_WBITS)
         try:
-            text = unpacker.decompress(packed, most or LARGEST_BLOCK)
+            text = zlib.decompressobj(-zlib.MAX_WBITS).decompress(packed, most or LARGEST_BLOCK)
         except zlib.error:
             raise _changed(self._path) from None
         if most:
@@ -167,63 +185,8 @@ class _Blocks:
         return text
 
     def check(self) -> None:
-        """Unpack every block."""
         for number in range(len(self._places)):
             self.block(number)
-
-
-class _InOnePiece:
-    """A run as the first edition or another tool wrote it, read whole."""
-
-    def __init__(self, path: Path) -> None:
-        try:
-            self._run = read_run(path)
-        except R2MedError as error:
-            raise DataError(f"this run cannot be read: {error}") from None
-
-    @property
-    def nbytes(self) -> int:
-        return self._run.docs.nbytes + self._run.scores.nbytes
-
-    def ranking(self, query_id: str) -> Ranking:
-        hits = self._run.of(query_id)
-        return Ranking(tuple(hit.doc_id for hit in hits), tuple(hit.score for hit in hits))
-
-
-class StoredRun:
-    """One run, opened at the queries that are asked for. `expected`: the hash that its result file states."""
-
-    def __init__(self, path: Path, *, expected: str = "") -> None:
-        self._path = path
-        self._kept: OrderedDict[str, Ranking] = OrderedDict()
-        self._source: _Source
-        with _open(path) as stream:
-            head = stream.read(_HEADER.size)
-        if head[:4] == _MAGIC and head[12:14] == _FIELD:
-            self._source = _Blocks(path, expected)
-        elif expected:
-            raise _changed(path)
-        else:
-            self._source = _InOnePiece(path)
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes held in memory."""
-        return self._source.nbytes
-
-    def of(self, query_id: str) -> Ranking:
-        """The ranking of a query; empty where the run has none."""
-        known = self._kept.get(query_id)
-        if known is None:
-            known = self._kept[query_id] = self._source.ranking(query_id)
-            while len(self._kept) > KEPT:
-                self._kept.popitem(last=False)
-        return known
-
-    def check(self) -> None:
-        """Compare every block with its hash; a run in one piece has none."""
-        if isinstance(self._source, _Blocks):
-            self._source.check()
 
 
 def _open(path: Path) -> BinaryIO:

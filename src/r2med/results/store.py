@@ -23,9 +23,9 @@ from ..core.places import open_regular
 from ..core.trec import read_run
 from ..core.untrusted import file_name
 from ..scoring import Evaluation
-from .beside import EXPANSIONS, QUERIES, RUN, read_query_ids, read_scores
+from .beside import EXPANSIONS, QUERIES, RUN, read_query_ids
 from .ledger import ledger
-from .runs import StoredRun, write_blocks
+from .runs import open_run, write_blocks
 from .schema import SCHEMA, QueryScores, TaskResult
 
 T = TypeVar("T")
@@ -100,26 +100,8 @@ class ResultStore:
 
     def run(self, result: TaskResult) -> Run:
         """The stored run of a result, queries without hits included."""
-        path = self.locate(result)
-        StoredRun(path.with_suffix(RUN), expected=result.files.get(RUN, "")).check()
-        run = read_run(path.with_suffix(RUN), query_ids=read_query_ids(path.with_suffix(QUERIES)))
-        return run.renamed(result.system.name)
-
-    def per_query(self, result: TaskResult, measure: str) -> dict[str, float]:
-        """One measure of each query."""
-        found = read_scores(self.locate(result).with_suffix(QUERIES), result, (measure,))
-        return dict(zip(found.query_ids, found.values[0].tolist(), strict=True))
-
-    def locate(self, result: TaskResult) -> Path:
-        """The JSON of a result that was read from this folder, wherever in it that lies."""
-        key = (result.system.name, result.task.collection, result.task.name)
-        now, before = self.places(*key)
-        for path in (now, before):
-            if path.exists() and read_head(path).key == key:
-                return path
-        from .index import ResultIndex
-
-        return next((stored.path for stored in ResultIndex([self.root]).all() if stored.key == key), now)
+        now, before = self.places(result.system.name, result.task.collection, result.task.name)
+        return load_run(now if now.exists() or not before.exists() else before, result)
 
     def __iter__(self) -> Iterator[TaskResult]:
         from .index import ResultIndex
@@ -189,6 +171,13 @@ def _facts(path: Path) -> dict[str, object]:
         return msgspec.json.decode(data, type=dict[str, object])
     except (ValueError, RecursionError) as error:
         raise ResultError(f"{path}: not a result file ({error}); remove it or use --overwrite") from None
+
+
+def load_run(path: Path, result: TaskResult) -> Run:
+    """The whole run beside a result file, compared with its hashes."""
+    open_run(path.with_suffix(RUN), expected=result.files.get(RUN, "")).check()
+    run = read_run(path.with_suffix(RUN), query_ids=read_query_ids(path.with_suffix(QUERIES)))
+    return run.renamed(result.system.name)
 
 
 def encode_result(result: TaskResult) -> bytes:

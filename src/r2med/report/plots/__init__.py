@@ -1,6 +1,6 @@
 """Pictures of results: SVG by our own small writer, PNG from it; no browser, no plotting library."""
 
-from .charts import draw_field, draw_scores, draw_truncation, interval_mark
+from .pictures import draw_field, draw_scores, draw_truncation, interval_mark
 from .scatter import draw_scatter
 from .svg import Canvas, check_output, write_picture
 from .tradeoff import draw_tradeoff, frontier

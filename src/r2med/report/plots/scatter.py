@@ -10,13 +10,11 @@ from typing import NamedTuple
 import numpy as np
 
 from ...scoring.score_set import ScoreSet
-from .layout import MARGIN, SMALL, Entry, fit, heading, heading_height, legend, legend_height, linear, x_axis, y_axis
-from .svg import Canvas
+from .chart import MARGIN, SMALL, Chart, fit, linear
 
 PLOT, PAD = 520.0, 14.0
 LEFT = MARGIN + 56
 RIGHT = LEFT + PLOT + 2 * PAD
-WIDTH = RIGHT + 16
 SAME = 1e-9
 MOST_MARKS = 2_000
 """Queries that are drawn one by one; of more, those with about the same scores share a mark."""
@@ -39,7 +37,7 @@ class _Mark(NamedTuple):
 
 def draw_scatter(
     scores: ScoreSet, where: str, *, headed: bool, group: Callable[[str], str] = str, link: Link | None = None
-) -> Canvas:
+) -> Chart:
     """The first two systems of `scores`: above the diagonal the second is better.
 
     Tasks of one `group` share a colour. A picture for a file is `headed`; a page has a heading of its own.
@@ -47,27 +45,19 @@ def draw_scatter(
     first, second = scores.systems[:2]
     groups = list(dict.fromkeys(group(task.name) for task in scores.tasks))
     each = scores.queries <= MOST_MARKS
-    title = f"{second} against {first} on {where}"
-    subtitle = _counts(scores) + (
-        " Queries with equal scores lie around each other."
-        if each
-        else " Queries with about the same scores share a mark, whose area is their number."
-    )
-    entries = [Entry(i, name) for i, name in enumerate(groups)]
-    above = heading_height(WIDTH, title, subtitle) if headed else 0.0
-    top = above + legend_height(entries, WIDTH - 2 * MARGIN) + 10 + PAD
+    shared = "Queries with about the same scores share a mark, whose area is their number."
+    subtitle = f"{_counts(scores)} {'Queries with equal scores lie around each other.' if each else shared}"
+    chart = Chart(RIGHT + 16, f"{second} against {first} on {where}", subtitle, headed=headed, series=groups)
+    top = chart.top + 6 + PAD
     bottom = top + PLOT
-    canvas = Canvas(WIDTH, bottom + PAD + 62, title=title, description=subtitle)
-    if headed:
-        heading(canvas, title, subtitle)
-    legend(canvas, entries, above)
+    chart.height = round(bottom + PAD) + 62
     x, y = linear(0, 100, LEFT + PAD, LEFT + PAD + PLOT), linear(0, 100, bottom, top)
-    x_axis(canvas, x, top, bottom + PAD, f"{first} ({scores.measure} × 100)")
-    y_axis(canvas, y, LEFT, RIGHT, f"{second} ({scores.measure} × 100)")
-    canvas.line(x(0), y(0), x(100), y(100), "axis", width=1.5)
+    chart.x_axis(x, top, bottom + PAD, f"{first} ({scores.measure} × 100)")
+    chart.y_axis(y, LEFT, RIGHT, f"{second} ({scores.measure} × 100)")
+    chart.line(x(0), y(0), x(100), y(100), "axis", width=1.5)
     room = PLOT * 0.6
-    canvas.text(x(0) + 24, top + 22, fit(f"{second} better", room, SMALL), size=SMALL, ink="muted")
-    canvas.text(x(100) - 10, bottom - 28, fit(f"{first} better", room, SMALL), size=SMALL, ink="muted", anchor="end")
+    chart.text(x(0) + 24, top + 22, fit(f"{second} better", room, SMALL), size=SMALL, ink="muted")
+    chart.text(x(100) - 10, bottom - 28, fit(f"{first} better", room, SMALL), size=SMALL, ink="muted", anchor="end")
     group_of = {task.name: groups.index(group(task.name)) for task in scores.tasks}
     marks = list(_each_query(scores, group_of, link) if each else _by_place(scores, group_of))
     crowd, seen = Counter((m.first, m.second) for m in marks), Counter[tuple[float, float]]()
@@ -76,13 +66,13 @@ def draw_scatter(
         place = (mark.first, mark.second)
         number, seen[place] = seen[place], seen[place] + 1
         radius = (4.5 if len(marks) < 300 else 3.2) if each else unit * math.sqrt(mark.queries)
-        away = min(radius * 1.7, 60 / math.sqrt(crowd[place])) * math.sqrt(number)
+        away = min(radius * 1.7, 60 / math.sqrt(crowd[place])) * math.sqrt(number)  # equal scores lie in a spiral
         px = x(100 * mark.first) + away * math.cos(number * GOLDEN)
         py = y(100 * mark.second) + away * math.sin(number * GOLDEN)
         px, py = min(max(px, LEFT + 4), RIGHT - 4), min(max(py, top - PAD + 4), bottom + PAD - 4)
-        with canvas.link(mark.href, mark.label):
-            canvas.marker(px, py, mark.group, radius=radius, opacity=0.85)
-    return canvas
+        with chart.link(mark.href, mark.label):
+            chart.marker(px, py, mark.group, radius=radius, opacity=0.85)
+    return chart
 
 
 def _counts(scores: ScoreSet) -> str:
@@ -97,11 +87,9 @@ def _counts(scores: ScoreSet) -> str:
 
 def _each_query(scores: ScoreSet, group_of: dict[str, int], link: Link | None) -> Iterator[_Mark]:
     for task in scores.tasks:
-        pairs = zip(task.query_ids, *task.scores[:2].round(3).tolist(), strict=True)
-        for query_id, first, second in pairs:
+        for query_id, first, second in zip(task.query_ids, *task.scores[:2].round(3).tolist(), strict=True):
             label = f"{task.name} {query_id}: {100 * first:.1f} and {100 * second:.1f}"
-            href = link(task.name, query_id) if link else ""
-            yield _Mark(group_of[task.name], first, second, 1, label, href)
+            yield _Mark(group_of[task.name], first, second, 1, label, link(task.name, query_id) if link else "")
 
 
 def _by_place(scores: ScoreSet, group_of: dict[str, int]) -> Iterator[_Mark]:

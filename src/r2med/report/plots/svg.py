@@ -59,9 +59,13 @@ SHAPES: tuple[tuple[int, ...], ...] = (
 )
 SUFFIXES = (".svg", ".png")
 ZOOM = 2
+WIDE, NARROW = frozenset("MWmw@%—"), frozenset("ijlIftr.,:;|!'()[]/ -")
 _PROBE = '<svg xmlns="http://www.w3.org/2000/svg" width="40" height="20" font-family="{font}">{text}</svg>'
 _NOT_XML = re.compile("[\ufffe\uffff]")
-WIDE, NARROW = frozenset("MWmw@%—"), frozenset("ijlIftr.,:;|!'()[]/ -")
+_DARK = " ".join(
+    [f".f-{name} {{ fill: {c.dark} }} .l-{name} {{ stroke: {c.dark} }}" for name, c in INKS.items()]
+    + [f".fs{i} {{ fill: {c.dark} }} .ls{i} {{ stroke: {c.dark} }}" for i, c in enumerate(SERIES)]
+)
 
 
 def text_width(text: str, size: float) -> float:
@@ -71,89 +75,67 @@ def text_width(text: str, size: float) -> float:
 
 
 class Canvas:
-    """A picture being drawn; y grows downwards, lengths are pixels."""
+    """A picture being drawn; y grows downwards, lengths are pixels, the height is set when it is known."""
 
-    def __init__(self, width: float, height: float, *, title: str, description: str = "") -> None:
+    def __init__(self, width: float, height: float = 0.0, *, title: str, description: str = "") -> None:
         self.width, self.height = math.ceil(width), math.ceil(height)
         self.title, self.description = title, description
         self._parts: list[str] = []
-        self.rect(0, 0, self.width, self.height, "paper")
 
-    def rect(self, x: float, y: float, width: float, height: float, ink: Ink, *, opacity: float = 1.0) -> None:
+    def _add(self, tag: str, *, content: str = "", **attributes: str | float | None) -> None:
+        """An element; an attribute that is None is left out."""
+        given = {name.rstrip("_").replace("_", "-"): value for name, value in attributes.items() if value is not None}
+        shown = " ".join(f'{n}="{_text(v) if isinstance(v, str) else _number(v)}"' for n, v in given.items())
+        self._parts.append(f"<{tag} {shown}>{_text(content)}</{tag}>" if content else f"<{tag} {shown}/>")
+
+    def rect(self, x: float, y: float, width: float, height: float, ink: Ink, *, opacity: float | None = None) -> None:
         """A filled rectangle."""
-        faint = f' fill-opacity="{opacity:g}"' if opacity < 1 else ""
-        self._parts.append(
-            f'<rect class="f-{ink}" x="{_n(x)}" y="{_n(y)}" width="{_n(width)}" height="{_n(height)}" '
-            f'fill="{INKS[ink].light}"{faint}/>'
-        )
+        fill = INKS[ink].light
+        self._add("rect", class_=f"f-{ink}", x=x, y=y, width=width, height=height, fill=fill, fill_opacity=opacity)
 
-    def line(self, x1: float, y1: float, x2: float, y2: float, ink: Ink, *, width: float = 1, dash: str = "") -> None:
+    def line(self, x1: float, y1: float, x2: float, y2: float, ink: Ink, *, width: float = 1) -> None:
         """A straight line in a neutral ink."""
-        dashed = f' stroke-dasharray="{dash}"' if dash else ""
-        self._parts.append(
-            f'<line class="l-{ink}" x1="{_n(x1)}" y1="{_n(y1)}" x2="{_n(x2)}" y2="{_n(y2)}" '
-            f'stroke="{INKS[ink].light}" stroke-width="{width:g}"{dashed}/>'
-        )
+        stroke = INKS[ink].light
+        self._add("line", class_=f"l-{ink}", x1=x1, y1=y1, x2=x2, y2=y2, stroke=stroke, stroke_width=width)
 
     def bar(self, x1: float, y1: float, x2: float, y2: float, series: int, *, width: float = 2) -> None:
         """A straight line in a series' colour: an interval, a link."""
         index = series % len(SERIES)
-        self._parts.append(
-            f'<line class="ls{index}" x1="{_n(x1)}" y1="{_n(y1)}" x2="{_n(x2)}" y2="{_n(y2)}" '
-            f'stroke="{SERIES[index].light}" stroke-width="{width:g}" stroke-linecap="round"/>'
-        )
+        colour = {"class_": f"ls{index}", "stroke": SERIES[index].light}
+        self._add("line", **colour, x1=x1, y1=y1, x2=x2, y2=y2, stroke_width=width, stroke_linecap="round")
 
     def polyline(self, points: list[tuple[float, float]], ink: Ink, *, width: float = 1, dash: str = "") -> None:
         """A broken line in a neutral ink."""
-        dashed = f' stroke-dasharray="{dash}"' if dash else ""
-        joined = " ".join(f"{_n(x)},{_n(y)}" for x, y in points)
-        self._parts.append(
-            f'<polyline class="l-{ink}" points="{joined}" fill="none" stroke="{INKS[ink].light}" '
-            f'stroke-width="{width:g}"{dashed}/>'
-        )
+        places, stroke = _places(points), INKS[ink].light
+        line = {"class_": f"l-{ink}", "points": places, "fill": "none", "stroke": stroke}
+        self._add("polyline", **line, stroke_width=width, stroke_dasharray=dash or None)
 
-    def marker(self, x: float, y: float, series: int, *, radius: float = 5, opacity: float = 1.0) -> None:
+    def marker(self, x: float, y: float, series: int, *, radius: float = 5, opacity: float | None = None) -> None:
         """A point in a series' colour and shape."""
-        index = series % len(SERIES)
-        style = f'class="fs{index} l-paper" fill="{SERIES[index].light}" stroke="{INKS["paper"].light}"'
-        style += ' stroke-width="1"' + (f' fill-opacity="{opacity:g}"' if opacity < 1 else "")
-        corners = SHAPES[series % len(SHAPES)]
+        index, corners = series % len(SERIES), SHAPES[series % len(SHAPES)]
+        style = {"class_": f"fs{index} l-paper", "fill": SERIES[index].light, "stroke": INKS["paper"].light}
         if not corners:
-            self._parts.append(f'<circle {style} cx="{_n(x)}" cy="{_n(y)}" r="{_n(radius)}"/>')
+            self._add("circle", **style, stroke_width=1, fill_opacity=opacity, cx=x, cy=y, r=radius)
             return
         reach = radius * (1.3 if len(corners) == 3 else 1.22)
-        places = " ".join(
-            f"{_n(x + reach * math.sin(math.radians(a)))},{_n(y - reach * math.cos(math.radians(a)))}" for a in corners
-        )
-        self._parts.append(f'<polygon {style} points="{places}"/>')
+        turned = [(math.sin(math.radians(a)), -math.cos(math.radians(a))) for a in corners]
+        points = _places([(x + reach * across, y + reach * down) for across, down in turned])
+        self._add("polygon", **style, stroke_width=1, fill_opacity=opacity, points=points)
 
     def text(
-        self,
-        x: float,
-        y: float,
-        text: str,
-        *,
-        size: float = 12,
-        ink: Ink = "text",
-        anchor: Anchor = "start",
-        bold: bool = False,
-        turned: bool = False,
-    ) -> None:
+        self, x: float, y: float, text: str, *, size: float = 12, ink: Ink = "text", anchor: Anchor = "start",
+        bold: bool = False, turned: bool = False,
+    ) -> None:  # fmt: skip
         """A line of text; y is its baseline. `turned`: read from below."""
-        extra = ' font-weight="bold"' if bold else ""
-        extra += f' transform="rotate(-90 {_n(x)} {_n(y)})"' if turned else ""
-        self._parts.append(
-            f'<text class="f-{ink}" x="{_n(x)}" y="{_n(y)}" font-size="{size:g}" text-anchor="{anchor}" '
-            f'fill="{INKS[ink].light}"{extra}>{_text(text)}</text>'
-        )
+        weight = "bold" if bold else None
+        turn = f"rotate(-90 {_number(x)} {_number(y)})" if turned else None
+        style = {"class_": f"f-{ink}", "text_anchor": anchor, "fill": INKS[ink].light, "font_weight": weight}
+        self._add("text", **style, x=x, y=y, font_size=size, transform=turn, content=text)
 
     @contextmanager
     def link(self, href: str, label: str) -> Iterator[None]:
         """What is drawn inside leads to `href`; without one it only has a label."""
-        if href:
-            self._parts.append(f'<a href="{_text(href)}" aria-label="{_text(label)}">')
-        else:
-            self._parts.append("<g>")
+        self._parts.append(f'<a href="{_text(href)}" aria-label="{_text(label)}">' if href else "<g>")
         self._parts.append(f"<title>{_text(label)}</title>")
         yield
         self._parts.append("</a>" if href else "</g>")
@@ -162,12 +144,13 @@ class Canvas:
         """The document; with `dark`, it follows the reader's preference."""
         # A picture with links is not one image to a reader of screens, but a group of them.
         role = "group" if any(part.startswith("<a ") for part in self._parts) else "img"
+        size = f'width="{self.width}" height="{self.height}" viewBox="0 0 {self.width} {self.height}"'
         lines = [
-            f'<svg xmlns="http://www.w3.org/2000/svg" width="{self.width}" height="{self.height}" '
-            f'viewBox="0 0 {self.width} {self.height}" role="{role}" font-family="{FONT}">',
+            f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="{role}" font-family="{FONT}">',
             f"<title>{_text(self.title)}</title>",
             *([f"<desc>{_text(self.description)}</desc>"] if self.description else []),
-            *([f"<style>@media (prefers-color-scheme: dark) {{ {_dark_style()} }}</style>"] if dark else []),
+            *([f"<style>@media (prefers-color-scheme: dark) {{ {_DARK} }}</style>"] if dark else []),
+            f'<rect class="f-paper" width="{self.width}" height="{self.height}" fill="{INKS["paper"].light}"/>',
             *self._parts,
             "</svg>",
         ]
@@ -212,12 +195,10 @@ def _text(text: str) -> str:
     return _NOT_XML.sub("\ufffd", escape(printable(text)))
 
 
-def _dark_style() -> str:
-    rules = [f".f-{name} {{ fill: {c.dark} }} .l-{name} {{ stroke: {c.dark} }}" for name, c in INKS.items()]
-    rules += [f".fs{i} {{ fill: {c.dark} }} .ls{i} {{ stroke: {c.dark} }}" for i, c in enumerate(SERIES)]
-    return " ".join(rules)
+def _places(points: list[tuple[float, float]]) -> str:
+    return " ".join(f"{_number(x)},{_number(y)}" for x, y in points)
 
 
-def _n(value: float) -> str:
+def _number(value: float) -> str:
     """A length with at most two decimals."""
     return f"{value:.2f}".rstrip("0").rstrip(".")

@@ -6,24 +6,7 @@ from collections.abc import Sequence
 
 from ...scoring import Measure
 from ..costs import Axis, CostPoint
-from .layout import (
-    MARGIN,
-    SMALL,
-    Box,
-    Label,
-    Scale,
-    along,
-    around,
-    heading,
-    heading_height,
-    linear,
-    logarithmic,
-    place_labels,
-    tick_text,
-    x_axis,
-    y_axis,
-)
-from .svg import Canvas
+from .chart import MARGIN, Box, Chart, Label, along, around, linear, logarithmic, tick_text
 
 WIDTH, PLOT = 860.0, 400.0
 LEFT, RIGHT = MARGIN + 56, WIDTH - MARGIN - 20
@@ -41,50 +24,44 @@ def frontier(points: Sequence[CostPoint]) -> list[CostPoint]:
     return best
 
 
-def draw_tradeoff(points: Sequence[CostPoint], axis: Axis, measure: Measure, where: str, *, headed: bool) -> Canvas:
+def draw_tradeoff(points: Sequence[CostPoint], axis: Axis, measure: Measure, where: str, *, headed: bool) -> Chart:
     """A point per system, squares for published figures; the dashed line joins the Pareto front.
 
     A picture for a file is `headed`; a page has a heading of its own.
     """
-    title = f"{measure} against {axis.title.lower()} on {where}"
     subtitle = f"{axis.note} Dashed: no other system is both better and cheaper."
-    top = heading_height(WIDTH, title, subtitle) + 10 if headed else 16.0
+    chart = Chart(WIDTH, f"{measure} against {axis.title.lower()} on {where}", subtitle, headed=headed)
+    top = chart.top + 12
     bottom = top + PLOT
-    canvas = Canvas(WIDTH, bottom + 62, title=title, description=subtitle if headed else "")
-    if headed:
-        heading(canvas, title, subtitle)
+    chart.height = round(bottom) + 62
     free = any(p.cost <= 0 for p in points)
     paid = [p.cost for p in points if p.cost > 0]
     start = LEFT + (GUTTER if free else 0)
     x = logarithmic(min(paid), max(paid), start, RIGHT) if paid else linear(0, 1, start, RIGHT)
     y = linear(0, max(100 * max(p.score for p in points), 1.0), bottom, top)
-    x_axis(canvas, x._replace(ticks=()), top, bottom, axis.unit + (" (logarithmic)" if x.log else ""))
-    ticks = [(x(tick), short(tick)) for tick in x.ticks] if paid else []
-    for px, text in [*([(LEFT + GUTTER / 2, "0")] if free else []), *ticks]:
-        canvas.line(px, top, px, bottom, "grid")
-        canvas.text(px, bottom + 18, text, size=SMALL, ink="muted", anchor="middle")
-    y_axis(canvas, y, LEFT, RIGHT, f"{measure} × 100, mean of the tasks")
-    front = frontier(points)
-    edge: list[tuple[float, float]] = []
+    places = [(x(p.cost) if p.cost > 0 else LEFT + GUTTER / 2, y(100 * p.score)) for p in points]
+    chart.x_axis(x._replace(ticks=()), top, bottom, axis.unit + (" (logarithmic)" if x.log else ""))
+    for tick in x.ticks if paid else ():
+        chart.x_tick(x(tick), top, bottom, short(tick))
+    if free:
+        chart.x_tick(LEFT + GUTTER / 2, top, bottom, "0")
+    chart.y_axis(y, LEFT, RIGHT, f"{measure} × 100, mean of the tasks")
+    front, edge = frontier(points), list[tuple[float, float]]()
     for point in front:
-        px, py = _place(point, x, y)
+        px, py = places[points.index(point)]
         edge += [(px, edge[-1][1]), (px, py)] if edge else [(px, py)]
     edge.append((RIGHT, edge[-1][1]))
-    canvas.polyline(edge, "axis", width=1.5, dash="5 4")
-    for point in points:
+    chart.polyline(edge, "axis", width=1.5, dash="5 4")
+    for point, place in zip(points, places, strict=True):
         on_front = point in front
         label = f"{point.system}: {100 * point.score:.2f} at {short(point.cost)}"
-        with canvas.link(point.href, label + (" (on the front)" if on_front else "")):
-            canvas.marker(*_place(point, x, y), 0 if point.measured else 1, radius=6.5 if on_front else 4.5)
-    named = list(points) if len(points) <= LABELLED else front
-    labels = [Label(*_place(p, x, y), p.system) for p in named]
-    marks = [around(*_place(p, x, y), 6) for p in points]
-    place_labels(canvas, labels, Box(LEFT, top, RIGHT, bottom), marks, along(edge), gap=11)
-    return canvas
-
-
-def _place(point: CostPoint, x: Scale, y: Scale) -> tuple[float, float]:
-    return (x(point.cost) if point.cost > 0 else LEFT + GUTTER / 2), y(100 * point.score)
+        with chart.link(point.href, label + (" (on the front)" if on_front else "")):
+            chart.marker(*place, 0 if point.measured else 1, radius=6.5 if on_front else 4.5)
+    named = [(p, place) for p, place in zip(points, places, strict=True) if len(points) <= LABELLED or p in front]
+    labels = [Label(*place, point.system) for point, place in named]
+    marks = [around(*place, 6) for place in places]
+    chart.labels(labels, Box(LEFT, top, RIGHT, bottom), marks, along(edge), gap=11)
+    return chart
 
 
 def short(value: float) -> str:

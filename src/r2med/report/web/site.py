@@ -32,6 +32,8 @@ SUGGESTED = 100
 class Site:
     """Some results folders, looked at."""
 
+    NOTHING = Standing({}, {})
+
     def __init__(
         self,
         roots: Sequence[Path],

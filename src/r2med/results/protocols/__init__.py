@@ -1,6 +1,6 @@
 """Protocols: named, hashed sets of the settings that change scores."""
 
-from .bundle import MAIN_PROTOCOL, Protocol, get_protocol, protocol_names, protocols, read_protocol
+from .bundle import MAIN_PROTOCOL, Protocol, get_protocol, parse_protocol, protocol_names
 from .checking import Expected, Part, differences, parts, unstated
 
 __all__ = [
@@ -10,9 +10,8 @@ __all__ = [
     "Protocol",
     "differences",
     "get_protocol",
+    "parse_protocol",
     "parts",
     "protocol_names",
-    "protocols",
-    "read_protocol",
     "unstated",
 ]

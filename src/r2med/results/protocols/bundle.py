@@ -72,25 +72,11 @@ def get_protocol(name: str) -> Protocol:
     """A protocol by name."""
     if name not in protocol_names():
         raise UnknownName("protocol", name, protocol_names(), hint=f"(known: {', '.join(protocol_names())})")
-    return _parse(files(__package__).joinpath(f"{name}.toml").read_text("utf-8"), f"{name}.toml")
+    return parse_protocol(files(__package__).joinpath(f"{name}.toml").read_text("utf-8"), f"{name}.toml")
 
 
-def protocols() -> tuple[Protocol, ...]:
-    """All of them."""
-    return tuple(get_protocol(name) for name in protocol_names())
-
-
-def read_protocol(path: str | Path) -> Protocol:
-    """A protocol file of one's own."""
-    try:
-        text = Path(path).read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise DataError(f"cannot be read ({reason})", path=path) from None
-    return _parse(text, path)
-
-
-def _parse(text: str, path: str | Path) -> Protocol:
+def parse_protocol(text: str, path: str | Path) -> Protocol:
+    """A protocol from the text of its file."""
     try:
         return msgspec.convert(loads(text), Protocol)
     except ValueError as error:  # tomllib's and msgspec's errors both are

@@ -10,27 +10,8 @@ from ...scoring import Measure
 from ...scoring.intervals import Average, Estimate, SystemScores
 from ..costs import CutPoint, Side
 from ..scores import short_name
-from .layout import (
-    MARGIN,
-    NORMAL,
-    SMALL,
-    Box,
-    Entry,
-    Label,
-    Scale,
-    along,
-    around,
-    fit,
-    heading,
-    heading_height,
-    legend,
-    legend_height,
-    linear,
-    place_labels,
-    x_axis,
-    y_axis,
-)
-from .svg import Canvas, text_width
+from .chart import MARGIN, NORMAL, SMALL, Box, Chart, Label, Scale, along, around, fit, linear
+from .svg import text_width
 
 MOST = 12
 WIDTH = 860.0
@@ -39,7 +20,7 @@ LONGEST_TASK = 220.0
 TEXTS = {"document": "documents", "query": "queries"}
 
 
-def draw_scores(scores: Sequence[SystemScores], measure: Measure, where: str, *, level: float = 0.95) -> Canvas:
+def draw_scores(scores: Sequence[SystemScores], measure: Measure, where: str, *, level: float = 0.95) -> Chart:
     """Dot plot: every system on every task and on the average, with intervals; best average first."""
     if not scores:
         raise UsageError("there are no systems to draw")
@@ -47,35 +28,30 @@ def draw_scores(scores: Sequence[SystemScores], measure: Measure, where: str, *,
         raise UsageError(f"{len(scores)} systems are too many for one picture of scores ({MOST}); name some (--system)")
     ordered = sorted(scores, key=lambda s: -s.macro.value)
     rows = [(fit(name, LONGEST_TASK, NORMAL), row) for name, row in _rows(ordered)]
-    title = f"{measure} on {where}"
     subtitle = (
         f"Score × 100 with {100 * level:g} % interval (bootstrap over queries). "
         "They may overlap and still differ: r2med compare."
     )
-    entries = [Entry(i, s.name) for i, s in enumerate(ordered)]
-    top = heading_height(WIDTH, title, subtitle)
-    plot_top = top + legend_height(entries, WIDTH - 2 * MARGIN) + 8
-    band = STEP * len(ordered) + 14
-    bottom = plot_top + band * len(rows)
-    canvas = Canvas(WIDTH, bottom + 62, title=title, description=subtitle)
-    heading(canvas, title, subtitle)
-    legend(canvas, entries, top)
+    chart = Chart(WIDTH, f"{measure} on {where}", subtitle, series=[s.name for s in ordered])
+    top, band = chart.top + 4, STEP * len(ordered) + 14
+    bottom = top + band * len(rows)
+    chart.height = round(bottom) + 62
     left = MARGIN + max(text_width(name, NORMAL) for name, _ in rows) + 14
     highest = 100 * min(1.0, max(e.high for _, row in rows for e in row))
     x = linear(0, max(highest, 1.0), left, WIDTH - MARGIN - 10, count=8)
     for i in range(0, len(rows), 2):
-        canvas.rect(MARGIN, plot_top + band * i, WIDTH - 2 * MARGIN, band, "grid", opacity=0.35)
-    x_axis(canvas, x, plot_top, bottom, f"{measure} × 100")
+        chart.rect(MARGIN, top + band * i, WIDTH - 2 * MARGIN, band, "grid", opacity=0.35)
+    chart.x_axis(x, top, bottom, f"{measure} × 100")
     for i, (name, row) in enumerate(rows):
-        middle, average = plot_top + band * (i + 0.5), i == len(rows) - 1 and len(rows) > 1
+        middle, average = top + band * (i + 0.5), i == len(rows) - 1 and len(rows) > 1
         if average:
-            canvas.line(MARGIN, plot_top + band * i, WIDTH - MARGIN, plot_top + band * i, "axis", width=1.5)
-        canvas.text(left - 12, middle + 4.5, name, size=NORMAL, anchor="end", bold=average)
+            chart.line(MARGIN, top + band * i, WIDTH - MARGIN, top + band * i, "axis", width=1.5)
+        chart.text(left - 12, middle + 4.5, name, size=NORMAL, anchor="end", bold=average)
         for series, estimate in enumerate(row):
             y = middle + STEP * (series - (len(row) - 1) / 2)
-            canvas.bar(x(100 * max(estimate.low, 0.0)), y, x(100 * min(estimate.high, 1.0)), y, series)
-            canvas.marker(x(100 * estimate.value), y, series)
-    return canvas
+            chart.bar(x(100 * max(estimate.low, 0.0)), y, x(100 * min(estimate.high, 1.0)), y, series)
+            chart.marker(x(100 * estimate.value), y, series)
+    return chart
 
 
 def _rows(scores: Sequence[SystemScores]) -> list[tuple[str, list[Estimate | Average]]]:
@@ -90,23 +66,19 @@ def _rows(scores: Sequence[SystemScores]) -> list[tuple[str, list[Estimate | Ave
     return rows
 
 
-def draw_truncation(points: Sequence[CutPoint], measure: Measure, where: str, side: Side) -> Canvas:
+def draw_truncation(points: Sequence[CutPoint], measure: Measure, where: str, side: Side) -> Chart:
     """A mark for each system on each task; marks of one task are joined, so that a slope is the price of cutting."""
     systems = list(dict.fromkeys(p.system for p in points))
     tasks = list(dict.fromkeys(p.task for p in points))
-    title = f"Truncation against {measure} on {where}"
     subtitle = f"Share of the tokens of {TEXTS[side]} that the model never reads; a line joins the marks of a task."
-    entries = [Entry(i, name) for i, name in enumerate(systems)]
-    top = heading_height(WIDTH, title, subtitle)
-    plot_top = top + legend_height(entries, WIDTH - 2 * MARGIN) + 10
-    left, right, bottom = MARGIN + 66, WIDTH - MARGIN - 70, plot_top + 460.0
-    canvas = Canvas(WIDTH, bottom + 62, title=title, description=subtitle)
-    heading(canvas, title, subtitle)
-    legend(canvas, entries, top)
+    chart = Chart(WIDTH, f"Truncation against {measure} on {where}", subtitle, series=systems)
+    top = chart.top + 6
+    left, right, bottom = MARGIN + 66, WIDTH - MARGIN - 70, top + 460.0
+    chart.height = round(bottom) + 62
     x = linear(0, max(100 * max(p.share for p in points), 1.0), left, right)
-    y = linear(0, max(100 * max(p.score for p in points), 1.0), bottom, plot_top)
-    x_axis(canvas, x, plot_top, bottom, f"tokens of {TEXTS[side]} never read, %")
-    y_axis(canvas, y, left, right, f"{measure} × 100")
+    y = linear(0, max(100 * max(p.score for p in points), 1.0), bottom, top)
+    chart.x_axis(x, top, bottom, f"tokens of {TEXTS[side]} never read, %")
+    chart.y_axis(y, left, right, f"{measure} × 100")
     labels: list[Label] = []
     marks: list[Box] = []
     lines: list[Box] = []
@@ -114,40 +86,41 @@ def draw_truncation(points: Sequence[CutPoint], measure: Measure, where: str, si
         of_task = sorted((p for p in points if p.task == task), key=lambda p: (p.share, p.score))
         places = [(x(100 * p.share), y(100 * p.score)) for p in of_task]
         if len(places) > 1:
-            canvas.polyline(places, "axis", width=1.2)
+            chart.polyline(places, "axis", width=1.2)
             lines += along(places)
         marks += [around(px, py, 6) for px, py in places]
         labels.append(Label(*places[-1], short_name(task)))
     for point in points:
-        canvas.marker(x(100 * point.share), y(100 * point.score), systems.index(point.system))
-    place_labels(canvas, labels, Box(left, plot_top, WIDTH - MARGIN, bottom), marks, lines)
-    return canvas
+        chart.marker(x(100 * point.share), y(100 * point.score), systems.index(point.system))
+    chart.labels(labels, Box(left, top, WIDTH - MARGIN, bottom), marks, lines)
+    return chart
 
 
-def draw_field(shown: Mapping[str, float], others: Sequence[float], measure: Measure) -> Canvas:
+def draw_field(shown: Mapping[str, float], others: Sequence[float], measure: Measure) -> Chart:
     """One query's score under the systems shown, a line each, and one line for all others."""
     left, right, height = 170.0, 596.0, 26.0
     bottom = 10 + height * (len(shown) + bool(others))
-    canvas = Canvas(620, bottom + 40, title=f"{measure} of this query under each system")
+    chart = Chart(620, f"{measure} of this query under each system", headed=False)
+    chart.height = round(bottom) + 40
     x = linear(0, 100, left, right)
     for tick in x.ticks:
-        canvas.line(x(tick), 6, x(tick), bottom, "grid")
-        canvas.text(x(tick), bottom + 17, f"{tick:g}", size=SMALL, ink="muted", anchor="middle")
-    canvas.text((left + right) / 2, bottom + 34, f"{measure} × 100", size=SMALL, ink="muted", anchor="middle")
+        chart.line(x(tick), 6, x(tick), bottom, "grid")
+        chart.text(x(tick), bottom + 17, f"{tick:g}", size=SMALL, ink="muted", anchor="middle")
+    chart.text((left + right) / 2, bottom + 34, f"{measure} × 100", size=SMALL, ink="muted", anchor="middle")
     for i, (system, score) in enumerate(shown.items()):
         y = 10 + height * (i + 0.5)
-        canvas.text(left - 12, y + 4, fit(system, left - 20, SMALL), size=SMALL, anchor="end")
-        canvas.bar(x(0), y, x(100 * score), y, i, width=3)
-        canvas.marker(x(100 * score), y, i, radius=6)
+        chart.text(left - 12, y + 4, fit(system, left - 20, SMALL), size=SMALL, anchor="end")
+        chart.bar(x(0), y, x(100 * score), y, i, width=3)
+        chart.marker(x(100 * score), y, i, radius=6)
     if others:
         y = 10 + height * (len(shown) + 0.5)
         noun = "other system" if len(others) == 1 else "others"
-        canvas.text(left - 12, y + 4, f"{len(others)} {noun}", size=SMALL, ink="muted", anchor="end")
+        chart.text(left - 12, y + 4, f"{len(others)} {noun}", size=SMALL, ink="muted", anchor="end")
         for score, count in Counter(round(s, 3) for s in others).items():
-            canvas.marker(x(100 * score), y, 6, radius=min(3 + count**0.5, 10), opacity=0.6)
+            chart.marker(x(100 * score), y, 6, radius=min(3 + count**0.5, 10), opacity=0.6)
         mean = sum(others) / len(others)
-        canvas.line(x(100 * mean), y - 10, x(100 * mean), y + 10, "text", width=2)
-    return canvas
+        chart.line(x(100 * mean), y - 10, x(100 * mean), y + 10, "text", width=2)
+    return chart
 
 
 def interval_mark(scale: Scale, value: float, bounds: tuple[float, float] | None, *, hollow: bool) -> str:
