@@ -228,9 +228,14 @@ class Client:
         return b"".join(parts)
 
     def _judge(self, response: Any, raw: bytes) -> dict[str, Any]:
+        """The body of a good answer; raises what any other means."""
         status = response.status_code
         if status == 200:
-            body = self._decode(response, raw)
+            try:
+                body: dict[str, Any] = self._secrets.hide_in(msgspec.json.decode(raw, type=dict[str, Any]), raw)
+            except (ValueError, RecursionError):
+                kind = self._clean(response.headers.get("content-type", "something").split(";")[0])
+                raise _TryAgain(f"answered with {kind} that is not the JSON of an answer") from None
             error = body.get("error")
             if not error:
                 return body
@@ -238,14 +243,6 @@ class Client:
             code = error.get("code") if isinstance(error, dict) else None
             status = code if isinstance(code, int) and 400 <= code < 600 else 500
         raise self._refusal(status, self._clean(_message(raw)), retry_after(response.headers))
-
-    def _decode(self, response: Any, raw: bytes) -> dict[str, Any]:
-        try:
-            body: dict[str, Any] = self._secrets.hide_in(msgspec.json.decode(raw, type=dict[str, Any]), raw)
-        except (ValueError, RecursionError):
-            kind = self._clean(response.headers.get("content-type", "something").split(";")[0])
-            raise _TryAgain(f"answered with {kind} that is not the JSON of an answer") from None
-        return body
 
     def _refusal(self, status: int, message: str, wait: float | None) -> Exception:
         """What an answer other than 200 means."""

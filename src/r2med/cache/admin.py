@@ -66,15 +66,10 @@ class Pruned(NamedTuple):
     bytes: int
 
 
-def check_kinds(kinds: Sequence[str]) -> None:
-    """Refuse a kind that does not exist."""
-    if unknown := [kind for kind in kinds if kind not in FOLDERS]:
-        raise UsageError(f"nothing of kind {unknown[0]!r} is kept; there are {', '.join(FOLDERS)}")
-
-
 def entries(root: Path | None = None, kinds: Sequence[str] = tuple(FOLDERS)) -> list[Entry]:
     """All that is kept, the one used last first."""
-    check_kinds(kinds)
+    if unknown := [kind for kind in kinds if kind not in FOLDERS]:
+        raise UsageError(f"nothing of kind {unknown[0]!r} is kept; there are {', '.join(FOLDERS)}")
     found = [entry for kind in kinds for entry in _entries(kind, _place(root, kind))]
     return sorted(found, key=lambda entry: entry.last_used, reverse=True)
 
@@ -85,10 +80,10 @@ def _place(root: Path | None, kind: str) -> Path:
 
 def _entries(kind: str, place: Path) -> Iterator[Entry]:
     if kind == "generations":
-        for path in _files(place, ".jsonl"):
+        for path in _files(place, (".jsonl",)):
             key = _first_line(path).get("key", {})
-            detail = str(key.get("method", ""))
-            yield Entry(kind, path, str(key.get("llm", "")), detail, key, _size(path), 1, _last_used(path))
+            label, method = str(key.get("llm", "")), str(key.get("method", ""))
+            yield Entry(kind, path, label, method, key, _size(path), 1, _last_used(path))
         return
     marker = MANIFEST if kind == "indexes" else ABOUT
     for folder in _folders(place):
@@ -96,14 +91,13 @@ def _entries(kind: str, place: Path) -> Iterator[Entry]:
             continue  # another process is writing it
         facts = _read_json(folder / marker)
         about = facts.get("about", {}) if kind == "indexes" else facts
+        count = len(list(_files(folder, (SUFFIX, ".npy"))))
+        if not facts and not count:
+            continue  # not ours
         label = about.pop(LABEL, "") or about.get("model") or about.get("name") or ""
         detail = about.get("side") or about.get("task") or ""
-        paths = list(_files(folder))
-        contents = [path for path in paths if path.suffix in (SUFFIX, ".npy")]
-        if not facts and not contents:
-            continue  # not ours
-        size, used = sum(map(_size, paths)), _last_used(folder / marker)
-        yield Entry(kind, folder, str(label), str(detail), about, size, len(contents), used)
+        size, used = sum(map(_size, _files(folder))), _last_used(folder / marker)
+        yield Entry(kind, folder, str(label), str(detail), about, size, count, used)
 
 
 def verify(root: Path | None = None, kinds: Sequence[str] = tuple(FOLDERS)) -> Iterator[tuple[Entry, list[Damage]]]:
@@ -113,7 +107,7 @@ def verify(root: Path | None = None, kinds: Sequence[str] = tuple(FOLDERS)) -> I
 
 
 def _damaged_shards(entry: Entry) -> Iterator[Damage]:
-    for path in _files(entry.path, SUFFIX):
+    for path in _files(entry.path, (SUFFIX,)):
         try:
             open_shard(path, check=True)
         except DamagedShard as why:
@@ -161,12 +155,10 @@ def prune(
     unused_days: float | None = None,
 ) -> Pruned:
     """Remove what is damaged, what killed processes left, and entries: the unused, then the oldest until it fits."""
-    check_kinds(kinds)
     kinds = [kind for kind in kinds if not _place(root, kind).is_symlink()]
-    damaged = [damage for _, found in verify(root, kinds) for damage in found if damage.lost]
-    freed = sum(_remove(damage.path) for damage in damaged)
+    damaged = [damage.path for _, found in verify(root, kinds) for damage in found if damage.lost]
     abandoned = [path for kind in kinds for path in _abandoned(_place(root, kind))]
-    freed += sum(map(_remove, abandoned))
+    freed = sum(map(_remove, [*damaged, *abandoned]))
     kept = entries(root, kinds)
     total, removed = sum(entry.bytes for entry in kept), 0
     for entry in reversed(kept):
@@ -181,8 +173,8 @@ def prune(
 def _abandoned(place: Path) -> Iterator[Path]:
     """Temporary files and folders that are too old to be somebody's."""
     for path in [*_files(place), *_folders(place)]:
-        name = path.name
-        if name.startswith(".") and name.endswith(".tmp") and time.time() - path.lstat().st_mtime > STALE_SECONDS:
+        temporary = path.name.startswith(".") and path.name.endswith(".tmp")
+        if temporary and time.time() - _last_used(path) > STALE_SECONDS:
             yield path
 
 
@@ -199,13 +191,11 @@ def _remove(path: Path) -> int:
     return size
 
 
-def _files(place: Path, suffix: str = "") -> Iterator[Path]:
-    """All files below a folder."""
+def _files(place: Path, suffixes: tuple[str, ...] = ("",)) -> Iterator[Path]:
+    """All files below a folder whose names end so."""
     for folder, _, names in os.walk(place, followlinks=False):
-        for name in sorted(names):
-            path = Path(folder) / name
-            if name.endswith(suffix) and not path.is_symlink():
-                yield path
+        paths = (Path(folder) / name for name in sorted(names) if name.endswith(suffixes))
+        yield from (path for path in paths if not path.is_symlink())
 
 
 def _folders(place: Path) -> list[Path]:
@@ -216,29 +206,24 @@ def _folders(place: Path) -> list[Path]:
 
 
 def _size(path: Path) -> int:
-    try:
+    with suppress(OSError):  # gone meanwhile
         return path.lstat().st_size
-    except OSError:
-        return 0  # gone meanwhile
+    return 0
 
 
 def _last_used(path: Path) -> float:
-    try:
+    with suppress(OSError):
         return path.lstat().st_mtime
-    except OSError:
-        return 0.0
+    return 0.0
 
 
 def _first_line(path: Path) -> dict[str, Any]:
-    try:
-        with path.open("rb") as stream:
-            return msgspec.json.decode(stream.readline(1 << 20), type=dict[str, Any])
-    except (OSError, ValueError, RecursionError):
-        return {}
+    with suppress(OSError, ValueError, RecursionError), path.open("rb") as stream:
+        return msgspec.json.decode(stream.readline(1 << 20), type=dict[str, Any])
+    return {}
 
 
 def _read_json(path: Path) -> dict[str, Any]:
-    try:
+    with suppress(OSError, ValueError, RecursionError):
         return msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
-    except (OSError, ValueError, RecursionError):
-        return {}
+    return {}

@@ -35,9 +35,9 @@ class Manifest(msgspec.Struct, kw_only=True):
     """`index.json`."""
 
     version: int
-    about: dict[str, Any]
+    about: dict[str, Any] = {}
     """What the arrays are, for people and for checks of whoever wrote them."""
-    checksums: dict[str, int]
+    checksums: dict[str, int] = {}
     """Name of an array to the CRC-32 of its file."""
 
 
@@ -85,12 +85,11 @@ class ArrayCache:
 def write_arrays(folder: Path, arrays: Mapping[str, Array], about: Mapping[str, object]) -> None:
     """Write arrays as a new folder."""
     with atomic_folder(folder) as target:
-        checksums = {}
+        manifest = Manifest(version=VERSION, about=dict(about))
         for name, array in arrays.items():
             path = target / f"{component(name, 'the name of an array')}.npy"
             np.save(path, np.ascontiguousarray(array), allow_pickle=False)
-            checksums[name] = _checksum(path)
-        manifest = Manifest(version=VERSION, about=dict(about), checksums=checksums)
+            manifest.checksums[name] = _checksum(path)
         (target / MANIFEST).write_bytes(msgspec.json.format(msgspec.json.encode(manifest), indent=2))
 
 
@@ -101,24 +100,11 @@ def read_arrays(folder: Path, *, check: bool = True) -> Stored:
     except (FileNotFoundError, NotADirectoryError):
         raise DataError(f"is not an index (it has no {MANIFEST})", path=folder) from None
     except (OSError, ValueError, RecursionError) as error:
-        version = _version(folder / MANIFEST)
-        if version not in (None, VERSION):
-            raise DataError(
-                f"index version {version}, this r2med reads {VERSION}: build it again", path=folder
-            ) from None
         raise DataError(f"broken manifest ({error})", path=folder / MANIFEST) from None
     if manifest.version != VERSION:
         raise DataError(f"index version {manifest.version}, this r2med reads {VERSION}: build it again", path=folder)
-    return Stored(
-        {name: _map(folder, name, crc, check=check) for name, crc in manifest.checksums.items()}, manifest.about
-    )
-
-
-def _version(path: Path) -> object:
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=dict[str, Any]).get("version")
-    except (OSError, ValueError, RecursionError):
-        return None
+    arrays = {name: _map(folder, name, checksum, check=check) for name, checksum in manifest.checksums.items()}
+    return Stored(arrays, manifest.about)
 
 
 def _map(folder: Path, name: str, checksum: int, *, check: bool) -> Array:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from typing import Generic, TypeVar
 
@@ -34,30 +33,15 @@ def in_parallel(
     all; it is raised after the results under way have been handed out.
     """
     window = _Window(work, workers, on_result)
-    source = iter(jobs)
     try:
-        window.fill(source)
-        while window.open:
-            outcome = window.get()
-            if outcome.failure is not None:
-                window.fail(outcome.failure)
-            for result in outcome.results:
-                if give_up is not None and (reason := give_up(result)) is not None:
-                    window.fail(reason)
-                yield result
-            window.fill(source)
+        for result in window.results(iter(jobs)):
+            if give_up is not None:
+                window.fail(give_up(result))
+            yield result
     finally:
         window.close()
     if window.failure is not None:
         raise window.failure
-
-
-@dataclass(frozen=True)
-class _Outcome(Generic[Result]):
-    """What became of a job: one result, a failure, or neither where it was not begun."""
-
-    results: tuple[Result, ...] = ()
-    failure: BaseException | None = None
 
 
 class _Window(Generic[Job, Result]):
@@ -69,46 +53,51 @@ class _Window(Generic[Job, Result]):
         workers: int,
         on_result: Callable[[Job, Result], None] | None,
     ) -> None:
-        self.open = 0
-        """Jobs handed in whose outcome has not been taken out."""
         self.failure: BaseException | None = None
         """What ended it all; later ones follow from it."""
-        self._stop = threading.Event()
         self._work, self._workers, self._on_result = work, workers, on_result
-        self._slots = threading.Semaphore(workers)
+        self._stop = threading.Event()
+        self._open = 0
+        """Jobs handed in whose outcome has not been taken out."""
         # Only working takes a slot: while one result is put on disk, the next job has already begun.
-        self._most_threads = workers + (workers + 1) // 2
+        self._slots = threading.Semaphore(workers)
         self._threads: list[threading.Thread] = []
         self._todo: SimpleQueue[tuple[Job] | None] = SimpleQueue()
-        self._done: SimpleQueue[_Outcome[Result]] = SimpleQueue()
+        self._done: SimpleQueue[tuple[Result] | BaseException | None] = SimpleQueue()
+        """Of each job its result, its failure, or None where it was not begun."""
 
-    def fill(self, source: Iterator[Job]) -> None:
-        """Hand in jobs while there is room and nothing has failed."""
-        while self.failure is None and self.open < 2 * self._workers:
+    def results(self, source: Iterator[Job]) -> Iterator[Result]:
+        """Hand in jobs while there is room and nothing has failed, and hand out what becomes of them."""
+        self._fill(source)
+        while self._open:
+            outcome = self._done.get()
+            self._open -= 1
+            if isinstance(outcome, BaseException):
+                self.fail(outcome)
+            elif outcome is not None:
+                yield outcome[0]
+            self._fill(source)
+
+    def fail(self, error: BaseException | None) -> None:
+        """Begin nothing more, if there is a reason."""
+        if error is not None:
+            self.failure = self.failure or error
+            self._stop.set()
+
+    def _fill(self, source: Iterator[Job]) -> None:
+        while self.failure is None and self._open < 2 * self._workers:
             try:
-                self._put(next(source))
+                job = next(source)
             except StopIteration:
                 return
             except Exception as error:
                 self.fail(error)
-
-    def fail(self, error: BaseException) -> None:
-        """Begin nothing more."""
-        self.failure = self.failure or error
-        self._stop.set()
-
-    def _put(self, job: Job) -> None:
-        self.open += 1
-        self._todo.put((job,))
-        if len(self._threads) < self._most_threads:
-            self._threads.append(threading.Thread(target=self._run, daemon=True))
-            self._threads[-1].start()
-
-    def get(self) -> _Outcome[Result]:
-        """The next outcome."""
-        outcome = self._done.get()
-        self.open -= 1
-        return outcome
+                return
+            self._open += 1
+            self._todo.put((job,))
+            if len(self._threads) < self._workers + (self._workers + 1) // 2:
+                self._threads.append(threading.Thread(target=self._run, daemon=True))
+                self._threads[-1].start()
 
     def close(self) -> None:
         """Begin nothing more, and give what is under way a moment."""
@@ -117,25 +106,25 @@ class _Window(Generic[Job, Result]):
             self._todo.put(None)
         until = time.monotonic() + GRACE
         try:
-            while self.open and (left := until - time.monotonic()) > 0:
+            while self._open and (left := until - time.monotonic()) > 0:
                 self._done.get(timeout=left)
-                self.open -= 1
+                self._open -= 1
         except Empty:
             pass
 
     def _run(self) -> None:
         while (job := self._todo.get()) is not None:
-            self._done.put(self._one(*job))
+            try:
+                self._done.put(self._one(job[0]))
+            except BaseException as error:  # raised by the thread that reads the results
+                self._stop.set()
+                self._done.put(error)
 
-    def _one(self, job: Job) -> _Outcome[Result]:
-        try:
-            with self._slots:
-                if self._stop.is_set():
-                    return _Outcome()
-                result = self._work(job, self._stop)
-            if self._on_result is not None:
-                self._on_result(job, result)
-        except BaseException as error:
-            self._stop.set()
-            return _Outcome(failure=error)  # raised by the thread that reads the results
-        return _Outcome((result,))
+    def _one(self, job: Job) -> tuple[Result] | None:
+        with self._slots:
+            if self._stop.is_set():
+                return None
+            result = self._work(job, self._stop)
+        if self._on_result is not None:
+            self._on_result(job, result)
+        return (result,)

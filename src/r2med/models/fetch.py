@@ -8,8 +8,7 @@ from pathlib import Path
 import msgspec
 
 from ..core import MissingExtra, ModelError, ResultError, Unavailable, UsageError
-from . import carrier as wheels
-from . import hub
+from . import carrier, hub
 from .card import ModelCard
 from .locate import MARK, from_carrier, locate, own_folder, parts, ready
 from .registry import find_card, find_chat_card
@@ -57,13 +56,15 @@ def fetch(
                 done = hub.fetch_from_hub(card, part, allow_pickle=allow_pickle, progress=progress, force=force)
                 verified &= done.verified
     except (Unavailable, MissingExtra) as why:
-        if card.carrier is None:
-            raise _with_advice(why, card) from None
-        return _from_carrier(card, force=force, progress=progress, because=why)
+        if card.carrier:
+            return _from_carrier(card, force=force, progress=progress, because=f"{why}; and ")
+        if isinstance(why, MissingExtra):
+            raise
+        raise Unavailable(f"{why}; or put its files into {own_folder(card)}") from None
     return _result(card, fetched=True, verified=verified)
 
 
-def _from_carrier(card: ModelCard, *, force: bool, progress: bool, because: Exception | None = None) -> Fetched:
+def _from_carrier(card: ModelCard, *, force: bool, progress: bool, because: str = "") -> Fetched:
     target = own_folder(card)
     replaceable = force or (target / MARK).is_file()
     if target.is_dir() and any(target.iterdir()) and not replaceable:
@@ -71,46 +72,34 @@ def _from_carrier(card: ModelCard, *, force: bool, progress: bool, because: Exce
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}.") as scratch:
-            wheels.fetch_from_carrier(card, Path(scratch) / "new", progress=progress)
+            new = Path(scratch) / "new"
+            carrier.fetch_from_carrier(card, new, progress=progress)
             if target.exists():
                 target.replace(Path(scratch) / "old")
-            (Path(scratch) / "new").replace(target)
+            new.replace(target)
     except Unavailable as why:
-        raise Unavailable(f"{because}; and {why}" if because else str(why)) from None
+        raise Unavailable(f"{because}{why}") from None
     except OSError as error:
         raise ResultError(f"{target}: cannot be written ({error.strerror or error})") from None
     return _result(card, fetched=True, verified=True)
 
 
-def _with_advice(why: Unavailable | MissingExtra, card: ModelCard) -> Unavailable | MissingExtra:
-    if isinstance(why, MissingExtra):
-        return why
-    return Unavailable(f"{why}; or put its files into {own_folder(card)}")
-
-
 def _check(card: ModelCard) -> Fetched:
-    """Compare a model that is here with what its hashes say."""
-    verified = True
+    """Compare a model that is here with what its hashes say; nothing is known of files a user put there."""
+    compared = True
     for part in parts(card):
         folder = locate(card, part.name)
         assert folder is not None
-        bad, checked = _compare(card, folder)
-        verified &= checked
+        origin, bad = _origin(card, folder), list[str]()
+        if origin == "hub":
+            bad = hub.damaged(folder)
+        elif origin == "carrier" and card.carrier:
+            bad = carrier.damaged(card.carrier, folder)
+        compared &= origin != "folder"
         if bad:
-            raise ModelError(
-                f"{folder / bad[0]} is damaged{f' (and {len(bad) - 1} more)' if bad[1:] else ''}: "
-                f"r2med models fetch {card.name} --force"
-            )
-    return _result(card, fetched=False, verified=verified)
-
-
-def _compare(card: ModelCard, folder: Path) -> tuple[list[str], bool]:
-    origin = _origin(card, folder)
-    if origin == "hub":
-        return hub.damaged(folder), True
-    if origin == "carrier" and card.carrier:
-        return wheels.damaged(card.carrier, folder), True
-    return [], False
+            more = f" (and {len(bad) - 1} more)" if bad[1:] else ""
+            raise ModelError(f"{folder / bad[0]} is damaged{more}: r2med models fetch {card.name} --force")
+    return _result(card, fetched=False, verified=compared)
 
 
 def _origin(card: ModelCard, folder: Path) -> str:
@@ -123,12 +112,11 @@ def _result(card: ModelCard, *, fetched: bool, verified: bool) -> Fetched:
     folders = [folder for part in parts(card) if (folder := locate(card, part.name))]
     if len(folders) != len(parts(card)):
         raise ModelError(f"{card.name} was downloaded but is not complete: no configuration or not all weights")
-    size = sum(path.stat().st_size for folder in folders for path in folder.rglob("*") if path.is_file())
     return Fetched(
         name=card.name,
         path=str(folders[0]),
         fetched=fetched,
         origin=_origin(card, folders[0]),
         verified=verified,
-        bytes=size,
+        bytes=sum(path.stat().st_size for folder in folders for path in folder.rglob("*") if path.is_file()),
     )

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from functools import cache
 from importlib.resources import files
+from typing import NamedTuple
 
 import msgspec
 
@@ -20,48 +21,47 @@ HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+(@[\w.-]+)?")
 CHAT_ALIASES = {"local": "smollm2"}
 
 
-@cache
-def _read_all() -> dict[str, Card | ChatCard]:
+class _Cards(NamedTuple):
     """All cards by name, sorted."""
-    folder = files(__package__).joinpath("cards")
-    texts = {entry.name[:-5]: entry.read_text("utf-8") for entry in folder.iterdir() if entry.name.endswith(".toml")}
-    return {name: _read(name, texts[name]) for name in sorted(texts)}
 
-
-def _read(name: str, text: str) -> Card | ChatCard:
-    data = loads(text)
-    if data["kind"] == "chat":
-        return msgspec.convert(data, ChatCard)
-    if pack := data.get("prompts"):
-        own = msgspec.convert(data.get("instructions", {}), Instructions)
-        data["instructions"] = own.over(built_in(pack).instructions(name, Instructions()))
-    return msgspec.convert(data, Card)
+    models: dict[str, Card]
+    """That encode or score."""
+    chats: dict[str, ChatCard]
 
 
 @cache
-def _cards() -> dict[str, Card]:
-    return {name: card for name, card in _read_all().items() if isinstance(card, Card)}
-
-
-@cache
-def _chat_cards() -> dict[str, ChatCard]:
-    return {name: card for name, card in _read_all().items() if isinstance(card, ChatCard)}
+def _read_all() -> _Cards:
+    found = _Cards({}, {})
+    for entry in sorted(
+        files(__package__).joinpath("cards").iterdir(), key=lambda entry: entry.name.removesuffix(".toml")
+    ):
+        if not entry.name.endswith(".toml"):
+            continue
+        name, data = entry.name[:-5], loads(entry.read_text("utf-8"))
+        if data["kind"] == "chat":
+            found.chats[name] = msgspec.convert(data, ChatCard)
+            continue
+        if pack := data.get("prompts"):
+            own = msgspec.convert(data.get("instructions", {}), Instructions)
+            data["instructions"] = own.over(built_in(pack).instructions(name, Instructions()))
+        found.models[name] = msgspec.convert(data, Card)
+    return found
 
 
 def card_names() -> tuple[str, ...]:
     """All names of models that encode or score."""
-    return tuple(_cards())
+    return tuple(_read_all().models)
 
 
 def cards(kind: str | None = None) -> Iterator[Card]:
     """All named models that encode or score, or those of one kind."""
-    return (card for card in _cards().values() if kind in (None, card.kind))
+    return (card for card in _read_all().models.values() if kind in (None, card.kind))
 
 
 def get_card(name: str) -> Card:
     """The card of a named model."""
-    if _folded(name) in _cards():
-        return _cards()[_folded(name)]
+    if found := _read_all().models.get(_folded(name)):
+        return found
     if find_chat_card(name):
         raise UsageError(f"{name} is a chat model: it expands queries (--expand hyde:{name}) and judges passages")
     hint = "(r2med models lists them; a Hugging Face id or a folder works too)"
@@ -72,7 +72,7 @@ def find_card(spec: str) -> Card:
     """The card for whatever a user typed: a name, a folder, or a hub id with or without @revision."""
     from .generic import folder_card, generic_card
 
-    if _folded(spec) in _cards():
+    if _folded(spec) in _read_all().models:
         return get_card(spec)
     path = typed_path(spec)
     if (exists(path) and path.is_dir()) or spec.startswith(("/", "./", "../", "~")):
@@ -84,19 +84,19 @@ def find_card(spec: str) -> Card:
 
 def chat_cards() -> Iterator[ChatCard]:
     """All named chat models."""
-    return iter(_chat_cards().values())
+    return iter(_read_all().chats.values())
 
 
 def chat_names() -> tuple[str, ...]:
     """All names of chat models."""
-    return tuple(_chat_cards())
+    return tuple(_read_all().chats)
 
 
 def find_chat_card(name: str) -> ChatCard | None:
     """The card of a chat model, by its name or by what servers call it; None where there is none."""
     folded = _folded(name)
-    by_name = _chat_cards().get(CHAT_ALIASES.get(folded, folded))
-    return by_name or next((card for card in _chat_cards().values() if name == card.source and card.is_api), None)
+    by_name = _read_all().chats.get(CHAT_ALIASES.get(folded, folded))
+    return by_name or next((card for card in chat_cards() if name == card.source and card.is_api), None)
 
 
 def _folded(name: str) -> str:
