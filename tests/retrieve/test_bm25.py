@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import r2med
-from r2med.core import Document, Documents, Qrels, Query, Task, TextColumn, UsageError
+from r2med.cache import verify
+from r2med.core import Document, Documents, Qrels, Query, Task, UsageError
+from r2med.core.options import Options
 from r2med.core.queries import Queries, QueryText
 from r2med.retrieve import retrievers
-from r2med.retrieve.bm25 import BM25, BM25Index, BM25Lucene, BM25Parameters, PreparedBM25
+from r2med.retrieve.bm25 import BM25, BM25Lucene, BM25Parameters
 from r2med.text import get_analyzer
 from r2med.text.analyzers import ANALYZERS
 
@@ -155,15 +159,50 @@ def test_empty_corpus_text_does_not_divide_by_zero() -> None:
     assert BM25().retrieve(make_task(["", "the"], ["rash"])).lengths().tolist() == [0]
 
 
-def test_extending_equals_rebuilding(task: Task) -> None:
-    texts = list(task.documents.texts)
-    whole = BM25Index.build(TextColumn.from_texts(texts))
-    grown = BM25Index.build(TextColumn.from_texts(texts[:100]))
-    for begin in (100, 250):
-        grown = grown.extended(TextColumn.from_texts(texts[begin : 250 if begin == 100 else None]))
-    a, b = (PreparedBM25(index, task.documents.ids, "bm25").search(Queries.of(task), 1000) for index in (whole, grown))
-    assert np.array_equal(a.docs, b.docs)
-    assert np.array_equal(a.scores, b.scores)
+@pytest.fixture
+def kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """Every index is large enough to be kept; where they lie."""
+    monkeypatch.setattr("r2med.retrieve.bm25.LARGE", 0)
+    monkeypatch.setenv("R2MED_HOME", str(tmp_path))
+    return tmp_path / "indexes"
+
+
+def again(task: Task) -> Task:
+    """The same task as another process loads it."""
+    return replace(task, documents=Documents.of(task.documents))
+
+
+@pytest.mark.parametrize("retriever", [BM25(), BM25Lucene(k1=1.2, b=0.75)])
+def test_a_kept_index_gives_the_same_bits(retriever: BM25, task: Task, kept: Path) -> None:
+    made = retriever.retrieve(again(task))
+    assert len(list(kept.iterdir())) == 1
+    stored = retriever.prepare(again(task))
+    assert isinstance(stored.index.postings.docs, np.memmap)
+    found = stored.search(Queries.of(task), 1000)
+    assert np.array_equal(made.docs, found.docs)
+    assert np.array_equal(made.scores, found.scores)
+
+
+def test_what_changes_an_index_has_an_index_of_its_own(task: Task, kept: Path) -> None:
+    other = make_task(["rash and fever", "fever"], ["rash"])
+    for one in (task, other):
+        for retriever in (BM25(), BM25(k1=1.2), BM25(b=0.75), BM25(analyzer="whitespace")):
+            assert np.array_equal(retriever.retrieve(again(one)).docs, retriever.retrieve(again(one)).docs)
+    assert len(list(kept.iterdir())) == 8
+
+
+def test_a_damaged_index_is_made_again(task: Task, kept: Path) -> None:
+    made = BM25().retrieve(again(task))
+    (folder,) = kept.iterdir()
+    (folder / "impacts.npy").write_bytes((folder / "impacts.npy").read_bytes()[:-4] + b"\0\0\0\0")
+    found = BM25().retrieve(again(task))
+    assert np.array_equal(made.scores, found.scores)
+    assert [damage for _, damage in verify(kinds=["indexes"])] == [[]]
+
+
+def test_without_a_cache_nothing_is_kept(task: Task, kept: Path) -> None:
+    BM25(options=Options(cache=False)).retrieve(again(task))
+    assert not kept.exists()
 
 
 @pytest.mark.parametrize("retriever", [BM25(), BM25Lucene()])
@@ -191,7 +230,7 @@ def test_parameters_are_in_the_name_and_in_the_description() -> None:
 def test_variants_share_terms_and_postings(task: Task) -> None:
     one, other, apart = (r.prepare(task).index for r in (BM25(), BM25Lucene(), BM25(k1=2.0)))
     assert one.postings is other.postings
-    assert one.counts is other.counts is apart.counts
+    assert one.vocabulary is other.vocabulary is apart.vocabulary
     assert one.postings is not apart.postings
 
 

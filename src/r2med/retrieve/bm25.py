@@ -9,22 +9,31 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from msgspec import Meta
 
-from ..core import IdTable, Run, Task, TextColumn, UsageError
+from .._version import __version__
+from ..cache.arrays import Array, ArrayCache
+from ..core import Documents, IdTable, Run, Task, TextColumn, UsageError
 from ..core.columns import Int64
+from ..core.fingerprint import fingerprint
+from ..core.options import Options
 from ..core.queries import Queries
-from ..text import TermCounts, get_analyzer
-from .contract import Retriever, check_depth, retrievers
+from ..core.spec import Spec
+from ..text import TermCounts, Vocabulary, get_analyzer
+from .contract import Build, Retriever, check_depth, retrievers
 from .sparse import Float64, Postings, SparseQueries, build_postings, search
 
 QueryWeighting = Literal["bm25", "count"]
 K1 = Annotated[float, Meta(ge=0, description="how slowly repeated terms saturate")]
 B = Annotated[float, Meta(ge=0, le=1, description="how far long documents are held back")]
 Analyzer = Annotated[str, Meta(description="how texts become terms: english, whitespace, regex or none")]
+LARGE = 32 << 20
+"""Bytes of text from which an index is kept on disk; a smaller one is made faster than it is noticed."""
+VERSION = 1
+"""Of the arrays that are kept; raised when an analyzer or a weight changes."""
 
 
 @dataclass(frozen=True)
@@ -46,70 +55,60 @@ class BM25Parameters:
         get_analyzer(self.analyzer)
 
 
-class BM25Index:
-    """Term counts of a corpus and the postings made from them.
+def _idf(frequency: Int64, documents: int) -> Float64:
+    return np.log1p((documents - frequency + 0.5) / (frequency + 0.5))
 
-    The counts stay, so that documents can be added without analyzing the old ones again: every impact depends on the
-    number of documents and their mean length, and is cheap to make anew.
-    """
+
+def _norm(parameters: BM25Parameters, lengths: Float64, average: float) -> Float64:
+    return parameters.k1 * (1 - parameters.b + parameters.b * lengths / average)
+
+
+class BM25Index:
+    """The postings of a corpus, and what weighting a query needs to know of it."""
 
     def __init__(
         self,
         parameters: BM25Parameters,
-        counts: TermCounts,
+        vocabulary: Vocabulary,
+        postings: Postings,
         *,
-        lengths: Int64 | None = None,
-        postings: Postings | None = None,
+        documents: int,
+        average_length: float,
     ) -> None:
-        self.parameters = parameters
-        self.counts = counts
-        self.lengths = counts.lengths() if lengths is None else lengths
-        # A corpus without a single term must not divide by zero.
-        self.average_length = float(self.lengths.mean()) if self.lengths.any() else 1.0
-        self.postings = self._postings() if postings is None else postings
+        self.parameters, self.vocabulary, self.postings = parameters, vocabulary, postings
+        self.documents, self.average_length = documents, average_length
 
     @classmethod
     def build(cls, contents: TextColumn, parameters: BM25Parameters | None = None) -> BM25Index:
         """Analyze and index a corpus."""
         parameters = parameters or BM25Parameters()
-        return cls(parameters, get_analyzer(parameters.analyzer).count(contents))
+        return cls.of(get_analyzer(parameters.analyzer).count(contents), parameters)
 
-    def extended(self, contents: TextColumn) -> BM25Index:
-        """An index with more documents at the end; only these are analyzed."""
-        new = get_analyzer(self.parameters.analyzer).count(contents)
-        vocabulary, mapping = self.counts.vocabulary.merged(new.vocabulary)
-        merged = TermCounts(
-            vocabulary,
-            np.concatenate((self.counts.indptr, self.counts.indptr[-1] + new.indptr[1:])),
-            np.concatenate((self.counts.terms, mapping[new.terms])),
-            np.concatenate((self.counts.counts, new.counts)),
-        )
-        return BM25Index(self.parameters, merged)
+    @classmethod
+    def of(cls, counts: TermCounts, parameters: BM25Parameters) -> BM25Index:
+        """The index of documents whose terms are counted."""
+        lengths, size = counts.lengths(), len(counts.indptr) - 1
+        # A corpus without a single term must not divide by zero.
+        average = float(lengths.mean()) if lengths.any() else 1.0
+        idf = _idf(np.bincount(counts.terms, minlength=len(counts.vocabulary)), size)
+        norms = _norm(parameters, lengths.astype(np.float64), average)
+        postings = build_postings(*counts[1:], norms, idf)
+        return cls(parameters, counts.vocabulary, postings, documents=size, average_length=average)
 
-    def __len__(self) -> int:
-        """Number of documents."""
-        return len(self.lengths)
-
-    def _postings(self) -> Postings:
-        frequency = np.bincount(self.counts.terms, minlength=len(self.counts.vocabulary))
-        return build_postings(*self.counts[1:], self._norm(self.lengths.astype(np.float64)), self._idf(frequency))
-
-    def _idf(self, frequency: Int64) -> Float64:
-        return np.log1p((len(self) - frequency + 0.5) / (frequency + 0.5))
+    def with_parameters(self, parameters: BM25Parameters) -> BM25Index:
+        """The same postings for other query weights."""
+        size, length = self.documents, self.average_length
+        return BM25Index(parameters, self.vocabulary, self.postings, documents=size, average_length=length)
 
     @cached_property
     def idf(self) -> Float64:
         """Lucene's inverse document frequency of every term."""
-        return self._idf(np.diff(self.postings.term_ptr))
-
-    def _norm(self, lengths: Float64) -> Float64:
-        p = self.parameters
-        return p.k1 * (1 - p.b + p.b * lengths / self.average_length)
+        return _idf(np.diff(self.postings.term_ptr), self.documents)
 
     def queries(self, texts: TextColumn) -> SparseQueries:
         """Weighted terms of the queries; terms the corpus does not hold fall away."""
         counted = get_analyzer(self.parameters.analyzer).count(texts)
-        numbers = self.counts.vocabulary.find(counted.vocabulary.terms)[counted.terms]
+        numbers = self.vocabulary.find(counted.vocabulary.terms)[counted.terms]
         known = numbers >= 0
         rows = np.repeat(np.arange(len(texts)), np.diff(counted.indptr))[known]
         terms, frequency = numbers[known], counted.counts[known].astype(np.float64)
@@ -117,7 +116,9 @@ class BM25Index:
         if self.parameters.query == "count":
             return SparseQueries(indptr, terms, frequency)
         lengths: Float64 = np.bincount(rows, weights=frequency, minlength=len(texts)).astype(np.float64)
-        weights = self.idf[terms] * (frequency / (frequency + self._norm(lengths)[rows]))
+        weights = self.idf[terms] * (
+            frequency / (frequency + _norm(self.parameters, lengths, self.average_length)[rows])
+        )
         return SparseQueries(indptr, terms, weights)
 
     def weighted(self, queries: Queries) -> SparseQueries:
@@ -157,10 +158,19 @@ class BM25(Retriever):
     kind = "lexical"
     query: QueryWeighting = "bm25"
 
-    def __init__(self, k1: K1 = 0.9, b: B = 0.4, *, analyzer: Analyzer = "english") -> None:
+    def __init__(
+        self, k1: K1 = 0.9, b: B = 0.4, *, analyzer: Analyzer = "english", options: Options | None = None
+    ) -> None:
         self.parameters = BM25Parameters(float(k1), float(b), self.query, analyzer)
         name = "bm25" if self.query == "bm25" else "bm25-lucene"
         self.spec = retrievers.spec(name, k1=float(k1), b=float(b), analyzer=analyzer)
+        self.options = options or Options()
+
+    @classmethod
+    def from_spec(cls, spec: Spec, build: Build) -> BM25:
+        """The retriever of a spec."""
+        values: dict[str, Any] = dict(spec.parameters)
+        return cls(**values, options=build.options)
 
     def describe(self) -> dict[str, object]:
         """Everything that changes its rankings."""
@@ -169,12 +179,48 @@ class BM25(Retriever):
     def prepare(self, task: Task) -> PreparedBM25:
         """Index the documents; terms and postings are made once, whichever variants search them."""
         documents, own = task.documents, self.parameters
-        counts = documents.derived(
-            ("terms", own.analyzer), lambda: get_analyzer(own.analyzer).count(documents.contents)
-        )
-        made = documents.derived(("postings", own.analyzer, own.k1, own.b), lambda: BM25Index(own, counts))
-        index = BM25Index(own, counts, lengths=made.lengths, postings=made.postings)
-        return PreparedBM25(index, documents.ids, self.name)
+        key = ("postings", own.analyzer, own.k1, own.b)
+        made = documents.derived(key, lambda: self._kept(documents))
+        return PreparedBM25(made.with_parameters(own), documents.ids, self.name)
+
+    def _kept(self, documents: Documents) -> BM25Index:
+        """The index of documents; that of a large corpus is kept on disk."""
+        if not self.options.cache or documents.contents.nbytes < LARGE:
+            return self._make(documents)
+        own, cache = self.parameters, ArrayCache()
+        key = fingerprint("bm25 index", [VERSION, __version__, documents.fingerprint, own.analyzer, own.k1, own.b])
+        if (arrays := cache.load(key)) is not None:
+            return _from_arrays(own, arrays)
+        made = self._make(documents)
+        about = {"model": "bm25", "analyzer": own.analyzer, "k1": own.k1, "b": own.b, "documents": len(documents)}
+        cache.save(key, _arrays(made), about)
+        return made
+
+    def _make(self, documents: Documents) -> BM25Index:
+        analyzer = self.parameters.analyzer
+        counts = documents.derived(("terms", analyzer), lambda: get_analyzer(analyzer).count(documents.contents))
+        return BM25Index.of(counts, self.parameters)
+
+
+def _arrays(index: BM25Index) -> dict[str, Array]:
+    """What is kept of an index."""
+    hashes, order = index.vocabulary.lookup
+    return {
+        "vocabulary_data": index.vocabulary.terms.data,
+        "vocabulary_offsets": index.vocabulary.terms.offsets,
+        "vocabulary_hashes": hashes,
+        "vocabulary_order": order,
+        "size": np.array([index.documents, index.average_length]),
+        **index.postings._asdict(),
+    }
+
+
+def _from_arrays(parameters: BM25Parameters, arrays: dict[str, Array]) -> BM25Index:
+    terms = TextColumn(arrays["vocabulary_data"], arrays["vocabulary_offsets"])
+    vocabulary = Vocabulary(terms, (arrays["vocabulary_hashes"], arrays["vocabulary_order"]))
+    documents, average_length = arrays["size"].tolist()
+    postings = Postings(arrays["term_ptr"], arrays["docs"], arrays["impacts"])
+    return BM25Index(parameters, vocabulary, postings, documents=int(documents), average_length=average_length)
 
 
 @retrievers.register("bm25-lucene")

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ..core.columns import Int32, Int64, TextColumn, TextColumnBuilder
+from ..core.columns import Int32, Int64, TextColumn
 
 _BASE, _MIX = np.uint32(0x9E3779B1), np.uint32(0x85EBCA6B)
 
@@ -56,17 +56,6 @@ class Vocabulary:
                         found[i] = number
                         break
         return found
-
-    def merged(self, other: Vocabulary) -> tuple[Vocabulary, Int32]:
-        """This vocabulary with the new terms of `other` behind it, and where each of `other`'s terms went."""
-        mapping = self.find(other.terms)
-        new = np.flatnonzero(mapping < 0)
-        mapping[new] = np.arange(len(self), len(self) + len(new), dtype=np.int32)
-        builder = TextColumnBuilder()
-        for column, indices in ((self.terms, range(len(self))), (other.terms, new.tolist())):
-            for i in indices:
-                builder.append(column.encoded(i))
-        return Vocabulary(builder.build()), mapping
 
 
 def _hashes(terms: TextColumn) -> npt.NDArray[np.uint32]:
