@@ -53,7 +53,7 @@ class Definition(Entry[Float64]):
         return f"{self.name}({inside})@k" if inside else f"{self.name}@k"
 
 
-_registry: Registry[Float64] = Registry("measure", addresses=False)
+_registry: Registry[Float64] = Registry("measure")
 
 
 def definitions() -> list[Definition]:
