@@ -1,8 +1,8 @@
 """Where a run put the relevant documents: what every measure is computed from.
 
 A measure asks for the hits at a grade: `hits(2)` holds the documents judged 2 or higher. `exact_hits` takes rankings
-as they are. `tied_hits` takes every order of equally scored documents as equally likely: a document then has an entry
-at each rank that it may take, with its chance, and a measure that is a sum over entries becomes its mean over orders.
+as they are; `aware.tied_hits` takes every order of equally scored documents as equally likely: a document then has an
+entry at each rank that it may take, with its chance, and a sum over entries becomes its mean over all orders.
 """
 
 from __future__ import annotations
@@ -127,76 +127,3 @@ def ideal_ranking(qrels: Qrels, rel: int) -> Entries:
 def place_in_query(row: Int64, queries: int) -> Int64:
     """The number of earlier entries of the same query; entries are ordered by query."""
     return np.arange(len(row)) - np.searchsorted(row, np.arange(queries))[row]
-
-
-class Ties(NamedTuple):
-    """Groups of tied documents, as matrices of queries × depth: what holds for the group at each place."""
-
-    group: Int64
-    size: Int64
-    place: Int64  # inside the group, from 0
-
-    @classmethod
-    def of(cls, run: Run, tolerance: float) -> Ties:
-        """Neighbours are tied where their scores differ by at most `tolerance`."""
-        starts = np.ones(run.docs.shape, dtype=bool)
-        with np.errstate(invalid="ignore"):  # empty places are minus infinity
-            far = run.scores[:, :-1].astype(np.float64) - run.scores[:, 1:] > tolerance
-        starts[:, 1:] = far | (run.docs[:, 1:] < 0)
-        group = (np.cumsum(starts) - 1).reshape(starts.shape)
-        column = np.broadcast_to(np.arange(run.depth), starts.shape)
-        first = np.maximum.accumulate(np.where(starts, column, 0), axis=1)
-        return cls(group, np.bincount(group.ravel())[group], column - first)
-
-    def number(self, chosen: Bools) -> Int64:
-        """How many of the chosen documents the group has."""
-        return np.bincount(self.group[chosen], minlength=int(self.group.max(initial=0)) + 1)[self.group]
-
-
-def tied_hits(run: Run, qrels: Qrels, ties: Ties) -> HitsAt:
-    """The hits over all orders of tied documents; the run holds exactly the judged queries."""
-    grades = np.full(run.docs.shape, EMPTY)
-    for query, _, along in grades_along(run, qrels):
-        grades[query] = along
-
-    @cache
-    def at_least(rel: int) -> Hits:
-        relevant, ideal = grades >= rel, ideal_ranking(qrels, rel)
-        inside = ties.number(relevant)
-        earlier: Int64 = np.cumsum(relevant, axis=1) - relevant
-        before: Int64 = np.take_along_axis(earlier, np.arange(run.depth) - ties.place, axis=1)  # above the group
-        above = before + ties.place * np.maximum(inside - 1, 0) / np.maximum(ties.size - 1, 1)
-        first = _first_of_group(ties, inside) * (before == 0)
-        # A group may hold several grades: an entry at each of its places for each of them.
-        present = np.unique(grades[relevant]).tolist()
-        number = np.array([ties.number(grades == grade) for grade in present]).reshape(len(present), *grades.shape)
-        which, row, rank = np.nonzero(number)
-        number = number[which, row, rank]
-        return Hits(
-            ideal.queries,
-            row,
-            rank,
-            np.array(present, dtype=np.float64)[which],
-            chance=number / ties.size[row, rank],
-            above=above[row, rank],
-            first=first[row, rank] * number / inside[row, rank],
-            ideal=ideal,
-            relevant=np.bincount(ideal.row, minlength=ideal.queries),
-        )
-
-    return at_least
-
-
-def _first_of_group(ties: Ties, inside: Int64) -> Float64:
-    """The chance that the first relevant document of a group stands at each place.
-
-    The chance that the places before are all irrelevant is a running product: each of them uses up one irrelevant
-    document and one of any kind.
-    """
-    left = ties.size - ties.place
-    miss = np.maximum(left - inside, 0) / left
-    none_before = np.ones(miss.shape)
-    for column in range(1, miss.shape[1]):
-        carried = none_before[:, column - 1] * miss[:, column - 1]
-        none_before[:, column] = np.where(ties.place[:, column] > 0, carried, 1.0)
-    return none_before * np.minimum(inside / left, 1.0)
