@@ -100,12 +100,12 @@ def score_audit(task: Task, found: TaskAudit, runs: Sequence[Run]) -> list[Syste
 
 def _subset(evaluation: Evaluation, left_out: set[str]) -> Subset:
     keep = np.array([query_id not in left_out for query_id in evaluation.query_ids], dtype=bool)
-    left = int(keep.sum())
+    left, values = int(keep.sum()), evaluation.per_query.by_key()
     return Subset(
         left_out=len(keep) - left,
         queries=left,
-        measures={key: float(values[keep].mean()) for key, values in evaluation.per_query.by_key().items()} if left else None,
-        ndcg_at_10_interval=mean_interval(evaluation.per_query["ndcg_at_10"][keep]) if left >= SMALLEST else None,
+        measures={key: float(of_query[keep].mean()) for key, of_query in values.items()} if left else None,
+        ndcg_at_10_interval=mean_interval(values["ndcg_at_10"][keep]) if left >= SMALLEST else None,
     )
 
 
