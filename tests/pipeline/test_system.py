@@ -132,7 +132,7 @@ def test_what_differs_has_another_name_and_another_result(tmp_path: Path) -> Non
     store = ResultStore(tmp_path)
     fresh = [Builder().build(SystemSpec.parse(text)).rank(r2med.load("mini/Biology"), 1000) for text in texts]
     for result, run in zip(again, fresh, strict=True):
-        assert [hits for _, hits in store.run(result)] == [[h for h in hits] for _, hits in run]
+        assert [hits for _, hits in store.run(result)] == [hits for _, hits in run]
 
 
 @pytest.mark.parametrize("rest", ["keep", "drop"])
@@ -301,7 +301,9 @@ def test_objects_and_names_make_the_same_system(tmp_path: Path) -> None:
     task = r2med.load("mini/Biology")
     r2med.write_run(BM25().retrieve(task, depth=9), tmp_path / "stored.run")
     stored = StoredRun(Content.of(tmp_path / "stored.run"))
-    by_hand = System((BM25(k1=1.5), stored), ReciprocalRank(k=7), reranking=Reranking(as_reranker(by_length), 4, "drop"))
+    by_hand = System(
+        (BM25(k1=1.5), stored), ReciprocalRank(k=7), reranking=Reranking(as_reranker(by_length), 4, "drop")
+    )
     text = f"bm25:k1=1.5+run:{tmp_path / 'stored.run'}.rrf:k=7+{HERE},rest=drop@4"
     by_name = Builder().build(SystemSpec.parse(text))
     assert by_hand.spec.first_stage == by_name.spec.first_stage

@@ -212,7 +212,9 @@ def test_several_texts_of_a_query_are_averaged(retriever: BM25, task: Task) -> N
     one, other = (q.text for q in task.queries[:2])
     asked = Queries(task.query_ids, task.query_texts, [(QueryText(one), QueryText(other, 3.0))] * len(task.queries))
     plain, both = index.search(Queries.of(task), 300), index.search(asked, 300)
-    first, second, mean = ({hit.doc_id: hit.score for hit in run.row(row)} for run, row in ((plain, 0), (plain, 1), (both, 5)))
+    first, second, mean = (
+        {hit.doc_id: hit.score for hit in run.row(row)} for run, row in ((plain, 0), (plain, 1), (both, 5))
+    )
     assert set(mean) == set(first) | set(second)
     expected = {doc: (first.get(doc, 0.0) + 3 * second.get(doc, 0.0)) / 4 for doc in mean}
     assert mean == pytest.approx(expected, rel=1e-5)

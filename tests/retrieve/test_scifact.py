@@ -8,7 +8,6 @@ import r2med
 from r2med.retrieve import get_retriever
 from r2med.scoring import evaluate_run
 from tests.conftest import SHARED_DATA
-
 from tests.retrieve.encoders.weights import HOME, real_model
 
 pytestmark = pytest.mark.slow
@@ -21,9 +20,7 @@ pytestmark = pytest.mark.slow
         ("minilm", "model.safetensors", "transformers", 0.640, 0.650),
     ],
 )
-def test_scifact(
-    name: str, file: str, needs: str, low: float, high: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_scifact(name: str, file: str, needs: str, low: float, high: float, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("R2MED_HOME", str(HOME))
     pytest.importorskip(needs)
     real_model(name, file)

@@ -14,7 +14,6 @@ import sys
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_type_hints
 
 import msgspec
@@ -43,7 +42,7 @@ class Made(NamedTuple):
 
     value: Any
     arguments: dict[str, Any]
-    beside: Mapping[str, Any] = MappingProxyType({})
+    beside: dict[str, Any]
     """Parameters that its constructor does not take: they say how the object is used."""
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from .columns import IdTable, TextColumn
 from .errors import UsageError
@@ -53,6 +53,10 @@ class Queries:
     def __len__(self) -> int:
         return len(self.ids)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Queries travel to workers as plain lists: columns are views of memory."""
+        return _unpacked, (list(self.ids), list(self.originals), self._texts)
+
     @property
     def plain(self) -> bool:
         """Whether each query is one text, encoded as any query is."""
@@ -80,3 +84,7 @@ class Queries:
     def fingerprint(self) -> str:
         """Hash of ids and texts."""
         return fingerprint("queries", [list(self.ids), [[list(part) for part in group] for group in self.texts]])
+
+
+def _unpacked(ids: list[str], originals: list[str], texts: Sequence[tuple[QueryText, ...]] | None) -> Queries:
+    return Queries(IdTable(ids), TextColumn.from_texts(originals), texts)

@@ -126,22 +126,32 @@ def _read(names: Sequence[str], ref: TaskRef, store: ResultStore) -> TaskResult 
 
 def _filed_names(figure: Figure, protocol: Protocol) -> Iterator[str]:
     """What a system of the ledger may be filed under: as the protocol sets it, as published, as it is named."""
-    wanted = spec_under(figure, protocol)
-    yield str(wanted)
-    if wanted.expander is not None:
-        plain = SystemSpec.parse(figure.system)
-        yield str(replace(plain, expander=wanted.expander))
-        yield str(replace(wanted, expander=wanted.expander.without("policy")))
-        yield str(replace(plain, expander=wanted.expander.without("policy")))
+    plain = _parsed(figure)
+    if plain is not None:
+        wanted = spec_under(figure, protocol)
+        yield str(wanted)
+        if wanted.expander is not None:
+            yield str(replace(plain, expander=wanted.expander))
+            yield str(replace(wanted, expander=wanted.expander.without("policy")))
+            yield str(replace(plain, expander=wanted.expander.without("policy")))
     yield f"{figure.system}@{protocol.name}"  # the first edition's way
     yield figure.system
 
 
+def _parsed(figure: Figure) -> SystemSpec | None:
+    """The spec of a published system; None for one that r2med does not have."""
+    try:
+        return SystemSpec.parse(figure.system)
+    except UsageError:
+        return None
+
+
 def _runnable(figure: Figure, refs: Sequence[TaskRef]) -> bool:
     """Whether a system can be run from its name without asking a chat model."""
-    expander = SystemSpec.parse(figure.system).expander
-    if expander is None:
-        return True
+    system = SystemSpec.parse(figure.system) if figure.kind == "retriever" else _parsed(figure)
+    if system is None or system.expander is None:
+        return system is not None
+    expander = system.expander
     wanted = (expander.name, expander.argument.name if isinstance(expander.argument, Spec) else "")
     return all(any((e.method, e.llm) == wanted for e in ref.expansions()) for ref in refs)
 

@@ -15,7 +15,7 @@ from .nodes import Node, free_address, home_with, wait_for_nodes
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of a cluster of two nodes with a CPU each, whose `R2MED_HOME` holds weights and nothing else."""
     pytest.importorskip("ray", reason="ray is not installed: pip install 'r2med[ray]'")
-    home = home_with(tmp_path_factory.mktemp("nodes") / "home", "bge-small", "msmarco-minilm", "colbert-small-backbone")
+    home = home_with(tmp_path_factory.mktemp("nodes") / "home", "bge-small", "msmarco-minilm")
     address = free_address()
     with tempfile.TemporaryDirectory(prefix="ray") as folder:  # its sockets must have short names
         nodes = [Node(address, home, head=True, temporary=Path(folder))]

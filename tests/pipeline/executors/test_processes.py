@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import time
@@ -10,11 +11,18 @@ from pathlib import Path
 import pytest
 
 from r2med.core import UsageError
+from r2med.core.options import Options
+from r2med.core.queries import Queries
+from r2med.core.spec import Spec
 from r2med.pipeline import Builder, Executor, SystemSpec, get_executor, run_experiment
+from r2med.pipeline.executors.jobs import Component, Corpus, Failure, Ranking, RetrieveJob
 from r2med.pipeline.executors.pooled import PoolExecutor
 from r2med.pipeline.executors.processes import Processes
+from r2med.pipeline.executors.worker import Worker
 from r2med.results import ResultStore
+from r2med.retrieve import BM25
 from r2med.tasks import resolve
+from tests.retrieve.encoders import tiny
 from tests.retrieve.encoders.weights import real_model
 
 from .nodes import command_line, descendants, home_with
@@ -69,25 +77,72 @@ def test_a_model_that_batches_gets_the_same_batches(tmp_path: Path) -> None:
     assert found[0]
 
 
-@pytest.mark.parametrize(("expand", "jobs"), [("", 1), ("oracle", 0)])
-def test_whole_rankings_are_made_by_a_worker(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, expand: str, jobs: int
-) -> None:
-    """As on Ray, with a process in an actor's place: the corpus goes there, the ranking comes back.
+def late_interaction(folder: Path) -> Path:
+    """A tiny late-interaction model with random weights, laid out as PyLate saves one."""
+    pytest.importorskip("torch", reason="the torch extra is not installed")
+    tiny.save_model(folder, "bert")
+    tiny.save_tokenizer(folder, "bert")
+    tiny.save_projection(folder / "1_Dense", 8)
+    steps = [{"type": "models.Transformer", "path": ""}, {"type": "models.Dense", "path": "1_Dense"}]
+    (folder / "modules.json").write_text(json.dumps(steps))
+    return folder
 
-    Expanded queries are the driver's: a worker knows the queries of the task only.
-    """
-    monkeypatch.setenv("R2MED_HOME", str(home_with(tmp_path / "home", "colbert-small-backbone")))
-    retrievers = ["bm25", "colbert-small-backbone:max_length=8"]
+
+def test_whole_rankings_are_made_by_a_worker(tmp_path: Path) -> None:
+    """As on Ray, with a process in an actor's place: the corpus and the queries go there, the ranking comes back."""
+    folder = late_interaction(tmp_path / "tiny-colbert")
+    model = f"{folder}:max_length=8"
+    texts = [
+        f"{expander}{system}" for expander in ("", "oracle:policy=passages+") for system in (model, f"bm25+{model}.rrf")
+    ]
+    specs = [SystemSpec.parse(text) for text in texts]
     found = []
     for executor in (Executor(), PoolExecutor("ray", Processes(1), print)):
-        with Builder() as builder, executor:
-            system = builder.build(SystemSpec(retrievers=retrievers, fuse="rrf", expand=expand))
-            executor.adopt(builder.made)
+        with Builder(Options(device="cpu", threads=1)) as builder, executor:
+            systems = [builder.build(spec) for spec in specs]
+            executor.adopt(builder.components)
             store = ResultStore(tmp_path / executor.name)
-            (result,) = run_experiment(resolve("mini/IIYi-Clinical"), [system], store, executor=executor).results
-            found.append((result.measures, without(result.notes), store.run(result).scores.tobytes()))
+            results = run_experiment(resolve("mini/IIYi-Clinical"), systems, store, executor=executor).results
+            kept = (path.read_bytes() for path in sorted(store.root.rglob("*.run.gz")))
+            found.append(([(r.measures, without(r.notes)) for r in results], list(kept)))
             if isinstance(executor, PoolExecutor):
-                assert executor.pool._next == jobs  # one job in all: the ranking
-                assert len(executor.pool.nodes) == jobs
+                assert executor.pool._next == 2  # two jobs in all: the rankings
+                assert len(executor.pool.nodes) == 1
     assert found[0] == found[1]
+    assert len(set(found[0][1])) == 4
+
+
+def test_a_folder_called_like_a_retriever_is_not_what_workers_make(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`bm25` is a name; a folder of that name in the working directory is another thing on every side."""
+    folder = late_interaction(tmp_path / "bm25")
+    monkeypatch.chdir(tmp_path)
+    with Builder(Options(device="cpu", threads=1)) as builder:
+        assert isinstance(builder.retriever("bm25"), BM25)
+        assert builder.components[-1].spec == Spec("bm25")
+        model = builder.retriever("./bm25")
+    assert model.spec.path == folder.resolve()
+    for place in (tmp_path, tmp_path.parent):
+        monkeypatch.chdir(place)  # a worker may stand anywhere
+        worker = Worker("here", device="cpu", threads=1)
+        made = worker._component(Component("retriever", Spec("bm25"), Options()))
+        assert isinstance(made, BM25)
+        again = worker._component(Component("retriever", model.spec, Options()))
+        assert again.describe() == model.describe()
+
+
+def test_a_worker_with_other_files_is_refused(tmp_path: Path) -> None:
+    folder = late_interaction(tmp_path / "tiny-colbert")
+    task = resolve("mini/IIYi-Clinical")[0].load()
+    with Builder(Options(device="cpu", threads=1)) as builder:
+        retriever = builder.retriever(f"{folder}:max_length=8")
+    job = RetrieveJob(
+        Component("retriever", retriever.spec, Options()), retriever.describe(), Corpus.of(task), Queries.of(task), 5
+    )
+    worker = Worker("there", device="cpu", threads=1)
+    assert isinstance(worker.do(job), Ranking)
+    tiny.save_model(folder, "bert", seed=1)
+    failed = Worker("there", device="cpu", threads=1).do(job)
+    assert isinstance(failed, Failure)
+    assert "differs from the driver's (document, query): fetch the same files on both" in failed.message

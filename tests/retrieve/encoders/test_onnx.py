@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from r2med.core import ModelError
-from r2med.models import get_card
 from r2med.core.options import Options
+from r2med.models import get_card
 from r2med.retrieve.encoders.onnx import FileTokenizer, OnnxEncoder, pool, scales_batches
 
 from .weights import real_model

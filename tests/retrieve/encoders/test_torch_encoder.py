@@ -118,9 +118,7 @@ def test_the_vectors_are_those_of_plain_transformers(
 def test_causal_and_bidirectional_differ(tmp_path: Path) -> None:
     build(tmp_path, "mistral", "mistral", "right")
     made = [
-        TorchEncoder(tiny.card(kind, "mean"), tmp_path, CPU).encode(
-            tiny.texts(4), "document"
-        )
+        TorchEncoder(tiny.card(kind, "mean"), tmp_path, CPU).encode(tiny.texts(4), "document")
         for kind in ("mistral", "mistral-bidirectional")
     ]
     assert np.abs(made[0] - made[1]).max() > 1e-2

@@ -92,7 +92,7 @@ class PoolExecutor(Executor):
         ticket, ranking = self.pool.first(tickets)
         assert isinstance(ranking, Ranking)
         step, plan, values = self._away.pop(ticket)
-        run = ranking.run(plan.task)
+        run = ranking.run(plan.task).renamed(step.part.name)  # a worker's spec says more: the driver's precision
         ranked = Ranked(run, {"retrieve": ranking.seconds}, dict(run.notes))
         system = next(system for system in plan.systems if system.name == step.owner)
         if len(step.needs) == 1 or system.expander is None:

@@ -15,6 +15,7 @@ from ...core.queries import Side
 from ...models import Card
 from .base import Float32, check_vectors
 from .batching import Job, Tokens, by_length, pad, stream_jobs
+from .devices import use_all_cores
 from .onnx import BATCH_TOKENS, OnnxEncoder
 from .torch_encoder import TorchEncoder
 
@@ -87,6 +88,8 @@ class TorchTokenEncoder(TorchEncoder):
         def tokenize(window: Int64) -> list[Tokens]:
             return self.tokenize([texts[i] for i in window.tolist()], side, instruction)
 
+        if not self.devices[0].startswith("cuda"):
+            use_all_cores(self.options.threads)
         budget = self.options.batch_tokens or BATCH_TOKENS
         return stream_jobs(by_length(texts), tokenize, work, budget=budget, most=32, workers=self.workers)
 
