@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import stat
 import subprocess
 import sys
 import threading
@@ -18,7 +16,6 @@ import pytest
 from r2med import http
 from r2med.core import ModelError, Unavailable, UsageError
 from r2med.core.budget import Budget, Usage
-from r2med.core.keys import Secrets, key_place, key_problem, read_key
 from r2med.http import Client, RateLimit, Service, retry_after, token_count
 from r2med.llm import BudgetSpent, Options, get_llm
 from tests.llm.conftest import ask, asks
@@ -39,9 +36,9 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[ChatServer]:
         yield running
 
 
-def client(base_url: str, key: str = "OPENAI_API_KEY") -> Client:
-    service = Service(name=MODEL, base_url=base_url, path="/chat/completions", key=key)
-    return Client(service, Usage(), timeout=5, attempts=1, limit=RateLimit(None, None), most_bytes=1 << 20)
+def client(base_url: str) -> Client:
+    limit = RateLimit(None, None)
+    return Client(service(base_url), Usage(), timeout=5, attempts=1, limit=limit, most_bytes=1 << 20)
 
 
 @pytest.mark.parametrize(
@@ -91,40 +88,6 @@ def test_what_tells_servers_apart(first: str, second: str, same: bool) -> None:
     assert "secret" not in places[0]
 
 
-@pytest.mark.parametrize(
-    "spelling",
-    [
-        KEY,
-        "".join(f"\\u{ord(c):04x}" for c in KEY),
-        "".join(f"\\\\u{ord(c):04X}" if i % 3 else c for i, c in enumerate(KEY)),
-        "".join(f"%{ord(c):02X}" for c in KEY),
-        KEY.replace("-", "%2d"),
-    ],
-)
-def test_a_secret_is_hidden_however_it_is_spelled(spelling: str) -> None:
-    secrets = Secrets(KEY)
-    assert secrets.hide(f"before {spelling} after") == "before [key] after"
-    raw = f'{{"a": ["{spelling}"], "{spelling}": 1}}'.encode()
-    assert secrets.hide_in({"a": [spelling, 1.5], spelling: {"b": spelling}}, raw) == {
-        "a": ["[key]", 1.5],
-        "[key]": {"b": "[key]"},
-    }
-    assert KEY not in repr(secrets)
-
-
-def test_hiding_takes_linear_time() -> None:
-    secrets = Secrets("s" * 40)
-    begun = time.process_time()  # a busy machine is not the expression's fault
-    for text in ("\\" * 2_000_000, "s" * 39 + "\\", "%7" * 1_000_000):
-        secrets.hide(text)
-    assert time.process_time() - begun < 8
-
-
-def test_nothing_is_hidden_where_there_is_no_secret() -> None:
-    assert Secrets("", "abc").hide("abc") == "abc"
-    assert Secrets().hide_in({"a": 1}, b"{}") == {"a": 1}
-
-
 @pytest.mark.parametrize(("url", "warned"), [("http://192.0.2.1/v1", True), ("http://example.invalid/v1", True),
                                              ("https://example.invalid/v1", False), ("http://127.0.0.1:9/v1", False),
                                              ("http://[::1]:9/v1", False), ("http://localhost/v1", False)])  # fmt: skip
@@ -142,26 +105,6 @@ def test_a_key_over_plain_http_is_said_once(url: str, warned: bool, monkeypatch:
     with warnings.catch_warnings(record=True) as silent:
         client(url)._open()
     assert not silent
-
-
-@pytest.mark.skipif(os.name != "posix", reason="permissions as Unix has them")
-def test_a_key_file_that_everybody_can_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("r2med.core.keys._warned", set())
-    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    file = tmp_path / "key"
-    file.write_text(KEY)
-    file.chmod(0o644)
-    monkeypatch.setenv("OPENAI_API_KEY_FILE", str(file))
-    with pytest.warns(UserWarning, match="everybody on this machine can read the key in .*chmod 600"):
-        assert read_key("OPENAI_API_KEY") == KEY
-    file.chmod(stat.S_IRUSR)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert read_key("OPENAI_API_KEY") == KEY
-    assert (key_place("OPENAI_API_KEY"), key_problem("OPENAI_API_KEY")) == ("file", "")
-    monkeypatch.setenv("OPENAI_API_KEY_FILE", str(tmp_path / "none"))
-    assert key_place("OPENAI_API_KEY") == ""
-    assert "cannot be read" in key_problem("OPENAI_API_KEY")
 
 
 def test_a_redirect_is_not_followed(server: ChatServer) -> None:
@@ -256,3 +199,27 @@ def test_an_interrupt_ends_within_two_seconds(server: ChatServer, tmp_path: Path
 def test_a_base_url_that_is_none() -> None:
     with pytest.raises(UsageError, match="is not the URL of a service"):
         client("localhost:8000")
+
+
+def service(base_url: str) -> Service:
+    return Service(name=MODEL, base_url=base_url, path="/chat/completions", key="OPENAI_API_KEY")
+
+
+def test_azure_wants_another_header_and_keeps_its_version() -> None:
+    base = "https://mine.openai.azure.com/openai/deployments/gpt4o?api-version=2024-10-21"
+    azure = service(base)
+    assert azure.url == base.replace("gpt4o?", "gpt4o/chat/completions?")
+    headers = client(base)._headers(KEY)
+    assert headers["api-key"] == KEY
+    assert "Authorization" not in headers
+
+
+def test_urls() -> None:
+    assert service("http://h:1/v1/").url == "http://h:1/v1/chat/completions"
+    assert service("http://h/v1/chat/completions").url == "http://h/v1/chat/completions"
+    for bad in ("", "localhost:8000", "ftp://h/v1", "http://"):
+        with pytest.raises(UsageError, match="is not the URL of a service"):
+            assert service(bad).url
+    with pytest.raises(UsageError) as caught:
+        assert service("htp://me:secret@h/v1").url
+    assert "secret" not in str(caught.value)

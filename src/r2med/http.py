@@ -174,7 +174,7 @@ class Client:
         raise Unavailable(f"{self.host} {problem}, {times}; what was finished is kept, run it again later")
 
     def _in_time(self, exchange: Callable[[float], Answer]) -> Answer:
-        """One attempt within the time-out as a whole, whatever the server sends in which small pieces.
+        """One attempt with one deadline for the whole exchange, however slowly the server sends.
 
         It runs in a thread of its own, which is left to itself when the time is over or the program ends: no library
         call can be interrupted while it waits for a header, a name server or a certificate.
@@ -340,7 +340,7 @@ def _sleep(seconds: float, stop: threading.Event) -> None:
 
 
 def _unpacked(response: Any) -> Iterator[bytes]:
-    """A body as it comes; a compressed one in pieces of bounded size, however far it unpacks."""
+    """The decompressed body in pieces of bounded size."""
     encoding = response.headers.get("content-encoding", "identity").strip().lower()
     if encoding == "identity":
         yield from response.iter_raw()
@@ -357,7 +357,7 @@ def _unpacked(response: Any) -> Iterator[bytes]:
 
 
 def _message(raw: bytes) -> str:
-    """The server's own words, dug out of its JSON where there is any."""
+    """The error message in a reply's JSON, or its plain text."""
     try:
         found = msgspec.json.decode(raw)
     except (ValueError, RecursionError):

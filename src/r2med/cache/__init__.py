@@ -2,7 +2,7 @@
 
 from .admin import PRUNED, Damage, Entry, Pruned, entries, prune, verify
 from .arrays import ArrayCache
-from .scores import keeping, lookup
+from .scores import find_scores, store_scores
 from .shards import LARGE, DamagedShard, Found, Keys, ShardSet, compact, open_shard, write_shard
 from .vectors import (
     CachedRows,
@@ -33,13 +33,13 @@ __all__ = [
     "ShardSet",
     "compact",
     "entries",
-    "keeping",
+    "find_scores",
     "known_speed",
-    "lookup",
     "open_shard",
     "pair_keys",
     "prune",
     "remember_speed",
+    "store_scores",
     "text_keys",
     "verify",
     "verify_sample",

@@ -36,11 +36,11 @@ class Entry(NamedTuple):
     kind: str
     path: Path
     label: str
-    """What people call the model; empty if nobody said."""
+    """Display name of the model; may be empty."""
     detail: str
     """Which side, method or task."""
     about: dict[str, Any]
-    """What the name of the folder or file stands for."""
+    """The facts that the name of the folder or file is a hash of."""
     bytes: int
     files: int
     last_used: float
@@ -171,7 +171,7 @@ def prune(
 
 
 def _abandoned(place: Path) -> Iterator[Path]:
-    """Temporary files and folders that are too old to be somebody's."""
+    """Temporary files and folders of processes that were killed, known by their age."""
     for path in [*_files(place), *_folders(place)]:
         temporary = path.name.startswith(".") and path.name.endswith(".tmp")
         if temporary and time.time() - _last_used(path) > STALE_SECONDS:

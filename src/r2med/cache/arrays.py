@@ -24,7 +24,7 @@ from ..core import DataError, R2MedError
 from ..core.atomic import atomic_folder
 from ..core.places import home
 from ..core.untrusted import component
-from .checked import FileIdentity, whole
+from .checked import FileIdentity, intact
 
 Array = npt.NDArray[Any]
 MANIFEST = "index.json"
@@ -115,7 +115,7 @@ def _map(folder: Path, name: str, checksum: int, *, check: bool) -> Array:
     except Exception as error:  # numpy reads the header as Python: a broken one fails in any way Python's parser can
         reason = next(iter(str(error).splitlines()), type(error).__name__)
         raise DataError(f"cannot be mapped ({reason})", path=path) from None
-    if check and not whole(identity, lambda: _checksum(path) == checksum):
+    if check and not intact(identity, lambda: _checksum(path) == checksum):
         raise DataError("does not match its checksum", path=path)
     return array
 

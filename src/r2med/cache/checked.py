@@ -1,4 +1,4 @@
-"""Checking a file once: one that was found whole is not read again by this process until it changes."""
+"""Checking a file once: one that was found intact is not read again by this process until it changes."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ class FileIdentity(NamedTuple):
         return cls(facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns)
 
 
-_whole: set[FileIdentity] = set()
+_intact: set[FileIdentity] = set()
 """Files this process has read from end to end and found to match their checksum."""
 
 
-def whole(identity: FileIdentity, matches: Callable[[], bool]) -> bool:
+def intact(identity: FileIdentity, matches: Callable[[], bool]) -> bool:
     """Whether a file matches its checksum; `matches` reads it, once per process and version of the file."""
-    if identity in _whole:
+    if identity in _intact:
         return True
     if not matches():
         return False
     if time.time() - max(identity.modified, identity.changed) / 1e9 > SETTLED_SECONDS:
-        _whole.add(identity)
+        _intact.add(identity)
     return True

@@ -29,7 +29,7 @@ except ImportError:  # Windows: one process at a time
 
 SCHEMA = 1
 BLOCK = 1 << 24
-_SEAL = re.compile(rb',"crc32":(\d{1,10})\}\s*\Z')
+_CHECKSUM = re.compile(rb',"crc32":(\d{1,10})\}\s*\Z')
 Record = TypeVar("Record", bound=msgspec.Struct)
 Place = tuple[str, str]
 """What a claim is for: a query and its prompt."""
@@ -81,7 +81,7 @@ class RecordFile(Generic[Record]):
             return
         with self._lock:
             with self._exclusive():
-                self._write(b"".join(map(sealed_line, kept)))
+                self._write(b"".join(map(with_checksum, kept)))
             for record in kept:
                 self.add(record)
             self._written += 1
@@ -197,18 +197,18 @@ class RecordFile(Generic[Record]):
                 fcntl.flock(self._file, fcntl.LOCK_UN)
 
 
-def sealed_line(record: msgspec.Struct) -> bytes:
+def with_checksum(record: msgspec.Struct) -> bytes:
     """A record as it stands in the file, with a checksum of itself as its last field."""
     data = msgspec.json.encode(record)
     return data[:-1] + b',"crc32":%d}\n' % zlib.crc32(data)
 
 
-def unsealed(line: bytes) -> bytes:
+def without_checksum(line: bytes) -> bytes:
     """A record without its checksum, which must fit; lines of before there were any are taken as they are."""
-    if (seal := _SEAL.search(line)) is None:
+    if (checksum := _CHECKSUM.search(line)) is None:
         return line
-    data = line[: seal.start()] + b"}"
-    if zlib.crc32(data) != int(seal[1]):
+    data = line[: checksum.start()] + b"}"
+    if zlib.crc32(data) != int(checksum[1]):
         raise ValueError("the line was changed after it was written")
     return data
 
@@ -220,7 +220,7 @@ def read_records(lines: Iterable[bytes], record: type[Record]) -> tuple[list[Rec
         if not line.strip():
             continue
         try:
-            records.append(msgspec.json.decode(unsealed(line), type=record))
+            records.append(msgspec.json.decode(without_checksum(line), type=record))
         except (ValueError, RecursionError):
             bad += 1
     return records, bad

@@ -1,4 +1,4 @@
-"""Scores of pairs through the cache: looking up what is known, keeping what is new."""
+"""Scores of pairs in the cache: finding stored ones, storing new ones."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ Scored = TypeVar("Scored", bound=tuple[Int64, Float32, Int32])
 """Positions of some pairs, their scores (NaN: no opinion), and the tokens cut off document and query."""
 
 
-def lookup(shards: ShardSet, keys: Keys) -> tuple[Float32, Int32, Int64]:
-    """Scores and cut tokens of what is known, and the positions of what is not."""
+def find_scores(shards: ShardSet, keys: Keys) -> tuple[Float32, Int32, Int64]:
+    """Scores and cut tokens of stored pairs, and the positions of pairs that are not stored."""
     found = shards.find(keys)
     known = np.flatnonzero(found.row >= 0)
     scores = np.full(len(keys), np.nan, dtype=np.float32)
@@ -29,8 +29,8 @@ def lookup(shards: ShardSet, keys: Keys) -> tuple[Float32, Int32, Int64]:
     return scores, cut, np.flatnonzero(found.row < 0)
 
 
-def keeping(shards: ShardSet, keys: Keys, stream: Iterator[Scored]) -> Iterator[Scored]:
-    """Pass scores on and put them on disk every few seconds, also when the stream breaks; no opinion is not kept."""
+def store_scores(shards: ShardSet, keys: Keys, stream: Iterator[Scored]) -> Iterator[Scored]:
+    """Pass scores on and store them every few seconds, also when the stream breaks; NaN (no opinion) is not stored."""
     group: list[Scored] = []
     since = time.monotonic()
 

@@ -31,7 +31,7 @@ import numpy.typing as npt
 from ..core import ModelError
 from ..core.atomic import atomic_file
 from ..core.columns import Int32, Int64
-from .checked import FileIdentity, whole
+from .checked import FileIdentity, intact
 
 MAGIC = b"r2med vectors 1\n"
 HEADER = struct.Struct("<QIII")
@@ -58,9 +58,9 @@ class Shard(NamedTuple):
     matches: Callable[[], bool]
     """Reads the body and compares it with its checksum."""
 
-    def is_whole(self) -> bool:
+    def is_intact(self) -> bool:
         """Whether the body is what was written; read once per process."""
-        return whole(self.identity, self.matches)
+        return intact(self.identity, self.matches)
 
 
 def write_shard(folder: Path, keys: Keys, tokens: Int32, vectors: Float32) -> Path:
@@ -114,7 +114,7 @@ def open_shard(path: Path, *, check: bool = False) -> Shard:
     tokens = np.frombuffer(mapped, dtype="<i4", count=count, offset=START + 16 * count)
     vectors = np.frombuffer(mapped, dtype="<f4", count=count * dimension, offset=_rows_start(count))
     shard = Shard(path, keys, tokens, vectors.reshape(count, dimension), FileIdentity.of(facts), matches)
-    if check and not shard.is_whole():
+    if check and not shard.is_intact():
         raise DamagedShard("wrong checksum")
     return shard
 
@@ -209,7 +209,7 @@ class ShardSet:
         """Where each key's row lies. Shards that hold one are checked first; a damaged one is left out and counted."""
         while True:
             found = self._look_up(keys)
-            damaged = {number for number in found.shards if not self.shards[number].is_whole()}
+            damaged = {number for number in found.shards if not self.shards[number].is_intact()}
             if not damaged:
                 return found
             self.damaged += len(damaged)
@@ -253,7 +253,7 @@ def compact(folder: Path, *, large: int = LARGE) -> int:
     reads meanwhile has the old ones mapped, or finds them gone and looks again. Damaged shards are left for `prune`.
     """
     shards = ShardSet(folder)
-    small = [shard for shard in shards.shards if shard.vectors.nbytes < large and shard.is_whole()]
+    small = [shard for shard in shards.shards if shard.vectors.nbytes < large and shard.is_intact()]
     if len(small) < 2:
         return len(shards.shards)
     keys = np.concatenate([shard.keys for shard in small])

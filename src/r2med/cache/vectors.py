@@ -32,7 +32,7 @@ KEY_BYTES = 16
 UNLIMITED = "unlimited"
 ABOUT = "set.json"
 LABEL = "label"
-"""In `set.json`: what people call the model."""
+"""In `set.json`: the display name of the model."""
 SPEED = "speed.json"
 TELLING_SECONDS = 0.5
 """Encoding that took less was mostly loading, and says nothing about speed."""
@@ -76,8 +76,8 @@ class SetCache:
     def open(self, identity: dict[str, object], max_length: int | None, *, label: str = "") -> ShardSet:
         """The set of this identity at this length, as used now.
 
-        `label` is what people call the model. It is kept beside the facts and is none of them: the same weights under
-        another name have the same vectors.
+        `label` is the display name of the model. It is stored but no part of the key: the same weights under another
+        name have the same vectors.
         """
         shards = self.look(identity, max_length)
         about = shards.folder.parent / ABOUT

@@ -68,7 +68,7 @@ class Hold(msgspec.Struct):
 
 
 class Budget:
-    """Keeps what is spent and what is under way, at its dearest, within a limit.
+    """Keeps what is spent, and the most that calls under way may cost, within a limit.
 
     Whoever runs a command makes one and gives it to every model that can cost money.
     """

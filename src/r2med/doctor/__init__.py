@@ -1,4 +1,4 @@
-"""What is installed on this machine, what works, and what is ready to run. Looks, tries little, changes nothing."""
+"""What is installed on this machine, what works, and what is ready to run; changes nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Small trials: the things a run will do, done once on two sentences."""
+"""Small checks: what a run will do, tried on two sentences."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LITTLE_SPACE = 1 << 30
 
 
 class Verdict(NamedTuple):
-    """What a trial showed."""
+    """Result of one check."""
 
     status: Status
     detail: str

@@ -1,4 +1,4 @@
-"""Generating with a store: what is there is not asked for, what arrives is kept before anything else happens."""
+"""Answers to requests: stored ones are reused, new ones are stored as they arrive."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 
 from .protocol import Chat, Reply, Request
-from .store import Generation, GenerationStore, read_again, read_reply
+from .store import Generation, GenerationStore, read_reply, reparse
 
 POLL = 0.2
 # Seconds between looks at what another process is working on.
@@ -38,7 +38,7 @@ def generate(
 
     def taken() -> Iterator[Generation]:
         while arrived:
-            yield from (read_again(generation, chat.marking, clean=clean) for generation in arrived.popleft())
+            yield from (reparse(generation, chat.marking, clean=clean) for generation in arrived.popleft())
 
     claims = _Claims(store, arrived)
     try:
@@ -56,7 +56,7 @@ def generate(
 
 
 class _Claims:
-    """What this call of `generate` works on, and what it leaves to another process for now."""
+    """Which requests this call of `generate` works on, and which another process has claimed."""
 
     def __init__(self, store: GenerationStore | None, arrived: deque[list[Generation]]) -> None:
         self._store, self._arrived = store, arrived
@@ -66,7 +66,7 @@ class _Claims:
         # Further answers to prompts whose first ones came in a call of their own.
 
     def unanswered(self, requests: Iterable[Request]) -> Iterator[Request]:
-        """Requests that nobody has answered or is working on."""
+        """Requests without a stored answer that no other process has claimed."""
         self.elsewhere, self.rest = [], []
         for request in requests:
             if self._store is None:

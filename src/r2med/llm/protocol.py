@@ -55,7 +55,7 @@ class Request(msgspec.Struct, frozen=True):
     sampling: Sampling = Sampling()
     key: str = ""
     sample: int = 0
-    # Which of all answers to this prompt the first one is: those before it are there already.
+    # Number of the first answer asked for; earlier ones are stored already.
 
     def after(self, count: int) -> Request:
         """The same prompt for the answers that follow the first `count`."""
@@ -95,9 +95,9 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
     cost: float | None = None
     # Dollars; None where the price is not known.
     model: str = ""
-    # What answered, in the server's words.
+    # Name of the model as the server gives it.
     error: str = ""
-    # Why this request alone cannot be answered (too long for the model, no recorded answer): others went on.
+    # Why this request failed (too long for the model, no recorded answer); other requests are not affected.
 
     @property
     def text(self) -> str:

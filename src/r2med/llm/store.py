@@ -24,10 +24,10 @@ __all__ = [
     "GenerationStore",
     "StoreKey",
     "is_header",
-    "read_again",
     "read_header",
     "read_reply",
     "read_store",
+    "reparse",
 ]
 
 
@@ -117,7 +117,7 @@ class StoreKey(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def digest(self) -> str:
-        """Fingerprint of all of it but what is said to people: other words do not orphan answers."""
+        """Fingerprint of everything that changes an answer; the display name and the warning are left out."""
         facts = msgspec.to_builtins(self)
         del facts["llm"]
         facts["model"].pop("warning", None)
@@ -167,8 +167,8 @@ def read_reply(
     return generations
 
 
-def read_again(generation: Generation, marking: str, *, clean: bool) -> Generation:
-    """A stored answer under other rules of reading: nothing is paid for a change of mind."""
+def reparse(generation: Generation, marking: str, *, clean: bool) -> Generation:
+    """A stored answer parsed with another `clean` setting; nothing is generated again."""
     if generation.clean == clean:
         return generation
     parsed = parse(generation.choice, marking, clean=clean)

@@ -53,7 +53,7 @@ class ModelCard(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     pickled: bool = False
     # The hub has no safetensors of it: loading unpickles.
     remote_code: bool = False
-    # The model's own Python code must run; never without the user's word.
+    # Loading runs Python code of the model's repository, which the user must allow.
     key: str = ""
     # Environment variable that holds the key of an API: NAME_API_KEY; NAME_BASE_URL is that of another server.
     base_url: str = ""
@@ -67,7 +67,7 @@ class ModelCard(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     @property
     def is_api(self) -> bool:
-        """Nothing of it runs in this process."""
+        """Whether it runs at a service, not in this process."""
         return self.backend not in LOCAL_BACKENDS
 
     @property
@@ -123,7 +123,7 @@ class Card(ModelCard, frozen=True, kw_only=True, forbid_unknown_fields=True):
     pooling: Pooling
     # How token states become one vector. `last-eos`: the text is cut one token early and EOS appended, so that the last
     # state is always EOS's. `mean-after-instruction`: instruction tokens are read but not averaged. `tokens`: all kept.
-    # `latent-attention`: the model pools by itself. `none`: not ours to see (an API) or a score.
+    # `latent-attention`: the model pools by itself. `none`: not known (an API), or a score.
     projection: str = ""
     # Sub-folder of the linear layer that follows pooling: "2_Dense".
     similarity: Similarity = "cosine"

@@ -65,7 +65,7 @@ def generic_card(spec: str) -> Card:
 
 
 def derive(folder: Path) -> dict[str, Any]:
-    """The fields of a card that a folder tells."""
+    """Card fields read from the files of a model folder."""
     config = _read(folder / "config.json")
     modules = _modules(folder)
     model_type = str(config.get("model_type", "unknown"))

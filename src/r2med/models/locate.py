@@ -11,7 +11,7 @@ from .card import Card, ModelCard
 
 WEIGHTS = ("*.safetensors", "*.bin", "*.onnx", "onnx/*.onnx")
 MARK = "CARRIER.txt"
-# Tells a folder we filled from a carrier from one a user put there.
+# File that marks a folder as filled from a carrier, not by the user.
 
 
 class Part(NamedTuple):

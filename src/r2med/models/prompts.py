@@ -31,7 +31,7 @@ class PromptPack(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     model: dict[str, Instructions] = {}
 
     def instructions(self, model: str, otherwise: Instructions) -> Instructions:
-        """What a model is told: the pack's lines for it, else the pack's for all, else its own."""
+        """Instructions for a model: the pack's lines for it, else the pack's general ones, else the model's own."""
         own = self.model.get(model, Instructions())
         return own.over(Instructions(self.query, self.document)).over(otherwise)
 

