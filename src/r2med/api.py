@@ -35,7 +35,7 @@ from .pipeline.system import System
 from .report import ScoreTable, as_json, caption, cells, headers, markdown, score_table
 from .report.comparison import from_store, with_snippets
 from .rerank import DEPTH as RERANK_DEPTH
-from .rerank import Reranker, Rest, rerankers
+from .rerank import Reranker, Rest
 from .results import ResultStore, TaskResult
 from .retrieve import DEPTH, retrievers
 from .retrieve.custom import scores_pairs
@@ -184,11 +184,12 @@ def _built(
         named = [g if isinstance(g, str | Spec | SystemSpec) else builder.own_retriever(g) for g in given]
         if expand is not None and not isinstance(expand, str | Spec):
             expand = builder.own_expander(expand)
-        rerank, depth = rerank if isinstance(rerank, tuple) else (rerank, None)
+        depth = RERANK_DEPTH
+        if isinstance(rerank, tuple):
+            rerank, depth = rerank
+            rerank = rerank if not isinstance(rerank, str) else f"{rerank}@{depth}"
         if rerank is not None and not isinstance(rerank, str | Spec):
-            rerank = builder.own_reranker(rerank).at(RERANK_DEPTH)
-        if rerank is not None and depth is not None:
-            rerank = rerankers.parse(rerank).at(depth)
+            rerank = builder.own_reranker(rerank).at(depth)
         chosen = systems(*named, expand=expand, policy=policy, fuse=fuse, weights=weights, rerank=rerank, rest=rest)
         yield Prepared([builder.build(spec) for spec in chosen], builder)
 
@@ -348,6 +349,8 @@ def rerank(
 
 
 def _depth(reranker: Component) -> int:
+    from .rerank import rerankers
+
     named = isinstance(reranker, str | Spec)
     return (rerankers.parse(reranker).depth if named else None) or RERANK_DEPTH
 
