@@ -142,6 +142,28 @@ def test_bad_input_is_one_clear_line(model: Any, monkeypatch: pytest.MonkeyPatch
         evaluator(["Biology"])(model)
 
 
+def test_scores_that_are_not_ours_are_refused(model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A later version of the library may ask its evaluators for scores in another way."""
+    from r2med.integrations import sentence_transformers
+
+    asked = evaluator(["Biology"])
+    (theirs,) = sentence_transformers.Evaluator.__bases__
+    monkeypatch.setattr(theirs, "__call__", lambda *_: {"a_ndcg@10": 1.0})
+    with pytest.raises(ModelError, match="this version of sentence-transformers"):
+        asked(model)
+
+
+def test_the_main_score_function_decides(model: Any) -> None:
+    from sentence_transformers.util import cos_sim, dot_score
+
+    functions = {"mine": dot_score, "theirs": cos_sim}
+    for main in functions:
+        asked = evaluator(["Biology"], score_functions=functions, main_score_function=main)
+        found = asked(model)
+        assert asked.primary_metric == f"MiniR2MED_mean_{main}_ndcg@10"
+        assert found[asked.primary_metric] == found[f"MiniR2MEDBiology_{main}_ndcg@10"]
+
+
 def test_it_chooses_the_best_model_of_a_real_training(tiny_embedder: Path, tmp_path: Path) -> None:
     """A few steps on pairs from other tasks; the checkpoint with the best figure is the one that is kept."""
     from datasets import Dataset

@@ -54,7 +54,6 @@ class Acronyms:
     """Names what the acronyms of a query stand for; a query without any is left as it is."""
 
     name = "acronyms"
-    version = "1"
 
     def expand_query(self, text: str) -> str:
         """The expansions, in order, each once and none that the query has written out itself."""

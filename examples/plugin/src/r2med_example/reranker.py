@@ -24,10 +24,6 @@ class Proximity:
     def __init__(self, span: int = 40) -> None:
         self.span = span
 
-    def describe(self) -> dict[str, object]:
-        """All that changes a ranking."""
-        return {"reranker": self.name, "span": self.span, "version": 1}
-
     def rerank(self, task: Task, candidates: Run, depth: int = 100, *, rest: str = "keep") -> Run:
         """The first `depth` candidates of each query in a new order, the others below them or dropped."""
         rarity = self.rarity(task)
