@@ -1,8 +1,8 @@
 """The ray executor: two workers against one on CPU encoding, and what Ray adds to a run that has nothing to encode.
 
 Encoding: the same passages without a cache, on actors that have their model loaded, one and two in turns; each has one
-CPU and one thread. Passages come from ../shared/data/vignettes where it is there, else from Mini. It takes two idle
-cores: a scheduler that shares them by session gives two busy workers no more than one. Overhead: whole `r2med run`
+CPU and one thread. Passages come from the vignettes beside the clone where they are there, else from Mini. It takes two
+idle cores: a scheduler that shares them by session gives two busy workers no more than one. Overhead: whole `r2med run`
 processes on Mini with everything cached, on a cluster that is up, against the same without Ray; the median of three.
 
     python benchmarks/cluster.py [--texts 1500] [--json]
@@ -21,9 +21,8 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
-from common import report
+from common import DATA, report
 
 from r2med.core.places import home
 from r2med.pipeline import Builder, SystemSpec
@@ -35,13 +34,13 @@ from r2med.tasks import resolve
 
 MODEL = "bge-small"
 ROUNDS = 6
-VIGNETTES = Path(__file__).parent.parent.parent / "shared" / "data" / "vignettes"
 RAY = [sys.executable, "-c", "from ray.scripts.scripts import main; main()", "start", "--head", "--block"]
 
 
 def passages(count: int) -> list[str]:
     """Real texts: evenly spread over the corpus, each once."""
-    refs = resolve(str(VIGNETTES)) if VIGNETTES.is_dir() else resolve("mini")
+    vignettes = DATA / "vignettes"
+    refs = resolve(str(vignettes)) if vignettes.is_dir() else resolve("mini")
     texts = list(dict.fromkeys(text for ref in refs for text in ref.load().documents.contents))
     return texts[:: max(len(texts) // count, 1)][:count]
 
@@ -49,11 +48,11 @@ def passages(count: int) -> list[str]:
 def encoding_seconds(texts: list[str]) -> tuple[float, float]:
     """What one and two warm workers take, in turns, so that what else the machine does weighs on both alike."""
     builder = Builder()
-    (retriever,) = builder.build(SystemSpec(retrievers=[MODEL])).retrievers
+    (retriever,) = builder.build(SystemSpec.parse(MODEL)).retrievers
     assert isinstance(retriever, DenseRetriever)
     taken = {1: 0.0, 2: 0.0}
     with PoolExecutor("ray", RayWorkers(2, "local", "cpu", lambda text: None), lambda text: None) as executor:
-        executor.adopt(builder.made)
+        executor.adopt(builder.components)
         pool = executor.pool
         while len(pool.nodes) < 2:  # every worker says hello and loads its model
             embed(retriever.encoder, [f"{i} {text}" for i, text in enumerate(texts[:16])], "document")

@@ -1,15 +1,27 @@
-"""Shared by the benchmarks: fresh processes, CPU seconds and peak memory, medians, ratios."""
+"""Shared by the benchmarks: processes of their own, seconds, peak memory, ratios with targets, texts to work on."""
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 import statistics
 import subprocess
 import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from r2med.core import Task
+
+DATA = Path(__file__).parents[2] / "shared" / "data"
+"""Real test collections beside the clone; a benchmark does without where they are missing."""
+ONE_THREAD = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
 
 class Cost(NamedTuple):
@@ -34,12 +46,57 @@ def measure(arguments: list[str], *, repeat: int = 3) -> Cost:
     return Cost(*(statistics.median(c[i] for c in costs) for i in range(3)))
 
 
+def seconds(
+    work: Callable[[], object], repeat: int = 5, *, clock: Callable[[], float] = time.process_time
+) -> list[float]:
+    """Each of several times that some work took: CPU seconds of all threads, or those of another clock.
+
+    `min` of them is what the machine can do when nobody is in the way, `statistics.median` what it mostly does.
+    """
+    taken = []
+    for _ in range(repeat):
+        start = clock()
+        work()
+        taken.append(clock() - start)
+    return taken
+
+
+def contender(
+    script: str, *arguments: str, one_core: bool = False, environment: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    """What a script beside this one measured in a process of its own: the JSON of its last line."""
+    command = [sys.executable, here(script), *arguments]
+    if one_core and shutil.which("taskset"):
+        command = ["taskset", "-c", str(max(os.sched_getaffinity(0))), *command]
+    given = {**os.environ, **(ONE_THREAD if one_core else {}), **(environment or {})}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=given)
+    if done.returncode:
+        raise SystemExit(f"{arguments[0]} failed:\n{done.stderr}")
+    measured: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return measured
+
+
 def report(name: str, value: float, target: float, *, at_least: bool = True) -> bool:
     """Print one ratio with its target; says whether it is met."""
     met = value >= target if at_least else value <= target
     sign = "≥" if at_least else "≤"
     print(f"{'ok  ' if met else 'MISS'} {name}: {value:.2f} (target {sign} {target:g})")
     return met
+
+
+def skipped(what: str, why: str) -> bool:
+    """Say that something was not measured; that misses no target."""
+    print(f"--   {what}: {why}")
+    return True
+
+
+def first_queries(task: Task, count: int) -> Task:
+    """The same documents with only the first queries and their judgments."""
+    from r2med.core import Qrels
+
+    kept = task.queries[:count]
+    ids = {query.id for query in kept}
+    return replace(task, queries=kept, qrels=Qrels.from_judgments(j for j in task.qrels if j.query_id in ids))
 
 
 def english_like(rng: np.random.Generator, texts: int, words: int) -> list[str]:

@@ -6,18 +6,17 @@ SentenceTransformer gets the batch size that suits it best; its default precisio
 
 from __future__ import annotations
 
-import statistics
 import sys
 import tempfile
-import time
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import gpu
 import numpy as np
 import torch
 from common import english_like, report
+from gpu import median_seconds
 
 TEXTS, WORDS, LENGTH = 16_384, 620, 512
 BATCH_SIZES = (32, 64, 128, 256, 512)
@@ -25,41 +24,12 @@ BATCH_SIZES = (32, 64, 128, 256, 512)
 
 def build(folder: Path, texts: list[str]) -> None:
     """A model folder that sentence-transformers and r2med both read."""
-    from tokenizers import BertWordPieceTokenizer
-    from transformers import BertConfig, BertModel, BertTokenizerFast
+    from transformers import BertConfig, BertModel
 
-    trained = BertWordPieceTokenizer()
-    trained.train_from_iterator(texts[:500], vocab_size=30_522)
-    trained.save(str(folder / "trained.json"))
-    tokenizer = BertTokenizerFast(tokenizer_file=str(folder / "trained.json"), model_max_length=LENGTH)
-    tokenizer.save_pretrained(folder)
+    gpu.word_pieces(folder, texts, LENGTH).save_pretrained(folder)
     torch.manual_seed(0)
     config = BertConfig(hidden_size=1024, num_hidden_layers=24, num_attention_heads=16, intermediate_size=4096)
     BertModel(config).save_pretrained(folder)
-
-
-def matrix_rate() -> float:
-    """Measured bf16 TFLOP/s of an 8192 × 8192 × 8192 product on random data."""
-    a, b = (torch.randn(8192, 8192, device="cuda", dtype=torch.bfloat16) for _ in range(2))
-    for _ in range(3):
-        a @ b
-    torch.cuda.synchronize()
-    start = time.perf_counter()
-    for _ in range(10):
-        a @ b
-    torch.cuda.synchronize()
-    return 10 * 2 * 8192**3 / (time.perf_counter() - start) / 1e12
-
-
-def seconds(work: Callable[[], object], repeat: int = 3) -> float:
-    times = []
-    for _ in range(repeat):
-        torch.cuda.synchronize()
-        start = time.perf_counter()
-        work()
-        torch.cuda.synchronize()
-        times.append(time.perf_counter() - start)
-    return statistics.median(times)
 
 
 def sentence_transformer(folder: Path, dtype: Any) -> Any:
@@ -71,13 +41,14 @@ def sentence_transformer(folder: Path, dtype: Any) -> Any:
 
 
 def encoding(folder: Path, texts: list[str], peak: float) -> bool:
+    from r2med.core.options import Options
     from r2med.models import folder_card
-    from r2med.retrieve.encoders.load import load_encoder, make_options
+    from r2med.retrieve.encoders import load_encoder
 
     card = folder_card(folder).replace(pooling="cls", normalize=False, query_length=LENGTH, document_length=LENGTH)
-    encoder = load_encoder(card, make_options(device="cuda"), folder)
+    encoder = load_encoder(card, Options(device="cuda"))
     ours = encoder.encode(texts[:512], "document")
-    mine = seconds(lambda: encoder.encode(texts, "document"))
+    mine = median_seconds(lambda: encoder.encode(texts, "document"))
     tokens = TEXTS * LENGTH
     # Multiply-adds of the weights (302 M in the layers) and of attention (4 · length · hidden a layer and token).
     flops = tokens * (2 * 302e6 + 24 * 4 * LENGTH * 1024)
@@ -87,11 +58,11 @@ def encoding(folder: Path, texts: list[str], peak: float) -> bool:
     theirs = peer.encode(texts[:512], batch_size=128, convert_to_numpy=True).astype(np.float32)
     cosine = (ours * theirs).sum(1) / np.linalg.norm(ours, axis=1) / np.linalg.norm(theirs, axis=1)
     print(f"agreement of the vectors: smallest cosine {cosine.min():.5f}")
-    best = min((seconds(partial(peer.encode, texts, batch_size=b), 1), b) for b in BATCH_SIZES)
-    again = seconds(lambda: peer.encode(texts, batch_size=best[1]))
+    best = min((median_seconds(partial(peer.encode, texts, batch_size=b), 1), b) for b in BATCH_SIZES)
+    again = median_seconds(lambda: peer.encode(texts, batch_size=best[1]))
     print(f"SentenceTransformer bf16, batch {best[1]}: {tokens / again:,.0f} tokens/s")
     part = texts[: TEXTS // 8]
-    default = seconds(lambda: sentence_transformer(folder, torch.float32).encode(part, batch_size=32), 1) * 8
+    default = median_seconds(lambda: sentence_transformer(folder, torch.float32).encode(part, batch_size=32), 1) * 8
     print(f"SentenceTransformer with its defaults (float32, batch 32): {tokens / default:,.0f} tokens/s")
     met = report("tokens/s r2med / SentenceTransformer in bf16", again / mine, 1.5)
     return report("tokens/s r2med / SentenceTransformer with its defaults", default / mine, 1.5) and met
@@ -113,14 +84,14 @@ def searching() -> bool:
     stage = gpu_first_stage("cuda")
     gpu = search(queries, ArrayRows(documents), ties, 1000, first_stage=stage)
     same = np.array_equal(cpu.docs, gpu.docs)
-    taken = seconds(lambda: search(queries, ArrayRows(documents), ties, 1000, first_stage=stage))
+    taken = median_seconds(lambda: search(queries, ArrayRows(documents), ties, 1000, first_stage=stage))
     print(f"search 120 × 61,379 × 1,024 top-1,000 on the GPU: {taken:.3f} s; same ranking as on the CPU: {same}")
     return same
 
 
 def main() -> None:
-    peak = matrix_rate()
-    print(f"{torch.cuda.get_device_name()}: {peak:.0f} TFLOP/s in a bf16 matrix product")
+    name, peak = gpu.check(), gpu.matrix_rate() / 1e12
+    print(f"{name}: {peak:.0f} TFLOP/s in a bf16 matrix product")
     met = searching()
     texts = english_like(np.random.default_rng(0), TEXTS, WORDS)
     with tempfile.TemporaryDirectory() as folder:

@@ -8,10 +8,10 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # one core, before numpy is 
 
 import statistics
 import sys
-import time
+from collections.abc import Callable
 
 import numpy as np
-from common import report
+from common import report, seconds
 from scipy import stats
 
 from r2med.scoring.compare import compare
@@ -32,14 +32,8 @@ def make() -> ScoreSet:
     return ScoreSet(tuple(f"s{s}" for s in range(SYSTEMS)), tuple(tasks), len(SIZES))
 
 
-def seconds(work: object, repeat: int = 5) -> float:
-    """Median CPU seconds, of all threads."""
-    taken = []
-    for _ in range(repeat):
-        start = time.process_time()
-        work()  # type: ignore[operator]
-        taken.append(time.process_time() - start)
-    return statistics.median(taken)
+def median(work: Callable[[], object], repeat: int = 5) -> float:
+    return statistics.median(seconds(work, repeat))
 
 
 def macro(*tasks: np.ndarray[tuple[int, ...], np.dtype[np.float64]], axis: int = -1) -> object:
@@ -48,9 +42,9 @@ def macro(*tasks: np.ndarray[tuple[int, ...], np.dtype[np.float64]], axis: int =
 
 def main() -> None:
     scores = make()
-    ours = seconds(lambda: score_intervals(scores, Settings(method="bca")))
-    plain = seconds(lambda: score_intervals(scores))
-    peer = seconds(
+    ours = median(lambda: score_intervals(scores, Settings(method="bca")))
+    plain = median(lambda: score_intervals(scores))
+    peer = median(
         lambda: [
             stats.bootstrap(
                 [m[i] for m in scores.matrices], macro, n_resamples=RESAMPLES, method="BCa", vectorized=True, batch=500
@@ -59,7 +53,7 @@ def main() -> None:
         ],
         1,
     )
-    everything, groups = seconds(lambda: compare(scores), 1), seconds(lambda: tie_groups(scores.matrices))
+    everything, groups = median(lambda: compare(scores), 1), median(lambda: tie_groups(scores.matrices))
     print(f"tasks, macro and query-weighted: BCa {ours:.2f} s, percentile {plain:.2f} s")
     print(f"scipy, BCa of the macro-average alone, system by system: {peer:.2f} s")
     print(f"all {SYSTEMS * (SYSTEMS - 1) // 2} pairs with tests: {everything:.2f} s; tie groups: {groups:.2f} s")

@@ -26,32 +26,6 @@ def ours(corpus: str, queries: str) -> None:
     BM25().retrieve(task, depth=1000)
 
 
-def save(corpus: str, _queries: str) -> None:
-    from r2med.core.stores import FolderStore
-    from r2med.retrieve import BM25Index
-    from r2med.retrieve.index_files import save_index
-    from r2med.tasks.jsonl import read_documents
-
-    documents = read_documents(FolderStore(Path(corpus).parent), Path(corpus).name)
-    save_index(BM25Index.build(documents.contents), Path(corpus).parent / "index", corpus=documents.fingerprint)
-
-
-def saved(corpus: str, queries: str) -> None:
-    """Start-up of a second run: print the CPU seconds from import to the first search."""
-    import time
-
-    from r2med.core import TextColumn
-    from r2med.core.stores import FolderStore
-    from r2med.retrieve.index_files import load_index
-    from r2med.tasks import jsonl
-
-    records = list(jsonl.read_records(FolderStore(Path(queries).parent), Path(queries).name, jsonl.PlainQuery))
-    start = time.process_time()
-    index = load_index(Path(corpus).parent / "index")
-    index.queries(TextColumn.from_texts(q.text for _, q in records))
-    print(time.process_time() - start)
-
-
 def gensim(corpus: str, queries: str) -> None:
     """R2MED's script. Its analyzer (Lucene behind a Java bridge) is replaced by our faster equal, in its favour."""
     from gensim.corpora import Dictionary
@@ -106,4 +80,4 @@ def tantivy(corpus: str, queries: str) -> None:
 
 if __name__ == "__main__":
     name, *paths = sys.argv[1:]
-    {"r2med": ours, "save": save, "saved": saved, "gensim": gensim, "bm25s": bm25s, "tantivy": tantivy}[name](*paths)
+    {"r2med": ours, "gensim": gensim, "bm25s": bm25s, "tantivy": tantivy}[name](*paths)

@@ -22,9 +22,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from common import report
+from common import report, skipped
 
-from r2med.llm import Chat, GenerationStore, Message, Options, Request, Sampling, StoreKey, generate, get_llm
+from r2med.core.options import Options
+from r2med.llm import Chat, GenerationStore, Message, Request, Sampling, StoreKey, generate, get_llm
 from r2med.llm.local import SLOTS, LocalChat
 from r2med.models import find_any_card, ready
 
@@ -123,8 +124,7 @@ def direct(runtime: Any, prompts: list[Request]) -> tuple[float, int]:
 
 def embedded() -> bool:
     if not find_spec("xllamacpp") or not ready(find_any_card("smollm2")):
-        print("skip the embedded model: pip install 'r2med[local-llm]' && r2med models fetch smollm2")
-        return True
+        return skipped("the embedded model", "pip install 'r2med[local-llm]' && r2med models fetch smollm2")
     sampling = Sampling(max_tokens=TOKENS, temperature=0.0)
     chat = get_llm("smollm2")
     assert isinstance(chat, LocalChat)

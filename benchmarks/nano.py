@@ -38,18 +38,18 @@ def once(folder: str) -> None:
     """What a build cannot do without: read the corpus, index it."""
     import r2med
 
-    r2med.BM25().index(r2med.load(Path(folder)))
+    r2med.BM25().prepare(r2med.load(Path(folder)))
 
 
 def build(folder: str, fill: str) -> None:
     from r2med.pipeline.nano_build import build_nano
-    from r2med.retrieve import BM25
+    from r2med.retrieve.bm25 import BM25Lucene
     from r2med.tasks.load import from_path
     from r2med.tasks.nano.pool import PoolSettings
 
     settings = PoolSettings(fill="hard" if fill == "hard" else "source-order")
     with tempfile.TemporaryDirectory() as out:
-        build_nano(from_path(Path(folder)), Path(out, "nano"), settings, bm25=BM25(query="count"), dense=None)
+        build_nano(from_path(Path(folder)), Path(out, "nano"), settings, bm25=BM25Lucene(), dense=None)
 
 
 def duplicates(folder: str) -> None:

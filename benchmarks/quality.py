@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
 
+from r2med.core.options import Options
 from r2med.core.table import Table
 from r2med.pipeline import Builder, SystemSpec, run_experiment
 from r2med.report import score_table
@@ -18,21 +18,19 @@ from r2med.results import ResultStore, TaskResult
 from r2med.scoring import Measure
 from r2med.tasks import resolve
 
-RETRIEVERS = ["bm25", "bm25-lucene", "bge-small", "minilm"]
+SYSTEMS = ["bm25", "bm25-lucene", "bge-small", "minilm", "bm25+bge-small.rrf", "bm25+minilm.rrf"]
 MEASURES = ["nDCG@10", "R@100"]
 
 
-def run(folder: Path, store: ResultStore, retrievers: list[str], options: dict[str, Any]) -> None:
-    builder = Builder(**options)
-    pairs = [pair for pair in (["bm25", "bge-small"], ["bm25", "minilm"]) if {*pair} <= {*retrievers}]
-    specs = [SystemSpec(retrievers=[r]) for r in retrievers] + [SystemSpec(retrievers=p, fuse="rrf") for p in pairs]
-    systems = [builder.build(spec) for spec in specs]
+def run(folder: Path, store: ResultStore, names: list[str], options: Options) -> None:
+    builder = Builder(options)
+    systems = [builder.build(SystemSpec.parse(name)) for name in names]
     for ref in resolve(str(folder)):
         run_experiment([ref], systems, store, notify=lambda *event: print(*event, flush=True))
 
 
 def page(results: list[TaskResult]) -> str:
-    order = {name: i for i, name in enumerate([*RETRIEVERS, "bm25+bge-small.rrf", "bm25+minilm.rrf"])}
+    order = {name: i for i, name in enumerate(SYSTEMS)}
     results = sorted(results, key=lambda r: (order.get(r.system.name, 99), r.task.name))
     lines = [
         "# Quality on real collections",
@@ -74,15 +72,13 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--results", type=Path, default=Path("results-quality"))
     parser.add_argument("--out", type=Path, default=Path("docs/results.md"))
-    parser.add_argument("--retriever", action="append")
+    parser.add_argument("--system", action="append", help=f"instead of {', '.join(SYSTEMS)}")
     parser.add_argument("--device")
-    parser.add_argument("--dtype")
     parser.add_argument("--write-only", action="store_true")
     given = parser.parse_args()
     store = ResultStore(given.results)
     if not given.write_only:
-        options = {key: getattr(given, key) for key in ("device", "dtype") if getattr(given, key)}
-        run(given.folder, store, given.retriever or RETRIEVERS, options)
+        run(given.folder, store, given.system or SYSTEMS, Options(device=given.device))
     given.out.write_text(page(list(store)))
 
 

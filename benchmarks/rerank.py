@@ -10,32 +10,22 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import subprocess
-import sys
 import tempfile
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from common import english_like, here, report
+from common import DATA, contender, english_like, first_queries, report, skipped
 
 from r2med.core.places import home
 
-SCIFACT = Path(__file__).parent.parent.parent / "shared" / "data" / "scifact"
 QUERIES, DEPTH = 16, 16
 TURNS = 2
-
-
-def contender(*arguments: str) -> dict[str, Any]:
-    command = [sys.executable, here("rerank_contenders.py"), *arguments]
-    environment = {**os.environ, "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "true"}
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
-    if done.returncode:
-        raise SystemExit(f"{arguments[0]} failed:\n{done.stderr}")
-    measured: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return measured
+measured = partial(
+    contender, "rerank_contenders.py", environment={"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "true"}
+)
 
 
 def duel(pairs: Path, ours: str, theirs: str, repeat: int, options: dict[str, Any], peer: dict[str, Any]) -> Any:
@@ -43,7 +33,7 @@ def duel(pairs: Path, ours: str, theirs: str, repeat: int, options: dict[str, An
     best: dict[str, dict[str, Any]] = {}
     for _ in range(TURNS):
         for name, folder, how in (("ours", ours, options), ("theirs", theirs, peer)):
-            made = contender(name, str(pairs), folder, str(repeat), json.dumps(how))
+            made = measured(name, str(pairs), folder, str(repeat), json.dumps(how))
             if name not in best or made["seconds"] < best[name]["seconds"]:
                 best[name] = made
     apart = np.abs(np.array(best["ours"]["scores"]) - np.array(best["theirs"]["scores"])).max()
@@ -52,29 +42,29 @@ def duel(pairs: Path, ours: str, theirs: str, repeat: int, options: dict[str, An
 
 def real_pairs() -> list[tuple[str, str]]:
     """SciFact's claims with BM25's best abstracts, query by query, as a pipeline hands them over."""
-    if not SCIFACT.is_dir():
+    if not (DATA / "scifact").is_dir():
         texts = english_like(np.random.default_rng(0), QUERIES * DEPTH, 220)
         return [(" ".join(texts[i // DEPTH].split()[:18]), text) for i, text in enumerate(texts)]
     import r2med
-    from r2med.rerank.sampling import first_queries
     from r2med.retrieve import get_retriever
 
-    task = first_queries(r2med.load(str(SCIFACT)), QUERIES)
+    task = first_queries(r2med.load(str(DATA / "scifact")), QUERIES)
     run = get_retriever("bm25").retrieve(task, depth=DEPTH)
     return [(q.text, task.documents.contents[d]) for q, row in zip(task.queries, run.docs, strict=True) for d in row]
 
 
-def save_classifier(folder: Path) -> str:
-    """MiniLM's real float32 weights and tokenizer with a scoring head on top; the peer gets the same files."""
+def save_classifier(folder: Path, source: Path) -> str:
+    """MiniLM's float32 weights and tokenizer with a scoring head on top, or random weights in bge-small's shape."""
     import torch
     import transformers
 
     transformers.logging.set_verbosity_error()
     torch.manual_seed(0)
-    source = home() / "models" / "minilm"
-    if not (source / "config.json").is_file():
-        raise SystemExit("needs minilm: r2med models fetch minilm")
-    model = transformers.BertForSequenceClassification.from_pretrained(source, num_labels=1)
+    classifier = transformers.BertForSequenceClassification
+    if source.name == "minilm":
+        model = classifier.from_pretrained(source, num_labels=1)
+    else:
+        model = classifier(transformers.BertConfig.from_pretrained(source, num_labels=1))
     model.save_pretrained(folder)
     tokenizer = transformers.AutoTokenizer.from_pretrained(source)
     tokenizer.model_max_length = 512
@@ -84,11 +74,13 @@ def save_classifier(folder: Path) -> str:
 
 def on_the_cpu(scratch: Path) -> bool:
     if find_spec("sentence_transformers") is None:
-        print("--   cross-encoding: needs pip install 'r2med[torch]'")
-        return True
+        return skipped("cross-encoding", "pip install 'r2med[torch]'")
+    source = next((f for f in (home() / "models" / n for n in ("minilm", "bge-small")) if f.is_dir()), None)
+    if source is None:
+        return skipped("cross-encoding", "r2med models fetch minilm")
     pairs = scratch / "pairs.json"
     pairs.write_text(json.dumps(real_pairs()), "utf-8")
-    folder = save_classifier(scratch / "classifier")
+    folder = save_classifier(scratch / "classifier", source)
     options = {"device": "cpu"}
     mine, peer, apart = duel(pairs, folder, folder, 1, options, options)
     count = QUERIES * DEPTH
@@ -97,18 +89,18 @@ def on_the_cpu(scratch: Path) -> bool:
     met &= report("CPU cross-encoding, times CrossEncoder.predict", peer / mine, 1.5)
     eight_bit = home() / "models" / "msmarco-minilm"
     if (eight_bit / "model.onnx").is_file() and find_spec("onnxruntime"):
-        seconds = min(contender("ours", str(pairs), str(eight_bit), "1")["seconds"] for _ in range(TURNS))
+        seconds = min(measured("ours", str(pairs), str(eight_bit), "1")["seconds"] for _ in range(TURNS))
         print(f"     msmarco-minilm (12 layers, 8-bit): {count / seconds:.1f} pairs/s")
     return met
 
 
 def on_a_gpu(scratch: Path) -> bool:
     """bge-reranker's shape (XLM-R large) with random weights, every pair 512 tokens long: speed needs no training."""
+    import gpu
     import torch
     import transformers
 
-    if not torch.cuda.is_available():
-        raise SystemExit("there is no CUDA device here")
+    gpu.check()
     folder = scratch / "large"
     torch.manual_seed(0)
     words = _word_tokenizer(folder)
@@ -134,11 +126,11 @@ def on_a_gpu(scratch: Path) -> bool:
     )
     print(f"     largest difference of scores, bfloat16 against float32: {apart:.4f}")
     met &= report("GPU cross-encoding, times CrossEncoder.predict", peer / mine, 2.0)
-    half = contender("theirs", str(pairs), str(folder), "2", json.dumps({"device": "cuda", "dtype": "bfloat16"}))
+    half = measured("theirs", str(pairs), str(folder), "2", json.dumps({"device": "cuda", "dtype": "bfloat16"}))
     print(f"     against CrossEncoder in bfloat16 too: {half['seconds'] / mine:.2f} times")
     # Two operations per weight and token, and attention's two products: 4 × tokens × width per token and layer.
     work = count * 512 * (2 * encoder + 24 * 4 * 512 * 1024)
-    rate = contender("matrix-rate", "bfloat16")["rate"]
+    rate = measured("matrix-rate")["rate"]
     print(f"     {work / mine / 1e12:.0f} of the card's measured {rate / 1e12:.0f} TFLOP/s: {work / mine / rate:.0%}")
     return met
 
@@ -169,7 +161,7 @@ def main() -> None:
         if asked.gpu:
             met = on_a_gpu(Path(scratch))
         else:
-            met = report("RRF of two 876 × 1,000 runs, CPU seconds", contender("rrf")["seconds"], 0.15, at_least=False)
+            met = report("RRF of two 876 × 1,000 runs, CPU seconds", measured("rrf")["seconds"], 0.15, at_least=False)
             met &= on_the_cpu(Path(scratch))
     raise SystemExit(0 if met else 1)
 

@@ -13,16 +13,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from common import seconds
 
 
 def timed(work: Callable[[], Any], repeat: int) -> tuple[float, Any]:
     """The best of several times, since the machine is not ours alone, and what came out."""
-    best, made = float("inf"), None
-    for _ in range(repeat):
-        begin = time.perf_counter()
-        made = work()
-        best = min(best, time.perf_counter() - begin)
-    return best, made
+    made: list[Any] = []
+    best = min(seconds(lambda: made.append(work()), repeat, clock=time.perf_counter))
+    return best, made[-1]
 
 
 def as_pairs(given: list[tuple[str, str]]) -> Any:
@@ -45,12 +43,12 @@ def score_all(scorer: Any, pairs: Any) -> list[float]:
 
 def ours(given: list[tuple[str, str]], folder: str, repeat: int, **options: Any) -> tuple[float, list[float]]:
     """Our cross-encoder of a folder, torch or ONNX as its files say."""
+    from r2med.core.options import Options
     from r2med.models import folder_card, get_card
-    from r2med.rerank.specs import cross_encoder
-    from r2med.retrieve.encoders.load import make_options
+    from r2med.rerank.cards import CrossEncoderParameters, cross_encoder
 
     card = get_card("msmarco-minilm") if Path(folder).name == "msmarco-minilm" else folder_card(folder)
-    scorer = cross_encoder(card.replace(kind="cross-encoder"), make_options(**options), Path(folder))
+    scorer = cross_encoder(card.replace(kind="cross-encoder"), CrossEncoderParameters(), Options(**options))
     score_all(scorer, as_pairs(given[:8]))
     pairs = as_pairs(given)
     return timed(lambda: score_all(scorer, pairs), repeat)
@@ -65,30 +63,14 @@ def theirs(given: list[tuple[str, str]], folder: str, repeat: int, **options: An
     model = CrossEncoder(folder, **options, **made)
     identity = torch.nn.Identity()
     model.predict(given[:8], activation_fn=identity)
-    seconds, scores = timed(lambda: model.predict(given, activation_fn=identity), repeat)
-    return seconds, [float(x) for x in scores]
-
-
-def matrix_rate(dtype: str) -> float:
-    """The card's own rate for large products, in operations a second."""
-    import torch
-
-    size = 8192
-    a, b = (torch.randn(size, size, device="cuda", dtype=getattr(torch, dtype)) for _ in range(2))
-    for _ in range(5):
-        a @ b
-    torch.cuda.synchronize()
-    begin = time.perf_counter()
-    for _ in range(20):
-        a @ b
-    torch.cuda.synchronize()
-    return 20 * 2 * size**3 / (time.perf_counter() - begin)
+    best, scores = timed(lambda: model.predict(given, activation_fn=identity), repeat)
+    return best, [float(x) for x in scores]
 
 
 def rrf() -> float:
     """CPU seconds of fusing two runs of 876 queries and 1,000 documents each."""
-    from r2med.core import IdTable, Run
-    from r2med.fuse import reciprocal_rank
+    from r2med.core import Documents, IdTable, Qrels, Run, Task, TextColumn
+    from r2med.fuse import ReciprocalRank
 
     rng = np.random.default_rng(0)
     documents, queries = IdTable(f"d{i}" for i in range(60_000)), IdTable(f"q{i}" for i in range(876))
@@ -98,12 +80,9 @@ def rrf() -> float:
         docs = np.stack([rng.choice(60_000, 1000, replace=False) for _ in range(876)]).astype(np.int32)
         return Run(queries, documents, docs, -np.sort(-rng.random((876, 1000), dtype=np.float32), axis=1))
 
-    runs, best = [run(), run()], float("inf")
-    for _ in range(5):
-        begin = time.process_time()
-        reciprocal_rank(runs)
-        best = min(best, time.process_time() - begin)
-    return best
+    corpus = Documents(documents, TextColumn.from_texts("" for _ in documents))
+    task, runs = Task("made", (), corpus, Qrels.from_judgments([])), [run(), run()]
+    return min(seconds(lambda: ReciprocalRank().fuse(runs, task, 1000, "rrf")))
 
 
 def main() -> None:
@@ -112,12 +91,14 @@ def main() -> None:
         print(json.dumps({"seconds": rrf()}))
         return
     if what == "matrix-rate":
-        print(json.dumps({"rate": matrix_rate(given[0])}))
+        import gpu
+
+        print(json.dumps({"rate": gpu.matrix_rate()}))
         return
     pairs = [(q, d) for q, d in json.loads(Path(given[0]).read_text("utf-8"))]
     options = json.loads(given[3]) if len(given) > 3 else {}
-    seconds, scores = {"ours": ours, "theirs": theirs}[what](pairs, given[1], int(given[2]), **options)
-    print(json.dumps({"seconds": seconds, "scores": scores}))
+    best, scores = {"ours": ours, "theirs": theirs}[what](pairs, given[1], int(given[2]), **options)
+    print(json.dumps({"seconds": best, "scores": scores}))
 
 
 if __name__ == "__main__":

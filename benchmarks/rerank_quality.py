@@ -10,13 +10,12 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
+from common import DATA, first_queries
+
 import r2med
-from r2med.rerank import get_reranker
-from r2med.rerank.sampling import first_queries
-from r2med.retrieve import get_retriever
+from r2med.pipeline import Builder
 from r2med.scoring.before_after import BeforeAfter, before_after
 
-DATA = Path(__file__).parent.parent.parent / "shared" / "data"
 PAGE = Path(__file__).parent.parent / "docs" / "rerank.md"
 FIRST, DEPTH = "bm25-lucene", 30
 SETS = {"scifact": 100, "bioasq-snippets": 100, "vignettes": 50}
@@ -35,11 +34,11 @@ class Column(NamedTuple):
 
 
 def measured(name: str, queries: int, rerankers: tuple[str, ...]) -> Column:
-    task = first_queries(r2med.load(str(DATA / name)), queries)
-    first = get_retriever(FIRST).retrieve(task, depth=100)
+    task, builder = first_queries(r2med.load(str(DATA / name)), queries), Builder()
+    first = builder.retriever(FIRST).retrieve(task, depth=100)
     after = {}
     for spec in rerankers:
-        run = get_reranker(spec).rerank(task, first, DEPTH)
+        run = builder.reranker(spec).rerank(task, first, DEPTH)
         after[spec] = before_after(first, run, task.qrels, DEPTH)
         print(f"{name} {spec}: {after[spec].after['ndcg_at_10']:.4f} {run.notes['rerank']}", flush=True)
     any_one = next(iter(after.values()))

@@ -15,18 +15,18 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
-from common import english_like, report
+from common import DATA, english_like, report, seconds, skipped
 
 from r2med.cache import EmbeddingCache
 from r2med.core import Document, Documents, Qrels, Query, Task
 from r2med.retrieve.bm25 import BM25
-from r2med.retrieve.cores import available_cores
+from r2med.retrieve.sparse import available_cores
 from r2med.retrieve.vectors import search
 from r2med.tasks import write_task
 from r2med.tasks.load import from_path
@@ -39,8 +39,6 @@ SHORT = 8
 """Words of a passage for encoding: growth is in the number of passages, and a model takes its time for each."""
 MATRIX = (200_000, 400_000, 800_000)
 DIMENSION = 384
-CPU = time.process_time
-"""Cost is CPU time, all threads together: it is the same on a machine that others use too."""
 
 
 def main() -> None:
@@ -52,29 +50,15 @@ def main() -> None:
     sys.exit(0 if all(met) else 1)
 
 
-Clock = Callable[[], float]
-
-
-def best_of(work: Callable[[], object], repeat: int, clock: Clock = time.perf_counter) -> float:
-    """The shortest of some runs: what the machine can do when nobody is in the way."""
-    return min(timed(work, clock) for _ in range(repeat))
-
-
-def timed(work: Callable[[], object], clock: Clock) -> float:
-    start = clock()
-    work()
-    return clock() - start
-
-
-def slope(sizes: tuple[int, ...], seconds: list[float]) -> float:
+def slope(sizes: tuple[int, ...], times: list[float]) -> float:
     """Of the line through both logarithms."""
-    return float(np.polyfit(np.log(sizes), np.log(seconds), 1)[0])
+    return float(np.polyfit(np.log(sizes), np.log(times), 1)[0])
 
 
-def grown(name: str, sizes: tuple[int, ...], seconds: list[float]) -> bool:
-    for size, taken in zip(sizes, seconds, strict=True):
+def grown(name: str, sizes: tuple[int, ...], times: list[float]) -> bool:
+    for size, taken in zip(sizes, times, strict=True):
         print(f"     {name} {size:>7,} documents: {taken:8.3f} s of CPU, {size / taken:,.0f} a second")
-    whole, steady = slope(sizes, seconds), slope(sizes[LARGE:], seconds[LARGE:])
+    whole, steady = slope(sizes, times), slope(sizes[LARGE:], times[LARGE:])
     met = []
     for found, where in ((whole, "over the whole range"), (steady, f"from {sizes[LARGE]:,} documents on")):
         met.append(abs(found - 1) <= 0.05)
@@ -86,7 +70,7 @@ def indexing() -> bool:
     """From a file of documents to the first answer."""
     texts = real_texts() or english_like(np.random.default_rng(0), max(SIZES), WORDS)
     sizes = (*(size for size in SIZES if size < len(texts)), len(texts))
-    seconds = []
+    times = []
     for size in sizes:
         documents = Documents.of(Document(f"d{i}", text) for i, text in enumerate(texts[:size]))
         task = Task("scale", (Query("q", "neuritis"),), documents, Qrels.from_judgments([("q", "d0", 1)]))
@@ -96,37 +80,39 @@ def indexing() -> bool:
             def index(path: Path = Path(folder) / "task") -> None:
                 BM25().retrieve(from_path(path)[0].load(), depth=10)
 
-            seconds.append(best_of(index, 9 if size < 60_000 else 3, CPU))
-    return grown("indexing", sizes, seconds)
+            times.append(min(seconds(index, 9 if size < 60_000 else 3)))
+    return grown("indexing", sizes, times)
 
 
 def real_texts() -> list[str]:
     """The passages of the medical test collections beside the project, shuffled; none where they are not there."""
-    files = sorted(Path(__file__).parents[2].glob("shared/data/*/corpus.jsonl.gz"))
+    files = sorted(DATA.glob("*/corpus.jsonl.gz"))
     texts = [json.loads(line)["text"] for path in files for line in gzip.decompress(path.read_bytes()).splitlines()]
     return [texts[i] for i in np.random.default_rng(0).permutation(len(texts))]
 
 
 def encoding() -> bool:
+    from r2med.core.spec import Spec
     from r2med.models import get_card, locate
     from r2med.retrieve.dense import DenseRetriever
+    from r2med.retrieve.encoders import load_encoder
 
     card = get_card("bge-small")
     if locate(card) is None:
-        print("     encoding: not measured, bge-small is not here (r2med models fetch bge-small)")
-        return True
+        return skipped("encoding", "r2med models fetch bge-small")
     texts = english_like(np.random.default_rng(1), max(SIZES), SHORT)
-    seconds = []
+    times = []
     for size in SIZES:
 
         def encode(size: int = size) -> None:
             with tempfile.TemporaryDirectory() as folder:
-                retriever = DenseRetriever(card, folder=locate(card), cache=EmbeddingCache(Path(folder)))
-                retriever.embed(["warm"], "document")
-                retriever.embed(texts[:size], "document")
+                cache = EmbeddingCache(Path(folder))
+                retriever = DenseRetriever(load_encoder(card), Spec(card.name), card=card, cache=cache)
+                retriever.embed(["warm"], "document", "")
+                retriever.embed(texts[:size], "document", "")
 
-        seconds.append(best_of(encode, 3 if size < 16_000 else 1, CPU))
-    return grown("encoding", SIZES, seconds)
+        times.append(min(seconds(encode, 3 if size < 16_000 else 1)))
+    return grown("encoding", SIZES, times)
 
 
 def searching() -> bool:
@@ -141,7 +127,7 @@ def searching() -> bool:
         ratios = []
         for _ in range(7):  # side by side, so that both meet the same machine
             bound = reading(matrix)
-            ratios.append(best_of(lambda q=query, m=matrix, t=ties: search(q, m, t, 100), 5) / bound)  # type: ignore[misc]
+            ratios.append(min(seconds(partial(search, query, matrix, ties, 100), clock=time.perf_counter)) / bound)
         print(f"     {size:,} × {DIMENSION}: {matrix.nbytes / bound / 1e9:.1f} GB/s are read here")
         ratio = statistics.median(ratios)
         met.append(report(f"search of {size:,} vectors / reading them", ratio, 1.2, at_least=False))
@@ -154,7 +140,7 @@ def reading(matrix: np.ndarray) -> float:
     bounds = np.linspace(0, len(matrix), cores + 1).astype(int).tolist()
     parts = [matrix[a:b].reshape(-1) for a, b in pairwise(bounds)]
     with ThreadPoolExecutor(cores) as pool:
-        return best_of(lambda: list(pool.map(np.maximum.reduce, parts)), 5)
+        return min(seconds(lambda: list(pool.map(np.maximum.reduce, parts)), clock=time.perf_counter))
 
 
 if __name__ == "__main__":

@@ -16,10 +16,11 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+from cluster import MODEL, ROUNDS, encoding_seconds, passages
 from common import report
 
-from cluster import MODEL, ROUNDS, encoding_seconds, passages
-from r2med.pipeline.executors.models import cut
+from r2med.pipeline.executors.models import shards as cut
+from r2med.retrieve.encoders.base import WorkOrder
 from r2med.retrieve.encoders.batching import WINDOW
 
 TOKENS_PER_SECOND = {  # one H200, bfloat16, passages of 256 tokens (benchmarks/throughput_gpu.py)
@@ -79,7 +80,7 @@ def check(count: int = 1_000) -> bool:
     rate, predicted = float(tokens.sum()) / one, 0.0
     for start in range(ROUNDS):  # as they were measured
         part = -np.sort(-tokens[start::ROUNDS])
-        shards = [float(part[rows].sum()) for rows in cut(np.arange(len(part)), WINDOW, free=True, workers=2)]
+        shards = [float(part[rows].sum()) for rows in cut(WorkOrder(np.arange(len(part)), WINDOW, free=True), 2)]
         predicted += makespan([Work(rate, 0.0, shards)], 2)
     print(f"     {len(texts)} passages with {MODEL}: one worker {one:.1f} s ({rate:,.0f} tokens/s)")
     print(f"     two workers: {predicted:.1f} s on paper, {measured:.1f} s measured")

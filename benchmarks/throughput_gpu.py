@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import json
 import shutil
-import statistics
 import sys
 import tempfile
-import time
 from pathlib import Path
 from typing import Any
 
+import gpu
 import numpy as np
 import torch
 from common import english_like
@@ -51,9 +50,9 @@ SHAPES: dict[str, tuple[str, str, dict[str, Any], tuple[str, ...]]] = {
 def main() -> None:
     texts = english_like(np.random.default_rng(0), TEXTS, WORDS)
     chosen = sys.argv[1:] or list(SHAPES)
-    print(f"{torch.cuda.get_device_name()}, bfloat16, {TEXTS:,} passages of {LENGTH} tokens")
+    print(f"{gpu.check()}, bfloat16, {TEXTS:,} passages of {LENGTH} tokens")
     with tempfile.TemporaryDirectory() as root:
-        trained = tokenizer(Path(root), texts)
+        trained = gpu.word_pieces(Path(root), texts, LENGTH)
         for card in chosen:
             folder = Path(root) / card
             parameters = build(folder, card, trained)
@@ -66,16 +65,7 @@ def main() -> None:
             }
             print(json.dumps(row), flush=True)
             shutil.rmtree(folder)
-
-
-def tokenizer(root: Path, texts: list[str]) -> Any:
-    from tokenizers import BertWordPieceTokenizer
-    from transformers import BertTokenizerFast
-
-    made = BertWordPieceTokenizer()
-    made.train_from_iterator(texts[:500], vocab_size=30_522)
-    made.save(str(root / "trained.json"))
-    return BertTokenizerFast(tokenizer_file=str(root / "trained.json"), model_max_length=LENGTH, eos_token="[SEP]")
+            torch.cuda.empty_cache()
 
 
 def build(folder: Path, card: str, trained: Any) -> int:
@@ -98,23 +88,16 @@ def build(folder: Path, card: str, trained: Any) -> int:
 
 def measure(folder: Path, card: str, texts: list[str]) -> float:
     """Tokens a second, the median of three."""
+    from r2med.core.options import Options
     from r2med.models import get_card
-    from r2med.retrieve.encoders.load import load_encoder, make_options
+    from r2med.retrieve.encoders.torch_encoder import TorchEncoder
 
     facts = get_card(card).replace(query_length=LENGTH, document_length=LENGTH, projection="")
-    encoder = load_encoder(facts, make_options(device="cuda", dtype="bfloat16"), folder)
+    encoder = TorchEncoder(facts, folder, Options(device="cuda"), dtype="bfloat16")
     part = texts if card != "e5" else texts[: TEXTS // 4]
     encoder.encode(part[:256], "document")
-    seconds = []
-    for _ in range(3):
-        torch.cuda.synchronize()
-        start = time.perf_counter()
-        encoder.encode(part, "document")
-        torch.cuda.synchronize()
-        seconds.append(time.perf_counter() - start)
-    del encoder
-    torch.cuda.empty_cache()
-    return len(part) * LENGTH / statistics.median(seconds)
+    taken = gpu.median_seconds(lambda: encoder.encode(part, "document"))
+    return len(part) * LENGTH / taken
 
 
 if __name__ == "__main__":
