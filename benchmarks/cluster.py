@@ -26,7 +26,7 @@ from common import DATA, report
 
 from r2med.core.places import home
 from r2med.pipeline import Builder, SystemSpec
-from r2med.pipeline.executors.pooled import PoolExecutor
+from r2med.pipeline.executors.models import PoolExecutor
 from r2med.pipeline.executors.ray import RayWorkers
 from r2med.retrieve.dense import DenseRetriever
 from r2med.retrieve.embed import embed

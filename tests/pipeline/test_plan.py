@@ -19,8 +19,8 @@ from r2med.expand import as_expander
 from r2med.fuse import ReciprocalRank
 from r2med.pipeline import System, run_experiment
 from r2med.pipeline.estimate import StageEstimate, estimate_all
-from r2med.pipeline.executors import Executor
-from r2med.pipeline.plan import Plan, Step, plan_experiment
+from r2med.pipeline.plan import Plan, plan_experiment
+from r2med.pipeline.run import run_plan
 from r2med.results import ResultStore
 from r2med.retrieve import BM25, Retriever, as_retriever, embed
 from r2med.retrieve.bm25 import BM25Lucene
@@ -28,17 +28,6 @@ from r2med.retrieve.dense import DenseRetriever
 from r2med.retrieve.variants import Variant
 from r2med.tasks import resolve
 from tests.retrieve.encoders.hashing import HashEncoder
-
-
-class Watching(Executor):
-    """Does everything here, and writes down what."""
-
-    def __init__(self) -> None:
-        self.seen: list[str] = []
-
-    def take(self, step: Step, plan: Plan, values: Any) -> None:
-        if step.key not in self.seen:
-            self.seen.append(step.key)
 
 
 @pytest.fixture
@@ -91,9 +80,11 @@ def test_the_plan_that_is_printed_is_the_plan_that_runs(tmp_path: Path, encoder:
     systems, store = twenty(encoder, EmbeddingCache(tmp_path / "cache")), ResultStore(tmp_path / "results")
     refs = [*resolve("mini/Biology"), *resolve("mini/MedQA-Diag")]
     printed = [stage.key for stage in estimate_all(plan_experiment(refs, systems, store))]
-    watching = Watching()
-    run_experiment(refs, systems, store, executor=watching)
-    assert sorted(watching.seen) == sorted(printed)
+    done: list[str] = []
+    for plan in plan_experiment(refs, systems, store):
+        for step, _ in run_plan(plan, lambda plan, step: None):
+            done.append(step.key)
+    assert sorted(done) == sorted(printed)
     assert all(stage.cached == "yes" for stage in estimate_all(plan_experiment(refs, systems, store)))
 
 

@@ -20,7 +20,7 @@ class Log:
         self.events.append((system, task, what))
 
     def take(self) -> list[str]:
-        seen = [what for _, _, what in self.events]
+        seen = [what for system, _, what in self.events if system]
         self.events.clear()
         return seen
 

@@ -24,18 +24,8 @@ CPU = Options(device="cpu", threads=1)
 @pytest.fixture(scope="module")
 def parts(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any, Any]:
     """A masked language model with random weights, its tokenizer, and the folder of both."""
-    torch = pytest.importorskip("torch", reason="the torch extra is not installed")
-    import transformers as tf
-
     folder = tmp_path_factory.mktemp("splade")
-    tokenizer = tiny.save_tokenizer(folder, "bert")
-    torch.manual_seed(0)
-    model: Any = tf.BertForMaskedLM(
-        tf.BertConfig(vocab_size=len(tokenizer), hidden_size=32, num_hidden_layers=2, num_attention_heads=4,
-                      intermediate_size=64, max_position_embeddings=128, initializer_range=0.5)
-    ).eval()  # fmt: skip
-    model.save_pretrained(folder)
-    return folder, model, tokenizer
+    return (folder, *tiny.save_masked_lm(folder))
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from typing import Any, Literal, Protocol
 from .._version import __version__
 from ..core import Task, UsageError, fingerprint
 from ..core.queries import Queries
-from ..expand import Expander, queries_for
+from ..expand import Expander
 from ..results import SCHEMA, ResultStore, TaskResult
 from ..retrieve import Retriever
 from . import stages
@@ -40,8 +40,6 @@ class Step:
     """The retriever, expander, fusion, reranking or system behind it."""
     do: Callable[[Values], Any] = field(repr=False)
     """Makes the value out of those of the stages it needs."""
-    queries: Callable[[Values], Queries] | None = field(default=None, repr=False)
-    """What a search is for, made out of the same values."""
     systems: list[str] = field(default_factory=list)
 
 
@@ -156,18 +154,11 @@ class Planner:
         return made
 
     def _add(
-        self,
-        kind: Kind,
-        facts: object,
-        what: str,
-        needs: Sequence[str],
-        part: object,
-        do: Callable[[Values], Any],
-        queries: Callable[[Values], Queries] | None = None,
+        self, kind: Kind, facts: object, what: str, needs: Sequence[str], part: object, do: Callable[[Values], Any]
     ) -> str:
         """The key of a stage; it is new, or another system has asked for it already."""
         key = fingerprint(kind, [facts, list(needs)])
-        step = self.steps.setdefault(key, Step(key, kind, what, tuple(needs), self.system, part, do, queries))
+        step = self.steps.setdefault(key, Step(key, kind, what, tuple(needs), self.system, part, do))
         if self.system not in step.systems:
             step.systems.append(self.system)
         for need in needs:
@@ -191,9 +182,7 @@ class Planner:
         if system.reranking:
             last = self._reranked(system, system.reranking, last)
         scorer = stages.Scorer(self.store, self.task, self.depth, self.loading, expected, self.provenance)
-        return self._add(
-            "score", expected, system.name, [last], system, lambda values: scorer.score(system, values[last])
-        )  # fmt: skip
+        return self._add("score", expected, system.name, [last], system, lambda made: scorer.score(system, made[last]))
 
     def _fused(self, system: System, first: list[str]) -> str:
         fusion, names, name = system.fusion, [r.name for r in system.retrievers], system.spec.first_stage
@@ -215,35 +204,31 @@ class Planner:
         return self._add("rerank", facts, str(reranking.spec), [first], reranking, do)
 
     def _searched(self, system: System, retriever: Retriever) -> str:
-        prepared, depth, task = self._prepared(retriever), self.depth, self.task
-        facts: list[object] = [retriever.name, retriever.describe(), self.queries.fingerprint, depth]
+        prepared, depth, task, asked = self._prepared(retriever), self.depth, self.task, self.queries
+        facts: list[object] = [retriever.name, retriever.describe(), asked.fingerprint, depth]
         expander, policy = system.expander, system.policy
+
+        def search(values: Values) -> Ranked:
+            return stages.search(retriever, values[prepared], asked, depth)
+
         if expander is None:
-            return self._add(
-                "search", facts, retriever.name, [prepared], retriever,
-                lambda values: stages.search(retriever, values[prepared], Queries.of(task), depth),
-                lambda values: Queries.of(task),
-            )  # fmt: skip
+            return self._add("search", facts, retriever.name, [prepared], retriever, search)
         expanded = self._expanded(expander, system)
 
-        def do(values: Values) -> Ranked:
-            return stages.search_expanded(
-                retriever, values[prepared], expander, values[expanded], policy, task, depth
-            )  # fmt: skip
-
-        def queries(values: Values) -> Queries:
-            return queries_for(retriever, task, values[expanded].value, policy)[0]
+        def search_expanded(values: Values) -> Ranked:
+            index, texts = values[prepared], values[expanded]
+            return stages.search_expanded(retriever, index, expander, texts, policy, task, depth)
 
         what = f"{expander.name}+{retriever.name}"
-        return self._add("search", [*facts, policy], what, [prepared, expanded], retriever, do, queries)
+        return self._add("search", [*facts, policy], what, [prepared, expanded], retriever, search_expanded)
 
     def _expanded(self, expander: Expander, system: System) -> str:
         task, watch = self.task, system.on_expand
         facts = [expander.name, expander.describe(), expander.task_facts(task), task.fingerprint]
+        loaded = self._load()
         return self._add(
-            "expand", facts, expander.name, [self._load()], expander,
-            lambda values: stages.expand(expander, task, watch),
-        )  # fmt: skip
+            "expand", facts, expander.name, [loaded], expander, lambda _: stages.expand(expander, task, watch)
+        )
 
     def _prepared(self, retriever: Retriever) -> str:
         """The documents made ready for one retriever; raw and expanded queries search the same index."""

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 from ..core import ResultError
 from ..results import ResultStore, TaskResult
 from ..results.progress import ProgressFile
 from .executors import Executor
 from .plan import Plan, Step, TaskSource, plan_experiment
-from .schedule import Finished, run_plans
 from .system import System
 
 Notify = Callable[[str, str, str], None]
@@ -47,10 +46,6 @@ def run_experiment(
         notify(system, plan.task.full_name, what)
         live.step(system, plan.task.full_name, finished=what in ("done", "kept"))
 
-    def on_plan(plan: Plan) -> None:
-        for name in plan.kept:
-            tell(name, plan, "kept")
-
     def on_step(plan: Plan, step: Step) -> None:
         if (step.owner, plan.task.full_name) not in begun:
             begun.add((step.owner, plan.task.full_name))
@@ -67,18 +62,35 @@ def run_experiment(
     order: list[tuple[str, str]] = []
     kept = 0
     try:
-        for event in run_plans(plans, executor, on_plan, on_step):
-            if isinstance(event, Finished):
-                made[event.plan.task.full_name, event.step.what] = event.result
-                tell(event.step.what, event.plan, "done")
-                continue
-            name = event.task.full_name
-            order += [(name, system.name) for system in event.systems]
-            made |= {(name, system): result for system, result in event.kept.items()}
-            kept += len(event.kept)
+        for plan in plans:
+            name = plan.task.full_name
+            order += [(name, system.name) for system in plan.systems]
+            made |= {(name, system): result for system, result in plan.kept.items()}
+            kept += len(plan.kept)
+            for system in plan.kept:
+                tell(system, plan, "kept")
+            for step, value in run_plan(plan, on_step):
+                if step.kind == "score":
+                    made[name, step.what] = value
+                    tell(step.what, plan, "done")
     finally:
         live.end()
     return Outcome([made[key] for key in order], kept)
+
+
+def run_plan(plan: Plan, on_step: Callable[[Plan, Step], None]) -> Iterator[tuple[Step, Any]]:
+    """Do all stages of a plan, in its order; a value that no later stage needs is let go."""
+    last = {need: step.key for step in plan.steps for need in step.needs}
+    values: dict[str, Any] = {}
+    for step in plan.steps:
+        on_step(plan, step)
+        value = step.do(values)
+        if step.key in last:
+            values[step.key] = value
+        for need in step.needs:
+            if last[need] == step.key:
+                values.pop(need, None)
+        yield step, value
 
 
 def _announce(tasks: int, systems: Sequence[System], notify: Notify) -> None:

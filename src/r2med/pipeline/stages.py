@@ -10,7 +10,7 @@ import numpy as np
 
 from ..core import Run, Task, UsageError
 from ..core.queries import Queries
-from ..expand import Expander, Expansions, Policy, queries_for
+from ..expand import Expander, Expansions, queries_for
 from ..fuse import Fusion
 from ..rerank import safeguards, without
 from ..rerank.safeguard import RANK as SAFEGUARD_RANK
@@ -71,14 +71,9 @@ def search_expanded(
     task: Task,
     depth: int,
 ) -> Ranked:
-    """Rank the documents for what was made of the queries."""
+    """Rank the documents for what was made of the queries; the notes say what that was."""
     queries, used = queries_for(retriever, task, expanded.value, policy)
     ranked = search(retriever, index, queries, depth)
-    return with_expansions(ranked, expander, expanded, used)
-
-
-def with_expansions(ranked: Ranked, expander: Expander, expanded: Timed[Expansions], used: Policy) -> Ranked:
-    """A ranking with what its result says about the expansion."""
     notes: dict[str, object] = {
         "method": expanded.value.method,
         "expander": expander.name,
@@ -87,10 +82,8 @@ def with_expansions(ranked: Ranked, expander: Expander, expanded: Timed[Expansio
         **expanded.value.summary(),
         **({"warning": expander.warning} if expander.warning else {}),
     }
-    seconds = {"expand": expanded.seconds, **ranked.seconds}
-    return ranked._replace(
-        seconds=seconds, notes={**ranked.notes, "expansion": notes}, expansions=expanded.value
-    )  # fmt: skip
+    seconds, all_notes = {"expand": expanded.seconds, **ranked.seconds}, {**ranked.notes, "expansion": notes}
+    return ranked._replace(seconds=seconds, notes=all_notes, expansions=expanded.value)
 
 
 def fuse(fusion: Fusion, made: Sequence[Ranked], names: Sequence[str], task: Task, depth: int, name: str) -> Ranked:

@@ -127,11 +127,11 @@ class MaxSimScorer:
         bounds = np.searchsorted(where[by_document], np.arange(len(used) + 1))
         texts = [pairs.documents[i] for i in used.tolist()]
         for batch in self.encoder.stream_states(texts, "document", self._prefix("document", family)):
-            for item in batch:
-                rows = by_document[bounds[item.row] : bounds[item.row + 1]]
+            for row, states, tokens in zip(batch.rows.tolist(), batch.states, batch.tokens.tolist(), strict=True):
+                rows = by_document[bounds[row] : bounds[row + 1]]
                 asked = pairs.query[rows].tolist()
-                scores = maxsim([queries[q] for q in asked], [unit(item.states)])[:, 0]
-                cut = [(self._cut(item.tokens, "document"), cut_queries[q]) for q in asked]
+                scores = maxsim([queries[q] for q in asked], [unit(states)])[:, 0]
+                cut = [(self._cut(tokens, "document"), cut_queries[q]) for q in asked]
                 yield Scored(rows, scores, np.array(cut, dtype=np.int32))
 
     def _queries(self, pairs: Pairs, family: str) -> tuple[dict[int, Float32], dict[int, int]]:
@@ -140,7 +140,7 @@ class MaxSimScorer:
         cut: dict[int, int] = {}
         texts = [pairs.queries[i] for i in used]
         for batch in self.encoder.stream_states(texts, "query", self._prefix("query", family)):
-            for item in batch:
-                states[used[item.row]] = unit(item.states)
-                cut[used[item.row]] = self._cut(item.tokens, "query")
+            for row, vectors, tokens in zip(batch.rows.tolist(), batch.states, batch.tokens.tolist(), strict=True):
+                states[used[row]] = unit(vectors)
+                cut[used[row]] = self._cut(tokens, "query")
         return states, cut

@@ -13,7 +13,6 @@ from ..core.spec import Spec
 
 if TYPE_CHECKING:
     from ..core.options import Options
-    from .encoders.base import Encoder
 
 DEPTH = 1000
 """Documents that are retrieved for a query unless somebody asks for another number."""
@@ -51,8 +50,6 @@ class Retriever(ABC):
     """lexical, dense, sparse, late-interaction, stored or custom: decides how expansions meet it."""
     prepares: ClassVar[str] = "index"
     """What `prepare` does, in the words of a plan."""
-    whole_on_worker: ClassVar[bool] = False
-    """Whether a worker that holds the model makes whole rankings, since nothing of them is kept."""
 
     @property
     def name(self) -> str:
@@ -95,7 +92,7 @@ class Retriever(ABC):
 class Remote(Protocol):
     """Workers that can hold a model."""
 
-    def encoder(self, encoder: Encoder, spec: Spec, options: Options) -> Encoder:
+    def encoder(self, encoder: Any, spec: Spec, options: Options) -> Any:
         """An encoder that describes itself here and encodes there."""
         ...
 

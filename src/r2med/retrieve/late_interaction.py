@@ -19,9 +19,9 @@ from ..core.queries import Queries, QueryText, Side
 from ..core.spec import Spec
 from ..models import Card
 from .cards import ModelParameters, card_of
-from .contract import Build, Retriever, check_depth
+from .contract import Build, Remote, Retriever, check_depth
 from .encoders import Float32, model_folder
-from .encoders.token_states import TextStates, TokenEncoder, token_encoder
+from .encoders.token_states import TokenEncoder, token_encoder
 from .rows import unit
 from .sparse import top_k
 from .truncation import positives_cut, truncation_note
@@ -61,10 +61,10 @@ class MaxSimRetriever(Retriever):
 
     kind = "late-interaction"
     prepares = "encode documents"
-    whole_on_worker = True
 
     def __init__(self, card: Card, spec: Spec, encoder: TokenEncoder, options: Options) -> None:
         self.card, self.spec, self.encoder, self.options = card, spec, encoder, options
+        self._own_encoder = encoder
 
     @classmethod
     def from_spec(cls, spec: Spec, build: Build) -> MaxSimRetriever:
@@ -81,6 +81,11 @@ class MaxSimRetriever(Retriever):
             "document": self.encoder.describe("document"),
             "instructions": self.card.describe().get("instructions", {}),
         }
+
+    def distribute(self, remote: Remote | None) -> None:
+        """Let workers encode."""
+        own = self._own_encoder
+        self.encoder = own if remote is None else remote.encoder(own, self.spec, self.options)
 
     def prepare(self, task: Task) -> MaxSimIndex:
         """Nothing is kept: token vectors of a passage take as much room as two hundred passages' own."""
@@ -105,13 +110,12 @@ class MaxSimIndex:
         check_depth(depth)
         begin = time.perf_counter()
         groups, ids = queries.texts, self.task.documents.ids
-        made = self._states([part.text for group in groups for part in group])
-        scores, tokens = self._score([self._ready(text.states) for text in made])
+        states, lengths = self._states([part.text for group in groups for part in group])
+        scores, tokens = self._score(states)
         if not queries.plain:
             scores = _mean_scores(scores, groups)
         limit = self.encoder.max_length("document")
         top = top_k(scores, ids.tie_rank, min(depth, len(ids)))
-        lengths = np.array([text.tokens for text in made], np.int32)
         notes: dict[str, object] = {
             "truncation": {
                 "query": truncation_note(lengths, self.retriever.card.length("query")),
@@ -121,12 +125,14 @@ class MaxSimIndex:
         }
         return Run(queries.ids, ids, *top, name=self.retriever.name, notes=notes)
 
-    def _states(self, texts: Sequence[str]) -> list[TextStates]:
-        made: list[TextStates | None] = [None] * len(texts)
+    def _states(self, texts: Sequence[str]) -> tuple[list[Float32], Int32]:
+        """Token vectors of queries, and how many tokens each has."""
+        states: dict[int, Float32] = {}
+        tokens = np.empty(len(texts), dtype=np.int32)
         for batch in self.encoder.stream_states(texts, "query", self._prefix("query")):
-            for item in batch:
-                made[item.row] = item
-        return [m for m in made if m is not None]
+            states |= dict(zip(batch.rows.tolist(), map(self._ready, batch.states), strict=True))
+            tokens[batch.rows] = batch.tokens
+        return [states[row] for row in range(len(texts))], tokens
 
     def _score(self, queries: list[Float32]) -> tuple[Float32, Int32]:
         """Scores of all pairs; equal texts are scored once, so that they tie."""
@@ -137,11 +143,10 @@ class MaxSimIndex:
         tokens = np.empty(len(first), dtype=np.int32)
         done = 0
         for batch in self.encoder.stream_states(texts.take(first.tolist()), "document", self._prefix("document")):
-            rows = np.array([item.row for item in batch])
             if queries:
-                scores[:, rows] = maxsim(queries, [self._ready(item.states) for item in batch])
-            tokens[rows] = [item.tokens for item in batch]
-            done += len(batch)
+                scores[:, batch.rows] = maxsim(queries, [self._ready(states) for states in batch.states])
+            tokens[batch.rows] = batch.tokens
+            done += len(batch.rows)
             self.retriever.options.progress(done, len(first))
         back = inverse.reshape(-1)
         return np.ascontiguousarray(scores[:, back]), tokens[back]

@@ -7,7 +7,7 @@ postings that BM25 uses.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -20,8 +20,9 @@ from ..core.queries import Queries, Side
 from ..core.spec import Spec
 from ..models import Card
 from .cards import ModelParameters, card_of
-from .contract import Build, Retriever, check_depth
+from .contract import Build, Remote, Retriever, check_depth
 from .encoders import Float32, model_folder
+from .encoders.base import TermBatch
 from .encoders.batching import pad
 from .encoders.torch_encoder import Replica, TorchEncoder
 from .encoders.torch_models import load_masked_lm
@@ -72,28 +73,12 @@ class SpladeEncoder(TorchEncoder):
             weights = torch.log1p(torch.relu(logits)) * mask.unsqueeze(-1)
             return np.asarray(weights.amax(dim=1).cpu().numpy(), dtype=np.float32)
 
-    def sparse(
-        self, texts: Sequence[str], side: Side, instruction: str, options: Options
-    ) -> tuple[SparseMatrix, Int32]:  # fmt: skip
-        """Term weights of all texts, and their lengths in tokens."""
-        terms: list[Int32] = [np.empty(0, np.int32)] * len(texts)
-        weights: list[Float32] = [np.empty(0, np.float32)] * len(texts)
-        tokens = np.zeros(len(texts), dtype=np.int32)
-        size = done = 0
-        for batch in self.stream(texts, side, instruction):
-            tokens[batch.rows] = batch.tokens
-            for row, vector in zip(batch.rows.tolist(), batch.vectors, strict=True):
-                terms[row] = np.flatnonzero(vector).astype(np.int32)
-                weights[row] = vector[terms[row]]
-            size = batch.vectors.shape[1]
-            done += len(batch.rows)
-            options.progress(done, len(texts))
-        indptr = np.concatenate(([0], np.cumsum([len(t) for t in terms]))).astype(np.int64)
-        empty_terms, empty_weights = [np.empty(0, np.int32)], [np.empty(0, np.float32)]
-        return (
-            SparseMatrix(indptr, np.concatenate(terms or empty_terms), np.concatenate(weights or empty_weights), size),
-            tokens,
-        )
+    def stream_terms(self, texts: Sequence[str], side: Side, instruction: str = "") -> Iterator[TermBatch]:
+        """Term weights of all texts, a batch at a time."""
+        for rows, vectors, tokens in self.stream(texts, side, instruction):
+            terms = [np.flatnonzero(vector).astype(np.int32) for vector in vectors]
+            weights = [vector[held] for vector, held in zip(vectors, terms, strict=True)]
+            yield TermBatch(rows, terms, weights, tokens, vectors.shape[1])
 
 
 class SpladeRetriever(Retriever):
@@ -101,10 +86,10 @@ class SpladeRetriever(Retriever):
 
     kind = "sparse"
     prepares = "encode documents"
-    whole_on_worker = True
 
     def __init__(self, card: Card, spec: Spec, encoder: SpladeEncoder, options: Options) -> None:
         self.card, self.spec, self.encoder, self.options = card, spec, encoder, options
+        self._own_encoder = encoder
 
     @classmethod
     def from_spec(cls, spec: Spec, build: Build) -> SpladeRetriever:
@@ -124,6 +109,11 @@ class SpladeRetriever(Retriever):
             "instructions": self.card.describe().get("instructions", {}),
         }
 
+    def distribute(self, remote: Remote | None) -> None:
+        """Let workers encode."""
+        own = self._own_encoder
+        self.encoder = own if remote is None else remote.encoder(own, self.spec, self.options)
+
     def prepare(self, task: Task) -> SpladeIndex:
         """The documents are encoded when they are first searched."""
         return SpladeIndex(self, task)
@@ -136,10 +126,26 @@ class SpladeIndex:
         self.retriever, self.task = retriever, task
 
     def _encode(self, texts: Sequence[str], side: Side, *, progress: bool) -> tuple[SparseMatrix, Int32]:
+        """Term weights of all texts, and their lengths in tokens."""
         card = self.retriever.card
         prefix = card.prefix(side, card.instruction(side, self.task.family))
-        options = self.retriever.options if progress else Options()
-        return self.retriever.encoder.sparse(texts, side, prefix, options)
+        terms: list[Int32] = [np.empty(0, np.int32)] * len(texts)
+        weights: list[Float32] = [np.empty(0, np.float32)] * len(texts)
+        tokens = np.zeros(len(texts), dtype=np.int32)
+        size = done = 0
+        for batch in self.retriever.encoder.stream_terms(texts, side, prefix):
+            size, tokens[batch.rows] = batch.size, batch.tokens
+            for row, held, weight in zip(batch.rows.tolist(), batch.terms, batch.weights, strict=True):
+                terms[row], weights[row] = held, weight
+            done += len(batch.rows)
+            if progress:
+                self.retriever.options.progress(done, len(texts))
+        indptr = np.concatenate(([0], np.cumsum([len(t) for t in terms]))).astype(np.int64)
+        held, weighed = (
+            np.concatenate([*terms, np.empty(0, np.int32)]),
+            np.concatenate([*weights, np.empty(0, np.float32)]),
+        )
+        return SparseMatrix(indptr, held, weighed, size), tokens
 
     @cached_property
     def documents(self) -> tuple[SparseMatrix, Int32]:

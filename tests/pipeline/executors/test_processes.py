@@ -6,21 +6,21 @@ import json
 import os
 import signal
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from r2med.core import UsageError
 from r2med.core.options import Options
-from r2med.core.queries import Queries
 from r2med.core.spec import Spec
 from r2med.pipeline import Builder, Executor, SystemSpec, get_executor, run_experiment
-from r2med.pipeline.executors.jobs import Component, Corpus, Failure, Ranking, RetrieveJob
-from r2med.pipeline.executors.pooled import PoolExecutor
+from r2med.pipeline.executors.models import PoolExecutor
 from r2med.pipeline.executors.processes import Processes
-from r2med.pipeline.executors.worker import Worker
+from r2med.pipeline.executors.worker import Component, Done, EncodeJob, Failure, Worker
 from r2med.results import ResultStore
 from r2med.retrieve import BM25
+from r2med.retrieve.late_interaction import MaxSimRetriever
 from r2med.tasks import resolve
 from tests.retrieve.encoders import tiny
 from tests.retrieve.encoders.weights import real_model
@@ -88,16 +88,25 @@ def late_interaction(folder: Path) -> Path:
     return folder
 
 
-def test_whole_rankings_are_made_by_a_worker(tmp_path: Path) -> None:
-    """As on Ray, with a process in an actor's place: the corpus and the queries go there, the ranking comes back."""
-    folder = late_interaction(tmp_path / "tiny-colbert")
-    model = f"{folder}:max_length=8"
+def learned_sparse(folder: Path) -> Path:
+    """A tiny learned sparse model with random weights, laid out as sentence-transformers saves one."""
+    tiny.save_masked_lm(folder)
+    steps = [{"type": "models.MLMTransformer", "path": ""}, {"type": "models.SpladePooling", "path": "1_SpladePooling"}]
+    (folder / "modules.json").write_text(json.dumps(steps))
+    return folder
+
+
+@pytest.mark.parametrize("make", [late_interaction, learned_sparse])
+def test_vectors_of_tokens_and_weights_of_terms_are_made_by_workers(
+    make: Callable[[Path], Path], tmp_path: Path
+) -> None:
+    model = f"{make(tmp_path / 'tiny')}:max_length=8"
     texts = [
         f"{expander}{system}" for expander in ("", "oracle:policy=passages+") for system in (model, f"bm25+{model}.rrf")
     ]
     specs = [SystemSpec.parse(text) for text in texts]
     found = []
-    for executor in (Executor(), PoolExecutor("ray", Processes(1), print)):
+    for executor in (Executor(), PoolExecutor("workers", Processes(1), print)):
         with Builder(Options(device="cpu", threads=1)) as builder, executor:
             systems = [builder.build(spec) for spec in specs]
             executor.adopt(builder.components)
@@ -106,7 +115,7 @@ def test_whole_rankings_are_made_by_a_worker(tmp_path: Path) -> None:
             kept = (path.read_bytes() for path in sorted(store.root.rglob("*.run.gz")))
             found.append(([(r.measures, without(r.notes)) for r in results], list(kept)))
             if isinstance(executor, PoolExecutor):
-                assert executor.pool._next == 2  # two jobs in all: the rankings
+                assert executor.pool.sent >= 3  # documents, queries, expanded queries
                 assert len(executor.pool.nodes) == 1
     assert found[0] == found[1]
     assert len(set(found[0][1])) == 4
@@ -126,23 +135,23 @@ def test_a_folder_called_like_a_retriever_is_not_what_workers_make(
     for place in (tmp_path, tmp_path.parent):
         monkeypatch.chdir(place)  # a worker may stand anywhere
         worker = Worker("here", device="cpu", threads=1)
-        made = worker._component(Component("retriever", Spec("bm25"), Options()))
+        made = worker.component(Component("retriever", Spec("bm25"), Options()))
         assert isinstance(made, BM25)
-        again = worker._component(Component("retriever", model.spec, Options()))
+        again = worker.component(Component("retriever", model.spec, Options()))
         assert again.describe() == model.describe()
 
 
 def test_a_worker_with_other_files_is_refused(tmp_path: Path) -> None:
     folder = late_interaction(tmp_path / "tiny-colbert")
-    task = resolve("mini/IIYi-Clinical")[0].load()
     with Builder(Options(device="cpu", threads=1)) as builder:
         retriever = builder.retriever(f"{folder}:max_length=8")
-    job = RetrieveJob(
-        Component("retriever", retriever.spec, Options()), retriever.describe(), Corpus.of(task), Queries.of(task), 5
-    )
-    worker = Worker("there", device="cpu", threads=1)
-    assert isinstance(worker.do(job), Ranking)
+    assert isinstance(retriever, MaxSimRetriever)
+    component, described = Component("retriever", retriever.spec, Options()), retriever.encoder.describe("document")
+    job = EncodeJob(component, described, "stream_states", ["fever and rash", "cough"], "document", "")
+    done = Worker("there", device="cpu", threads=1).do(job)
+    assert isinstance(done, Done)
+    assert sorted(row for batch in done.batches for row in batch.rows.tolist()) == [0, 1]
     tiny.save_model(folder, "bert", seed=1)
     failed = Worker("there", device="cpu", threads=1).do(job)
     assert isinstance(failed, Failure)
-    assert "differs from the driver's (document, query): fetch the same files on both" in failed.message
+    assert "differs from the driver's (files): fetch the same files on both" in failed.message

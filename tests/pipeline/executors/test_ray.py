@@ -28,7 +28,7 @@ def on_ray(address: str) -> list[str]:
 @pytest.mark.parametrize("arguments", [BRIEF, pytest.param(FULL, marks=pytest.mark.slow)], ids=["brief", "mini"])
 def test_a_cluster_gives_the_bytes_of_this_machine(cluster: str, tmp_path: Path, arguments: list[str]) -> None:
     models = ("bge-small", "msmarco-minilm")
-    if arguments is BRIEF:  # a model whose whole rankings a worker makes
+    if arguments is BRIEF:  # a model with a vector per token
         arguments = [*arguments, "-r", f"{late_interaction(tmp_path / 'tiny-colbert')}:max_length=16,threads=1"]
     here = Ran(home_with(tmp_path / "one", *models), tmp_path / "here", *arguments).end()
     there = Ran(home_with(tmp_path / "two", *models), tmp_path / "there", *arguments, *on_ray(cluster)).end()

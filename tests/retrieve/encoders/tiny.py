@@ -7,6 +7,8 @@ import random
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from r2med.models import Card
 
 WORDS = [
@@ -122,6 +124,21 @@ def save_model(folder: Path, architecture: str, *, seed: int = 0) -> Any:
             parameter.add_(torch.randn_like(parameter) * 0.2)
     made.eval().save_pretrained(folder)
     return made
+
+
+def save_masked_lm(folder: Path) -> tuple[Any, Any]:
+    """A masked language model with random weights and its tokenizer."""
+    torch = pytest.importorskip("torch", reason="the torch extra is not installed")
+    import transformers as tf
+
+    tokenizer = save_tokenizer(folder, "bert")
+    torch.manual_seed(0)
+    model: Any = tf.BertForMaskedLM(
+        tf.BertConfig(vocab_size=len(tokenizer), hidden_size=32, num_hidden_layers=2, num_attention_heads=4,
+                      intermediate_size=64, max_position_embeddings=128, initializer_range=0.5)
+    ).eval()  # fmt: skip
+    model.save_pretrained(folder)
+    return model, tokenizer
 
 
 def card(architecture: str, pooling: str, **changes: Any) -> Card:

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING
 
 from ...core import UsageError
 
 if TYPE_CHECKING:
     from ...rerank import Reranker
     from ...retrieve import Retriever
-    from ..plan import Plan, Step
 
 EXECUTORS = ("local", "ray")
-Ticket = int
 
 
 class Executor:
     """Does all stages in this process, one after the other."""
 
     name = "local"
-    tasks_at_once = 1
 
     def __enter__(self) -> Executor:
         return self
@@ -34,15 +31,6 @@ class Executor:
     def provenance(self) -> Mapping[str, object]:
         """What a result says about where it was made."""
         return {}
-
-    def take(self, step: Step, plan: Plan, values: Mapping[str, Any]) -> Ticket | None:
-        """Begin a stage on a worker; None: it is the driver's."""
-        del step, plan, values
-        return None
-
-    def wait(self, tickets: Sequence[Ticket]) -> tuple[Ticket, Any]:
-        """The value of the first stage of these that a worker finishes."""
-        raise LookupError(f"nothing was sent away, so no worker has {tickets}")
 
 
 def get_executor(
@@ -60,7 +48,7 @@ def get_executor(
         raise UsageError("--address is the address of a Ray cluster: add --executor ray")
     if name == "local" and (workers or 1) == 1:
         return Executor()
-    from .pooled import PoolExecutor
+    from .models import PoolExecutor
 
     if name == "local":
         from .processes import Processes

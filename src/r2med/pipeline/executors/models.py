@@ -1,14 +1,15 @@
-"""Models whose work is done by a pool: they look like the driver's own, and hand everything on in shards.
+"""An executor with workers, and the models whose work they do.
 
-A shard is cut so that a worker puts the same texts into the same batches as the driver alone would: a window of the
-order that the model works in. A model that takes one text at a time does not care, and gets shards that are small
-enough to keep every worker busy to the end.
+A model behind a pool looks like the driver's own and hands everything on in shards. A shard is cut so that a worker
+puts the same texts into the same batches as the driver alone would: a window of the order that the model works in. A
+model that takes one text at a time does not care, and gets shards that are small enough to keep every worker busy to
+the end.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -18,12 +19,15 @@ from ...core.columns import Int64
 from ...core.options import Options
 from ...core.queries import Side
 from ...core.spec import Spec
+from ...rerank import Reranker
 from ...rerank.pairs import Pairs, PairScorer, Scored
-from ...retrieve.encoders import BaseEncoder, Batch, Encoder
-from ...retrieve.encoders.base import WorkOrder
+from ...retrieve import Retriever
+from ...retrieve.encoders import BaseEncoder, Batch
+from ...retrieve.encoders.base import TermBatch, TokenBatch, WorkOrder
 from ...retrieve.encoders.devices import DTYPES
-from .jobs import Component, EncodeJob, ScoreJob
-from .pool import Pool
+from . import Executor
+from .pool import Pool, Workers
+from .worker import Component, EncodeJob, ScoreJob
 
 MOST_TEXTS = 256
 SHARDS_PER_WORKER = 4
@@ -31,29 +35,62 @@ PORTABLE = ("trust_remote_code", "allow_pickle", "batch_tokens", "threads")
 """Options that go to workers; device, cache, budget and progress stay with the driver."""
 
 
-def portable(spec: Spec, options: Options, described: dict[str, object]) -> tuple[Spec, Options]:
-    """A spec for another machine: its own device, the driver's precision."""
+class PoolExecutor(Executor):
+    """Models encode and score on workers; the rest is the driver's, which alone writes results and caches.
+
+    Models behind an API stay with the driver too: their keys are in its environment, and a network needs no cores.
+    """
+
+    def __init__(self, name: str, workers: Workers, tell: Callable[[str], None]) -> None:
+        self.name = name
+        self.pool = Pool(workers)
+        self._tell = tell
+        self._components: list[Retriever | Reranker] = []
+
+    def __enter__(self) -> PoolExecutor:
+        try:
+            self.pool.workers.start()
+        except BaseException:
+            self.pool.close()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Give models back to the driver, and stop the workers."""
+        for component in self._components:
+            component.distribute(None)
+        self._components.clear()
+        self.pool.close()
+        if self.pool.deaths:
+            lost = "1 worker was" if self.pool.deaths == 1 else f"{self.pool.deaths} workers were"
+            self._tell(f"{lost} lost on the way; what was not finished was done by others.")
+
+    def adopt(self, components: Iterable[Retriever | Reranker]) -> None:
+        """Put the pool behind models that workers can make again."""
+        for component in components:
+            component.distribute(self)
+            self._components.append(component)
+
+    def provenance(self) -> Mapping[str, object]:
+        """Which executor made a result; what it says besides is the driver's machine."""
+        return {"executor": self.name, "workers": self.pool.workers.size}
+
+    def encoder(self, encoder: Any, spec: Spec, options: Options) -> PooledEncoder:
+        """An encoder that describes itself here and encodes there."""
+        return PooledEncoder(encoder, _component("retriever", spec, options, encoder.describe("document")), self.pool)
+
+    def scorer(self, scorer: PairScorer, spec: Spec, options: Options) -> PairScorer:
+        """The same for what scores pairs."""
+        return PooledScorer(scorer, _component("reranker", spec, options, scorer.describe()), self.pool)
+
+
+def _component(kind: Any, spec: Spec, options: Options, described: Mapping[str, object]) -> Component:
+    """A component for another machine: its own device, the driver's precision."""
     kept = Options(**{name: getattr(options, name) for name in PORTABLE})
     own = {key: value for key, value in spec.options.items() if key in PORTABLE}
     if described.get("dtype") in DTYPES and described.get("backend") == "transformers":
         spec = spec.with_parameters(dtype=str(described["dtype"]))
-    return replace(spec, options=own), kept
-
-
-class RemoteModels:
-    """Puts the pool behind encoders and scorers."""
-
-    def __init__(self, pool: Pool) -> None:
-        self.pool = pool
-
-    def encoder(self, encoder: Encoder, spec: Spec, options: Options) -> Encoder:
-        """An encoder that describes itself here and encodes there."""
-        component = Component("retriever", *portable(spec, options, encoder.describe("document")))
-        return PooledEncoder(encoder, component, self.pool)
-
-    def scorer(self, scorer: PairScorer, spec: Spec, options: Options) -> PairScorer:
-        """The same for what scores pairs."""
-        return PooledScorer(scorer, Component("reranker", *portable(spec, options, scorer.describe())), self.pool)
+    return Component(kind, replace(spec, options=own), kept)
 
 
 def shards(work: WorkOrder, workers: int) -> list[Int64]:
@@ -67,29 +104,44 @@ def shards(work: WorkOrder, workers: int) -> list[Int64]:
 class PooledEncoder(BaseEncoder):
     """An encoder that describes itself here and encodes elsewhere."""
 
-    def __init__(self, encoder: Encoder, component: Component, pool: Pool) -> None:
+    def __init__(self, encoder: Any, component: Component, pool: Pool) -> None:
         super().__init__()
         self.inner, self.component, self.pool = encoder, component, pool
         self.name, self.cacheable = encoder.name, getattr(encoder, "cacheable", True)
 
     def describe(self, side: Side) -> dict[str, object]:
         """Everything besides text and instruction that changes a vector."""
-        return self.inner.describe(side)
+        described: dict[str, object] = self.inner.describe(side)
+        return described
 
     def max_length(self, side: Side) -> int | None:
         """Where texts are cut, in tokens."""
-        return self.inner.max_length(side)
+        limit: int | None = self.inner.max_length(side)
+        return limit
 
     def stream(self, texts: Sequence[str], side: Side, instruction: str = "") -> Iterator[Batch]:
-        """Encode all texts, a shard at a time."""
+        """Vectors of all texts, a shard at a time."""
+        return self._away("stream", texts, side, instruction)
+
+    def stream_terms(self, texts: Sequence[str], side: Side, instruction: str = "") -> Iterator[TermBatch]:
+        """Term weights of all texts, a shard at a time."""
+        return self._away("stream_terms", texts, side, instruction)
+
+    def stream_states(self, texts: Sequence[str], side: Side, instruction: str = "") -> Iterator[TokenBatch]:
+        """Token vectors of all texts, a shard at a time."""
+        return self._away("stream_states", texts, side, instruction)
+
+    def _away(self, method: str, texts: Sequence[str], side: Side, instruction: str) -> Iterator[Any]:
         dealt = shards(self.inner.work_order(texts), self.pool.workers.size)
         expected = self.describe(side)
         jobs = (
-            EncodeJob(self.component, expected, side, instruction, [texts[i] for i in rows.tolist()]) for rows in dealt
+            EncodeJob(self.component, expected, method, [texts[i] for i in rows.tolist()], side, instruction)
+            for rows in dealt
         )
-        for number, made in self.pool.map(jobs):
-            self.notes += Counter(made.notes)
-            yield Batch(dealt[number], made.vectors, made.tokens)
+        for number, done in self.pool.map(jobs):
+            self.notes += Counter(done.notes)
+            for batch in done.batches:
+                yield batch._replace(rows=dealt[number][batch.rows])
 
 
 class PooledScorer:
@@ -117,17 +169,21 @@ class PooledScorer:
     def stream(self, pairs: Pairs, family: str = "") -> Iterator[Scored]:
         """Score all pairs, a shard at a time."""
         dealt = shards(self.work_order(pairs), self.pool.workers.size)
-        for number, made in self.pool.map(self._job(pairs.take(rows), family) for rows in dealt):
-            self.notes += Counter(made.notes)
-            yield Scored(dealt[number], made.scores, made.cut)
+        expected = self.describe()
+        jobs = (ScoreJob(self.component, expected, _alone(pairs.take(rows)), family) for rows in dealt)
+        for number, done in self.pool.map(jobs):
+            self.notes += Counter(done.notes)
+            for batch in done.batches:
+                yield batch._replace(rows=dealt[number][batch.rows])
 
-    def _job(self, pairs: Pairs, family: str) -> ScoreJob:
-        queries, query = np.unique(pairs.query, return_inverse=True)
-        documents, document = np.unique(pairs.document, return_inverse=True)
-        given: dict[str, Any] = {
-            "queries": [pairs.queries[i] for i in queries.tolist()],
-            "documents": [pairs.documents[i] for i in documents.tolist()],
-            "query": query.reshape(-1).astype(np.int32),
-            "document": document.reshape(-1).astype(np.int32),
-        }
-        return ScoreJob(self.component, self.describe(), family, **given)
+
+def _alone(pairs: Pairs) -> Pairs:
+    """Pairs with the texts they need and no others."""
+    queries, query = np.unique(pairs.query, return_inverse=True)
+    documents, document = np.unique(pairs.document, return_inverse=True)
+    return Pairs(
+        [pairs.queries[i] for i in queries.tolist()],
+        [pairs.documents[i] for i in documents.tolist()],
+        query.reshape(-1).astype(np.int32),
+        document.reshape(-1).astype(np.int32),
+    )

@@ -1,8 +1,8 @@
 """Jobs to workers and back: the part that local processes and Ray actors share.
 
-A worker that dies gives its job back to the queue and is replaced. Two bounds keep that from going on for ever: a job
-that was with `ATTEMPTS` workers when they died is not tried again, and a pool whose workers die without finishing
-anything, or of which none is left for `PATIENCE` seconds, gives up.
+A worker that dies gives its job back and is replaced. Two bounds keep that from going on for ever: a job that was with
+`ATTEMPTS` workers when they died is not tried again, and a pool whose workers die without finishing anything, or of
+which none is left for `PATIENCE` seconds, gives up.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Any, NamedTuple, Protocol
 
 from ..._version import __version__
 from ...core import DataError, MissingExtra, ModelError, R2MedError, ResultError, Unavailable, UsageError
-from . import Ticket
-from .jobs import Failure, Hello, Job
+from .worker import Done, Failure, Hello, Job
 
 ATTEMPTS = 4
 PATIENCE = 120.0
@@ -55,109 +55,85 @@ class Workers(Protocol):
         """What has happened, waiting if nothing has."""
         ...
 
-    def share(self, value: Any) -> Any:
-        """A large value that several jobs hold, put where workers find it."""
-        ...
-
     def stop(self) -> None:
         """End all workers at once."""
         ...
 
 
-class Queued(NamedTuple):
-    """A job in the queue."""
+class Sent(NamedTuple):
+    """A job that is to be done."""
 
-    ticket: Ticket
+    call: int
+    """Of `map`: what an abandoned one asked for is dropped when it comes."""
+    number: int
     job: Job
     attempts: int = 0
 
 
 class Pool:
-    """A queue of jobs and the workers that empty it; driven by whoever waits for a result."""
+    """Workers and what they are busy with; driven by whoever waits for a value."""
 
     def __init__(self, workers: Workers) -> None:
         self.workers = workers
         self.nodes: dict[Any, Hello] = {}
         """Workers that are up."""
         self.deaths = 0
-        self._queue: deque[Queued] = deque()
-        self._busy: dict[Any, Queued] = {}
+        self.sent = 0
+        """Jobs that were handed to workers."""
+        self._busy: dict[Any, Sent] = {}
+        self._calls = 0
         self._coming = 0
-        self._done: dict[Ticket, Any] = {}
-        self._unwanted: set[Ticket] = set()
-        self._next = 0
         self._fruitless = 0
         self._alone_since: float | None = None
 
-    def submit(self, job: Job) -> Ticket:
-        """Put a job at the end of the queue."""
-        self._next += 1
-        self._queue.append(Queued(self._next, job))
-        self._dispatch()
-        return self._next
+    def map(self, jobs: Iterator[Job]) -> Iterator[tuple[int, Done]]:
+        """What became of many jobs, with their numbers, in the order they are finished; few are in memory at once.
 
-    def first(self, tickets: Sequence[Ticket]) -> tuple[Ticket, Any]:
-        """The value of the first of these jobs to be finished; raises what went wrong on the worker."""
+        Raises what went wrong on a worker.
+        """
+        self._calls += 1
+        call = self._calls
+        coming = (Sent(call, number, job) for number, job in enumerate(jobs))
+        waiting: deque[Sent] = deque()
         while True:
-            for ticket in tickets:
-                if ticket in self._done:
-                    return ticket, self._value(self._done.pop(ticket))
-            self._step()
-
-    def map(self, jobs: Iterator[Job]) -> Iterator[tuple[int, Any]]:
-        """Values of many jobs with their numbers, in the order they are finished; few are in memory at once."""
-        ahead = 2 * max(self.workers.size, 1)
-        numbered = enumerate(jobs)
-        waiting: dict[Ticket, int] = {}
-        try:
-            while True:
-                while len(waiting) < ahead and (coming := next(numbered, None)) is not None:
-                    number, job = coming
-                    waiting[self.submit(job)] = number
-                if not waiting:
-                    return
-                ticket, value = self.first(list(waiting))
-                yield waiting.pop(ticket), value
-        finally:
-            # Nobody will look at what is still under way: an error, or an interrupt.
-            self._queue = deque(task for task in self._queue if task.ticket not in waiting)
-            self._unwanted |= {task.ticket for task in self._busy.values() if task.ticket in waiting}
+            waiting.extend(islice(coming, max(self.workers.size - len(waiting), 0)))
+            self._hand_out(waiting)
+            if not waiting and not any(sent.call == call for sent in self._busy.values()):
+                return
+            finished = [self._happened(event, waiting) for event in self.workers.events(1.0)]
+            self._check_workers_left()
+            for sent, value in (found for found in finished if found is not None):
+                if sent.call == call:
+                    yield sent.number, _value(value)
 
     def close(self) -> None:
         """Stop all workers, whatever they are doing."""
-        self._queue.clear()
         self._busy.clear()
         self.nodes.clear()
         self.workers.stop()
 
-    def _dispatch(self) -> None:
-        while self._coming + len(self.nodes) < self.workers.size and self._queue:
+    def _hand_out(self, waiting: deque[Sent]) -> None:
+        """Jobs to those that are idle; more workers are asked for while there is more to do than they can."""
+        wanted = min(self.workers.size, len(waiting) + len(self._busy))
+        for _ in range(wanted - self._coming - len(self.nodes)):
             self.workers.spawn()
             self._coming += 1
-        for worker in self.nodes:
-            if not self._queue:
-                return
-            if worker not in self._busy:
-                task = self._queue.popleft()
-                self._busy[worker] = task
-                self.workers.send(worker, task.job)
+        for worker in [worker for worker in self.nodes if worker not in self._busy]:
+            if waiting:
+                self._busy[worker] = waiting.popleft()
+                self.sent += 1
+                self.workers.send(worker, self._busy[worker].job)
 
-    def _step(self) -> None:
-        self._dispatch()
-        for event in self.workers.events(1.0):
-            if event.died:
-                self._lost(event)
-            elif isinstance(event.value, Hello):
-                self._welcome(event.worker, event.value)
-            elif event.worker in self._busy:
-                self._fruitless = 0
-                task = self._busy.pop(event.worker)
-                if task.ticket in self._unwanted:
-                    self._unwanted.discard(task.ticket)
-                else:
-                    self._done[task.ticket] = event.value
-        self._dispatch()
-        self._check_workers_left()
+    def _happened(self, event: Event, waiting: deque[Sent]) -> tuple[Sent, Any] | None:
+        """A job with its value, where that is what happened."""
+        if event.died:
+            self._lost(event, waiting)
+        elif isinstance(event.value, Hello):
+            self._welcome(event.worker, event.value)
+        elif event.worker in self._busy:
+            self._fruitless = 0
+            return self._busy.pop(event.worker), event.value
+        return None
 
     def _welcome(self, worker: Any, hello: Hello) -> None:
         self._coming -= 1
@@ -165,16 +141,16 @@ class Pool:
             raise UsageError(f"{hello.node} has r2med {hello.version}, the driver {__version__}: install the same")
         self.nodes[worker] = hello
 
-    def _lost(self, event: Event) -> None:
+    def _lost(self, event: Event, waiting: deque[Sent]) -> None:
         self.deaths += 1
         self._fruitless += 1
         if self.nodes.pop(event.worker, None) is None:
             self._coming -= 1
-        task = self._busy.pop(event.worker, None)
-        if task is not None and task.ticket not in self._unwanted:
-            if task.attempts + 1 >= ATTEMPTS:
+        sent = self._busy.pop(event.worker, None)
+        if sent is not None and sent.call == self._calls:
+            if sent.attempts + 1 >= ATTEMPTS:
                 raise ModelError(f"one piece of work ended {ATTEMPTS} workers, the last by: {event.died}")
-            self._queue.appendleft(task._replace(attempts=task.attempts + 1))
+            waiting.appendleft(sent._replace(attempts=sent.attempts + 1))
         if self._fruitless > ATTEMPTS * max(self.workers.size, 1):
             raise Unavailable(f"workers end before they finish anything, the last by: {event.died}")
 
@@ -186,9 +162,10 @@ class Pool:
         elif time.monotonic() - self._alone_since > PATIENCE:
             raise Unavailable(f"no worker is left, and none came in {PATIENCE:.0f} seconds: are all nodes gone?")
 
-    def _value(self, value: Any) -> Any:
-        if not isinstance(value, Failure):
-            return value
-        if value.kind == MissingExtra.__name__:
-            raise ModelError(f"on {value.node}: {value.message}")
-        raise ERRORS.get(value.kind, ModelError)(f"on {value.node}: {value.message}")
+
+def _value(value: Any) -> Done:
+    if isinstance(value, Failure):
+        kind = ModelError if value.kind == MissingExtra.__name__ else ERRORS.get(value.kind, ModelError)
+        raise kind(f"on {value.node}: {value.message}")
+    assert isinstance(value, Done)
+    return value

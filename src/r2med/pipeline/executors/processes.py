@@ -12,8 +12,8 @@ from typing import Any
 
 from ...retrieve.encoders.devices import may_have_gpu, resolve_devices
 from ...retrieve.sparse import available_cores
-from .jobs import Job
 from .pool import Event
+from .worker import Job, Worker
 
 
 class Process:
@@ -39,8 +39,6 @@ class Process:
 def serve(pipe: Connection, own: dict[str, Any]) -> None:
     """The worker's side: jobs in, values out, until the driver hangs up or is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to the whole group; the driver decides
-    from .worker import Worker
-
     worker = Worker(f"{socket.gethostname()} (process {multiprocessing.current_process().pid})", **own)
     try:
         pipe.send(worker.hello())
@@ -92,10 +90,6 @@ class Processes:
                 self._alive.remove(worker)
                 found.append(Event(worker, None, worker.died))
         return found
-
-    def share(self, value: Any) -> Any:
-        """Nothing is shared: pipes copy."""
-        return value
 
     def stop(self) -> None:
         """End them at once: the driver keeps what was finished."""

@@ -18,9 +18,8 @@ from contextlib import ExitStack, redirect_stdout
 from typing import Any
 
 from ...core import MissingExtra, Unavailable, UsageError
-from .jobs import Failure, Job, RetrieveJob
 from .pool import Event
-from .worker import Worker
+from .worker import Failure, Job, Worker
 
 QUIET = {
     "RAY_USAGE_STATS_ENABLED": "0",
@@ -118,12 +117,8 @@ class RayWorkers:
         return made
 
     def send(self, worker: Any, job: Job) -> None:
-        """Hand over a job; texts are copied into the task, a shared corpus is fetched by the node once."""
-        if isinstance(job, RetrieveJob):
-            reply = worker.do_with.remote(job._replace(corpus=None), job.corpus)
-        else:
-            reply = worker.do.remote(job)
-        self._waiting[reply] = worker
+        """Hand over a job."""
+        self._waiting[worker.do.remote(job)] = worker
 
     def events(self, timeout: float) -> Sequence[Event]:
         """Values that have come, and actors that have gone."""
@@ -137,9 +132,7 @@ class RayWorkers:
             worker = self._waiting.pop(reply)
             try:
                 found.append(Event(worker, ray.get(reply)))
-            except ray.exceptions.RayActorError as error:
-                found.append(self._gone(worker, error))
-            except ray.exceptions.ObjectLostError as error:
+            except (ray.exceptions.RayActorError, ray.exceptions.ObjectLostError) as error:
                 found.append(self._gone(worker, error))
             except ray.exceptions.RayError as error:
                 text = next((line for line in reversed(str(error).strip().splitlines()) if line.strip()), "")
@@ -174,10 +167,6 @@ class RayWorkers:
         self._ray.kill(worker)
         lines = [line.strip() for line in text.splitlines() if line.strip()]
         return Event(worker, None, (lines[0] if lines else "a lost node")[:200])
-
-    def share(self, value: Any) -> Any:
-        """Into the object store: a node fetches it once, however many of its workers ask."""
-        return self._ray.put(value)
 
     def stop(self) -> None:
         """End the actors and leave the cluster; a cluster that was started here ends too."""
@@ -236,7 +225,3 @@ class RayWorker:
     def do(self, job: Job) -> Any:
         """A job's value or failure."""
         return self.worker.do(job)
-
-    def do_with(self, job: Any, corpus: Any) -> Any:
-        """The same with a corpus from the object store."""
-        return self.worker.do(job._replace(corpus=corpus))

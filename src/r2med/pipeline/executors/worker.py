@@ -1,20 +1,80 @@
-"""What a worker does with a job, whatever brought it there."""
+"""What travels between driver and workers, and what a worker does with it.
+
+Texts and plain options go there, arrays come back; keys and weights never travel. A worker makes a component from its
+spec, reading the files of its own `R2MED_HOME`, and checks that they are the driver's files before it encodes anything:
+a vector of another model never comes back under this one's name.
+"""
 
 from __future__ import annotations
 
 import os
 import socket
-import time
-from typing import Any
-
-import numpy as np
+from typing import Any, Literal, NamedTuple
 
 from ..._version import __version__
-from ...core import ModelError, R2MedError, Task, fingerprint
+from ...core import ModelError, R2MedError, fingerprint
+from ...core.foreign import one_line
+from ...core.options import Options
+from ...core.queries import Side
+from ...core.spec import Spec
 from ...rerank.pairs import Pairs
-from ...retrieve import Index
 from ..build import Builder
-from .jobs import Component, Encoded, EncodeJob, Failure, Hello, Job, Ranking, RetrieveJob, ScoredPairs, ScoreJob
+
+
+class Component(NamedTuple):
+    """What a worker makes a retriever or reranker from."""
+
+    kind: Literal["retriever", "reranker"]
+    spec: Spec
+    options: Options
+
+
+class EncodeJob(NamedTuple):
+    """Texts to encode."""
+
+    component: Component
+    expected: dict[str, Any]
+    """How the driver's encoder describes itself."""
+    method: str
+    """Of the encoder: `stream` for vectors, others for term weights and for vectors of tokens."""
+    texts: list[str]
+    side: Side
+    instruction: str
+
+
+class ScoreJob(NamedTuple):
+    """Pairs to score."""
+
+    component: Component
+    expected: dict[str, Any]
+    pairs: Pairs
+    family: str
+
+
+Job = EncodeJob | ScoreJob
+
+
+class Done(NamedTuple):
+    """What the model made, batch by batch, and what it counted on the way."""
+
+    batches: list[Any]
+    notes: dict[str, int]
+
+
+class Failure(NamedTuple):
+    """An error on a worker, as text: exceptions of libraries do not travel well."""
+
+    kind: str
+    message: str
+    node: str
+
+
+class Hello(NamedTuple):
+    """How a worker introduces itself."""
+
+    node: str
+    pid: int
+    version: str
 
 
 class Worker:
@@ -25,25 +85,22 @@ class Worker:
         self.own = {key: value for key, value in own.items() if value is not None}
         """Options that are this worker's rather than the driver's: its device, its threads."""
         self._components: dict[str, Any] = {}
-        self._index: tuple[str, Index, Task] | None = None
 
     def hello(self) -> Hello:
         """Who this is."""
         return Hello(self.node, os.getpid(), __version__)
 
-    def do(self, job: Job) -> Any:
-        """The job's value, or a `Failure` that says what went wrong where."""
+    def do(self, job: Job) -> Done | Failure:
+        """What the job asks for, or what went wrong where."""
         try:
-            if isinstance(job, EncodeJob):
-                return self._encode(job)
-            return self._score(job) if isinstance(job, ScoreJob) else self._retrieve(job)
+            return self._encode(job) if isinstance(job, EncodeJob) else self._score(job)
         except R2MedError as error:
             return Failure(type(error).__name__, str(error), self.node)
         except Exception as error:  # a bug or a library: one line with its name
-            text = (str(error).strip().splitlines() or [""])[0][:300]
-            return Failure("", f"{type(error).__name__}: {text}", self.node)
+            return Failure("", one_line(error), self.node)
 
-    def _component(self, component: Component) -> Any:
+    def component(self, component: Component) -> Any:
+        """The retriever or reranker, loaded once."""
         key = f"{component.kind} {component.spec} {sorted(component.spec.options.items())}"
         if key not in self._components:
             build = Builder(component.options.changed(self.own))
@@ -51,40 +108,19 @@ class Worker:
             self._components[key] = build.retriever(spec) if component.kind == "retriever" else build.reranker(spec)
         return self._components[key]
 
-    def _encode(self, job: EncodeJob) -> Encoded:
-        retriever = self._component(job.component)
+    def _encode(self, job: EncodeJob) -> Done:
+        retriever = self.component(job.component)
         encoder = retriever.encoder
         check_same(job.expected, encoder.describe(job.side), retriever.name)
         encoder.notes.clear()
-        tokens = np.empty(len(job.texts), dtype=np.int32)
-        vectors = np.empty((0, 0), dtype=np.float32)
-        for batch in encoder.stream(job.texts, job.side, job.instruction):
-            if not len(vectors):
-                vectors = np.empty((len(job.texts), batch.vectors.shape[1]), dtype=np.float32)
-            vectors[batch.rows], tokens[batch.rows] = batch.vectors, batch.tokens
-        return Encoded(vectors, tokens, dict(encoder.notes))
+        return Done(list(getattr(encoder, job.method)(job.texts, job.side, job.instruction)), dict(encoder.notes))
 
-    def _score(self, job: ScoreJob) -> ScoredPairs:
-        reranker = self._component(job.component)
+    def _score(self, job: ScoreJob) -> Done:
+        reranker = self.component(job.component)
         scorer = reranker.scorer
         check_same(job.expected, scorer.describe(), reranker.name)
         scorer.notes.clear()
-        scores = np.full(len(job.query), np.nan, dtype=np.float32)
-        cut = np.full((len(job.query), 2), -1, dtype=np.int32)
-        for some in scorer.stream(Pairs(job.queries, job.documents, job.query, job.document), job.family):
-            scores[some.rows], cut[some.rows] = some.scores, some.cut
-        return ScoredPairs(scores, cut, dict(scorer.notes))
-
-    def _retrieve(self, job: RetrieveJob) -> Ranking:
-        retriever = self._component(job.component)
-        check_same(job.expected, retriever.describe(), retriever.name)
-        start = time.perf_counter()
-        key = f"{retriever.name} {job.corpus.fingerprint}"
-        if self._index is None or self._index[0] != key:
-            task = job.corpus.task()
-            self._index = (key, retriever.prepare(task), task)
-        run = self._index[1].search(job.queries, job.depth)
-        return Ranking(run.docs, run.scores, run.name, run.notes, time.perf_counter() - start)
+        return Done(list(scorer.stream(job.pairs, job.family)), dict(scorer.notes))
 
 
 def check_same(expected: dict[str, Any], found: dict[str, object], name: str) -> None:

@@ -28,6 +28,25 @@ class Batch(NamedTuple):
     """Length of each text in tokens before it was cut, instruction and special tokens included; -1 if unknown."""
 
 
+class TermBatch(NamedTuple):
+    """Term weights of some of the texts."""
+
+    rows: Int64
+    terms: list[Int32]
+    weights: list[Float32]
+    tokens: Int32
+    size: int
+    """Number of terms there are."""
+
+
+class TokenBatch(NamedTuple):
+    """A vector for each token of some of the texts."""
+
+    rows: Int64
+    states: list[Float32]
+    tokens: Int32
+
+
 class WorkOrder(NamedTuple):
     """How texts are dealt out to workers so that each sees the batches that one process would make."""
 

@@ -81,9 +81,9 @@ def text_lengths(texts: Sequence[str]) -> Int64:
     return np.fromiter(map(len, texts), dtype=np.int64, count=len(texts))
 
 
-def by_length(texts: Sequence[str], *, free: bool = False) -> WorkOrder:
+def by_length(texts: Sequence[str], window: int = WINDOW, *, free: bool = False) -> WorkOrder:
     """The order in which texts are put into batches: the longest first, a window at a time."""
-    return WorkOrder(np.argsort(-text_lengths(texts), kind="stable"), WINDOW, free)
+    return WorkOrder(np.argsort(-text_lengths(texts), kind="stable"), window, free)
 
 
 class Bounded(NamedTuple, Generic[T]):

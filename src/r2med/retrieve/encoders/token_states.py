@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import numpy as np
 
@@ -13,24 +14,21 @@ from ...core.columns import Int64
 from ...core.options import Options
 from ...core.queries import Side
 from ...models import Card
-from .base import Float32, check_vectors
+from .base import Float32, TokenBatch, WorkOrder, check_vectors
 from .batching import Job, Tokens, by_length, pad, stream_jobs
 from .devices import use_all_cores
 from .onnx import BATCH_TOKENS, OnnxEncoder
 from .torch_encoder import TorchEncoder
 
-
-class TextStates(NamedTuple):
-    """The token vectors of one text."""
-
-    row: int
-    states: Float32
-    tokens: int
-    """Length before it was cut."""
+WINDOW = 256
+"""Texts that are put into batches together: their token vectors travel together where a worker makes them."""
 
 
 class TokenEncoder(Protocol):
     """What late interaction needs of a model."""
+
+    name: str
+    notes: Counter[str]
 
     def describe(self, side: Side) -> dict[str, object]:
         """Everything besides text and instruction that changes a vector."""
@@ -40,7 +38,11 @@ class TokenEncoder(Protocol):
         """Where texts are cut."""
         ...
 
-    def stream_states(self, texts: Sequence[str], side: Side, instruction: str = "") -> Iterator[list[TextStates]]:
+    def work_order(self, texts: Sequence[str]) -> WorkOrder:
+        """How texts are dealt out to workers."""
+        ...
+
+    def stream_states(self, texts: Sequence[str], side: Side, instruction: str = "") -> Iterator[TokenBatch]:
         """Token vectors of all texts, a batch at a time."""
         ...
 
@@ -50,40 +52,45 @@ class OnnxTokenEncoder(OnnxEncoder):
 
     pooling = "tokens"
 
-    def stream_states(self, texts: Sequence[str], side: Side, instruction: str = "") -> Iterator[list[TextStates]]:
+    def work_order(self, texts: Sequence[str]) -> WorkOrder:
+        """A model that takes one text at a time lets workers share texts as they like."""
+        return by_length(texts, WINDOW, free=super().work_order(texts).free)
+
+    def stream_states(self, texts: Sequence[str], side: Side, instruction: str = "") -> Iterator[TokenBatch]:
         """Token vectors of all texts, a batch at a time."""
         model = self.model
 
-        def work(job: Job[Tokens], worker: int) -> list[TextStates]:
+        def work(job: Job[Tokens], worker: int) -> TokenBatch:
             del worker
             hidden, _ = model.hidden([t.ids for t in job.items])
-            return _cut(job, hidden, texts, self.name)
+            return _without_padding(job, hidden, texts, self.name)
 
-        return stream_jobs(
-            by_length(texts),
-            lambda window: self.tokenize([texts[i] for i in window.tolist()], side, instruction),
-            work,
-            budget=self.options.batch_tokens or BATCH_TOKENS,
-            most=1 if model.per_text else 64,
-            workers=model.workers,
-        )
+        def tokenize(window: Int64) -> list[Tokens]:
+            return self.tokenize([texts[i] for i in window.tolist()], side, instruction)
+
+        budget, most = self.options.batch_tokens or BATCH_TOKENS, 1 if model.per_text else 64
+        return stream_jobs(self.work_order(texts), tokenize, work, budget=budget, most=most, workers=model.workers)
 
 
 class TorchTokenEncoder(TorchEncoder):
     """Token vectors from a transformers model, through its projection where it has one."""
 
-    def stream_states(self, texts: Sequence[str], side: Side, instruction: str = "") -> Iterator[list[TextStates]]:
+    def work_order(self, texts: Sequence[str]) -> WorkOrder:
+        """Whole windows: what a text becomes may depend on its batch in the last bits."""
+        return by_length(texts, WINDOW)
+
+    def stream_states(self, texts: Sequence[str], side: Side, instruction: str = "") -> Iterator[TokenBatch]:
         """Token vectors of all texts, a batch at a time."""
         import torch
 
-        def work(job: Job[Tokens], worker: int) -> list[TextStates]:
+        def work(job: Job[Tokens], worker: int) -> TokenBatch:
             replica, tokenizer = self.replica(side, worker), self.tokenizer(side)
             arrays = pad([t.ids for t in job.items], tokenizer.pad_token_id or 0)
             with torch.inference_mode():
                 ids, mask = (torch.from_numpy(a).to(replica.device) for a in arrays)
                 hidden = replica.model(input_ids=ids, attention_mask=mask).last_hidden_state.float()
                 hidden = hidden if replica.projection is None else replica.projection(hidden)
-                return _cut(job, hidden.cpu().numpy(), texts, self.name)
+                return _without_padding(job, hidden.cpu().numpy(), texts, self.name)
 
         def tokenize(window: Int64) -> list[Tokens]:
             return self.tokenize([texts[i] for i in window.tolist()], side, instruction)
@@ -91,16 +98,16 @@ class TorchTokenEncoder(TorchEncoder):
         if not self.devices[0].startswith("cuda"):
             use_all_cores(self.options.threads)
         budget = self.options.batch_tokens or BATCH_TOKENS
-        return stream_jobs(by_length(texts), tokenize, work, budget=budget, most=32, workers=self.workers)
+        return stream_jobs(self.work_order(texts), tokenize, work, budget=budget, most=32, workers=self.workers)
 
 
-def _cut(job: Job[Tokens], hidden: Float32, texts: Sequence[str], name: str) -> list[TextStates]:
-    """The rows of the tokens that are there, padding left out."""
-    made = []
-    for row, tokens, states in zip(job.rows.tolist(), job.items, hidden, strict=True):
-        kept = states[: len(tokens.ids)]
-        made.append(TextStates(row, check_vectors(kept, np.full(len(kept), row), texts, name), tokens.total))
-    return made
+def _without_padding(job: Job[Tokens], hidden: Float32, texts: Sequence[str], name: str) -> TokenBatch:
+    """The vectors of the tokens that are there."""
+    states = []
+    for row, tokens, padded in zip(job.rows.tolist(), job.items, hidden, strict=True):
+        kept = padded[: len(tokens.ids)]
+        states.append(check_vectors(kept, np.full(len(kept), row), texts, name))
+    return TokenBatch(job.rows, states, np.array([tokens.total for tokens in job.items], dtype=np.int32))
 
 
 def token_encoder(card: Card, folder: Path, options: Options, *, dtype: str | None = None) -> TokenEncoder:
