@@ -31,8 +31,8 @@ T = TypeVar("T")
 ARGUMENTS = {"chat": "LLM", "file": "FILE", "text": "NAME"}
 """What may stand behind a colon, and how it is written in help."""
 _DEPTH = re.compile(r"(?P<rest>.+)@(?P<depth>\d+)", re.DOTALL)
-_PARAMETERS = re.compile(r":(?=\w+=)")
-"""Where a place ends and its parameters begin."""
+_PARAMETERS = re.compile(r"[:,](?=\w+=)")
+"""Where a place ends and its parameters begin; a comma, where its own name holds a colon."""
 _ADDRESS = re.compile(r"[^\W\d]\w*(\.\w+)*:[^\W\d][\w.]*")
 
 
@@ -321,9 +321,11 @@ def _place(text: str) -> tuple[str, str]:
     """A folder or hub id and the parameters behind it; a path that exists is taken as it is typed."""
     if exists(typed_path(text)):
         return text, ""
-    parameters = _PARAMETERS.search(text)
-    left, rest = (text[: parameters.start()], text[parameters.end() :]) if parameters else (text, "")
-    return (left if exists(typed_path(left)) else unquote(left)), rest
+    cuts = [(text[: cut.start()], text[cut.end() :]) for cut in _PARAMETERS.finditer(text)]
+    if at_path := next((cut for cut in cuts if exists(typed_path(cut[0]))), None):
+        return at_path
+    left, rest = cuts[0] if cuts else (text, "")
+    return unquote(left), rest
 
 
 def first_sentence(target: Any) -> str:
