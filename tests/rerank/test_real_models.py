@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from r2med.core import Document, Documents, Qrels, Query, Run, Task
-from r2med.models import get_card
 from r2med.core.options import Options
 from r2med.core.spec import Spec
+from r2med.models import get_card
 from r2med.pipeline import Builder
 from r2med.rerank import DEFAULT
 from r2med.rerank.onnx_cross_encoder import OnnxCrossEncoder
@@ -121,6 +121,7 @@ def test_the_cross_encoder_equals_a_plain_session(task: Task) -> None:
 def test_scifact(shared_data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The head of BM25's list gets better with the default reranker."""
     import r2med
+
     real_model("bge-small", "model.onnx")
     monkeypatch.setenv("R2MED_HOME", str(HOME))
     whole = r2med.load(str(shared_data / "scifact"))
