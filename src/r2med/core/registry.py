@@ -25,14 +25,15 @@ from urllib.parse import unquote
 from .errors import UnknownName, UsageError, nearest
 from .parameters import Parameter, content_at, declared_parameters
 from .places import exists, typed_path
+from .plugins import has_module
 from .spec import Content, Spec, Value
 
 T = TypeVar("T")
 ARGUMENTS = {"chat": "LLM", "file": "FILE", "text": "NAME"}
 """What may stand behind a colon, and how it is written in help."""
 _DEPTH = re.compile(r"(?P<rest>.+)@(?P<depth>\d+)", re.DOTALL)
-_PARAMETERS = re.compile(r"[:,](?=\w+=)")
-"""Where a place ends and its parameters begin; a comma, where its own name holds a colon."""
+_PARAMETERS = re.compile(r":(?=\w+=)")
+"""Where a place ends and its parameters begin."""
 _ADDRESS = re.compile(r"[^\W\d]\w*(\.\w+)*:[^\W\d][\w.]*")
 
 
@@ -174,6 +175,9 @@ class Registry(Generic[T]):
         if spec.own:
             raise UsageError(f"{spec} is an object: it cannot be made from its name")
         if self.from_address is not None and self._is_address(spec):
+            module = spec.name.partition(":")[0]
+            if nearest(module, self.names()) and not has_module(module):
+                raise self.unknown(module)  # `hide:gpt4` is a misspelled name, not a module of the user's
             return self.from_address(spec, *given)
         return self.entry(spec).make(spec, *given)
 
@@ -246,7 +250,8 @@ class Registry(Generic[T]):
     ) -> tuple[Spec | Content | str | None, list[str]]:  # fmt: skip
         """What stands behind the colon without a key, and the parts that follow it."""
         key, equals, _ = parts[0].partition("=") if parts else ("", "", "")
-        if not entry.argument or not parts or (equals and (key in entry.parameters or key in self.options)):
+        is_parameter = equals and (key in entry.parameters or key in self.options)
+        if not entry.argument or not parts or not parts[0] or is_parameter:
             if entry.needs_argument:
                 raise UsageError(f"{text!r} is not complete: it looks like {entry.shape}")
             return None, parts
@@ -321,11 +326,9 @@ def _place(text: str) -> tuple[str, str]:
     """A folder or hub id and the parameters behind it; a path that exists is taken as it is typed."""
     if exists(typed_path(text)):
         return text, ""
-    cuts = [(text[: cut.start()], text[cut.end() :]) for cut in _PARAMETERS.finditer(text)]
-    if at_path := next((cut for cut in cuts if exists(typed_path(cut[0]))), None):
-        return at_path
-    left, rest = cuts[0] if cuts else (text, "")
-    return unquote(left), rest
+    parameters = _PARAMETERS.search(text)
+    left, rest = (text[: parameters.start()], text[parameters.end() :]) if parameters else (text, "")
+    return (left if exists(typed_path(left)) else unquote(left)), rest
 
 
 def first_sentence(target: Any) -> str:
