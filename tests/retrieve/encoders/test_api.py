@@ -157,10 +157,10 @@ def test_the_budget_stops_before_it_is_exceeded_and_keeps_what_was_paid(server: 
     cache = EmbeddingCache(tmp_path)
     with pytest.raises(BudgetSpent, match="budget of"):
         embed(encoder(server, price=1e3, budget=Budget(0.6), concurrency=1), TEXTS, "document", cache=cache)
-    asked = len(server.bodies)
-    assert 0 < asked < 4
+    paid = sum(len(body["input"]) for body in server.bodies)
+    assert 0 < paid < len(TEXTS)
     done = embed(encoder(server), TEXTS, "document", cache=cache)
-    assert (done.cached, done.encoded) == (64 * asked, len(TEXTS) - 64 * asked)
+    assert (done.cached, done.encoded) == (paid, len(TEXTS) - paid)
     assert np.array_equal(done.rows.read(0, len(TEXTS)), expected(TEXTS))
 
 
@@ -169,7 +169,8 @@ def test_a_failure_in_the_middle_is_resumed(server: Server, tmp_path: Path) -> N
     server.script = ["", "", "400"]
     with pytest.raises(ModelError):
         embed(encoder(server, concurrency=1), TEXTS, "document", cache=cache)
-    assert embed(encoder(server), TEXTS, "document", cache=cache).cached == 128
+    paid = sum(len(body["input"]) for body in server.bodies[:2])
+    assert embed(encoder(server), TEXTS, "document", cache=cache).cached == paid > 0
 
 
 def test_cards_find_key_and_address(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
