@@ -1,17 +1,17 @@
 from __future__ import annotations
 
-from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 
 import r2med
 from r2med.core import Task, UsageError
-from r2med.expand import Expansion, Expansions, diagnose, infer
-from r2med.expand.diagnose import Searchable, gains
-from r2med.expand.judge import judge, read_verdict
-from r2med.expand.oracle import Oracle
+from r2med.core.queries import Queries
+from r2med.expand import Diagnosis, Expansion, Expansions, diagnose, infer, judge, queries_for
+from r2med.expand.contract import INSTEAD
+from r2med.expand.diagnose import Oracle, gains
 from r2med.retrieve import BM25
-from r2med.scoring import evaluate_run
+from r2med.scoring import MAIN, rescored
 from tests.llm.conftest import MakeChat
 from tests.llm.server import ChatServer
 
@@ -21,22 +21,30 @@ def made(task: Task, *texts: str) -> Expansions:
         q.id: Expansion(query_id=q.id, original=q.text, texts=(t,) if t else (), statuses=("ok" if t else "empty",))
         for q, t in zip(task.queries, texts, strict=False)
     }
-    return Expansions("hyde", {}, items)
+    return Expansions("hyde", {}, items, policies=INSTEAD)
 
 
-def ndcg(task: Task, searched: Searchable) -> Mapping[str, float]:
-    assert isinstance(searched, Task)
-    result = evaluate_run(BM25().retrieve(searched), task.qrels)
-    return dict(zip(result.query_ids, result.per_query["ndcg_at_10"].tolist(), strict=True))
+def ndcg(task: Task, queries: Queries) -> dict[str, float]:
+    return rescored(BM25().prepare(task).search(queries, 100), task.qrels, MAIN)
+
+
+def diagnosed(task: Task, *texts: str) -> Diagnosis:
+    return diagnose(made(task, *texts), task, BM25(), lambda queries: ndcg(task, queries))
+
+
+def oracle_mean(task: Task) -> float:
+    queries, _ = queries_for(BM25(), task, Oracle().expand(task))
+    scores = ndcg(task, queries)
+    return sum(scores.values()) / len(scores)
 
 
 def test_inference_and_gain(task: Task) -> None:
-    expansions = made(task, "Croup is viral.", "It is an allergy.", "")
-    assert infer(expansions, task) == {"q1": "right", "q2": "wrong", "q3": "unknown"}
-    found = diagnose(expansions, task, "lexical", lambda searched: ndcg(task, searched))
+    texts = ("Croup is viral.", "It is an allergy.", "")
+    assert infer(made(task, *texts), task) == {"q1": "right", "q2": "wrong", "q3": "unknown"}
+    found = diagnosed(task, *texts)
     assert found.named == 0.5
-    assert found.policy == "passages"
-    assert found.oracle == pytest.approx(ndcg_mean(task, Oracle().expand(task)))
+    assert (found.policy, found.oracle_policy) == ("passages", "query+passages")
+    assert found.oracle == pytest.approx(oracle_mean(task))
     assert found.groups["right"].queries == found.groups["wrong"].queries == 1
     assert found.groups["unknown"].gain == 0.0  # the raw query was used
     wrong = found.groups["wrong"]
@@ -44,16 +52,8 @@ def test_inference_and_gain(task: Task) -> None:
     assert wrong.gain <= 0
 
 
-def ndcg_mean(task: Task, expansions: Expansions) -> float:
-    from r2med.expand import apply
-
-    searched = apply(expansions, task, "lexical")
-    scores = ndcg(task, searched)
-    return sum(scores.values()) / len(scores)
-
-
 def test_only_expanded_queries_count(task: Task) -> None:
-    found = diagnose(made(task, "Croup is viral."), task, "lexical", lambda searched: ndcg(task, searched))
+    found = diagnosed(task, "Croup is viral.")
     assert list(found.inference) == ["q1"]
     assert found.groups["wrong"].queries == 0
     assert found.groups["wrong"].gain is None
@@ -66,18 +66,15 @@ def test_gains_of_nothing() -> None:
 def test_the_oracle_is_a_ceiling_on_mini() -> None:
     """On every task the true answer helps BM25: reasoning, not words, is what is missing."""
     for task in r2med.load_all("mini"):
-        ceiling = ndcg_mean(task, Oracle().expand(task))
         raw = r2med.evaluate("bm25", task).mean()
-        assert ceiling > raw + 0.05, task.name
+        assert oracle_mean(task) > raw + 0.05, task.name
 
 
 def test_no_oracle_without_answers(task: Task) -> None:
-    from dataclasses import replace
-
     bare = replace(task, queries=tuple(q._replace(answer=None) for q in task.queries))
     with pytest.raises(UsageError, match="has no answers"):
         Oracle().expand(bare)
-    found = diagnose(made(bare, "a", "b", "c"), bare, "lexical", lambda searched: ndcg(bare, searched))
+    found = diagnosed(bare, "a", "b", "c")
     assert (found.oracle, found.named) == (None, None)
 
 
@@ -92,5 +89,6 @@ def test_an_llm_judges_on_request(server: ChatServer, make_chat: MakeChat, task:
 @pytest.mark.parametrize(
     ("text", "verdict"), [("yes", "right"), ("**No**", "wrong"), ("Nothing to say", "unknown"), ("", "unknown")]
 )
-def test_verdicts(text: str, verdict: str) -> None:
-    assert read_verdict(text) == verdict
+def test_verdicts(server: ChatServer, make_chat: MakeChat, task: Task, text: str, verdict: str) -> None:
+    server.text = lambda body: text
+    assert judge(made(task, "A viral illness."), task, make_chat()) == {"q1": verdict}

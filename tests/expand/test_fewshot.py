@@ -7,7 +7,8 @@ import pytest
 import r2med
 from r2med.core import Query, Task, UsageError
 from r2med.expand.fewshot import leak, render_examples, without_leaks
-from r2med.expand.prompts import FAMILIES, Example, Prompt, load_prompt
+from r2med.expand.generated import load_prompt
+from r2med.llm.prompts import FAMILIES, Example, Prompt
 
 
 @pytest.mark.parametrize("task", r2med.load_all("mini"), ids=lambda t: t.name)

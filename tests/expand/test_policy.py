@@ -1,21 +1,21 @@
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from r2med.core import Task, UnknownName, UsageError
-from r2med.expand import (
-    POLICIES,
-    Expansion,
-    Expansions,
-    apply,
-    expanded_task,
-    get_policy,
-    policy_for,
-    query_groups,
-    separator_for,
-)
-from r2med.expand.policy import DEFAULTS, KINDS
-from r2med.expand.specs import METHODS
+from r2med.core.options import Options
+from r2med.core.queries import Queries, QueryText
+from r2med.core.spec import Spec
+from r2med.expand import POLICIES, Expansion, Expansions, expanded_queries, expanders, policy_for, queries_for
+from r2med.expand.contract import JOINED
+from r2med.expand.policy import KINDS
+from r2med.models import get_card
+from r2med.retrieve import BM25
+from r2med.retrieve.dense import DenseRetriever
+from tests.retrieve.encoders.hashing import HashEncoder
+
+METHODS = tuple(entry.name for entry in expanders)
 
 
 def made(task: Task, method: str = "hyde") -> Expansions:
@@ -25,77 +25,93 @@ def made(task: Task, method: str = "hyde") -> Expansions:
         Expansion(query_id="q2", original=q2.text, texts=("Milk.",), statuses=("ok", "truncated")),
         Expansion(query_id="q3", original=q3.text, statuses=("unparsed",)),
     ]
-    return Expansions(method, {}, {item.query_id: item for item in items})
+    return Expansions(method, {}, {item.query_id: item for item in items}, policies=expanders[method].target.policies)
 
 
-def texts(searched: object) -> list[str]:
-    assert isinstance(searched, Task)
-    return [query.text for query in searched.queries]
+def nothing(method: str, **described: object) -> Expansions:
+    return Expansions(method, described, {}, policies=expanders[method].target.policies)
+
+
+def chosen(method: str, kind: str, name: str | None = None, *, model: str = "", **described: object) -> str:
+    return policy_for(nothing(method, **described), kind, name, model=model).name
+
+
+def joined(task: Task, method: str, policy: str | None = None) -> list[str]:
+    """What a lexical retriever searches with."""
+    queries, _ = queries_for(BM25(), task, made(task, method), policy)
+    return list(queries.single("bm25"))
+
+
+def dense(similarity: str = "cosine", name: str = "hash", card: str = "") -> DenseRetriever:
+    return DenseRetriever(
+        HashEncoder(),
+        Spec(name),
+        card=get_card(card) if card else None,
+        similarity=similarity,  # type: ignore[arg-type]
+        options=Options(cache=False),
+    )
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method_meets_every_kind_by_a_named_policy(method: str, kind: str) -> None:
     for name in (None, "r2med"):
-        policy = get_policy(method, kind, name)
+        policy = policy_for(nothing(method), kind, name)
         assert POLICIES[policy.name] is policy
         assert policy.describe()["name"] == policy.name
-    assert set(DEFAULTS) == {*METHODS, "custom"}
 
 
 def test_the_raw_query_stands_in_where_nothing_is_usable(task: Task) -> None:
     for policy in POLICIES.values():
-        if policy.mode == "mean":
-            assert query_groups(task, made(task), policy)[2] == ((task.queries[2].text, "query", True),)
-        else:
-            assert expanded_task(task, made(task), policy).queries[2] == task.queries[2]
+        assert expanded_queries(task, made(task), policy).texts[2] == (QueryText(task.queries[2].text),)
 
 
 def test_lexical_policies(task: Task) -> None:
     q1, q2, q3 = (q.text for q in task.queries)
-    assert texts(apply(made(task), task, "lexical")) == ["First. Second.", "Milk.", q3]
-    assert texts(apply(made(task, "lamer"), task, "lexical")) == [f"{q1} First. Second.", f"{q2} Milk.", q3]
-    five = texts(apply(made(task, "query2doc"), task, "lexical"))
-    assert five[1] == f"{q2} {q2} {q2} {q2} {q2} Milk."
-    twice = texts(apply(made(task, "query2doc"), task, "lexical", policy="r2med"))
-    assert twice[1] == f"{q2} {q2} Milk."
+    assert joined(task, "hyde") == ["First. Second.", "Milk.", q3]
+    assert joined(task, "lamer") == [f"{q1} First. Second.", f"{q2} Milk.", q3]
+    assert joined(task, "query2doc")[1] == f"{q2} {q2} {q2} {q2} {q2} Milk."
+    assert joined(task, "query2doc", "r2med")[1] == f"{q2} {q2} Milk."
 
 
 def test_dense_policies(task: Task) -> None:
     q1 = task.queries[0].text
-    groups = apply(made(task), task, "dense")
-    assert isinstance(groups, list)
-    assert groups[0] == ((q1, "query", True), ("First.", "document", False), ("Second.", "document", False))
-    published = apply(made(task), task, "dense", policy="r2med")
-    assert isinstance(published, list)
-    assert published[0][1] == ("First.", "query", False)
-    joined = apply(made(task, "query2doc"), task, "dense", separator=separator_for("bert"))
-    assert texts(joined)[0] == f"{q1} [SEP] First. Second."
-    assert texts(apply(made(task, "query2doc"), task, "dense"))[0] == f"{q1}\nFirst. Second."
-    assert separator_for("mistral") == "\n"
+    queries, policy = queries_for(dense(), task, made(task))
+    assert policy.name == "mean"
+    assert queries.texts[0] == (
+        QueryText(q1),
+        QueryText("First.", 1.0, "document", instruction=False),
+        QueryText("Second.", 1.0, "document", instruction=False),
+    )
+    published, _ = queries_for(dense(), task, made(task), "r2med")
+    assert published.texts[0][1] == QueryText("First.", 1.0, "query", instruction=False)
+    side, _ = queries_for(dense(name="nv"), task, made(task), "r2med")
+    assert side.texts[0][1] == QueryText("First.", 1.0, "query", instruction=True)
+    for card, between in (("bge-small", " [SEP] "), ("sfr", "\n"), ("", "\n")):
+        paired, _ = queries_for(dense(card=card), task, made(task, "query2doc"))
+        assert paired.column[0] == f"{q1}{between}First. Second."
 
 
-def test_what_r2med_published(task: Task) -> None:
+def test_what_r2med_published() -> None:
     """Read off its scripts: instructions by model, and reasoning LLMs treated alike whatever the method."""
-    assert get_policy("hyde", "dense", "r2med", model="bge").name == "mean.r2med"
-    assert get_policy("lamer", "dense", "r2med", model="nv").name == "mean.query-side"
-    assert get_policy("query2doc", "dense", "r2med", model="nv").name == "query+passages.tokenizer"
-    assert get_policy("query2doc", "dense", "r2med", model="nv", reasoning=True).name == "mean.query-side"
-    assert get_policy("query2doc", "lexical", "r2med").name == "query*2+passages"
-    assert get_policy("lamer", "lexical", "r2med").name == "query+passages"
-    assert get_policy("lamer", "lexical", "r2med", reasoning=True).name == "passages"
+    assert chosen("hyde", "dense", "r2med", model="bge") == "mean.r2med"
+    assert chosen("lamer", "dense", "r2med", model="nv") == "mean.query-side"
+    assert chosen("query2doc", "dense", "r2med", model="nv") == "query+passages.tokenizer"
+    assert chosen("query2doc", "dense", "r2med", model="nv", marking="think") == "mean.query-side"
+    assert chosen("query2doc", "lexical", "r2med") == "query*2+passages"
+    assert chosen("oracle", "lexical", "r2med") == "query+passages"
     for marking, name in (("think", "passages"), ("none", "query+passages")):
-        described = Expansions("lamer", {"marking": marking}, {})
-        assert policy_for(described, "lexical", "r2med").name == name
-        assert policy_for(Expansions("lamer", {"model": {"marking": marking}}, {}), "lexical", "r2med").name == name
-        assert policy_for(described, "lexical").name == "query+passages"
+        assert chosen("lamer", "lexical", "r2med", marking=marking) == name
+        assert policy_for(nothing("lamer", model={"marking": marking}), "lexical", "r2med").name == name
+        assert chosen("lamer", "lexical", marking=marking) == "query+passages"
 
 
-def test_the_new_task_is_another_task(task: Task) -> None:
-    changed = expanded_task(task, made(task), POLICIES["passages"])
-    assert changed.fingerprint != task.fingerprint
-    assert (changed.qrels, changed.documents) == (task.qrels, task.documents)
-    assert [q.answer for q in changed.queries] == [q.answer for q in task.queries]
+def test_what_is_searched_with_is_not_the_task(task: Task) -> None:
+    """Texts and their fingerprint change; ids and the original queries stay."""
+    raw, changed = Queries.of(task), expanded_queries(task, made(task), POLICIES["passages"])
+    assert changed.fingerprint != raw.fingerprint
+    assert changed.ids == raw.ids
+    assert list(changed.originals) == list(raw.originals)
 
 
 def test_status_and_summary(task: Task) -> None:
@@ -109,17 +125,51 @@ def test_status_and_summary(task: Task) -> None:
 
 def test_mistakes_are_named(task: Task) -> None:
     with pytest.raises(UsageError, match="'stored' takes no expansions"):
-        get_policy("hyde", "stored")
+        chosen("hyde", "stored")
     with pytest.raises(UnknownName, match="unknown policy 'meen'; did you mean mean"):
-        get_policy("hyde", "dense", "meen")
-    with pytest.raises(UnknownName, match="hyde"):
-        get_policy("hyd", "dense")
+        chosen("hyde", "dense", "meen")
     with pytest.raises(UsageError, match="needs a dense retriever"):
-        get_policy("hyde", "lexical", "mean")
-    with pytest.raises(UsageError, match="use query_groups"):
-        expanded_task(task, made(task), POLICIES["mean"])
-    with pytest.raises(UsageError, match="use expanded_task"):
-        query_groups(task, made(task), POLICIES["passages"])
+        chosen("hyde", "lexical", "mean")
+    with pytest.raises(UsageError, match="splade takes one text for each query"):
+        expanded_queries(task, made(task), POLICIES["mean"]).single("splade")
     stale = Expansions("hyde", {}, {"q1": Expansion(query_id="q1", original="other", texts=("x",))})
     with pytest.raises(UsageError, match="made from another text"):
-        apply(stale, task, "lexical")
+        expanded_queries(task, stale, POLICIES["passages"])
+    assert Expansions("theirs", {}, {}).policies == JOINED
+
+
+def with_texts(task: Task, *texts: str) -> Queries:
+    items = {q.id: Expansion(query_id=q.id, original=q.text, texts=texts, statuses=("ok",)) for q in task.queries}
+    return expanded_queries(task, Expansions("hyde", {}, items), POLICIES["mean"])
+
+
+@pytest.mark.parametrize("similarity", ["cosine", "dot"])
+def test_the_mean_of_the_vectors(task: Task, similarity: str) -> None:
+    encoder, retriever = HashEncoder(), dense(similarity)
+    run = retriever.prepare(task).search(with_texts(task, "one", "two"), 4)
+    documents = encoder.encode(list(task.documents.contents), "document")
+    for row, query in enumerate(task.queries):
+        raw = np.concatenate([encoder.encode([query.text], "query"), encoder.encode(["one", "two"], "document")])
+        if similarity == "cosine":
+            raw /= np.linalg.norm(raw, axis=1, keepdims=True)
+        mean, against = raw.mean(axis=0), documents
+        if similarity == "cosine":
+            mean = mean / np.linalg.norm(mean)
+            against = documents / np.linalg.norm(documents, axis=1, keepdims=True)
+        np.testing.assert_allclose(run.scores[row], (against @ mean)[run.docs[row]], atol=1e-5)
+
+
+def test_without_texts_it_is_the_raw_run(task: Task) -> None:
+    index = dense().prepare(task)
+    run, raw = index.search(with_texts(task), 4), index.search(Queries.of(task), 4)
+    assert np.array_equal(run.docs, raw.docs)
+    np.testing.assert_allclose(run.scores, raw.scores, atol=1e-6)
+
+
+def test_a_passage_that_is_the_document_finds_it(task: Task) -> None:
+    retriever = dense()
+    passage = task.documents.texts[1]
+    run = retriever.prepare(task).search(with_texts(task, *[passage] * 5), 4)
+    assert [run.row(i)[0].doc_id for i in range(3)] == ["d2"] * 3
+    assert run.notes["averaged_texts"] == 18
+    assert {"truncation", "cache", "seconds"} <= set(run.notes)  # an expanded run tells as much as a raw one

@@ -6,6 +6,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from r2med.pipeline import Builder, SystemSpec, run_experiment
+from r2med.results import ResultStore
+from r2med.tasks import resolve
+
 
 class Case(NamedTuple):
     """A reader with its seeds. It may raise our own errors and nothing else."""
@@ -32,3 +36,10 @@ def from_file(path: Path, seeds: Sequence[bytes], read: Callable[[Path], object]
 def as_text(seeds: Sequence[str], read: Callable[[str], object]) -> Case:
     """A reader of text: whatever bytes come in, as a lenient server would decode them."""
     return Case([s.encode() for s in seeds], lambda data: read(data.decode("utf-8", "replace")))
+
+
+def some_results(root: Path) -> None:
+    """A results folder made by a real run."""
+    builder = Builder()
+    systems = [builder.build(SystemSpec.parse(name)) for name in ("bm25", "bm25-lucene")]
+    run_experiment(resolve("mini/Biology"), systems, ResultStore(root), depth=5)

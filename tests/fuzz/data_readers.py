@@ -8,9 +8,9 @@ import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
+from r2med.core.spec import Content
 from r2med.core.trec import read_run
-from r2med.pipeline.candidates import Candidates
-from r2med.rerank.candidates import load_candidates
+from r2med.retrieve.stored import StoredRun, load_candidates
 from r2med.scoring.holes import read_pool
 from r2med.tasks import write_task
 from r2med.tasks.audit.outside import read_outside
@@ -109,8 +109,9 @@ def candidates(folder: Path) -> Case:
     task = small_task()
 
     def read(path: Path) -> object:
-        Candidates(str(path)).describe()
-        return load_candidates(path, task)
+        stored = StoredRun(Content.of(path))
+        stored.describe()
+        return load_candidates(path, task), stored.retrieve(task)
 
     return from_file(folder / "bm25.jsonl", [TOPK, RUN.replace(b"q0", b"q1")], read)
 

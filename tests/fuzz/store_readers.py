@@ -11,34 +11,33 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from r2med.cache import DamagedShard, ShardSet, entries, open_shard, write_shard
+from r2med.cache import ArrayCache, DamagedShard, ShardSet, entries, open_shard, write_shard
+from r2med.cache.arrays import read_arrays
 from r2med.cache.records import SCHEMA
 from r2med.core import R2MedError, TextColumn
-from r2med.expand.prompts import load_prompt
+from r2med.core.options import Options
+from r2med.core.spec import Content
+from r2med.expand.generated import load_prompt
 from r2med.expand.replay import Replayed, read_recorded
-from r2med.expand.vocabulary.compact import read_vocabulary
-from r2med.expand.vocabulary.fetch import build_from_files
 from r2med.llm import GenerationStore, Message, Request, Sampling, StoreKey
 from r2med.llm.replay import Replay
 from r2med.llm.store import Generation, Header, read_store
 from r2med.models.generic import folder_card
 from r2med.models.prompts import read_pack
-from r2med.pipeline import read_experiment, run_experiment, systems_from
+from r2med.pipeline import read_experiment
 from r2med.report.collection import MEASURES, all_collections, side_by_side
-from r2med.rerank.llm.prompts import load_prompt as load_rerank_prompt
-from r2med.results import ResultIndex, ResultStore
+from r2med.rerank.listwise import ask_about
+from r2med.rerank.listwise import load_prompt as load_rerank_prompt
+from r2med.results import ResultIndex
 from r2med.results.ledger import read_ledger
 from r2med.results.progress import FILE, ProgressFile, read_progress
 from r2med.results.protocols import parse_protocol
-from r2med.retrieve import BM25, load_index, save_index
-from r2med.retrieve.encoders.hub_folder import check_folder
-from r2med.retrieve.encoders.load import make_options
+from r2med.retrieve.encoders.torch_models import check_folder
+from r2med.retrieve.sparse import Postings, SparseQueries, search
 from r2med.scoring import MAIN
-from r2med.tasks import resolve
 from r2med.tasks.nano.folder import read_manifest, read_metadata
-from tests.builders import lines, small_task
-from tests.expand.vocabulary_files import write_files
-from tests.fuzz.cases import Case, Maker, from_file
+from tests.builders import lines
+from tests.fuzz.cases import Case, Maker, from_file, some_results
 
 KEY = StoreKey(
     method="hyde", llm="m", model={"model": "m", "marking": "think"}, template="t",
@@ -58,7 +57,7 @@ def results_file(suffix: str, read: Callable[[Path, Path], object]) -> Maker:
 
     def make(folder: Path) -> Case:
         root = folder / "results"
-        run_experiment(resolve("mini/Biology"), systems_from(["bm25", "bm25-lucene"]), ResultStore(root), depth=5)
+        some_results(root)
         path = root / "bm25" / "mini" / f"Biology{suffix}"
         return from_file(path, [path.read_bytes()], lambda changed: read(root, changed))
 
@@ -134,17 +133,30 @@ def set_facts(folder: Path) -> Case:
     return from_file(path, [seed], lambda _: entries(folder))
 
 
-def index_file(name: str, *, verify: bool = True) -> Maker:
-    """A damaged index is refused, or it searches without a crash; unverified ones may give wrong scores."""
+def index_file(name: str) -> Maker:
+    """A damaged index is refused, and made anew by whoever needs it; one that is whole is searched."""
 
     def make(folder: Path) -> Case:
-        task = small_task()
-        save_index(BM25().index(task), folder / "index", corpus="c")
-        queries = TextColumn.from_texts(["first text hurt", "third one"])
+        cache, ties = ArrayCache(folder), np.arange(3, dtype=np.int32)
+        words = TextColumn.from_texts(["fever", "rash", "β-blocker"])
+        arrays = {
+            "term_ptr": np.array([0, 2, 4, 5], dtype=np.int64),
+            "docs": np.array([0, 1, 1, 2, 0], dtype=np.int32),
+            "impacts": np.array([0.5, 0.25, 1.0, 2.0, 0.125], dtype=np.float32),
+            "vocabulary_data": words.data,
+            "vocabulary_offsets": words.offsets,
+        }
+        cache.save("index", arrays, {"documents": 3})
+        queries = SparseQueries(
+            np.array([0, 2], dtype=np.int64), np.array([0, 2], dtype=np.int32), np.array([1.0, 0.5])
+        )
 
         def read(_: Path) -> object:
-            index = load_index(folder / "index", verify=verify)
-            return BM25().retrieve(task, index=index), index.queries(queries)
+            if (found := cache.load("index")) is None or set(found) != set(arrays):
+                return read_arrays(folder / "index")
+            postings = Postings(found["term_ptr"], found["docs"], found["impacts"])
+            words = TextColumn(found["vocabulary_data"], found["vocabulary_offsets"])
+            return list(words), search(postings, queries, ties, 3)
 
         path = folder / "index" / name
         return from_file(path, [path.read_bytes()], read)
@@ -190,7 +202,7 @@ def model_folder(name: str, seed: bytes) -> Maker:
 
         def read(_: Path) -> object:
             card = folder_card(model)
-            check_folder(model, card, make_options())
+            check_folder(model, card, Options())
             return card.describe()
 
         return from_file(model / name, [seed], read)
@@ -214,7 +226,7 @@ def prompt_file(folder: Path) -> Case:
     seeds = [files("r2med.expand").joinpath("prompts", "hyde", "qa-reference.toml").read_bytes()]
 
     def read(path: Path) -> object:
-        return load_prompt("hyde", "Q&A reference", path).messages(query="{{query}} {0} %s </think>")
+        return load_prompt("hyde", "Q&A reference", Content.of(path)).messages(query="{{query}} {0} %s </think>")
 
     return from_file(folder / "prompt.toml", seeds, read)
 
@@ -224,16 +236,9 @@ def rerank_prompt(folder: Path) -> Case:
     seeds = [files("r2med.rerank").joinpath("prompts", name).read_bytes() for name in names]
 
     def read(path: Path) -> object:
-        return load_rerank_prompt("listwise", path).messages("q {{query}}", ["{passage}", "</p> [1]"])
+        return ask_about(load_rerank_prompt("listwise", path), "q {{query}}", ["{passage}", "</p> [1]"])
 
     return from_file(folder / "prompt.toml", seeds, read)
-
-
-def vocabulary(folder: Path) -> Case:
-    path = folder / "v.msgpack"
-    (folder / "raw").mkdir()
-    build_from_files(write_files(folder / "raw")).write(path)
-    return from_file(path, [path.read_bytes()], read_vocabulary)
 
 
 def nano_files(folder: Path) -> Case:
@@ -275,9 +280,7 @@ STORES: dict[str, Maker] = {
     "index manifest": index_file("index.json"),
     "index postings": index_file("docs.npy"),
     "index pointers": index_file("term_ptr.npy"),
-    "index postings, unverified": index_file("docs.npy", verify=False),
-    "index impacts, unverified": index_file("impacts.npy", verify=False),
-    "index pointers, unverified": index_file("term_ptr.npy", verify=False),
+    "index impacts": index_file("impacts.npy"),
     "index vocabulary": index_file("vocabulary_data.npy"),
     "index offsets": index_file("vocabulary_offsets.npy"),
     "generation store": generation_store,
@@ -293,6 +296,5 @@ STORES: dict[str, Maker] = {
     "model prompts": model_folder(
         "config_sentence_transformers.json", MODEL_FILES["config_sentence_transformers.json"]
     ),
-    "vocabulary": vocabulary,
     "Nano manifest": nano_files,
 }

@@ -12,21 +12,22 @@ import msgspec
 import numpy as np
 
 from r2med.core import R2MedError
+from r2med.core.options import Options
+from r2med.core.untrusted import file_name, printable
+from r2med.expand import expanders
 from r2med.expand.answers import answer_forms, names_answer
-from r2med.expand.judge import read_verdict as read_judge
-from r2med.expand.prompts import fill
-from r2med.llm import Choice
+from r2med.fuse import fusions
+from r2med.llm import Choice, Message, Request, Sampling, chats, get_llm
 from r2med.llm.parsing import MARKINGS, TOOLS, open_call, parse
-from r2med.pipeline import run_experiment, systems_from
-from r2med.rerank import split_depth
-from r2med.rerank.llm.parsing import read_choice, read_order, read_verdict
-from r2med.results import ResultStore
-from r2med.results.store import slug
-from r2med.retrieve.specs import parse_spec
+from r2med.llm.prompts import fill
+from r2med.llm.reading import read_choice, read_order, read_verdict
+from r2med.pipeline import SystemSpec
+from r2med.rerank import rerankers
+from r2med.retrieve import retrievers
 from r2med.scoring import Measure
 from r2med.tasks import resolve
 from r2med.text import get_analyzer
-from tests.fuzz.cases import Case, Maker, as_text
+from tests.fuzz.cases import Case, Maker, as_text, some_results
 
 ANSWERS = [
     "<think>\nFever, then a rash: measles.\n</think>\n\nMeasles is a viral infection.",
@@ -68,8 +69,7 @@ def rankings(folder: Path) -> Case:
         assert sorted(order.places) == list(range(5))
         chosen = read_choice(text, 5)
         assert chosen is None or 0 <= chosen < 5
-        read_verdict(text)
-        read_judge(text)
+        assert read_verdict(text) in (True, False, None)
 
     return as_text(ORDERS, read)
 
@@ -97,10 +97,8 @@ def prompts(folder: Path) -> Case:
 
 def chat_bodies(folder: Path) -> Case:
     """What a server sends, through the code that reads it."""
-    from r2med.llm import Message, Options, Request, Sampling, get_llm
-
     os.environ.setdefault("OPENAI_API_KEY", "sk-fuzz")
-    chat: Any = get_llm("any-model", Options(base_url="http://127.0.0.1:9/v1"))
+    chat: Any = get_llm("openai:any-model", Options(base_url="http://127.0.0.1:9/v1"))
     request = Request((Message("user", "x"),), Sampling(max_tokens=8), "q1")
 
     def read(data: bytes) -> object:
@@ -143,8 +141,11 @@ def embedding_bodies(folder: Path) -> Case:
 
 
 def names(folder: Path) -> Case:
-    """Specs of retrievers, rerankers, measures, tasks and file names."""
-    readers: list[Callable[[str], object]] = [parse_spec, split_depth, Measure.parse, slug, resolve]
+    """Specs of every kind and of whole systems, measures, tasks and file names."""
+    registries = (retrievers, rerankers, expanders, chats, fusions)
+    readers: list[Callable[[str], object]] = [
+        *(registry.parse for registry in registries), SystemSpec.parse, Measure.parse, file_name, printable, resolve,
+    ]  # fmt: skip
 
     def read(text: str) -> None:
         for reader in readers:
@@ -154,7 +155,12 @@ def names(folder: Path) -> Case:
                 if "\n" in str(error).strip():
                     raise AssertionError("not one line") from error
 
-    seeds = ["bm25:k1=1.2,b=0.75", "msmarco-minilm:max_length=64@100", "nDCG@10", "mini/MedQA-Diag", "rankgpt:gpt4@20"]
+    seeds = [
+        "bm25:k1=1.2,b=0.75", "msmarco-minilm:max_length=64@100", "nDCG(dcg=exp)@10", "mini/MedQA-Diag",
+        "rankgpt:gpt4,window=20@20", "hyde:gpt4,passages=2+bm25+bge-small.weighted:w=0.7/0.3+maxsim:model=bge-small@50",
+        "search-r1:openai:o:1,retriever=bm25", "tests.own_models:Encoder,dim=64", "weighted:w=1/2,norm=rank",
+        "hyde:replay:label~0123abcd", "gpt4:host=h", "org/model@revision:max_length=9",
+    ]  # fmt: skip
     return as_text(seeds, read)
 
 
@@ -166,7 +172,7 @@ def addresses(folder: Path) -> Case:
     from r2med.report.web.site import Site
 
     root = folder / "results"
-    run_experiment(resolve("mini/Biology"), systems_from(["bm25", "bm25-lucene"]), ResultStore(root), depth=5)
+    some_results(root)
     site = Site([root])
     seeds = [
         "/board/mini?measure=ndcg_at_10&sort=macro", "/task/mini/Biology?system=bm25&sort=score",

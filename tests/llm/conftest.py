@@ -7,7 +7,9 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from r2med import http
-from r2med.llm import Chat, Message, Options, Request, Sampling, get_llm
+from r2med.core.budget import Budget
+from r2med.core.options import Options
+from r2med.llm import Chat, Message, Request, Sampling, get_llm
 from tests.llm.server import ChatServer, serving
 
 KEY = "sk-test-0123456789abcdefXYZ"
@@ -37,8 +39,9 @@ def make_chat(server: ChatServer) -> Iterator[MakeChat]:
     """Chats that are closed when the test ends."""
     made: list[Chat] = []
 
-    def make(name: str = "any-model", **options: object) -> Chat:
-        settings = {"timeout": 5.0, "attempts": 3} | options
+    def make(name: str = "any-model", *, max_cost: float | None = None, **options: object) -> Chat:
+        budget = None if max_cost is None else Budget(max_cost)
+        settings = {"timeout": 5.0, "attempts": 3, "budget": budget} | options
         made.append(get_llm(name, Options(**settings)))  # type: ignore[arg-type]
         return made[-1]
 

@@ -1,7 +1,8 @@
 """A real chat endpoint on loopback that behaves as well or as badly as it is told to.
 
 In a test: `with serving() as server: server.plan = ["hang", "ok"]`. As a process: `python server.py SECONDS` serves
-`ok` after so many seconds, prints its address, and answers GET /log with the prompts it was asked.
+`ok` after so many seconds, prints its address, and answers GET with the prompts it was asked. GET /more/30 lets it
+answer thirty requests more and hold those that come after them.
 """
 
 from __future__ import annotations
@@ -44,12 +45,21 @@ class ChatServer(ThreadingHTTPServer):
         self.asked: list[dict[str, Any]] = []
         self.headers: list[dict[str, str]] = []
         self.in_flight = self.most_in_flight = 0
-        self.lock = threading.Lock()
+        self.together = 0
+        # Nothing is answered before so many requests were in flight at once.
+        self.most: int | None = None
+        # Requests that are answered; others wait till it is raised.
+        self.lock = threading.Condition()
         self.closing = threading.Event()
 
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.server_address[1]}/v1"
+
+    def may_answer(self, number: int) -> bool:
+        """Whether the request of a number has waited long enough."""
+        early = self.most_in_flight < self.together or (self.most is not None and number >= self.most)
+        return self.closing.is_set() or not early
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Clients that give up are part of the game."""
@@ -66,17 +76,24 @@ class Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         with self.server.lock:
             asked = [body["messages"][-1]["content"] for body in self.server.asked]
+            _, more, count = self.path.rpartition("/more/")
+            if more:
+                self.server.most = len(asked) + int(count)
+                self.server.lock.notify_all()
         self.send(200, json.dumps(asked).encode())
 
     def do_POST(self) -> None:
         server = self.server
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         with server.lock:
+            number = len(server.asked)
             server.asked.append(body)
             server.headers.append(dict(self.headers.items()))
             behaviour = server.plan.pop(0) if server.plan else server.default
             server.in_flight += 1
             server.most_in_flight = max(server.most_in_flight, server.in_flight)
+            server.lock.notify_all()
+            server.lock.wait_for(lambda: server.may_answer(number))
         try:
             if server.seconds:
                 time.sleep(server.seconds)
@@ -268,6 +285,8 @@ def serving(seconds: float = 0.0) -> Iterator[ChatServer]:
         yield server
     finally:
         server.closing.set()
+        with server.lock:
+            server.lock.notify_all()
         server.shutdown()
         thread.join()
         server.server_close()

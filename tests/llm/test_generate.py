@@ -126,7 +126,8 @@ WORKER = """
 import os, sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[2])
-from r2med.llm import GenerationStore, Options, StoreKey, generate, get_llm
+from r2med.core.options import Options
+from r2med.llm import GenerationStore, StoreKey, generate, get_llm
 from tests.llm.conftest import asks
 chat = get_llm("any-model", Options(concurrency=4))
 requests = asks(60)

@@ -82,10 +82,11 @@ def test_what_does_not_pass_is_one_clear_line(server: ChatServer, make_chat: Mak
 
 @pytest.mark.parametrize("behaviour", ["hang", "drip", "drip-headers"])
 def test_a_server_that_hangs(server: ChatServer, make_chat: MakeChat, behaviour: str) -> None:
-    server.plan = [behaviour, "ok"]
+    server.plan = [behaviour]
     begun = time.monotonic()
-    assert make_chat(timeout=0.5).complete_one(ask()).text == "On Fever and rash"
-    assert 0.5 <= time.monotonic() - begun < 3
+    assert make_chat(timeout=0.5, attempts=20).complete_one(ask()).text == "On Fever and rash"
+    assert time.monotonic() - begun >= 0.5
+    assert len(server.asked) >= 2  # the first was given up
     server.default = behaviour
     with pytest.raises(Unavailable, match="did not answer in time, 2 times"):
         make_chat(timeout=0.2, attempts=2).complete_one(ask())
@@ -103,7 +104,7 @@ def test_the_server_says_how_long_to_wait(
     server.plan = [behaviour]
     begun = time.monotonic()
     make_chat().complete_one(ask())
-    assert least <= time.monotonic() - begun < least + 2
+    assert time.monotonic() - begun >= least
 
 
 @pytest.mark.parametrize(
@@ -204,11 +205,9 @@ def test_tokens_nobody_counted_are_estimated(server: ChatServer, make_chat: Make
 
 
 def test_many_at_once_and_no_more_than_allowed(make_chat: MakeChat, server: ChatServer) -> None:
-    server.seconds = 0.05
-    begun = time.monotonic()
+    server.together = 8  # the first answer waits for the eighth request
     replies = list(make_chat(concurrency=8).complete(asks(64)))
-    assert time.monotonic() - begun < 64 * 0.05 / 8 * 3
-    assert 4 < server.most_in_flight <= 8
+    assert server.most_in_flight == 8
     assert {reply.key: reply.text for reply in replies} == {f"q{i}": f"On Case {i}" for i in range(64)}
 
 
@@ -253,10 +252,10 @@ def test_an_error_in_the_requests_themselves_comes_through(make_chat: MakeChat) 
 def test_rate_limits_are_kept(server: ChatServer, make_chat: MakeChat) -> None:
     begun = time.monotonic()
     list(make_chat(requests_per_minute=600).complete(asks(6)))
-    assert 0.5 <= time.monotonic() - begun < 2
+    assert time.monotonic() - begun >= 0.5
     begun = time.monotonic()
     list(make_chat(tokens_per_minute=60_000).complete(asks(4, max_tokens=290)))
-    assert 0.8 <= time.monotonic() - begun < 3
+    assert time.monotonic() - begun >= 0.8
 
 
 def test_the_budget_is_never_passed(server: ChatServer, make_chat: MakeChat) -> None:

@@ -48,7 +48,7 @@ def test_compressed(tmp_path: Path) -> None:
 def test_a_mapping_handed_in() -> None:
     chat = Replay({"q0": ("Fever.</think>Measles.",)}, "R2MED hyde/r1-qwen-32b")
     (g,) = generate(chat, asks(1))
-    assert (g.final, g.reasoning, chat.name) == ("Measles.", "Fever.", "replay:R2MED hyde/r1-qwen-32b")
+    assert (g.final, g.reasoning, chat.name) == ("Measles.", "Fever.", "replay:R2MED%20hyde/r1-qwen-32b")
 
 
 def test_the_same_content_is_the_same_model_wherever_it_lies(tmp_path: Path) -> None:

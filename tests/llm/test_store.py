@@ -12,13 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from r2med.core import DataError, ResultError
+from r2med.core.options import Options
 from r2med.core.places import home
 from r2med.core.untrusted import file_name
 from r2med.llm import (
     Choice,
     Generation,
     GenerationStore,
-    Options,
     Replay,
     Reply,
     Sampling,

@@ -16,7 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from r2med.core import DataError, UsageError
-from r2med.llm import Options, get_llm
+from r2med.core.options import Options
+from r2med.llm import get_llm
 from r2med.pipeline.relabelling import (
     Label,
     LlmJudge,
@@ -79,7 +80,7 @@ def reader() -> Iterator[type[Reader]]:
 
 
 def judge(reader: type[Reader], store: Path) -> LlmJudge:
-    chat = get_llm("reader", Options(base_url=reader.url, concurrency=4))  # type: ignore[attr-defined]
+    chat = get_llm("openai:reader", Options(base_url=reader.url, concurrency=4))  # type: ignore[attr-defined]
     return LlmJudge(chat, store=store)
 
 
@@ -129,7 +130,8 @@ def test_a_pool_is_labelled_and_says_by_whom(reader: type[Reader], tmp_path: Pat
     write_pool(filled, tmp_path / f"done.{suffix}")
     back = read_pool(tmp_path / f"done.{suffix}")
     assert back == filled
-    assert [(e.grade, e.judge) for e in back] == [(1, "reader"), (0, "reader"), (None, ""), (0, "")]
+    by = f"openai:reader,host={reader.url.split('/')[2]}"  # type: ignore[attr-defined]
+    assert [(e.grade, e.judge) for e in back] == [(1, by), (0, by), (None, ""), (0, "")]
     assert back[0].systems == ["a", "b"]
     assert len(read_labels(tmp_path / f"done.{suffix}")) == 3
     assert reader.calls == 3  # what a person graded is not asked

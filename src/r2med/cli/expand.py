@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .common import emit, json_option, note, options_from, print_table, tasks_option
+from ..expand import expanders
+from .common import completing, emit, json_option, note, options_from, print_table, tasks_option
 from .progress import progress, spending
 
 if TYPE_CHECKING:
@@ -17,17 +18,23 @@ if TYPE_CHECKING:
     from ..expand import Diagnosis, Expander
     from ..pipeline.plan import TaskSource
 
-METHODS = ("hyde", "query2doc", "lamer", "search-o1", "search-r1", "oracle")
 GENERATING = ("passages", "max_tokens", "temperature", "prompts", "keep_prompts", "raw")
 """Options of no use where no chat model is asked."""
 
 
 @click.command("expand")
 @tasks_option()
-@click.option("--method", "-m", required=True, type=click.Choice(METHODS), help="How queries are expanded.")
 @click.option(
-    "--llm", "-l", metavar="NAME", default="",
-    help="local, a name of the catalogue, openai:MODEL, any model behind OPENAI_BASE_URL, replay:FILE, published:NAME.",
+    "--method",
+    "-m",
+    required=True,
+    metavar="METHOD",
+    shell_complete=completing("expander"),
+    help=f"How queries are expanded: {', '.join(entry.name for entry in expanders)}, a plug-in, module:attr.",
+)
+@click.option(
+    "--llm", "-l", metavar="NAME", default="", shell_complete=completing("chat"),
+    help="A chat model of `r2med models`, openai:MODEL, any model behind OPENAI_BASE_URL, replay:FILE, published:NAME.",
 )  # fmt: skip
 @click.option("--limit", type=click.IntRange(min=1), help="Only the first N queries of each task.")
 @click.option("--passages", "-n", type=click.IntRange(min=1), help="Generations a query.")
@@ -96,11 +103,14 @@ def expander_spec(method: str, llm: str, choices: dict[str, Any]) -> Spec:
     """The expander that the options ask for."""
     from ..core import UsageError
     from ..core.parameters import content_at
-    from ..expand import expanders
 
-    if not llm and expanders[method].needs_argument:
+    entry = expanders.find(method)
+    if entry is None:
+        expanders.parse(method)  # which refuses what is neither a name nor module:attr
+    asks = entry is not None and bool(entry.argument)
+    if not llm and asks:
         raise UsageError(f"{method} needs --llm: smollm2, gpt4, replay:FILE, …")
-    if llm and not expanders[method].argument:
+    if llm and not asks:
         raise UsageError(f"{method} asks no chat model: leave out --llm")
     generates = bool(llm) and not llm.startswith(("replay:", "published:"))
     for name in () if generates else GENERATING:

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from .errors import R2MedError
+from .errors import R2MedError, UsageError
 
 BYTES_PER_TOKEN = 4
 # English prose; services bill what they count themselves.
@@ -74,6 +74,8 @@ class Budget:
     """
 
     def __init__(self, limit: float | None) -> None:
+        if limit is not None and not limit >= 0:  # not a number is refused too
+            raise UsageError(f"a budget must not be negative, not {limit}")
         self.limit = limit
         self.spent = 0.0
         self._held = 0.0

@@ -160,12 +160,23 @@ def _needs_arguments(function: Any) -> bool:
     return any(p.default is p.empty and p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL) for p in parameters)
 
 
-def _module(name: str, address: str) -> Any:
+def has_module(name: str) -> bool:
+    """Whether a module is installed or lies in the current folder; nothing of it runs."""
     top = name.partition(".")[0]
-    here = Path.cwd()
-    local = (here / f"{top}.py").is_file() or (here / top).is_dir()
-    if top not in sys.modules and local and str(here) not in sys.path:
-        sys.path.append(str(here))  # last: a file here never hides an installed package
+    try:
+        return _is_here(top) or find_spec(top) is not None
+    except (ImportError, ValueError):
+        return False
+
+
+def _is_here(top: str) -> bool:
+    return Path(f"{top}.py").is_file() or Path(top).is_dir()
+
+
+def _module(name: str, address: str) -> Any:
+    top, here = name.partition(".")[0], str(Path.cwd())
+    if top not in sys.modules and _is_here(top) and here not in sys.path:
+        sys.path.append(here)  # last: a file here never hides an installed package
     with redirect_stdout(address, "import"):
         try:
             return importlib.import_module(name)

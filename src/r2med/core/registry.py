@@ -25,6 +25,7 @@ from urllib.parse import unquote
 from .errors import UnknownName, UsageError, nearest
 from .parameters import Parameter, content_at, declared_parameters
 from .places import exists, typed_path
+from .plugins import has_module
 from .spec import Content, Spec, Value
 
 T = TypeVar("T")
@@ -174,6 +175,9 @@ class Registry(Generic[T]):
         if spec.own:
             raise UsageError(f"{spec} is an object: it cannot be made from its name")
         if self.from_address is not None and self._is_address(spec):
+            module = spec.name.partition(":")[0]
+            if nearest(module, self.names()) and not has_module(module):
+                raise self.unknown(module)  # `hide:gpt4` is a misspelled name, not a module of the user's
             return self.from_address(spec, *given)
         return self.entry(spec).make(spec, *given)
 
@@ -246,7 +250,8 @@ class Registry(Generic[T]):
     ) -> tuple[Spec | Content | str | None, list[str]]:  # fmt: skip
         """What stands behind the colon without a key, and the parts that follow it."""
         key, equals, _ = parts[0].partition("=") if parts else ("", "", "")
-        if not entry.argument or not parts or (equals and (key in entry.parameters or key in self.options)):
+        is_parameter = equals and (key in entry.parameters or key in self.options)
+        if not entry.argument or not parts or not parts[0] or is_parameter:
             if entry.needs_argument:
                 raise UsageError(f"{text!r} is not complete: it looks like {entry.shape}")
             return None, parts

@@ -72,9 +72,9 @@ def _published(spec: Spec, options: Options) -> Chat:
 
 def _named(name: str) -> Entry[Chat] | None:
     """A model of the cards."""
-    plain, at, served = name.partition("@")
+    plain, at, _ = name.partition("@")
     if at and find_chat_card(plain) is not None:
-        raise UsageError(f"what the server calls {plain} is a parameter now: {plain}:served={served}")
+        raise UsageError(f"what the server calls {plain} is a parameter now: {plain}:served=NAME")
     card = find_chat_card(name)
     if card is None:
         return None

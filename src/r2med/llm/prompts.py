@@ -103,5 +103,7 @@ def _parse(data: bytes, place: str, gaps: Sequence[str]) -> Prompt:
     except ValueError as error:  # of the encoding, of TOML, of msgspec
         raise DataError(f"is no prompt ({error})", path=place) from None
     if lacking := next((gap for gap in gaps if f"{{{{{gap}}}}}" not in prompt.user), None):
-        raise DataError(f"a prompt must hold {{{{{lacking}}}}} in `user`", path=place)
+        raise DataError(f"is no prompt: `user` does not hold {{{{{lacking}}}}}", path=place)
+    if "{{passage}}" not in prompt.passage or "{{passage}}" not in prompt.hint:
+        raise DataError("is no prompt: `passage` and `hint` must hold {{passage}}", path=place)
     return prompt

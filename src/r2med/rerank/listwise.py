@@ -11,6 +11,7 @@ from abc import abstractmethod
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
@@ -19,7 +20,7 @@ from msgspec import Meta
 
 from ..core import Run, Task
 from ..core.options import Options
-from ..core.spec import Spec
+from ..core.spec import Content, Spec
 from ..llm import (
     Chat,
     Generation,
@@ -32,7 +33,7 @@ from ..llm import (
     reasons,
     with_defaults,
 )
-from ..llm.prompts import Prompt, built_in
+from ..llm.prompts import Prompt, built_in, read_prompt
 from ..llm.reading import read_choice, read_order
 from ..retrieve import Build
 from ..retrieve.stored import on_task
@@ -48,6 +49,7 @@ Window = Annotated[int, Meta(ge=2, description="passages that are ordered at onc
 Step = Annotated[int, Meta(ge=1, description="how far the window moves")]
 Hints = Annotated[bool, Meta(description="show first-stage scores, scaled to 0–100 (InsertRank)")]
 MaxTokens = Annotated[int, Meta(ge=1, description="most tokens of one answer")]
+OwnPrompt = Annotated[Content, Meta(description="a prompt file in place of ours")]
 
 
 class ListwiseReranker(Reranker):
@@ -57,11 +59,19 @@ class ListwiseReranker(Reranker):
     prompt_name: str
 
     def __init__(
-        self, chat: Chat, spec: Spec, options: Options, *, hints: bool, passage_words: int, max_tokens: int | None
+        self,
+        chat: Chat,
+        spec: Spec,
+        options: Options,
+        *,
+        hints: bool,
+        passage_words: int,
+        max_tokens: int | None,
+        prompt: Content | None,
     ) -> None:
         self.chat, self.spec, self.options = chat, spec, options
         self.hints, self.passage_words = hints, passage_words
-        self.prompt = built_in("r2med.rerank", self.prompt_name, gaps=("query", "passages"))
+        self.prompt = load_prompt(self.prompt_name, prompt.located() if prompt else None)
         self.sampling = sampling_for(chat, self.prompt, max_tokens)
 
     @classmethod
@@ -178,10 +188,13 @@ class SlidingWindow(ListwiseReranker):
         hints: Hints = False,
         passage_words: PassageWords = PASSAGE_WORDS,
         max_tokens: MaxTokens | None = None,
+        prompt: OwnPrompt | None = None,
     ) -> None:
         check_sliding(window, step)
         self.window, self.step = window, step
-        super().__init__(chat, spec, options, hints=hints, passage_words=passage_words, max_tokens=max_tokens)
+        super().__init__(
+            chat, spec, options, hints=hints, passage_words=passage_words, max_tokens=max_tokens, prompt=prompt
+        )
 
     def shape(self) -> dict[str, object]:
         """The window and its step."""
@@ -232,9 +245,12 @@ class Setwise(ListwiseReranker):
         hints: Hints = False,
         passage_words: PassageWords = PASSAGE_WORDS,
         max_tokens: MaxTokens | None = None,
+        prompt: OwnPrompt | None = None,
     ) -> None:
         self.top, self.children = top, children
-        super().__init__(chat, spec, options, hints=hints, passage_words=passage_words, max_tokens=max_tokens)
+        super().__init__(
+            chat, spec, options, hints=hints, passage_words=passage_words, max_tokens=max_tokens, prompt=prompt
+        )
 
     def shape(self) -> dict[str, object]:
         """How much of the list is sorted, and how wide the heap is."""
@@ -280,6 +296,12 @@ class _Lists:
         scores = None if self.hints is None else [int(self.hints[row, place]) for place in places]
         messages = ask_about(self.reranker.prompt, self.task.queries[row].text, passages, scores)
         return Request(messages, self.reranker.sampling, self.query_id(row))
+
+
+def load_prompt(method: str, own: Path | None = None) -> Prompt:
+    """The prompt of a method: ours, or a file of the user's."""
+    gaps = ("query", "passages")
+    return read_prompt(own, gaps=gaps) if own else built_in("r2med.rerank", method, gaps=gaps)
 
 
 def shortened(text: str, words: int) -> tuple[str, bool]:

@@ -12,14 +12,23 @@ import numpy as np
 from msgspec import Meta
 
 from ..core import Hasher
-from ..core.spec import Spec
+from ..core.spec import Content, Spec
 from ..llm import Chat, Generation, GenerationStore, Request, StoreKey, generate
-from ..llm.prompts import built_in, read_prompt
 from ..llm.reading import read_verdict, verdict_odds
 from ..retrieve import Build
 from ..retrieve.encoders.base import WorkOrder
 from .contract import rerankers
-from .listwise import PASSAGE_WORDS, MaxTokens, PassageWords, ask_about, on_chat, sampling_for, shortened
+from .listwise import (
+    PASSAGE_WORDS,
+    MaxTokens,
+    OwnPrompt,
+    PassageWords,
+    ask_about,
+    load_prompt,
+    on_chat,
+    sampling_for,
+    shortened,
+)
 from .pairs import Pairs, Scored, by_query
 from .pointwise import PointwiseReranker
 
@@ -40,6 +49,7 @@ class YesNo:
         ] = True,
         passage_words: PassageWords = PASSAGE_WORDS,
         max_tokens: MaxTokens | None = None,
+        prompt: OwnPrompt | None = None,
     ) -> None:
         """Only the parameters: the reranker is made by `from_spec`."""
 
@@ -48,8 +58,10 @@ class YesNo:
         """The reranker of a spec, on the chat model that is its argument."""
         assert isinstance(spec.argument, Spec)
         chat = build.chat(spec.argument)
-        given: dict[str, Any] = {key: value for key, value in spec.parameters if key != "rest"}
-        return PointwiseReranker(YesNoScorer(chat, **given), on_chat(spec, chat), build.options.changed(spec.options))
+        given: dict[str, Any] = {key: value for key, value in spec.parameters if key not in ("rest", "prompt")}
+        own = spec.get("prompt")
+        scorer = YesNoScorer(chat, prompt=own.located() if isinstance(own, Content) else None, **given)
+        return PointwiseReranker(scorer, on_chat(spec, chat), build.options.changed(spec.options))
 
 
 class YesNoScorer:
@@ -71,8 +83,7 @@ class YesNoScorer:
     ) -> None:
         self.chat, self.name = chat, f"yesno:{chat.name}"
         self.passage_words = passage_words
-        gaps = ("query", "passages")
-        self.prompt = read_prompt(prompt, gaps=gaps) if prompt else built_in("r2med.rerank", "yesno", gaps=gaps)
+        self.prompt = load_prompt("yesno", prompt)
         self.sampling = sampling_for(chat, self.prompt, max_tokens, top_logprobs=20 if logits else 0)
         self.store = store
         self.notes: Counter[str] = Counter()

@@ -39,7 +39,10 @@ class Server(ThreadingHTTPServer):
         self.paths: list[str] = []
         self.times: list[float] = []
         self.at_once = self.most_at_once = 0
-        self.lock = threading.Lock()
+        self.together = 0
+        # Nothing is answered before so many requests were there at once.
+        self.closing = threading.Event()
+        self.lock = threading.Condition()
 
     @property
     def url(self) -> str:
@@ -64,6 +67,8 @@ class Handler(BaseHTTPRequestHandler):
             server.at_once += 1
             server.most_at_once = max(server.most_at_once, server.at_once)
             trouble = server.script.pop(0) if server.script else ""
+            server.lock.notify_all()
+            server.lock.wait_for(lambda: server.closing.is_set() or server.most_at_once >= server.together)
         try:
             self.answer(body, trouble)
         except (BrokenPipeError, ConnectionResetError):
@@ -79,17 +84,14 @@ class Handler(BaseHTTPRequestHandler):
         elif trouble == "500":
             self.reply(500, {"error": "oops"})
         elif trouble == "hang":
-            time.sleep(1.5)
-            self.reply(200, {})
+            self.server.closing.wait(60)
+            self.close_connection = True
         elif trouble == "html":
             self.reply(200, "<html>Welcome to the hotel</html>", {"Content-Type": "text/html"})
         elif trouble == "401":
             self.reply(401, {"error": {"message": f"bad key {self.headers['authorization']}"}})
         elif trouble == "400":
             self.reply(400, {"error": {"message": f"no such model; key {self.headers['authorization']}"}})
-        elif trouble == "slow":
-            time.sleep(0.2)
-            self.good(texts)
         elif trouble == "count":
             self.good(texts[:-1])
         elif trouble == "nan":
@@ -121,4 +123,9 @@ class Handler(BaseHTTPRequestHandler):
 @contextmanager
 def serving() -> Iterator[Server]:
     with in_background(Server()) as server:
-        yield server
+        try:
+            yield server
+        finally:
+            server.closing.set()
+            with server.lock:
+                server.lock.notify_all()

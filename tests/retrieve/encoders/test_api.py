@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,12 +14,14 @@ from r2med import http
 from r2med.cache import EmbeddingCache
 from r2med.core import ModelError, R2MedError, Unavailable, UsageError
 from r2med.core.budget import Budget, BudgetSpent
+from r2med.core.options import Options
+from r2med.core.spec import Spec
 from r2med.models import Card, Price, cards, get_card
+from r2med.retrieve import get_retriever
 from r2med.retrieve.dense import DenseRetriever
 from r2med.retrieve.embed import embed
 from r2med.retrieve.encoders.api import ApiEncoder
 from r2med.retrieve.encoders.apis import WireFormat, wire_format
-from r2med.retrieve.encoders.load import Options
 from tests.builders import small_task
 
 from .service import LIMIT, Server, serving, vector
@@ -53,6 +56,13 @@ def encoder(server: Server, *, price: float | None = None, **options: Any) -> Ap
     return ApiEncoder(card(price=given), Options(base_url=server.url, **options))
 
 
+def retriever(of: Card, cache: Path | None = None) -> DenseRetriever:
+    """A card of ours, served elsewhere."""
+    return DenseRetriever(
+        ApiEncoder(of, Options()), Spec(of.name), card=of, cache=EmbeddingCache(cache) if cache else None
+    )
+
+
 def expected(texts: list[str]) -> Any:
     return np.array([vector(t) for t in texts], dtype=np.float32)
 
@@ -82,13 +92,13 @@ def test_retry_after_is_honoured(server: Server) -> None:
 
 def test_a_hanging_service_is_asked_again(server: Server) -> None:
     server.script = ["hang"]
-    used = encoder(server, timeout=0.3)
+    used = encoder(server, timeout=0.3, attempts=20)
     assert np.array_equal(used.encode(["a"], "query"), expected(["a"]))
-    assert used.notes["retries"] == 1
+    assert used.notes["retries"] >= 1
 
 
 def test_a_dead_service_is_one_line(server: Server) -> None:
-    used = ApiEncoder(card(), Options(base_url="http://127.0.0.1:9/v1", max_attempts=2))
+    used = ApiEncoder(card(), Options(base_url="http://127.0.0.1:9/v1", attempts=2))
     with pytest.raises(Unavailable, match=r"127.0.0.1 cannot be reached .*2 times"):
         used.encode(["a"], "query")
 
@@ -116,7 +126,7 @@ def test_an_answer_that_is_no_json_is_asked_for_again(server: Server, trouble: s
     assert np.array_equal(encoder(server).encode(TEXTS[:3], "query"), expected(TEXTS[:3]))
     server.script = [trouble] * 2
     with pytest.raises(Unavailable, match=f"answered with {kind} that is not the JSON of an answer, 2 times"):
-        encoder(server, max_attempts=2).encode(TEXTS[:3], "query")
+        encoder(server, attempts=2).encode(TEXTS[:3], "query")
 
 
 def test_only_the_text_that_is_too_long_is_cut(server: Server) -> None:
@@ -131,25 +141,26 @@ def test_only_the_text_that_is_too_long_is_cut(server: Server) -> None:
 
 
 def test_requests_run_at_the_same_time_but_not_too_many(server: Server) -> None:
-    server.script = ["slow"] * 8
+    server.together = 3
     encoder(server, concurrency=3).encode([f"{i} " * 30 for i in range(64 * 8)], "document")
     assert server.most_at_once == 3
 
 
 def test_a_rate_limit_spreads_requests(server: Server) -> None:
+    begun = time.monotonic()
     encoder(server, requests_per_minute=300).encode([str(i) for i in range(64 * 3)], "document")
-    times = sorted(server.times)
-    assert times[-1] - times[0] >= 0.35
+    assert len(server.bodies) == 3
+    assert time.monotonic() - begun >= 0.35
 
 
 def test_the_budget_stops_before_it_is_exceeded_and_keeps_what_was_paid(server: Server, tmp_path: Path) -> None:
     cache = EmbeddingCache(tmp_path)
     with pytest.raises(BudgetSpent, match="budget of"):
-        embed(encoder(server, price=1e3, max_cost=0.6, concurrency=1), TEXTS, "document", cache=cache)
-    asked = len(server.bodies)
-    assert 0 < asked < 4
+        embed(encoder(server, price=1e3, budget=Budget(0.6), concurrency=1), TEXTS, "document", cache=cache)
+    paid = sum(len(body["input"]) for body in server.bodies)
+    assert 0 < paid < len(TEXTS)
     done = embed(encoder(server), TEXTS, "document", cache=cache)
-    assert (done.cached, done.encoded) == (64 * asked, len(TEXTS) - 64 * asked)
+    assert (done.cached, done.encoded) == (paid, len(TEXTS) - paid)
     assert np.array_equal(done.rows.read(0, len(TEXTS)), expected(TEXTS))
 
 
@@ -158,19 +169,20 @@ def test_a_failure_in_the_middle_is_resumed(server: Server, tmp_path: Path) -> N
     server.script = ["", "", "400"]
     with pytest.raises(ModelError):
         embed(encoder(server, concurrency=1), TEXTS, "document", cache=cache)
-    assert embed(encoder(server), TEXTS, "document", cache=cache).cached == 128
+    paid = sum(len(body["input"]) for body in server.bodies[:2])
+    assert embed(encoder(server), TEXTS, "document", cache=cache).cached == paid > 0
 
 
 def test_cards_find_key_and_address(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OPENAI_API_KEY")
-    keyless = DenseRetriever(get_card("openai"), cache=False)
+    keyless = get_retriever("openai", Options(cache=False))
     with pytest.raises(UsageError, match=r"export OPENAI_API_KEY="):
         keyless.check()
     with pytest.raises(UsageError, match=r"export OPENAI_API_KEY="):
         keyless.retrieve(small_task())
     monkeypatch.setenv("OPENAI_BASE_URL", server.url)
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
-    run = DenseRetriever(get_card("openai"), max_cost=1.0).retrieve(small_task())
+    run = get_retriever("openai", Options(budget=Budget(1.0))).retrieve(small_task())
     assert run.depth == 3
     assert server.bodies[0]["model"] == "text-embedding-3-large"
     assert run.notes["encoder"]["tokens"] > 0  # type: ignore[index]
@@ -180,13 +192,13 @@ def test_cards_find_key_and_address(server: Server, monkeypatch: pytest.MonkeyPa
 def test_voyage_says_which_side_it_is(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VOYAGE_BASE_URL", server.url)
     monkeypatch.setenv("VOYAGE_API_KEY", KEY)
-    DenseRetriever(get_card("voyage")).retrieve(small_task())
+    get_retriever("voyage").retrieve(small_task())
     assert [body["input_type"] for body in server.bodies] == ["document", "query"]
 
 
 def test_a_budget_needs_a_price() -> None:
     with pytest.raises(UsageError, match="price of m is not known"):
-        ApiEncoder(card(), Options(max_cost=1.0))
+        ApiEncoder(card(), Options(budget=Budget(1.0)))
 
 
 def test_one_budget_for_two_services(server: Server) -> None:
@@ -232,24 +244,25 @@ def test_every_api_card_has_its_wire_format() -> None:
 
 def test_what_it_would_cost(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_BASE_URL", server.url)
-    plan = DenseRetriever(get_card("openai")).plan(small_task())
-    assert plan["texts"] == plan["missing"] == 5
-    assert plan["tokens"] > 0  # type: ignore[operator]
-    assert plan["cost"] > 0  # type: ignore[operator]
+    for side, texts in (("query", 2), ("document", 3)):
+        work = get_retriever("openai").estimate(small_task(), side)  # type: ignore[arg-type]
+        assert work is not None
+        assert work.texts == work.missing == texts
+        assert work.tokens > 0
+        assert work.dollars
     assert not server.bodies
 
 
 def test_a_look_at_the_bill_needs_no_key_and_leaves_no_trace(tmp_path: Path) -> None:
-    plan = DenseRetriever(get_card("openai"), cache=EmbeddingCache(tmp_path)).plan(small_task())
-    assert plan["cost"] > 0  # type: ignore[operator]
+    assert retriever(get_card("openai"), tmp_path).estimate(small_task(), "document").dollars
     assert not list(tmp_path.iterdir())
 
 
 def test_what_is_in_the_cache_needs_no_key(server: Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     at_home = get_card("openai").replace(base_url=server.url)
-    paid = DenseRetriever(at_home, cache=EmbeddingCache(tmp_path)).retrieve(small_task())
+    paid = retriever(at_home, tmp_path).retrieve(small_task())
     asked = len(server.bodies)
     monkeypatch.delenv("OPENAI_API_KEY")
-    again = DenseRetriever(at_home, cache=EmbeddingCache(tmp_path)).retrieve(small_task())
+    again = retriever(at_home, tmp_path).retrieve(small_task())
     assert np.array_equal(again.docs, paid.docs)
     assert len(server.bodies) == asked

@@ -6,9 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from r2med.core import DataError, UsageError
-from r2med.rerank.llm.parsing import read_choice, read_order, read_verdict, verdict_odds
-from r2med.rerank.llm.prompts import Prompt, fill, load_prompt
+from r2med.llm.reading import read_choice, read_order, read_verdict, verdict_odds
 
 ORDERS = [
     # what a model wrote about three passages, the order, how many numbers were repeated, unknown, missing
@@ -123,30 +121,3 @@ def test_odds() -> None:
     assert verdict_odds([("maybe", -0.1)]) is None
     assert verdict_odds([]) is None
     assert verdict_odds([("yes", float("nan"))]) is None
-
-
-@pytest.mark.parametrize("method", ["listwise", "reasoning", "setwise", "yesno"])
-def test_our_prompts(method: str) -> None:
-    prompt = load_prompt(method)
-    *_, user = prompt.messages("why {{passages}}?", ["first {{query}}", "second"], None)
-    assert "why {{passages}}?" in user.content  # what comes in is never read as a template
-    assert "first {{query}}" in user.content
-    hinted = prompt.messages("why", ["first"], [87])[-1].content
-    assert "87 of 100" in hinted
-    assert prompt.hash == load_prompt(method).hash
-
-
-def test_prompts_that_are_none(tmp_path: object) -> None:
-    from pathlib import Path
-
-    assert isinstance(tmp_path, Path)
-    path = tmp_path / "mine.toml"
-    with pytest.raises(DataError, match="cannot be read"):
-        load_prompt("listwise", path)
-    for content in ("user = 3", 'user = "{{query}}"', "not toml", 'user = "{{query}} {{passages}}"\nspeed = 3'):
-        path.write_text(content)
-        with pytest.raises(DataError, match="no prompt"):
-            load_prompt("listwise", path)
-    with pytest.raises(UsageError, match="gap"):
-        fill("{{nobody}}", query="q")
-    assert Prompt(user="{{query}} {{passages}}").system == ""

@@ -5,7 +5,9 @@ import sys
 import pytest
 
 from r2med.core import MissingExtra, UnknownName, UsageError
-from r2med.llm import MARKINGS, Options, get_llm
+from r2med.core.budget import Budget
+from r2med.core.options import Options
+from r2med.llm import MARKINGS, chats, get_llm
 from r2med.llm.local import LocalChat
 from r2med.models import ChatCard, chat_cards, find_chat_card
 from tests.llm.conftest import MakeChat, ask
@@ -55,21 +57,25 @@ def test_prices() -> None:
 
 
 def test_names_become_models(server: ChatServer, make_chat: MakeChat) -> None:
+    """Each with the server it is asked at in its name, which reads back."""
+    host = server.url.split("/")[2]
     expected = {
-        "qwen-7b": "Qwen/Qwen2.5-7B-Instruct",
-        "QWEN_7B": "Qwen/Qwen2.5-7B-Instruct",
-        "qwen-7b@qwen2.5:7b": "qwen2.5:7b",
-        "gpt4": "gpt-4o-2024-11-20",
-        "openai:gpt-4o-2024-11-20": "gpt-4o-2024-11-20",
-        "llama3.2:latest": "llama3.2:latest",
-        "Qwen/QwQ-32B": "Qwen/QwQ-32B",
+        "qwen-7b": ("Qwen/Qwen2.5-7B-Instruct", f"qwen-7b:host={host}"),
+        "QWEN_7B": ("Qwen/Qwen2.5-7B-Instruct", f"qwen-7b:host={host}"),
+        "qwen-7b:served=qwen2.5:7b": ("qwen2.5:7b", f"qwen-7b:host={host},served=qwen2.5:7b"),
+        "gpt4": ("gpt-4o-2024-11-20", f"gpt4:host={host}"),
+        "openai:gpt-4o-2024-11-20": ("gpt-4o-2024-11-20", f"openai:gpt-4o-2024-11-20,host={host}"),
+        "Qwen/QwQ-32B": ("Qwen/QwQ-32B", f"qwq-32b:host={host}"),
     }
-    for spec, model in expected.items():
+    for spec, (model, name) in expected.items():
         chat = make_chat(spec)
         chat.complete_one(ask())
-        assert chat.name == spec
+        assert chat.name == str(chat.spec) == name
         assert chat.describe()["model"] == model
-    assert [body["model"] for body in server.asked] == list(expected.values())
+        assert chats.parse(name) == chat.spec
+        assert make_chat(name).describe() == chat.describe()
+    assert [body["model"] for body in server.asked] == [model for model, _ in expected.values()]
+    assert make_chat("llama3.2:latest").describe()["model"] == "llama3.2:latest"
     assert make_chat("Qwen/QwQ-32B").marking == "think"
     assert make_chat("openai:gpt-4o-2024-11-20", max_cost=1.0).usage.cost == 0
 
@@ -78,13 +84,17 @@ def test_names_that_cannot_be(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UnknownName, match="did you mean qwen-7b"):
         get_llm("qwen-7")
     with pytest.raises(UnknownName, match="OPENAI_BASE_URL"):
+        get_llm("nobodys-model")
+    with pytest.raises(UsageError, match="an empty text names no LLM"):
         get_llm("")
+    with pytest.raises(UsageError, match="is a parameter now: qwen-7b:served=NAME"):
+        get_llm("qwen-7b@qwen2.5:7b")
     for call in (get_llm("qwen-7b").check, lambda: get_llm("qwen-7b").complete_one(ask())):
         with pytest.raises(UsageError, match=r"qwen-7b is an open model: serve it .*Qwen/Qwen2.5-7B-Instruct"):
             call()
-    with pytest.raises(UsageError, match="names no file"):
+    with pytest.raises(UsageError, match="it looks like replay:FILE"):
         get_llm("replay:")
-    with pytest.raises(UsageError, match="names no model"):
+    with pytest.raises(UsageError, match="it looks like openai:NAME"):
         get_llm("openai:")
     monkeypatch.setenv("OPENAI_BASE_URL", "localhost:8000")
     with pytest.raises(UsageError, match="is not the URL of a service"):
@@ -111,11 +121,17 @@ def test_key_and_extra_are_asked_for_when_something_is_asked(monkeypatch: pytest
 
 
 @pytest.mark.parametrize(
-    "options", [{"concurrency": 0}, {"attempts": -1}, {"timeout": 0.0}, {"max_cost": -1.0}, {"requests_per_minute": 0}]
+    "options", [{"concurrency": 0}, {"attempts": -1}, {"timeout": 0.0}, {"requests_per_minute": 0}, {"threads": 0}]
 )
 def test_options_that_cannot_be(options: dict[str, int]) -> None:
     with pytest.raises(UsageError, match=next(iter(options))):
         Options(**options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("dollars", [-1.0, float("nan")])
+def test_a_budget_that_cannot_be(dollars: float) -> None:
+    with pytest.raises(UsageError, match="must not be negative"):
+        Budget(dollars)
 
 
 def test_the_embedded_model_says_what_it_is() -> None:

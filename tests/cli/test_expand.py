@@ -1,8 +1,10 @@
-"""`r2med expand` as a command."""
+"""`r2med expand`: in this process, where a server is told how to behave, and as a user types it."""
 
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -13,9 +15,12 @@ from click.testing import CliRunner, Result
 from r2med.cli.expand import command
 from r2med.core import R2MedError
 from r2med.core.places import home
+from r2med.expand import expanders
 from tests.builders import lines
-from tests.llm.conftest import KEY
+from tests.llm.conftest import KEY, _own_keys, server
 from tests.llm.server import ChatServer, serving
+
+__all__ = ["_own_keys", "server"]
 
 HOME = home()  # before the tests get a home of their own
 
@@ -155,7 +160,8 @@ def test_the_judge_lives_on_what_is_left(server: ChatServer) -> None:
     arguments = ("--method", "hyde", "--llm", "gpt4", "--tasks", "mini/Biology", "--limit", "2", "--max-tokens", "50")
     judged = run(*arguments, "--diagnose", "bm25", "--judge", "gpt4", "--json")
     diagnosis = document(judged)["tasks"][0]["diagnosis"]
-    assert (diagnosis["judged_by"], diagnosis["named"]) == ("gpt4", 1.0)
+    assert diagnosis["judged_by"] == f"gpt4:host={server.url.split('/')[2]}"
+    assert diagnosis["named"] == 1.0
     assert diagnosis["groups"]["right"]["queries"] == 2
     server.text = lambda body: "Another passage."  # the verdict on the first one is kept
     asked = len(server.asked)
@@ -214,12 +220,14 @@ def test_the_oracle_says_what_it_is() -> None:
     ("arguments", "complaint"),
     [
         (("--method", "hyde"), "hyde needs --llm"),
-        (("--method", "oracle", "--llm", "gpt4"), "asks no LLM"),
+        (("--method", "hide", "--llm", "gpt4"), "unknown expansion method 'hide'; did you mean hyde"),
+        (("--method", "oracle", "--llm", "gpt4"), "oracle asks no chat model: leave out --llm"),
+        (("--method", "tests.own_models:shout", "--llm", "gpt4"), "asks no chat model"),
         (("--method", "oracle", "--temperature", "0"), "leave out --temperature"),
         (("--method", "hyde", "--llm", "replay:x", "--max-tokens", "9"), "leave out --max-tokens"),
         (("--method", "search-r1", "--llm", "local", "--passages", "2"), "one answer a query"),
         (("--method", "hyde", "--llm", "gpt5000"), "unknown LLM"),
-        (("--method", "hyde", "--llm", "replay:/no/such"), "no such file"),
+        (("--method", "hyde", "--llm", "replay:/no/such"), "there is no /no/such"),
         (("--method", "hyde", "--llm", "x", "--retriever", "bm26"), "unknown"),
     ],
 )
@@ -242,3 +250,45 @@ def test_the_embedded_model() -> None:
     assert result.exit_code == 0
     assert "SmolLM2" in shown["warning"]
     assert shown["tasks"][0]["completion_tokens"] > 0
+
+
+def typed(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """The command in a process of its own."""
+    command = [sys.executable, "-m", "r2med", "expand", *arguments]
+    environment, root = dict(os.environ), Path(__file__).parents[2]
+    return subprocess.run(command, env=environment, cwd=root, capture_output=True, text=True, check=False, timeout=120)
+
+
+def test_as_a_user_types_it(server: ChatServer) -> None:
+    arguments = ("-m", "hyde", "-l", "gpt4", "-t", "mini/Biology", "--limit", "2", "-n", "2", "--temperature", "0.2")
+    table = typed(*arguments)
+    assert table.returncode == 0, table.stderr
+    assert "mini/Biology" in table.stdout
+    assert "ok 2" in table.stdout
+    assert KEY not in table.stdout + table.stderr
+    assert {(body["n"], body["temperature"], body["seed"]) for body in server.asked} == {(2, 0.2, 0)}
+    again = typed(*arguments, "--json")
+    shown = json.loads(again.stdout)
+    assert shown["expander"] == f"hyde:gpt4,host={server.url.split('/')[2]},passages=2,temperature=0.2"
+    assert shown["usage"]["calls"] == 0
+    assert len(server.asked) == 2
+
+
+def test_a_method_of_the_users_own() -> None:
+    shown = json.loads(typed("-m", "tests.own_models:shout", "-t", "mini/Biology", "--limit", "1", "--json").stdout)
+    assert shown["expander"] == "tests.own_models:shout"
+    assert shown["tasks"][0]["raw_query_used"] == 0
+
+
+def test_mistakes_as_a_user_sees_them() -> None:
+    for arguments in (("-m", "hide"), ("-m", "hyde"), ("-m", "hyde", "-l", "qwen-7"), ("-m", "hyde", "-l", "replay:")):
+        done = typed(*arguments)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert done.stderr.startswith("r2med: ")
+        assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_help_lists_every_method() -> None:
+    shown = " ".join(typed("--help").stdout.split())
+    for entry in expanders:
+        assert entry.name in shown

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from r2med.core import UsageError
-from r2med.rerank.llm.sorting import Sorter, check_sliding, heap_top, sliding
+from r2med.rerank.sorting import Sorter, check_sliding, heap_top, sliding
 
 
 def drive(sorter: Sorter, worth: list[int], asked: list[list[int]] | None = None) -> list[int]:
