@@ -23,7 +23,6 @@ __all__ = [
     "from_ir_measures",
     "from_pyterrier",
     "from_ranx",
-    "import_pandas",
     "qrels_from_dict",
     "run_from_dict",
     "to_beir",

@@ -19,7 +19,8 @@ from ..core import MissingExtra, ModelError, Run, Task, UnknownName, UsageError
 from ..core.run import Float32
 from ..retrieve.sparse import top_k
 from ..scoring import Evaluation, Measure, score
-from ..scoring.intervals import Bootstrap, Settings
+from ..scoring.intervals import Settings, score_intervals
+from ..scoring.score_set import ScoreSet
 from ..tasks import TaskRef, collections, resolve
 
 try:
@@ -235,7 +236,7 @@ class NanoR2MEDEvaluator(Evaluator):
             found |= evaluator(model, output_path, epoch, steps)
         named = super().__call__(model, output_path, epoch, steps)
         if self.intervals and self.aggregate_fn is np.mean:
-            named |= self.prefix_name_to_metrics(self._intervals(list(self.scores)), self.name)
+            named |= self.prefix_name_to_metrics(self._intervals(), self.name)
         logger.info("%s: %.4f", self.primary_metric, named[self.primary_metric])
         return found | named
 
@@ -256,15 +257,13 @@ class NanoR2MEDEvaluator(Evaluator):
         if len(self.evaluators) > 1:
             super().store_metrics_in_model_card_data(*given, **more)
 
-    def _intervals(self, functions: list[str]) -> dict[str, float]:
-        key = Measure("ndcg", max(self.ndcg_at_k)).key
-        tasks = [np.stack([e.evaluations[f].per_query[key] for f in functions]) for e in self.evaluators]
-        drawn = Bootstrap(tasks, Settings(resamples=2000))
-        bounds = drawn.bounds(np.eye(len(functions)), np.full(len(tasks), 1 / len(tasks)))
+    def _intervals(self) -> dict[str, float]:
+        measure = Measure("ndcg", max(self.ndcg_at_k))
+        evaluations = {f: {e.name: e.evaluations[f] for e in self.evaluators} for f in self.scores}
         found = {}
-        for function, low, high in zip(functions, bounds.low.tolist(), bounds.high.tolist(), strict=True):
-            name = f"{function}_{self.primary_measure}"
-            found[f"{name}_low"], found[f"{name}_high"] = low, high
+        for system in score_intervals(ScoreSet.of_evaluations(evaluations, measure), Settings(resamples=2000)):
+            name = f"{system.name}_{self.primary_measure}"
+            found[f"{name}_low"], found[f"{name}_high"] = system.macro.low, system.macro.high
         return found
 
     def get_config_dict(self) -> dict[str, Any]:
