@@ -6,11 +6,10 @@ Nothing outside the folders is read: a link that leads out is reported and left 
 from __future__ import annotations
 
 import os
-import stat
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from pathlib import Path
 from typing import Generic, NamedTuple, TypeVar
 
@@ -124,7 +123,7 @@ class ResultIndex:
             SCORES_BUDGET, lambda columns: columns.nbytes
         )
         self.kept_runs: Kept[StoredResult, StoredRun] = Kept(RUNS_BUDGET, lambda run: run.nbytes)
-        self._known: dict[Path, tuple[Stamp, StoredResult | Problem]] = {}
+        self._known: dict[str, tuple[Stamp, StoredResult | Problem]] = {}
         self._lock = threading.Lock()
         self._checked = 0.0
 
@@ -144,35 +143,30 @@ class ResultIndex:
     def _scan(self, root: Path, problems: list[Problem]) -> list[StoredResult]:
         """The results of one folder; a file that did not change is not read again."""
         whole, found = root.resolve(), list[StoredResult]()
-        for system in _folders(whole, whole, problems):
-            for collection in _folders(system, whole, problems):
-                for name in _listed(collection, problems):
-                    item = self._item(root, whole, collection / name) if name.endswith(".json") else None
+        for system in _entries(whole, whole, problems):
+            for collection in _entries(system.path, whole, problems) if system.is_dir() else ():
+                for file in _entries(collection.path, whole, problems) if collection.is_dir() else ():
+                    item = self._item(root, file) if file.name.endswith(".json") and file.is_file() else None
                     if isinstance(item, StoredResult):
                         found.append(item)
                     elif item is not None:
                         problems.append(item)
         return _one_of_each(whole, found, problems)
 
-    def _item(self, root: Path, whole: Path, path: Path) -> StoredResult | Problem | None:
+    def _item(self, root: Path, file: os.DirEntry[str]) -> StoredResult | Problem | None:
         try:
-            status = os.lstat(path)
-            if stat.S_ISLNK(status.st_mode):
-                if not path.resolve().is_relative_to(whole):
-                    return Problem(path, f"{path}: a link out of the results folder is not followed")
-                status = path.stat()
+            status = file.stat()
         except OSError:
             return None
-        if not stat.S_ISREG(status.st_mode):
-            return None
         stamp = (status.st_mtime_ns, status.st_size)
-        before = self._known.get(path)
+        before = self._known.get(file.path)
         if before is None or before[0] != stamp:
+            path = Path(file.path)
             try:
                 before = (stamp, StoredResult(self, root, path))
             except ResultError as error:
                 before = (stamp, Problem(path, str(error)))
-            self._known[path] = before
+            self._known[file.path] = before
         return before[1]
 
     def all(self) -> tuple[StoredResult, ...]:
@@ -255,21 +249,17 @@ def _label(found: list[StoredResult], roots: Sequence[Path]) -> None:
         stored.label = stored.system if len(homes[stored.system]) == 1 else f"{stored.system} ({short})"
 
 
-def _folders(parent: Path, root: Path, problems: list[Problem]) -> Iterator[Path]:
-    for name in _listed(parent, problems):
-        path = parent / name
-        if path.is_symlink() and not path.resolve().is_relative_to(root):
-            problems.append(Problem(path, f"{path}: a link out of the results folder is not followed"))
-        elif path.is_dir():
-            yield path
-
-
-def _listed(folder: Path, problems: list[Problem]) -> list[str]:
-    """Names in a folder but hidden ones."""
+def _entries(folder: str | Path, root: Path, problems: list[Problem]) -> list[os.DirEntry[str]]:
+    """What is in a folder, but hidden names and links that lead out of the results folder."""
     try:
-        return sorted(path.name for path in folder.iterdir() if not path.name.startswith("."))
+        with os.scandir(folder) as found:
+            entries = sorted((e for e in found if not e.name.startswith(".")), key=lambda e: e.name)
     except FileNotFoundError:
         return []
     except OSError as error:
-        problems.append(Problem(folder, f"{folder}: cannot be read ({error.strerror or error})"))
+        problems.append(Problem(Path(folder), f"{folder}: cannot be read ({error.strerror or error})"))
         return []
+    links = [e for e in entries if e.is_symlink() and (e.is_dir() or e.name.endswith(".json"))]
+    leaving = [e for e in links if not Path(e.path).resolve().is_relative_to(root)]
+    problems += [Problem(Path(e.path), f"{e.path}: a link out of the results folder is not followed") for e in leaving]
+    return [e for e in entries if e not in leaving] if leaving else entries
