@@ -17,7 +17,7 @@ from ..core import DataError, ResultError, Run, UnknownName, UsageError
 from .beside import EXPANSIONS, QUERIES, RUN, Expansion, ScoreColumns, read_expansion, read_scores
 from .runs import StoredRun, open_run
 from .schema import TaskResult
-from .store import OWN, ResultStore, load_run, read_head, read_result
+from .store import ResultStore, collection_slug, load_run, read_head, read_result
 
 CHECK_EVERY = 1.0
 SCORES_BUDGET, RUNS_BUDGET = 512 << 20, 96 << 20
@@ -59,6 +59,8 @@ class StoredResult:
         self._index, self.root, self.path = index, root, path
         self.key = read_head(path).key
         self.system, self.collection, self.task = self.key
+        self.slug = collection_slug(self.collection)
+        """The collection in options and addresses."""
         self.label = self.system
         """The system's name; with its folder's where several folders hold it."""
         self._result: TaskResult | None = None
@@ -191,12 +193,12 @@ class ResultIndex:
             of_system = self._of_system(asked, where)
             if any(stored.label == of_system[0].label for stored in found):
                 raise UsageError(f"system {of_system[0].label!r} is given twice")
-            inside = [stored for stored in of_system if collection in ("", stored.collection or OWN)]
+            inside = [stored for stored in of_system if collection in ("", stored.slug)]
             if not inside:
                 raise UsageError(f"{of_system[0].label} has no results on {collection} in {where}")
             found += inside
         if not systems:
-            found = [stored for stored in self.all() if collection in ("", stored.collection or OWN)]
+            found = [stored for stored in self.all() if collection in ("", stored.slug)]
         if not found:
             on = f" on {collection}" if collection else ""
             raise ResultError(f"{where} holds no results{on} (r2med run makes some)")
