@@ -6,7 +6,6 @@ for the systems whose queries are looked at; those of 500 systems would fill a d
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import subprocess
@@ -98,8 +97,8 @@ def measure(root: Path, query: str) -> bool:
     assert server.stdout is not None
     try:
         base = server.stdout.readline().strip().rstrip("/")
-        while not json.loads(get(base + "/api/standing/own"))["ready"]:
-            time.sleep(0.5)
+        while b'aria-busy="true"' in get(base + "/board/own"):
+            time.sleep(2)
         print(f"ready after {time.perf_counter() - started:.1f} s, {cpu(server.pid):.1f} s of CPU")
 
         def page(path: str) -> float:
@@ -115,7 +114,12 @@ def measure(root: Path, query: str) -> bool:
         unread = page(query + systems)
         warm = float(np.median([page(query.replace("q010", f"q{n:03d}") + systems) for n in range(20, 30)]))
         print(f"     inspector with three lists still unread: {unread:.0f} ms")
-        print(f"     task page {page('/task/own/Task-8'):.0f} ms, comparison {page('/compare/own'):.0f} ms")
+        for name, path in (
+            ("task page", "/task/own/Task-8"),
+            ("comparison", "/compare/own"),
+            ("trade-offs", "/tradeoffs/own"),
+        ):
+            print(f"     {name}: {page(path):.0f} ms, again {page(path):.0f} ms")
         peak = int(re.findall(r"VmHWM:\s+(\d+)", Path(f"/proc/{server.pid}/status").read_text())[0]) / 1024
         met = [
             report("first page after start, ms of server CPU", first, 300, at_least=False),

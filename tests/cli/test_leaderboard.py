@@ -12,7 +12,9 @@ from click.testing import CliRunner, Result
 from r2med.cli.leaderboard import command as leaderboard
 from r2med.cli.plot import command as plot
 from r2med.cli.reproduce import command as reproduce
+from r2med.cli.run import command as run
 from r2med.core import R2MedError
+from r2med.tasks import load, write_task
 
 
 def call(command: Any, *arguments: str) -> Result:
@@ -106,3 +108,22 @@ def test_plots_are_written(results: str, tmp_path: Path) -> None:
 )
 def test_mistakes_are_named(results: str, command: Any, arguments: list[str], words: str) -> None:
     assert words in refused(call(command, *arguments, "--results", results))
+
+
+def test_folders_whose_names_were_one_file_name_keep_their_results(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`./my task`, `./my_task` and `./my:task` printed three scores and left one result; `äö` was `öä`."""
+    monkeypatch.chdir(tmp_path)
+    names = ["my task", "my_task", "my:task", "äö", "öä", "MINE", "mine", "CON"]
+    sources = ["Biology", "MedQA-Diag", "PMC-Clinical"]
+    for number, name in enumerate(names):
+        write_task(load(f"mini/{sources[number % 3]}"), Path(name), to="r2med")
+    asked = [part for name in names for part in ("-t", f"./{name}")]
+    printed = json.loads(call(run, *asked, "-r", "bm25", "--json").stdout)["systems"][0]["tasks"]
+    stored = json.loads(call(leaderboard, "--collection", "own", "--json").stdout)[0]["tasks"]
+    assert set(printed) == set(stored) == set(names)
+    for name in names:
+        assert stored[name] == pytest.approx(100 * printed[name]["ndcg_at_10"])
+    files = [path.name.casefold() for path in Path("results/bm25/own").iterdir()]
+    assert len(files) == len(set(files)) == 3 * len(names)

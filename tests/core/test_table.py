@@ -1,7 +1,9 @@
-"""What notebooks show: well-formed, escaped, without script, and with the numbers in it."""
+"""Tables and their writers: harmless wherever they go, and with the numbers in them."""
 
 from __future__ import annotations
 
+import csv
+import io
 from html.parser import HTMLParser
 
 import numpy as np
@@ -9,6 +11,7 @@ import pytest
 
 import r2med
 from r2med.core import Document, Documents, IdTable, Qrels, Query, Task
+from r2med.core.table import Table, counted, interval, p_value, points, share, shortened, signed
 from r2med.scoring.score_set import ScoreSet
 
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)>\"'&"
@@ -82,3 +85,78 @@ def test_hostile_text_stays_text() -> None:
 def test_an_empty_run_has_a_table() -> None:
     empty = r2med.Run(IdTable([]), IdTable([]), np.empty((0, 0), dtype=np.int32), np.empty((0, 0), dtype=np.float32))
     assert "0 queries" in Shown(empty._repr_html_()).text
+
+
+ODD = "a\x1b[31m\nb\u202e|&%_$#{}~^\\\\<i>`*["
+
+
+@pytest.fixture
+def hostile() -> Table:
+    return Table(["System", ODD], [[ODD, "1.00"], ["=cmd()", "–"]], caption=f"caption {ODD}", heading=ODD)
+
+
+def test_no_writer_lets_a_cell_out_of_its_place(hostile: Table) -> None:
+    written = [hostile.text(), hostile.markdown(), hostile.csv(), hostile.latex(), hostile.html()]
+    for text in written:
+        assert "\x1b" not in text
+        assert "\u202e" not in text
+    assert len(hostile.text().splitlines()) == 4
+    assert len(hostile._replace(caption="").markdown().splitlines()) == 4
+    assert hostile.latex().count("\n") == 9
+
+
+def test_markdown() -> None:
+    table = Table(["System", "n"], [["a|b_c", "1"], ["`x`", "2"]], caption="words")
+    assert table.markdown().splitlines() == [
+        "| System | n |", "|:---|---:|", r"| a\|b\_c | 1 |", r"| \`x\` | 2 |", "", "words",
+    ]  # fmt: skip
+    assert Table(["a"], [["`x`"]]).markdown(ready=True).splitlines()[-1] == "| `x` |"
+
+
+def test_csv_reads_back_and_is_no_formula(hostile: Table) -> None:
+    rows = list(csv.reader(io.StringIO(hostile.csv())))
+    assert len(rows) == 3
+    assert rows[2] == ["'=cmd()", ""]
+    assert all(not cell.startswith(("=", "+", "@")) for row in rows for cell in row)
+
+
+def test_latex_escapes_what_means_something_there(hostile: Table) -> None:
+    """A line break in a collection's name reached LaTeX, where it ends a comment."""
+    first, *lines = hostile.latex().splitlines()
+    assert first.startswith("% caption a")
+    assert r"\begin{tabular}{lr}" in lines
+    body = lines[4]
+    assert body.startswith(r"a\textbackslash{}x1b[31m\textbackslash{}nb\textbackslash{}u202e|\&\%\_\$\#\{\}")
+    assert lines[5].endswith(r"-- \\")
+
+
+def test_text_is_aligned() -> None:
+    table = Table(["System", "Score"], [["a", "1.00"], ["longer", "10.00"]], caption="words")
+    assert table.text().splitlines() == ["System  Score", "a        1.00", "longer  10.00", "words"]
+
+
+@pytest.mark.parametrize(
+    ("shown", "expected"),
+    [
+        (points(0.24674996), "24.67"),
+        (points(None), "–"),
+        (points(1 / 3, 1), "33.3"),
+        (signed(-0.001234), "-0.12"),
+        (signed(0.5, 1), "+50.0"),
+        (interval(0.1, 0.2), "[10.00, 20.00]"),
+        (p_value(0.0004), "<0.001"),
+        (p_value(0.05), "0.050"),
+        (share(0.256), "26 %"),
+        (counted(1, "query", "queries"), "1 query"),
+        (counted(1200, "task"), "1,200 tasks"),
+        (shortened("a\n b   c"), "a b c"),
+        (shortened("one two three four", 9), "one two …"),
+        (shortened("x" * 50, 20), "x" * 20 + " …"),
+    ],
+)
+def test_numbers_and_words(shown: str, expected: str) -> None:
+    assert shown == expected
+
+
+def test_a_long_text_costs_no_more_than_a_short_one() -> None:
+    assert len(shortened("word " * 10_000_000, 50)) < 60

@@ -103,7 +103,7 @@ def test_a_full_run_leaves_no_key(
         assert done.returncode == 0, done.stderr
         others = [
             r2med(folder, *RUN, **key),
-            r2med(folder, "report", "results", "--output", "report.html", **key),
+            r2med(folder, "report", "results", "--html", "report.html", **key),
             r2med(folder, "leaderboard", "--results", "results", "--json", **key),
             r2med(folder, "models", "--json", **key),
             r2med(folder, "cache", "--json", **key),
@@ -114,6 +114,9 @@ def test_a_full_run_leaves_no_key(
     assert set(sent) == {f"Bearer {KEY}"}
     assert server.embedded
     assert len(server.asked) > 13
+    for one in others[:5]:
+        assert one.returncode == 0, one.stderr
+    assert "Leaderboard" in (folder / "report.html").read_text()
     for one in [done, *others]:
         assert KEY not in one.stdout + one.stderr
         assert "Traceback" not in one.stderr, one.stderr

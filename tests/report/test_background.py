@@ -15,7 +15,7 @@ from r2med.report.web.app import create_app
 from r2med.report.web.background import Background
 from r2med.report.web.pages.board import board
 from r2med.report.web.render import page_html
-from r2med.report.web.request import PageRequest, ServerLinks
+from r2med.report.web.request import Links, PageRequest
 from r2med.report.web.server import listen, make_server
 from r2med.report.web.site import Site
 
@@ -36,7 +36,7 @@ def slow_site(results: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
 
 
 def test_the_table_says_that_intervals_are_coming(slow_site: Site) -> None:
-    links, asked = ServerLinks(), PageRequest.from_url("/board/mini")
+    links, asked = Links(), PageRequest.from_url("/board/mini")
     html = page_html(board(slow_site, asked, links), links)
     assert 'aria-busy="true"' in html
     assert "being worked out" in html

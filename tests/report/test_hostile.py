@@ -114,11 +114,11 @@ def test_a_name_of_twenty_thousand_characters_stops_neither_pages_nor_the_report
     """Its pages were cut out of their addresses, which ended the report; drawing it took fourteen seconds."""
     from r2med.report.web.pages import find_page
     from r2med.report.web.render import page_html
-    from r2med.report.web.request import PageRequest, ServerLinks
+    from r2med.report.web.request import Links, PageRequest
     from r2med.report.web.single_file import write_report
     from r2med.report.web.site import Site
 
-    site, links = Site([hostile / "results"], task_folders=[hostile / "own"]), ServerLinks()
+    site, links = Site([hostile / "results"], task_folders=[hostile / "own"]), Links()
     begun = time.process_time()
     for url in (links("tradeoffs", "own"), links("board", "own"), links("system", "own", LONG_NAME)):
         assert "longlong" in page_html(find_page(site, PageRequest.from_url(url), links), links)

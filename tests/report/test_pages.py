@@ -18,7 +18,7 @@ from r2med.report.web.pages import find_page
 from r2med.report.web.pages.board import table_text
 from r2med.report.web.pages.hits import ORDERS
 from r2med.report.web.render import page_html
-from r2med.report.web.request import FileLinks, Page, PageRequest, ServerLinks
+from r2med.report.web.request import FileLinks, Links, Page, PageRequest
 from r2med.report.web.site import Site
 from r2med.results import ResultIndex
 from r2med.scoring import MAIN
@@ -27,7 +27,7 @@ from r2med.scoring.intervals import score_intervals
 from r2med.scoring.significance import tie_groups
 from tests.results.sealing import edit
 
-LINKS = ServerLinks()
+LINKS = Links()
 TASKS = 8
 
 

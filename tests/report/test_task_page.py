@@ -69,8 +69,11 @@ def test_files_and_their_json(looked_at: Inspected, tmp_path: Path) -> None:
     assert data["audit"]["findings"]["task"] == looked_at.task.full_name
     index = json.loads(written[3].read_bytes())
     assert set(index["group"]) == {"bm25", "dense", "hybrid"}
-    with pytest.raises(UsageError, match="two of the tasks"):
+    with pytest.raises(UsageError, match="two of the pages"):
         write_pages("group", [looked_at, looked_at], tmp_path / "twice")
+    with pytest.raises(UsageError, match="two of the pages would be called 'index'"):
+        write_pages("group", [looked_at._replace(split="Index")], tmp_path / "index")
+    assert not (tmp_path / "index").exists()
 
 
 def test_the_group_page_links_its_tasks(looked_at: Inspected) -> None:

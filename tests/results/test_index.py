@@ -180,6 +180,15 @@ def test_choosing(own_results: Path, tmp_path: Path) -> None:
         ResultIndex([tmp_path / "nowhere"]).select()
 
 
+def test_a_collection_called_own_is_not_that_of_tasks_without_one(own_results: Path) -> None:
+    for task, collection in (("Biology", ""), ("PMC-Clinical", "own")):
+        path = own_results / "bm25" / "mini" / f"{task}.json"
+        edit(path, lambda document, c=collection: document["task"].update(collection=c))  # type: ignore[misc]
+    index = ResultIndex([own_results])
+    assert [s.task for s in index.select(collection="own")] == ["Biology"]
+    assert [s.task for s in index.select(collection="own~")] == ["PMC-Clinical"]
+
+
 def test_what_is_kept_is_bounded() -> None:
     made = list[int]()
 

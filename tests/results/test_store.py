@@ -165,7 +165,9 @@ def test_two_different_results_never_share_a_place(tmp_path: Path) -> None:
             assert str(one).casefold() != str(other).casefold(), (first, second)
             assert one.is_relative_to(tmp_path)
             assert len(one.relative_to(tmp_path).parts) == 3
-    assert store.path("s", "", "t") == store.path("s", "own", "t")
+    own = [store.path("s", collection, "t") for collection in ("", "own", "own~", "Own")]
+    assert len({str(path).casefold() for path in own}) == 4
+    assert own[0] == tmp_path / "s" / "own" / "t.json"
 
 
 def renamed(result: TaskResult, system: str, task: str) -> TaskResult:

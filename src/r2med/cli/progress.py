@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from ..core.untrusted import printable
+
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
@@ -35,8 +37,8 @@ class TerminalBar(Bar):
         self._drawn.update(self._handle, total=count)
 
     def show(self, text: str, *, advance: bool = False) -> None:
-        self._text = text
-        self._drawn.update(self._handle, description=text, advance=int(advance))
+        self._text = printable(text)
+        self._drawn.update(self._handle, description=self._text, advance=int(advance))
 
     def within(self, done: int, count: int, more: str = "") -> None:
         self._drawn.update(self._handle, description=f"{self._text} · {done:,} of {count:,}{more}")

@@ -54,11 +54,11 @@ class Table(NamedTuple):
         return "\n".join([*aligned, *([printable(self.caption)] if self.caption else [])])
 
     def markdown(self, *, ready: bool = False) -> str:
-        """A Markdown table with its caption below; `ready` cells are Markdown already."""
+        """A Markdown table with its caption below; `ready` texts are Markdown already."""
         show = str if ready else markdown_text
         marks = "".join(":---|" if i < self.left else "---:|" for i in range(len(self.titles)))
         head, *body = (f"| {' | '.join(map(show, row))} |" for row in (self.titles, *self.rows))
-        return "\n".join([head, f"|{marks}", *body, *(["", self.caption] if self.caption else [])])
+        return "\n".join([head, f"|{marks}", *body, *(["", show(self.caption)] if self.caption else [])])
 
     def csv(self) -> str:
         """Comma-separated values; a cell that a spreadsheet would take for a formula is quoted for it."""

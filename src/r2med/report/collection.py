@@ -12,7 +12,7 @@ import numpy as np
 
 from ..core import R2MedError, ResultError, Task, UsageError
 from ..results import ResultIndex, StoredResult, TaskInfo, TaskResult
-from ..results.store import OWN
+from ..results.store import OWN, collection_slug
 from ..scoring import CUTOFFS, Measure
 from ..scoring.hits import Float64
 from ..scoring.score_set import ScoreSet, TaskScores
@@ -67,7 +67,7 @@ class CollectionResults:
     @property
     def slug(self) -> str:
         """Name in addresses and options."""
-        return self.collection or OWN
+        return collection_slug(self.collection)
 
     def complete(self, system: str) -> bool:
         """Whether a system has every task of the collection."""
@@ -213,7 +213,7 @@ def the_collection(index: ResultIndex, asked: str = "") -> str:
     """The collection to look at: the one asked for, else the one that has results."""
     if asked:
         return asked
-    found = list(dict.fromkeys(stored.collection or OWN for stored in index.select()))
+    found = list(dict.fromkeys(stored.slug for stored in index.select()))
     if len(found) > 1:
         raise UsageError(f"there are results of {', '.join(found)}: say which with --collection")
     return found[0]
@@ -243,12 +243,12 @@ def side_by_side(
         raise UsageError(f"not every system has results on {', '.join(absent)}")
     if not shared:
         raise UsageError(f"{' and '.join(by_label)} have no task in common")
-    several = sorted({s.collection or OWN for s in chosen if s.full_name in (wanted or shared)})
+    several = sorted({s.slug for s in chosen if s.full_name in (wanted or shared)})
     if len(several) > 1:
         raise UsageError(
             f"the systems share tasks of several collections ({', '.join(several)}): choose by --collection"
         )
-    inside = [s for s in chosen if (s.collection or OWN) == several[0]]
+    inside = [s for s in chosen if s.slug == several[0]]
     results = collection_results(inside[0].collection, inside, strict=True)
     names = {info.full_name: task for task, info in results.infos.items()}
     some = [names[t] for t in names if t in (wanted or shared)]

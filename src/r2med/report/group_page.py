@@ -82,8 +82,9 @@ def _other_figures(profile: NanoProfile) -> Table:
 
 def write_pages(name: str, tasks: Sequence[Inspected], folder: Path) -> list[Path]:
     """Write a page and a JSON file per task, and `index.md` and `index.json` for the group."""
-    if repeated := IdTable(page.split for page in tasks).duplicates():
-        raise UsageError(f"two of the tasks are called {repeated[0]!r}; write their pages into a folder each")
+    names = ["index", *(page.split.casefold() for page in tasks)]  # some file systems fold capitals
+    if repeated := IdTable(names).duplicates():
+        raise UsageError(f"two of the pages would be called {repeated[0]!r}; write them into a folder each")
     profile = group([page.figures for page in tasks], source=name)
     files: dict[str, bytes] = {}
     for page in tasks:

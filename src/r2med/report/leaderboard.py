@@ -95,7 +95,7 @@ def board(
     where = collection or ("r2med" if published else _largest(ours))
     notes = [] if collection else _other_collections(ours, where)
     rows = [] if measured or where == OWN else published_rows(_figures(where, protocol, source, notes), measure)
-    here = [stored for stored in ours if (stored.collection or OWN) == where]
+    here = [stored for stored in ours if stored.slug == where]
     if here:
         rows += measured_rows(collection_results(here[0].collection, here, strict=True), measure)
     if kind:
@@ -106,7 +106,7 @@ def board(
     if not any(row.tasks or row.macro is not None for row in rows):
         raise ResultError(f"nothing has {measure} on {where} with these choices")
     present = list(dict.fromkeys(name.rpartition("/")[2] for row in rows for name in row.tasks))
-    prefix = "" if where == OWN else f"{where}/"
+    prefix = f"{rows[0].collection}/" if rows[0].collection else ""
     return Board(ranked(rows), [prefix + t for t in task_names(where, present)], notes)
 
 
@@ -120,13 +120,12 @@ def _stored(folder: Path, *, required: bool) -> Sequence[StoredResult]:
 
 def _largest(stored: Sequence[StoredResult]) -> str:
     """The collection to show where none was named: the largest that has results."""
-    present = list(dict.fromkeys(s.collection for s in stored))
-    named = next((c for c in ORDER if c in present), None)
-    return named or (present[0] or OWN if present else "r2med")
+    present = list(dict.fromkeys(s.slug for s in stored))
+    return next((c for c in (*ORDER, *present) if c in present), "r2med")
 
 
 def _other_collections(stored: Sequence[StoredResult], shown: str) -> list[str]:
-    others = sorted({s.collection or OWN for s in stored} - {shown})
+    others = sorted({s.slug for s in stored} - {shown})
     return [f"there are results on {', '.join(others)} too (--collection)"] if others else []
 
 

@@ -6,11 +6,10 @@ Nothing outside the folders is read: a link that leads out is reported and left 
 from __future__ import annotations
 
 import os
-import stat
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from pathlib import Path
 from typing import Generic, NamedTuple, TypeVar
 
@@ -18,7 +17,7 @@ from ..core import DataError, ResultError, Run, UnknownName, UsageError
 from .beside import EXPANSIONS, QUERIES, RUN, Expansion, ScoreColumns, read_expansion, read_scores
 from .runs import StoredRun, open_run
 from .schema import TaskResult
-from .store import OWN, ResultStore, load_run, read_head, read_result
+from .store import ResultStore, collection_slug, load_run, read_head, read_result
 
 CHECK_EVERY = 1.0
 SCORES_BUDGET, RUNS_BUDGET = 512 << 20, 96 << 20
@@ -60,6 +59,8 @@ class StoredResult:
         self._index, self.root, self.path = index, root, path
         self.key = read_head(path).key
         self.system, self.collection, self.task = self.key
+        self.slug = collection_slug(self.collection)
+        """The collection in options and addresses."""
         self.label = self.system
         """The system's name; with its folder's where several folders hold it."""
         self._result: TaskResult | None = None
@@ -124,7 +125,7 @@ class ResultIndex:
             SCORES_BUDGET, lambda columns: columns.nbytes
         )
         self.kept_runs: Kept[StoredResult, StoredRun] = Kept(RUNS_BUDGET, lambda run: run.nbytes)
-        self._known: dict[Path, tuple[Stamp, StoredResult | Problem]] = {}
+        self._known: dict[str, tuple[Stamp, StoredResult | Problem]] = {}
         self._lock = threading.Lock()
         self._checked = 0.0
 
@@ -144,35 +145,30 @@ class ResultIndex:
     def _scan(self, root: Path, problems: list[Problem]) -> list[StoredResult]:
         """The results of one folder; a file that did not change is not read again."""
         whole, found = root.resolve(), list[StoredResult]()
-        for system in _folders(whole, whole, problems):
-            for collection in _folders(system, whole, problems):
-                for name in _listed(collection, problems):
-                    item = self._item(root, whole, collection / name) if name.endswith(".json") else None
+        for system in _entries(whole, whole, problems):
+            for collection in _entries(system.path, whole, problems) if system.is_dir() else ():
+                for file in _entries(collection.path, whole, problems) if collection.is_dir() else ():
+                    item = self._item(root, file) if file.name.endswith(".json") and file.is_file() else None
                     if isinstance(item, StoredResult):
                         found.append(item)
                     elif item is not None:
                         problems.append(item)
         return _one_of_each(whole, found, problems)
 
-    def _item(self, root: Path, whole: Path, path: Path) -> StoredResult | Problem | None:
+    def _item(self, root: Path, file: os.DirEntry[str]) -> StoredResult | Problem | None:
         try:
-            status = os.lstat(path)
-            if stat.S_ISLNK(status.st_mode):
-                if not path.resolve().is_relative_to(whole):
-                    return Problem(path, f"{path}: a link out of the results folder is not followed")
-                status = path.stat()
+            status = file.stat()
         except OSError:
             return None
-        if not stat.S_ISREG(status.st_mode):
-            return None
         stamp = (status.st_mtime_ns, status.st_size)
-        before = self._known.get(path)
+        before = self._known.get(file.path)
         if before is None or before[0] != stamp:
+            path = Path(file.path)
             try:
                 before = (stamp, StoredResult(self, root, path))
             except ResultError as error:
                 before = (stamp, Problem(path, str(error)))
-            self._known[path] = before
+            self._known[file.path] = before
         return before[1]
 
     def all(self) -> tuple[StoredResult, ...]:
@@ -197,12 +193,12 @@ class ResultIndex:
             of_system = self._of_system(asked, where)
             if any(stored.label == of_system[0].label for stored in found):
                 raise UsageError(f"system {of_system[0].label!r} is given twice")
-            inside = [stored for stored in of_system if collection in ("", stored.collection or OWN)]
+            inside = [stored for stored in of_system if collection in ("", stored.slug)]
             if not inside:
                 raise UsageError(f"{of_system[0].label} has no results on {collection} in {where}")
             found += inside
         if not systems:
-            found = [stored for stored in self.all() if collection in ("", stored.collection or OWN)]
+            found = [stored for stored in self.all() if collection in ("", stored.slug)]
         if not found:
             on = f" on {collection}" if collection else ""
             raise ResultError(f"{where} holds no results{on} (r2med run makes some)")
@@ -255,21 +251,17 @@ def _label(found: list[StoredResult], roots: Sequence[Path]) -> None:
         stored.label = stored.system if len(homes[stored.system]) == 1 else f"{stored.system} ({short})"
 
 
-def _folders(parent: Path, root: Path, problems: list[Problem]) -> Iterator[Path]:
-    for name in _listed(parent, problems):
-        path = parent / name
-        if path.is_symlink() and not path.resolve().is_relative_to(root):
-            problems.append(Problem(path, f"{path}: a link out of the results folder is not followed"))
-        elif path.is_dir():
-            yield path
-
-
-def _listed(folder: Path, problems: list[Problem]) -> list[str]:
-    """Names in a folder but hidden ones."""
+def _entries(folder: str | Path, root: Path, problems: list[Problem]) -> list[os.DirEntry[str]]:
+    """What is in a folder, but hidden names and links that lead out of the results folder."""
     try:
-        return sorted(path.name for path in folder.iterdir() if not path.name.startswith("."))
+        with os.scandir(folder) as found:
+            entries = sorted((e for e in found if not e.name.startswith(".")), key=lambda e: e.name)
     except FileNotFoundError:
         return []
     except OSError as error:
-        problems.append(Problem(folder, f"{folder}: cannot be read ({error.strerror or error})"))
+        problems.append(Problem(Path(folder), f"{folder}: cannot be read ({error.strerror or error})"))
         return []
+    links = [e for e in entries if e.is_symlink() and (e.is_dir() or e.name.endswith(".json"))]
+    leaving = [e for e in links if not Path(e.path).resolve().is_relative_to(root)]
+    problems += [Problem(Path(e.path), f"{e.path}: a link out of the results folder is not followed") for e in leaving]
+    return [e for e in entries if e not in leaving] if leaving else entries

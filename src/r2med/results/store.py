@@ -41,6 +41,11 @@ def known_names() -> frozenset[str]:
     return frozenset(name for source in ledger().sources for name in (source.collection, *source.tasks))
 
 
+def collection_slug(collection: str) -> str:
+    """A collection in folders, options and addresses: `own` stands for tasks that belong to none, and only for them."""
+    return f"{collection}~" if collection.rstrip("~") == OWN else collection or OWN
+
+
 def stored_names(name: str) -> tuple[str, str]:
     """What a collection, a task or a system is called on disk: today, and by the first edition."""
     return file_name(name, known=known_names()), slug(name)
@@ -63,7 +68,7 @@ class ResultStore:
 
     def places(self, system: str, collection: str, task: str) -> tuple[Path, Path]:
         """Where the JSON of a result belongs, and where the first edition put it."""
-        names = [stored_names(name) for name in (system, collection or OWN, task)]
+        names = [stored_names(name) for name in (system, collection_slug(collection), task)]
         now, before = ((self.root / a / b / f"{c}.json") for a, b, c in zip(*names, strict=True))
         return now, before
 

@@ -14,7 +14,7 @@ from .pages import NoSuchPage, find_page
 from .pages.board import table_text
 from .pages.details import progress_state
 from .render import page_html, static_file
-from .request import Page, PageRequest, ServerLinks
+from .request import Links, Page, PageRequest
 from .site import Site
 
 STATIC = {
@@ -71,7 +71,7 @@ def respond(site: Site, asked: PageRequest) -> Answer:
 
 def page_or_error(site: Site, asked: PageRequest) -> tuple[str, int]:
     """The HTML of a page, or of a page that says what is wrong, and the status."""
-    status, url = 200, ServerLinks()
+    status, url = 200, Links()
     try:
         page = find_page(site, asked, url)
     except R2MedError as error:

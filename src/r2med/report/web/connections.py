@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 REQUEST_SECONDS, ANSWER_SECONDS = 10.0, 120.0
 """How long a client may take to send a request, and an answer to be made and taken."""
-MOST_CONNECTIONS = 500
+MOST_CONNECTIONS = 1_000
 PATIENCE = 1.0
 """Seconds after which a connection without a request gives way to a new one where there are too many."""
+
+
+def allow_connections() -> None:
+    """Let this process open as many files as connections may need, where the machine permits it."""
+    with suppress(ImportError, OSError, ValueError):  # Windows has no such limit
+        import resource
+
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        wanted = 2 * MOST_CONNECTIONS
+        if soft != resource.RLIM_INFINITY and soft < wanted:
+            most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
 class LimitedProtocol(H11Protocol):
@@ -22,9 +35,11 @@ class LimitedProtocol(H11Protocol):
         self._since = self.loop.time()
         self._wait()
         if len(self.connections) > MOST_CONNECTIONS:
-            idle = [c for c in self.connections if isinstance(c, LimitedProtocol) and not c._answering]
+            others = [c for c in self.connections if isinstance(c, LimitedProtocol) and not c.transport.is_closing()]
+            idle = [c for c in others if not c._answering]
             oldest = min(idle, key=lambda c: c._since, default=self)
-            (oldest if self._since - oldest._since > PATIENCE else self).transport.abort()
+            if len(others) > MOST_CONNECTIONS:
+                (oldest if self._since - oldest._since >= PATIENCE else self).transport.abort()
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
 LONGEST = 1 << 16
@@ -49,29 +49,14 @@ class Page(NamedTuple):
     section: str = ""
 
 
-class Links(Protocol):
-    """Makes addresses; an empty one means that the page is not there."""
-
-    @property
-    def brief(self) -> bool:
-        """Whether pages should be kept short."""
-        ...
-
-    def __call__(self, page: str, *parts: str, **params: str | Sequence[str]) -> str:
-        """The address of a page."""
-        ...
-
-    def near(self, page: str, *parts: str, **params: str | Sequence[str]) -> str:
-        """The address of a page, or of the same page with its usual choices where only that is there."""
-        ...
-
-
-class ServerLinks:
+class Links:
     """Addresses of the running app."""
 
     brief = False
+    """Whether pages should be kept short."""
 
     def __call__(self, page: str, *parts: str, **params: str | Sequence[str]) -> str:
+        """The address of a page; empty where that page is not there."""
         pairs = [
             (name, value)
             for name, given in sorted(params.items())
@@ -81,20 +66,19 @@ class ServerLinks:
         path = "/" + "/".join([page, *(quote(part, safe="") for part in parts)])
         return path + (f"?{urlencode(pairs)}" if pairs else "")
 
-    near = __call__
+    def near(self, page: str, *parts: str, **params: str | Sequence[str]) -> str:
+        """The address of a page, or of the same page with its usual choices where only that is there."""
+        return self(page, *parts, **params) or self(page, *parts)
 
 
-@dataclass(frozen=True)
-class FileLinks:
+class FileLinks(Links):
     """Addresses inside one file: an anchor for each page that was put into it."""
 
-    anchors: Mapping[str, str]
-    brief: bool = True
-    _make: ServerLinks = field(default_factory=ServerLinks)
+    brief = True
+
+    def __init__(self, anchors: Mapping[str, str]) -> None:
+        self.anchors = anchors
 
     def __call__(self, page: str, *parts: str, **params: str | Sequence[str]) -> str:
-        anchor = self.anchors.get(self._make(page, *parts, **params))
+        anchor = self.anchors.get(super().__call__(page, *parts, **params))
         return f"#{anchor}" if anchor else ""
-
-    def near(self, page: str, *parts: str, **params: str | Sequence[str]) -> str:
-        return self(page, *parts, **params) or self(page, *parts)

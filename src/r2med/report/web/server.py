@@ -50,9 +50,10 @@ def make_server(application: Application) -> Any:
     try:
         import uvicorn
 
-        from .connections import LimitedProtocol
+        from .connections import LimitedProtocol, allow_connections
     except ImportError:
         raise MissingExtra("the web app", "view") from None
+    allow_connections()
     settings = uvicorn.Config(
         application, http=LimitedProtocol, ws="none", lifespan="off", log_level="error", server_header=False
     )

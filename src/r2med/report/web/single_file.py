@@ -21,7 +21,7 @@ from ...scoring import MAIN
 from ..costs import AXES
 from .pages import find_page
 from .render import environment, page_html, static_file
-from .request import FileLinks, PageRequest, ServerLinks
+from .request import FileLinks, Links, PageRequest
 from .site import Site
 
 MEASURES = ("", "recall_at_100", "hit_at_10")
@@ -56,7 +56,7 @@ def write_report(site: Site, target: Path, *, most: int) -> Written:
         folders = ", ".join(str(root) for root in site.index.roots)
         raise ResultError(f"{folders}: there are no results to report on (r2med run makes some)")
     site.wait = None
-    make = ServerLinks()
+    make = Links()
     general, queries = list(_general(site, make)), list(_queries(site, make))
     kept = _fitting(site, general, queries, most)
     urls = [*general, *queries[:kept]]
@@ -70,7 +70,7 @@ def write_report(site: Site, target: Path, *, most: int) -> Written:
     )
 
 
-def _general(site: Site, make: ServerLinks) -> Iterator[str]:
+def _general(site: Site, make: Links) -> Iterator[str]:
     """Every page but those of single queries."""
     for slug in site.collections():
         for measure in MEASURES:
@@ -88,7 +88,7 @@ def _general(site: Site, make: ServerLinks) -> Iterator[str]:
         yield from (make("system", slug, system) for system in list(results.systems)[:SYSTEMS])
 
 
-def _queries(site: Site, make: ServerLinks) -> Iterator[str]:
+def _queries(site: Site, make: Links) -> Iterator[str]:
     """Every query, the hardest of each task first, tasks in turn."""
     ways = []
     for slug, results in site.held.items():

@@ -18,6 +18,7 @@ from ...plots import draw_scatter
 from ..request import Links, Page, PageRequest
 from ..site import Site
 from .choices import Chip, chips, collection_chips, measure_chips, measure_param
+from .hits import nth_query
 
 LISTED, LISTED_ALL = 25, 1_000
 FEW = 6
@@ -92,43 +93,37 @@ def _compared(site: Site, results: CollectionResults, scores: ScoreSet, url: Lin
     names = {info.full_name: task for task, info in results.infos.items()}
     key = measure_param(scores.measure)
 
-    def query(full_name: str, query_id: str) -> str:
+    def link(full_name: str, query_id: str) -> str:
         choices = {"s": scores.systems, "order": "diff", "scope": "all", "measure": key}
         return url.near("query", results.slug, names[full_name], query_id, **choices)
 
-    differences = np.concatenate([task.scores[1] - task.scores[0] for task in scores.tasks])
+    both = np.concatenate([task.scores[:2] for task in scores.tasks], axis=1)
+    ids = [(task.name, task.query_ids) for task in scores.tasks]
+
+    def moved(place: int) -> Moved:
+        full_name, query_id = nth_query(ids, place)
+        task = site.texts.of(results.infos[names[full_name]]).task
+        query = task.query(query_id) if task else None
+        text = shortened(query.text, 110) if query else ""
+        first, second = both[:, place].tolist()
+        return Moved(names[full_name], query_id, first, second, text, link(full_name, query_id))
+
+    differences = both[1] - both[0]
     order = np.argsort(-differences, kind="stable")
     gains, losses = order[differences[order] > SAME], order[::-1][differences[order[::-1]] < -SAME]
     most = LISTED_ALL if everything else LISTED
     found = site.comparison(results, scores)
+    picture = draw_scatter(scores, results.title, headed=False, group=lambda t: names[t], link=link)
     shown = {task.name for task in scores.tasks}
     return {
         "pair": found.pairs[0] if found else None,
         "first": found.systems[0] if found else None,
         "second": found.systems[1] if found else None,
-        "gains": [_moved(site, results, scores, int(i), names, query) for i in gains[:most]],
-        "losses": [_moved(site, results, scores, int(i), names, query) for i in losses[:most]],
+        "gains": [moved(place) for place in gains[:most].tolist()],
+        "losses": [moved(place) for place in losses[:most].tolist()],
         "gains_all": len(gains),
         "losses_all": len(losses),
         "everything": everything,
-        "scatter": Markup(
-            draw_scatter(scores, results.title, headed=False, group=lambda t: names[t], link=query).render(dark=False)
-        ),
+        "scatter": Markup(picture.render(dark=False)),
         "left_out": [t for t in results.tasks if results.infos[t].full_name not in shown],
     }
-
-
-def _moved(
-    site: Site, results: CollectionResults, scores: ScoreSet, place: int, names: dict[str, str], link: Any
-) -> Moved:
-    """The query at a place in all tasks, one after the other."""
-    for task in scores.tasks:
-        if place < len(task.query_ids):
-            break
-        place -= len(task.query_ids)
-    query_id, name = task.query_ids[place], names[task.name]
-    behind = site.texts.of(results.infos[name]).task
-    query = behind.query(query_id) if behind else None
-    text = shortened(query.text, 110) if query else ""
-    first, second = task.scores[:2, place].tolist()
-    return Moved(name, query_id, first, second, text, link(task.name, query_id))

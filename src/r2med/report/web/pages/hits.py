@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -10,6 +11,7 @@ from markupsafe import Markup
 
 from ....core import R2MedError, Task
 from ....core.columns import Int64
+from ....results import StoredResult
 from ....results.runs import StoredRun
 from ....scoring import Measure
 from ....scoring.hits import Float64
@@ -134,10 +136,11 @@ class Stop(NamedTuple):
     value: float
 
 
-class Way(NamedTuple):
+@dataclass(frozen=True)
+class Way:
     """The queries of some tasks in an order."""
 
-    tasks: list[tuple[str, tuple[str, ...]]]
+    tasks: Sequence[tuple[str, Sequence[str]]]
     values: Float64
     order: Int64
 
@@ -147,31 +150,35 @@ class Way(NamedTuple):
     def stop(self, position: int) -> Stop:
         """The query at a position."""
         place = int(self.order[position])
-        value = float(self.values[place])
-        for task, ids in self.tasks:
-            if place < len(ids):
-                return Stop(task, ids[place], value)
-            place -= len(ids)
-        raise IndexError(position)
+        return Stop(*nth_query(self.tasks, place), float(self.values[place]))
 
     def find(self, task: str, query_id: str) -> int | None:
         """The position of a query."""
-        place = 0
+        before = 0
         for name, ids in self.tasks:
             if name == task and query_id in ids:
-                found = np.flatnonzero(self.order == place + ids.index(query_id))
+                found = np.flatnonzero(self.order == before + ids.index(query_id))
                 return int(found[0]) if len(found) else None
-            place += len(ids)
+            before += len(ids)
         return None
+
+
+def nth_query(tasks: Sequence[tuple[str, Sequence[str]]], place: int) -> tuple[str, str]:
+    """Task and id of the query at a place in all tasks, one after the other."""
+    for task, ids in tasks:
+        if place < len(ids):
+            return task, ids[place]
+        place -= len(ids)
+    raise IndexError(place)
 
 
 def way_through(
     site: Site, results: CollectionResults, tasks: Sequence[str], systems: Sequence[str], order: str, measure: Measure
 ) -> Way:
     """The queries of some tasks in an order that is about the first system, or the first two."""
-    found: list[tuple[str, tuple[str, ...]]] = []
+    found: list[tuple[str, Sequence[str]]] = []
     values: list[Float64] = []
-    wanted: list[Float64] = []
+    wanted: list[bool] = []
     for task in tasks:
         matrix = results.matrix(task, measure, systems[: 2 if order == "diff" else 1])
         if matrix is None or (order == "diff" and len(matrix.systems) < 2):
@@ -179,24 +186,18 @@ def way_through(
         value = matrix.scores[1] - matrix.scores[0] if order == "diff" else matrix.scores[0]
         found.append((task, matrix.query_ids))
         values.append(value)
-        wanted.append(_wanted(site, results, task, matrix.systems[0], order, matrix.query_ids, value))
-    if not found:
-        return Way([], np.zeros(0), np.zeros(0, dtype=np.int64))
-    whole, kept = np.concatenate(values), np.flatnonzero(np.concatenate(wanted))
+        if order in KINDS:
+            kinds = _kinds(site, results.systems[matrix.systems[0]][task])
+            wanted += [order in kinds.get(query_id, ()) for query_id in matrix.query_ids]
+        else:
+            wanted += (np.abs(value) > 1e-6).tolist() if order == "diff" else [True] * len(value)
+    whole, kept = np.concatenate([np.zeros(0), *values]), np.flatnonzero(wanted)
     key = -np.abs(whole[kept]) if order == "diff" else whole[kept]
     return Way(found, whole, kept[np.argsort(key, kind="stable")])
 
 
-def _wanted(
-    site: Site, results: CollectionResults, task: str, system: str, order: str, ids: Sequence[str], value: Float64
-) -> Float64:
-    """1 for each query that an order is about, else 0."""
-    if order == "diff":
-        return (np.abs(value) > 1e-6).astype(np.float64)
-    if order not in KINDS:
-        return np.ones(len(ids))
+def _kinds(site: Site, stored: StoredResult) -> Mapping[str, frozenset[str]]:
     try:
-        kinds = site.failures(results.systems[system][task]) or {}
+        return site.failures(stored) or {}
     except R2MedError:
-        kinds = {}
-    return np.array([float(order in kinds.get(q, ())) for q in ids])
+        return {}

@@ -127,7 +127,7 @@ def _thirds(
         inside = labels == label
         low, high = float(values[inside].min()), float(values[inside].max())
         means = rows[:, inside].mean(axis=1).tolist()
-        found.append((f"{title} ({share(low)}–{share(high)} of the query’s terms)", int(inside.sum()), means))
+        found.append((f"{title} ({100 * low:.0f}–{share(high)} of the query’s terms)", int(inside.sum()), means))
     return found
 
 

@@ -1,0 +1,105 @@
+"""Nothing that stands in data drives a terminal: escape sequences are spelled out, in every table and message."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import pty
+import re
+import struct
+import subprocess
+import sys
+import termios
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from r2med.cli.output import note, print_table, say, show
+from r2med.core.table import Table
+
+ESCAPE = "\x1b]0;owned\x07\x1b[2J"
+HOSTILE = "my\u202eksat"
+CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202e]")
+OURS = re.compile(r"\x1b\[(?:\?25[lh]|[0-9;]*[mAK]|2K)")  # the progress bar and bold words of our own
+
+
+@pytest.fixture
+def task(tmp_path: Path) -> Path:
+    """A task whose name turns the direction of writing, and whose ids and texts hold escape sequences."""
+    folder = tmp_path / HOSTILE
+    folder.mkdir()
+    rows: dict[str, list[dict[str, Any]]] = {
+        "corpus": [{"id": f"d{i}{ESCAPE}", "text": f"fever {ESCAPE} \u202ereversed\x9b31m line{i}"} for i in range(3)],
+        "query": [{"id": f"q{ESCAPE}", "text": f"fever {ESCAPE}"}],
+        "qrels": [{"q_id": f"q{ESCAPE}", "p_id": f"d1{ESCAPE}", "score": 1}],
+    }
+    for name, lines in rows.items():
+        (folder / f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return folder
+
+
+def on_a_terminal(cwd: Path, *arguments: str) -> str:
+    """What a command prints on a real pseudo-terminal, without its own colours and progress bar."""
+    reader, writer = pty.openpty()
+    fcntl.ioctl(writer, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 220, 0, 0))
+    environment = os.environ | {"TERM": "xterm", "NO_COLOR": "1"}
+    command = [sys.executable, "-m", "r2med", *arguments]
+    process = subprocess.Popen(
+        command, cwd=cwd, env=environment, stdout=writer, stderr=writer, stdin=subprocess.DEVNULL
+    )
+    os.close(writer)
+    shown = bytearray()
+    while True:
+        try:
+            data = os.read(reader, 1 << 16)
+        except OSError:  # how Linux says that the other end is closed
+            break
+        if not data:
+            break
+        shown += data
+    os.close(reader)
+    process.wait(120)
+    return OURS.sub("", shown.decode("utf-8", "replace"))
+
+
+def test_no_command_lets_data_drive_the_terminal(task: Path, tmp_path: Path) -> None:
+    """`search`, `run`, `leaderboard` and `compare` passed them on."""
+    said = {
+        "run": on_a_terminal(tmp_path, "run", "-t", str(task), "-r", "bm25", "-r", "bm25-lucene"),
+        "search": on_a_terminal(tmp_path, "search", "fever", "-t", str(task)),
+        "leaderboard": on_a_terminal(tmp_path, "leaderboard"),
+        "compare": on_a_terminal(tmp_path, "compare", "bm25", "bm25-lucene"),
+        "no such system": on_a_terminal(tmp_path, "compare", "bm25", ESCAPE),
+        "no such task": on_a_terminal(tmp_path, "run", "-t", f"./{ESCAPE}"),
+        "plot": on_a_terminal(tmp_path, "plot", "scores", "--out", f"{ESCAPE}.svg", "--resamples", "200"),
+    }
+    for name, text in said.items():
+        assert not CONTROL.search(text), (name, text)
+        assert "Traceback" not in text
+    for name in ("run", "leaderboard", "compare"):
+        assert r"my\u202eksat" in said[name], (name, said[name])
+    assert r"\x1b]0;owned\x07" in said["search"]
+
+
+def test_every_way_to_print(capsys: pytest.CaptureFixture[str]) -> None:
+    table = Table([f"a{ESCAPE}", "b\nc"], [[f"\u202e{ESCAPE}", "1\r2"]], caption=f"x{ESCAPE}\ny")
+    show(table)
+    print_table([f"a{ESCAPE}"], [["\x9b"]], caption="z\x00")
+    say(f"one{ESCAPE}\ntwo")
+    say("one\ntwo\x07", lines=True)
+    note(f"{ESCAPE}\n")
+    out, err = capsys.readouterr()
+    assert not CONTROL.search(out + err)
+    assert r"one\x1b]0;owned\x07\x1b[2J\ntwo" in out
+    assert "one\ntwo\\x07\n" in out
+
+
+def test_markdown_of_a_run_keeps_its_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from r2med.cli.run import command
+
+    monkeypatch.chdir(tmp_path)
+    done = CliRunner().invoke(command, ["-t", "mini/Biology", "-r", "bm25", "--markdown"])
+    assert done.stdout.splitlines()[:2] == ["| System | Biology |", "|:---|---:|"]
