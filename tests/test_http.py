@@ -16,8 +16,9 @@ import pytest
 from r2med import http
 from r2med.core import ModelError, Unavailable, UsageError
 from r2med.core.budget import Budget, Usage
+from r2med.core.options import Options
 from r2med.http import Client, RateLimit, Service, retry_after, token_count
-from r2med.llm import BudgetSpent, Options, get_llm
+from r2med.llm import BudgetSpent, get_llm
 from tests.llm.conftest import ask, asks
 from tests.llm.server import ChatServer, serving
 
@@ -149,7 +150,8 @@ def test_a_gigabyte_of_spaces_costs_little(server: ChatServer, kind: str) -> Non
     code = f"""
 import resource
 from r2med.core import R2MedError
-from r2med.llm import Message, Options, Request, get_llm
+from r2med.core.options import Options
+from r2med.llm import Message, Request, get_llm
 from r2med.models import get_card
 from r2med.retrieve.encoders.api import ApiEncoder
 from r2med.retrieve.encoders import load
@@ -159,7 +161,7 @@ try:
         reply = get_llm("gpt4", Options(attempts=1)).complete_one(Request((Message("user", "x"),)))
         assert "more than" in reply.error, reply
     else:
-        ApiEncoder(get_card("openai"), load.Options(max_attempts=1)).encode(["a"], "query")
+        ApiEncoder(get_card("openai"), Options(attempts=1)).encode(["a"], "query")
         raise SystemExit("believed")
 except R2MedError as error:
     assert "more than 64 MB" in str(error), error

@@ -12,10 +12,9 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
+import r2med
 from r2med.cli.compare import command
 from r2med.core import R2MedError
-from r2med.pipeline import run_experiment, systems_from
-from r2med.results import ResultStore
 from r2med.tasks import read_run, resolve, write_run
 from tests.results.sealing import edit
 
@@ -23,7 +22,7 @@ from tests.results.sealing import edit
 @pytest.fixture(scope="module")
 def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("compared") / "results"
-    run_experiment(resolve("mini"), systems_from(["bm25", "bm25-lucene"], "rrf"), ResultStore(root))
+    r2med.run("bm25", "bm25-lucene", tasks=resolve("mini"), fuse="rrf", results=root)
     return root
 
 

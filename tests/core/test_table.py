@@ -12,6 +12,7 @@ import pytest
 import r2med
 from r2med.core import Document, Documents, IdTable, Qrels, Query, Task
 from r2med.core.table import Table, counted, interval, p_value, points, share, shortened, signed
+from r2med.scoring.intervals import Settings
 from r2med.scoring.score_set import ScoreSet
 
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)>\"'&"
@@ -63,12 +64,12 @@ def test_each_value_shows_its_numbers(task: r2med.Task) -> None:
     expected = f"{100 * evaluation.mean():.2f}"
     assert expected in Shown(scores._repr_html_()).text
     assert expected in Shown(evaluation._repr_html_()).text
-    assert "R@5" in Shown(r2med.evaluate(run, task, measures=["R@5"])._repr_html_()).text
+    assert "R@5" in Shown(r2med.score(run, task, measures=["R@5"])._repr_html_()).text
 
 
 def test_a_comparison_shows_intervals(task: r2med.Task) -> None:
     both = {name: r2med.evaluate(name, task) for name in ("bm25", "bm25-lucene")}
-    text = Shown(r2med.compare(both, resamples=500)._repr_html_()).text
+    text = Shown(r2med.compare(both, settings=Settings(resamples=500))._repr_html_()).text
     assert "bm25-lucene minus bm25" in text
     assert "95 % interval" in text
 

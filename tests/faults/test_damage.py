@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import pytest
+from r2med.retrieve.index_files import ARRAYS
 
 from r2med.cache import DamagedShard, EmbeddingCache, open_shard, write_shard
 from r2med.core import DataError, ResultError
@@ -19,7 +20,6 @@ from r2med.llm import Generation, GenerationStore, Message, Request, Sampling
 from r2med.results import ResultStore
 from r2med.retrieve import BM25, load_index, save_index
 from r2med.retrieve.embed import embed
-from r2med.retrieve.index_files import ARRAYS
 from tests.builders import small_task
 from tests.faults.runs import ONE_TASK, Place, content, one_line, run, run_well
 from tests.fuzz.store_readers import KEY

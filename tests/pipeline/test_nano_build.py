@@ -8,10 +8,13 @@ import numpy.typing as npt
 import pytest
 
 from r2med.core import DataError, UsageError
+from r2med.core.options import Options
 from r2med.pipeline.nano_build import build_nano
 from r2med.pipeline.nano_candidates import dense_retriever
 from r2med.pipeline.nano_profile import profile, read_nano
 from r2med.retrieve import BM25
+from r2med.retrieve.bm25 import BM25Lucene
+from r2med.retrieve.custom import as_retriever
 from r2med.retrieve.dense import DenseRetriever
 from r2med.tasks import resolve
 from r2med.tasks.load import from_path
@@ -32,12 +35,14 @@ class HashedWords:
 
 
 def hashed_words() -> DenseRetriever:
-    return DenseRetriever(HashedWords(), name="hashed-words", cache=False)
+    made = as_retriever(HashedWords(), options=Options(cache=False))
+    assert isinstance(made, DenseRetriever)
+    return made
 
 
 def build(out: Path, spec: str = "mini/MedQA-Diag", **settings: object) -> Path:
     chosen = PoolSettings(**{"docs": 50, **settings})  # type: ignore[arg-type]
-    build_nano(resolve(spec), out, chosen, bm25=BM25(query="count"), dense=hashed_words())
+    build_nano(resolve(spec), out, chosen, bm25=BM25Lucene(), dense=hashed_words())
     return out
 
 
@@ -73,7 +78,7 @@ def test_what_is_written_is_read_back(tmp_path: Path) -> None:
     figures = read.measure(intervals=False).figures
     assert figures.profiles == read.metadata.figures.profiles
     assert figures.profiles["hybrid"].top_k <= 100
-    again = BM25(query="count").retrieve(read.task, depth=500)
+    again = BM25Lucene().retrieve(read.task, depth=500)
     assert [[h.doc_id for h in hits] for _, hits in again] == [
         [h.doc_id for h in hits] for _, hits in read.runs["bm25"]
     ]
@@ -212,12 +217,12 @@ def test_a_task_without_candidates_has_no_profile() -> None:
 
 
 def test_vignettes_are_hard_for_words(shared_data: Path, tmp_path: Path) -> None:
-    from r2med.scoring import evaluate_run
+    from r2med.scoring import score
 
     (ref,) = from_path(shared_data / "vignettes")
     task = ref.load()
-    assert evaluate_run(BM25(query="count").retrieve(task), task.qrels).mean() == pytest.approx(0.15, abs=0.01)
-    (built,) = build_nano([ref], tmp_path / "v", PoolSettings(fill="hard"), bm25=BM25(query="count"), dense=None)
+    assert score(BM25Lucene().retrieve(task), task.qrels).mean() == pytest.approx(0.15, abs=0.01)
+    (built,) = build_nano([ref], tmp_path / "v", PoolSettings(fill="hard"), bm25=BM25Lucene(), dense=None)
     assert (built.split, built.figures.documents) == ("vignettes", 10_000)
     assert built.manifest.duplicate_queries == {"mb17": "mb11"}
     assert built.manifest.admitted["positive"] == len({d for _, d, _ in from_path(tmp_path / "v")[0].load().qrels})

@@ -16,7 +16,7 @@ from r2med.results import ResultStore, SystemInfo
 from r2med.results.ledger import Ledger, ledger, read_ledger
 from r2med.results.protocols import Expected, differences, get_protocol
 from r2med.retrieve import get_retriever
-from r2med.scoring import Measure, evaluate_run
+from r2med.scoring import Measure, score
 from r2med.tasks import TaskRef, convert, resolve
 
 TASKS = ("mini/Biology", "mini/MedQA-Diag")
@@ -201,7 +201,7 @@ def test_an_expansion_under_another_policy_is_not_the_papers(
 def test_a_reranker_is_found_under_its_name(store: ResultStore, expanded: tuple[list[TaskRef], Ledger]) -> None:
     refs, book = expanded
     (result,) = run_experiment(refs, [System((get_retriever("bm25"),))], store).results
-    evaluation = evaluate_run(store.run(result), refs[0].load().qrels)
+    evaluation = score(store.run(result), refs[0].load().qrels)
     info = SystemInfo(name="bm25+msmarco-minilm@2", kind="reranked", description=result.system.description)
     store.write(msgspec.structs.replace(result, system=info), store.run(result), evaluation)
     (task,) = reproduce("bm25+msmarco-minilm@2", refs, store, book, collection="r2med", run=False).tasks
@@ -229,7 +229,7 @@ def test_how_the_papers_scripts_encode_a_passage_depends_on_the_model(
         system=SystemInfo(name=f"hyde:gpt4+{retriever},policy=r2med", kind="expanded", description=description),
         notes={"expansion": {"policy": used}},
     )
-    store.write(made, store.run(result), evaluate_run(store.run(result), expanded[0][0].load().qrels))
+    store.write(made, store.run(result), score(store.run(result), expanded[0][0].load().qrels))
     reasons = _reasons(made, get_protocol("r2med-paper"), store)
     assert any("reaches" in reason for reason in reasons) == differs
 
@@ -263,6 +263,6 @@ def test_a_published_system_that_r2med_does_not_have(store: ResultStore, tmp_pat
         reproduce("ReasonIR-8B", refs, store, book, collection="mini", run=False)
     (result,) = run_experiment(refs, [System((get_retriever("bm25"),))], store).results
     info = SystemInfo(name="ReasonIR-8B", kind="lexical", description=result.system.description)
-    evaluation = evaluate_run(store.run(result), refs[0].load().qrels)
+    evaluation = score(store.run(result), refs[0].load().qrels)
     store.write(msgspec.structs.replace(result, system=info), store.run(result), evaluation)
     assert len(reproduce("ReasonIR-8B", refs, store, book, collection="mini", run=False).tasks) == 1

@@ -37,29 +37,28 @@ START = "from r2med.cli.view import command; command()"
 @pytest.fixture(scope="session")
 def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two flavours of BM25 and their fusion on all of Mini."""
-    from r2med.pipeline import run_experiment, systems_from
-    from r2med.results import ResultStore
+    import r2med
     from r2med.tasks import resolve
 
     home = tmp_path_factory.mktemp("home")
     folder = tmp_path_factory.mktemp("made") / "results"
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("R2MED_HOME", str(home))
-        run_experiment(resolve("mini"), systems_from(["bm25", "bm25-lucene"], "rrf"), ResultStore(folder))
+        r2med.run("bm25", "bm25-lucene", tasks=resolve("mini"), fuse="rrf", results=folder)
     return folder
 
 
 @pytest.fixture(scope="session")
 def mini_results(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two real systems on all of Mini, and a third on one task only."""
-    from r2med.pipeline import run_experiment, systems_from
+    import r2med
     from r2med.results import ResultStore
     from r2med.tasks import resolve
 
     folder = tmp_path_factory.mktemp("mini") / "results"
     store = ResultStore(folder)
-    run_experiment(resolve("mini"), systems_from(["bm25", "bm25-lucene"]), store)
-    run_experiment(resolve("mini/Biology"), systems_from(["bm25:k1=1.2,b=0.75"]), store)
+    r2med.run("bm25", "bm25-lucene", tasks=resolve("mini"), results=store.root)
+    r2med.run("bm25:k1=1.2,b=0.75", tasks=resolve("mini/Biology"), results=store.root)
     return folder
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import r2med
 from r2med.core import ResultError, UnknownName, UsageError
-from r2med.pipeline import run_experiment, systems_from
 from r2med.report.collection import all_collections, side_by_side, task_behind, the_collection
 from r2med.results import ResultIndex, ResultStore
 from r2med.scoring import MAIN, Measure
@@ -21,7 +21,7 @@ from tests.results.sealing import edit
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("made")
     refs = [*resolve("mini/Biology"), *resolve("mini/PMC-Clinical")]
-    run_experiment(refs, systems_from(["bm25", "bm25-lucene"]), ResultStore(root / "results"))
+    r2med.run("bm25", "bm25-lucene", tasks=refs, results=root / "results")
     return root / "results"
 
 
@@ -42,7 +42,7 @@ def test_scores_of_two_systems(store: ResultStore) -> None:
 
 
 def test_tasks_stand_in_the_order_of_the_paper(store: ResultStore) -> None:
-    run_experiment(resolve("mini/Bioinformatics"), systems_from(["bm25", "bm25-lucene"]), store)
+    r2med.run("bm25", "bm25-lucene", tasks=resolve("mini/Bioinformatics"), results=store.root)
     scores = side_by_side(ResultIndex([store.root]), ["bm25", "bm25-lucene"], MAIN).scores
     assert [t.name for t in scores.tasks] == ["mini/Biology", "mini/Bioinformatics", "mini/PMC-Clinical"]
     every = side_by_side(ResultIndex([store.root]), [], MAIN).scores
@@ -51,7 +51,7 @@ def test_tasks_stand_in_the_order_of_the_paper(store: ResultStore) -> None:
 
 def test_a_system_without_the_collection_is_not_dropped_in_silence(store: ResultStore, tmp_path: Path) -> None:
     convert(resolve("mini/Biology"), tmp_path / "mine", to="beir")
-    run_experiment(resolve(str(tmp_path / "mine")), systems_from(["bm25:k1=1.2,b=0.75"]), store)
+    r2med.run("bm25:k1=1.2,b=0.75", tasks=resolve(str(tmp_path / "mine")), results=store.root)
     with pytest.raises(UsageError, match=r"bm25,k1=1.2,b=0.75 has no results on mini"):
         side_by_side(ResultIndex([store.root]), ["bm25", "bm25,k1=1.2,b=0.75"], MAIN, collection="mini")
 
@@ -86,7 +86,7 @@ def test_a_folder_may_be_given_instead_of_a_name(store: ResultStore) -> None:
 
 def test_collections_are_kept_apart(store: ResultStore, tmp_path: Path) -> None:
     convert(resolve("mini/Biology"), tmp_path / "mine", to="beir")
-    run_experiment(resolve(str(tmp_path / "mine")), systems_from(["bm25", "bm25-lucene"]), store)
+    r2med.run("bm25", "bm25-lucene", tasks=resolve(str(tmp_path / "mine")), results=store.root)
     with pytest.raises(UsageError, match=r"several collections .*--collection"):
         side_by_side(ResultIndex([store.root]), ["bm25", "bm25-lucene"], MAIN)
     scores = side_by_side(ResultIndex([store.root]), ["bm25", "bm25-lucene"], MAIN, collection="mini").scores
@@ -173,7 +173,7 @@ def test_the_collection_to_look_at(store: ResultStore, tmp_path: Path) -> None:
     assert the_collection(index) == "mini"
     assert the_collection(index, "nano") == "nano"
     convert(resolve("mini/Biology"), tmp_path / "mine", to="beir")
-    run_experiment(resolve(str(tmp_path / "mine")), systems_from(["bm25", "bm25-lucene"]), store)
+    r2med.run("bm25", "bm25-lucene", tasks=resolve(str(tmp_path / "mine")), results=store.root)
     with pytest.raises(UsageError, match="results of mini, own: say which with --collection"):
         the_collection(ResultIndex([store.root]))
     own = side_by_side(ResultIndex([store.root]), [], MAIN, collection="own").scores

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from r2med.pipeline import run_experiment, systems_from
+import r2med
 from r2med.results import ResultStore
 from r2med.tasks.load import from_path
 from tests.results.sealing import edit
@@ -44,7 +44,7 @@ def hostile(tmp_path: Path) -> Path:
     for name, lines in (("corpus", corpus), ("query", map(encode, queries)), ("qrels", map(encode, qrels))):
         (folder / f"{name}.jsonl").write_bytes(b"\n".join(lines))
     store = ResultStore(tmp_path / "results")
-    run_experiment(from_path(folder), systems_from(["bm25"]), store)
+    r2med.run("bm25", tasks=from_path(folder), results=store.root)
     # A name that no command makes, but anybody can write into a file.
     for path in store.root.glob("*/*/*.json"):
         for place, name in (("other", HOSTILE_NAME), ("long", LONG_NAME)):

@@ -5,12 +5,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
+import r2med
 from r2med.core import ResultError, UnknownName, UsageError
-from r2med.pipeline import run_experiment, systems_from
 from r2med.report.leaderboard import HERE, as_json, board, board_caption, board_table
 from r2med.report.scores import score_table
 from r2med.results import ResultStore
-from r2med.scoring import MAIN, Measure, evaluate_run
+from r2med.scoring import MAIN, Measure, score
 from r2med.tasks import load, resolve, write_task
 
 NOWHERE = "no-such-folder"
@@ -83,7 +83,7 @@ def test_a_number_is_rounded_once(mini_results: Path) -> None:
     store = ResultStore(mini_results)
     (result,) = [r for r in store if (r.system.name, r.task.name) == ("bm25", "Biology")]
     run, judged = store.run(result), load("mini/Biology").qrels
-    changed = evaluate_run(run, judged)
+    changed = score(run, judged)
     values = changed.per_query["ndcg_at_10"]
     values += 0.24674996 - values.mean()
     name = "rounding"
@@ -106,7 +106,7 @@ def test_results_elsewhere_are_mentioned(mini_results: Path) -> None:
 
 def test_folders_of_ones_own_have_nothing_published(tmp_path: Path) -> None:
     write_task(load("mini/Biology"), tmp_path / "mine", to="r2med")
-    run_experiment(resolve(str(tmp_path / "mine")), systems_from(["bm25"]), ResultStore(tmp_path / "results"))
+    r2med.run("bm25", tasks=resolve(str(tmp_path / "mine")), results=tmp_path / "results")
     found = board(tmp_path / "results")
     assert [(r.system, r.collection, r.complete) for r in found.rows] == [("bm25", "", True)]
     assert found.tasks == ["mine"]
@@ -149,13 +149,13 @@ def test_mistakes() -> None:
 
 def test_kinds_of_ours_answer_to_the_names_of_the_ledger(tmp_path: Path) -> None:
     store = ResultStore(tmp_path / "results")
-    run_experiment(resolve("mini/Biology"), systems_from(["bm25", "bm25-lucene"], fuse="rrf"), store)
+    r2med.run("bm25", "bm25-lucene", tasks=resolve("mini/Biology"), fuse="rrf", results=store.root)
     made = next(r for r in store if r.system.name == "bm25")
     kinds = {"bm25+maxsim@50": "reranked", "hyde:gpt4+bm25,policy=r2med": "expanded", "bm25@mteb": "lexical"}
     for name, kind in kinds.items():
         policy = {"policy": "r2med"} if "policy" in name else {}
         info = msgspec.structs.replace(made.system, name=name, kind=kind, description=made.system.description | policy)
-        scored = evaluate_run(store.run(made), load("mini/Biology").qrels)
+        scored = score(store.run(made), load("mini/Biology").qrels)
         store.write(msgspec.structs.replace(made, system=info), store.run(made), scored)
     shown = {k: {r.system for r in board(store.root, measured=True, kind=k).rows} for k in ("reranker", "expansion")}
     assert shown == {"reranker": {"bm25+maxsim@50"}, "expansion": {"hyde:gpt4+bm25,policy=r2med"}}

@@ -25,6 +25,7 @@ from r2med.report.web.server import listen, make_server
 from r2med.report.web.site import Site
 from r2med.results import SCHEMA, ResultStore, SystemInfo, TaskResult
 from r2med.scoring import STANDARD, Evaluation
+from r2med.scoring.evaluation import ByMeasure
 from r2med.tasks import write_task
 
 HALF = b"GET /progress HTTP/1.1\r\nHost: localhost\r\nX-Slow: "
@@ -188,11 +189,11 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
         docs = np.stack([rng.permutation(DOCUMENTS)[:5] for _ in range(1000)]).astype(np.int32)
         scores = np.tile(np.linspace(1, 0.5, 5, dtype=np.float32), (QUERIES, 1))
         run = Run(IdTable(ids), task.documents.ids, np.tile(docs, (QUERIES // 1000, 1)), scores, name=name)
-        columns = {m.key: rng.random(QUERIES).round(3) for m in STANDARD[:12]}
+        columns = ByMeasure({m: rng.random(QUERIES).round(3) for m in STANDARD[:12]})
         evaluation = Evaluation(task.qrels.query_ids, columns, (), 0, {})
         result = TaskResult(
             schema=SCHEMA, fingerprint="0" * 32, system=SystemInfo(name=name, kind="dense", description={}),
-            task=task_info(task), measures=evaluation.means, depth=5, missing_queries=0,
+            task=task_info(task), measures=evaluation.means.by_key(), depth=5, missing_queries=0,
             queries_without_positives=0, seconds={"retrieve": 1.0},
         )  # fmt: skip
         store.write(result, run, evaluation)

@@ -22,7 +22,7 @@ from r2med.rerank.pointwise import PointwiseReranker
 from r2med.rerank.similarity import MaxSimScorer
 from r2med.retrieve import get_retriever
 from r2med.retrieve.encoders.token_states import token_encoder
-from r2med.scoring import evaluate_run
+from r2med.scoring import score
 from tests.retrieve.encoders.weights import HOME, real_model
 
 pytest.importorskip("onnxruntime", reason="the extra `onnx` is not installed")
@@ -88,8 +88,8 @@ def test_maxsim_is_the_sum_of_best_matches(task: Task) -> None:
     for side, texts in (("query", list(ASKED.values())), ("document", list(PASSAGES.values()))):
         prefix = card.prefix(side, card.instruction(side, ""))  # type: ignore[arg-type]
         for batch in encoder.stream_states(texts, side, prefix):  # type: ignore[arg-type]
-            for item in batch:
-                states[texts[item.row]] = item.states / np.linalg.norm(item.states, axis=1, keepdims=True)
+            for row, vectors in zip(batch.rows.tolist(), batch.states, strict=True):
+                states[texts[row]] = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
     rows, docs = np.repeat([0, 1], 5).astype(np.int32), np.tile(np.arange(5), 2).astype(np.int32)
     pairs = Pairs(task.query_texts, task.documents.contents, rows, docs)
     made = np.empty(10)
@@ -130,4 +130,4 @@ def test_scifact(shared_data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     few = replace(whole, queries=whole.queries[:20], qrels=judged)
     first = get_retriever("bm25-lucene").retrieve(few, depth=30)
     after = Builder().reranker(DEFAULT).rerank(few, first, 30)
-    assert evaluate_run(after, few.qrels).mean() > evaluate_run(first, few.qrels).mean()
+    assert score(after, few.qrels).mean() > score(first, few.qrels).mean()

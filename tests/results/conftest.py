@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from r2med.pipeline import run_experiment, systems_from
-from r2med.results import ResultStore
+import r2med
 from r2med.tasks import resolve
 
 
@@ -15,7 +14,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two real systems and their fusion on two tasks of Mini."""
     root = tmp_path_factory.mktemp("made") / "results"
     refs = [*resolve("mini/Biology"), *resolve("mini/PMC-Clinical")]
-    run_experiment(refs, systems_from(["bm25", "bm25-lucene"], "rrf"), ResultStore(root))
+    r2med.run("bm25", "bm25-lucene", tasks=refs, fuse="rrf", results=root)
     return root
 
 

@@ -12,7 +12,7 @@ from r2med.core import DataError, ResultError
 from r2med.results import ResultStore, StoredResult
 from r2med.results.beside import read_expansion
 from r2med.results.index import ResultIndex
-from r2med.scoring import evaluate_run
+from r2med.scoring import score
 from r2med.tasks import load
 
 from .sealing import edit, scores_in
@@ -92,7 +92,7 @@ def test_expansions(own_results: Path) -> None:
     assert stored.expansion("Biology-q01") is None
     run = store.run(stored.result)
     texts = [{"query_id": q, "texts": [f"about {q}"], "cost": None} for q in run.query_ids]
-    store.write(stored.result, run, evaluate_run(run, load("mini/Biology").qrels), expansions=texts)
+    store.write(stored.result, run, score(run, load("mini/Biology").qrels), expansions=texts)
     stored = biology(own_results)
     found = stored.expansion("Biology-q02")
     assert found is not None

@@ -14,7 +14,7 @@ from r2med.report.leaderboard import board
 from r2med.results import ResultIndex, ResultStore
 from r2med.results.protocols import parts
 from r2med.results.store import slug
-from r2med.scoring import MAIN, evaluate_run
+from r2med.scoring import MAIN, score
 from r2med.tasks import load
 
 from .sealing import edit, scores_in
@@ -37,7 +37,7 @@ def test_every_result_is_there_with_its_numbers(root: Path) -> None:
     }
     for (_, task), result in found.items():
         assert (result.system.spec, result.files) == ({}, {})
-        scored = evaluate_run(store.run(result), load(f"mini/{task}").qrels)
+        scored = score(store.run(result), load(f"mini/{task}").qrels)
         assert scored.mean() == pytest.approx(result.measures["ndcg_at_10"], abs=1e-12)
         assert dict(zip(scored.query_ids, scored.per_query["ndcg_at_10"], strict=True)) == pytest.approx(
             scores_in(root / result.system.name / "mini" / f"{task}.json", "ndcg_at_10")
@@ -84,7 +84,7 @@ def test_old_file_names_are_found_and_give_way_to_new_ones(root: Path) -> None:
     assert store.find("BAAI_bge", "", "my_task") is None, "another system of the same old file name"
     assert ("BAAI/bge", "", "my:task") in {s.key for s in ResultIndex([root]).all()}
     newer = msgspec.structs.replace(found, depth=7)
-    path = store.write(newer, store.run(found), evaluate_run(store.run(found), load("mini/Biology").qrels))
+    path = store.write(newer, store.run(found), score(store.run(found), load("mini/Biology").qrels))
     assert path != target
     (again,) = [s for s in ResultIndex([root]).all() if s.system == "BAAI/bge"]
     assert (again.path, again.result.depth) == (path, 7)

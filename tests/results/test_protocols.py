@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from r2med.core import DataError, UnknownName
-from r2med.expand.policy import R2MED, get_policy
+from r2med.expand import Expansions, expanders
+from r2med.expand.policy import R2MED, policy_for
 from r2med.results import SystemInfo
 from r2med.results.protocols import (
     Expected,
@@ -17,12 +18,18 @@ from r2med.results.protocols import (
     unstated,
 )
 from r2med.retrieve import BM25
+from r2med.retrieve.bm25 import BM25Lucene
 
 PAPER = get_protocol("r2med-paper")
 
 
 def info(name: str, *described: dict[str, Any], **more: object) -> SystemInfo:
     return SystemInfo(name=name, kind="lexical", description={"retrievers": list(described), **more})
+
+
+def expanded(method: str) -> Expansions:
+    """What a method makes of no queries: its policies."""
+    return Expansions(method, {}, {}, policies=expanders[method].target.policies)
 
 
 def test_three_protocols_and_their_fingerprints() -> None:
@@ -49,7 +56,7 @@ def test_the_default_protocol_is_what_r2med_does() -> None:
     default = get_protocol("default")
     assert differences(info("bm25", BM25().describe()), default) == []
     for kind, methods in default.expansion.items():
-        assert methods == {method: get_policy(method, kind).name for method in methods}
+        assert methods == {method: policy_for(expanded(method), kind).name for method in methods}
 
 
 def test_the_papers_expansion_policies_are_those_that_expand_calls_r2med() -> None:
@@ -57,16 +64,14 @@ def test_the_papers_expansion_policies_are_those_that_expand_calls_r2med() -> No
     for kind, methods in PAPER.expansion.items():
         for method, policy in methods.items():
             if (method, kind) != ("query2doc", "dense"):
-                assert policy == get_policy(method, kind, R2MED).name
+                assert policy == policy_for(expanded(method), kind, R2MED).name
 
 
 def test_bm25_flavours() -> None:
     assert differences(info("bm25", BM25().describe()), PAPER) == []
     assert differences(info("bm25", BM25(k1=1.2).describe()), PAPER) == ["BM25 k1 is 1.2, r2med-paper has 0.9"]
-    assert differences(info("bm25", BM25(query="count").describe()), PAPER) == [
-        "BM25 query is count, r2med-paper has bm25"
-    ]
-    assert differences(info("bm25-lucene", BM25(query="count").describe()), PAPER) == []
+    assert differences(info("bm25", BM25Lucene().describe()), PAPER) == ["BM25 query is count, r2med-paper has bm25"]
+    assert differences(info("bm25-lucene", BM25Lucene().describe()), PAPER) == []
     assert len(differences(info("bm25", BM25().describe()), get_protocol("mteb"))) == 4
     assert differences(info("bm25", BM25().describe()), get_protocol("nano-profile")) == []
     assert unstated(get_protocol("nano-profile"), "lexical") == ["the flavour of BM25"]

@@ -7,16 +7,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.retrieve.dense.weights import real_model
+from tests.retrieve.encoders.weights import real_model
 
 RUN = """
 import sys
-from pathlib import Path
-from r2med.pipeline import run_experiment, systems_from
-from r2med.results import ResultStore
-from r2med.tasks import resolve
-store = ResultStore(sys.argv[1])
-results = run_experiment(resolve("mini/Biology"), systems_from(["bm25", "bge-small"]), store).results
+import r2med
+results = r2med.run("bm25", "bge-small", tasks="mini/Biology", results=sys.argv[1]).results
 for result in results:
     print(result.system.name, *sorted(result.environment["versions"]))
 """

@@ -13,7 +13,7 @@ from r2med.core import ResultError
 from r2med.pipeline import Builder, SystemSpec, run_experiment
 from r2med.results import ResultIndex, ResultStore, TaskResult
 from r2med.results.store import known_names, read_result
-from r2med.scoring import evaluate_run
+from r2med.scoring import score
 from r2med.tasks import collections, load, resolve
 
 from .sealing import edit, scores_in
@@ -22,7 +22,7 @@ from .sealing import edit, scores_in
 @pytest.fixture
 def store(tmp_path: Path) -> ResultStore:
     store = ResultStore(tmp_path / "results")
-    run_experiment(resolve("mini/Biology"), [Builder().build(SystemSpec(retrievers=["bm25"]))], store)
+    run_experiment(resolve("mini/Biology"), [Builder().build(SystemSpec.parse("bm25"))], store)
     return store
 
 
@@ -52,9 +52,7 @@ def test_run_and_per_query_scores_read_back(store: ResultStore) -> None:
     (result,) = store
     per_query = scores_in(result_file(store), "ndcg_at_10")
     assert np.mean(list(per_query.values())) == pytest.approx(result.measures["ndcg_at_10"], abs=1e-12)
-    assert evaluate_run(store.run(result), load("mini/Biology").qrels).mean() == pytest.approx(
-        result.measures["ndcg_at_10"]
-    )
+    assert score(store.run(result), load("mini/Biology").qrels).mean() == pytest.approx(result.measures["ndcg_at_10"])
 
 
 @pytest.mark.parametrize("texts", [["zzz"], ["zzz", "gout"]], ids=["no query finds anything", "one does"])
@@ -67,7 +65,7 @@ def test_queries_without_hits_read_back(texts: list[str], tmp_path: Path) -> Non
         "".join(f'{{"q_id": "q{i}", "p_id": "d1", "score": 1}}\n' for i in range(len(texts)))
     )
     store = ResultStore(tmp_path / "results")
-    run_experiment(resolve(str(task)), [Builder().build(SystemSpec(retrievers=["bm25"]))], store)
+    run_experiment(resolve(str(task)), [Builder().build(SystemSpec.parse("bm25"))], store)
     (result,) = store
     run = store.run(result)
     assert {query_id: len(hits) for query_id, hits in run} == {f"q{i}": int(t == "gout") for i, t in enumerate(texts)}
@@ -130,7 +128,7 @@ def test_a_field_of_another_edition_counts_for_the_checksum(store: ResultStore) 
 def test_an_old_result_does_not_stand_beside_a_new_run(store: ResultStore, monkeypatch: pytest.MonkeyPatch) -> None:
     (result,) = store
     run = store.run(result)
-    evaluation = evaluate_run(run, load("mini/Biology").qrels)
+    evaluation = score(run, load("mini/Biology").qrels)
     monkeypatch.setattr("r2med.results.store.QueryScores", None)  # stopped after the run, before the scores
     with pytest.raises(TypeError):
         store.write(result, run, evaluation)
@@ -140,7 +138,7 @@ def test_an_old_result_does_not_stand_beside_a_new_run(store: ResultStore, monke
 def test_an_old_expansion_does_not_stand_beside_a_new_result(store: ResultStore) -> None:
     (result,) = store
     run = store.run(result)
-    evaluation = evaluate_run(run, load("mini/Biology").qrels)
+    evaluation = score(run, load("mini/Biology").qrels)
     path = store.write(result, run, evaluation, expansions=[{"query_id": "q", "texts": ["x"]}])
     assert path.with_suffix(".expansions.jsonl").exists()
     store.write(result, run, evaluation)
@@ -178,7 +176,7 @@ def renamed(result: TaskResult, system: str, task: str) -> TaskResult:
 def test_results_of_hostile_names_are_all_kept_and_read_under_their_names(store: ResultStore) -> None:
     (result,) = store
     run, evaluation = store.run(result), None
-    evaluation = evaluate_run(run, load("mini/Biology").qrels)
+    evaluation = score(run, load("mini/Biology").qrels)
     for name in NAMES:
         store.write(renamed(result, name, name), run, evaluation)
     found = {(r.system.name, r.task.name) for r in store if not r.task.collection}

@@ -10,7 +10,7 @@ import pytest
 
 import r2med
 from r2med.core import DataError, MissingExtra, Qrels, Run, UsageError
-from r2med.results import ResultStore
+from r2med.results import ResultIndex, ResultStore
 from r2med.scoring import MAIN, STANDARD, Measure, rescored, score
 
 QRELS = Qrels.from_judgments([("a", "x", 1), ("b", "x", 1), ("b", "y", 2), ("b", "z", 1)])
@@ -104,7 +104,9 @@ def test_a_stored_run_gives_the_stored_scores_again(tmp_path: Path) -> None:
     store = ResultStore(tmp_path)
     stored = store.run(result)
     for measure in STANDARD[::5]:
-        assert rescored(stored, task.qrels, measure) == store.per_query(result, measure.key)
+        (kept,) = ResultIndex([tmp_path]).all()
+        ids, columns = kept.scores([measure.key])[:2]
+        assert rescored(stored, task.qrels, measure) == dict(zip(ids, columns[0].tolist(), strict=True))
     fresh = score(r2med.BM25().retrieve(task), task, ["nDCG(dcg=exp)@10", "R(rel=2)@100", "P@7"])
     for name, values in fresh.per_query.items():
         again = rescored(stored, task.qrels, name)
