@@ -9,6 +9,7 @@ from there, and nowhere else.
 from __future__ import annotations
 
 import inspect
+import math
 import types
 from collections.abc import Iterator
 from dataclasses import is_dataclass
@@ -39,8 +40,10 @@ class Parameter(NamedTuple):
         value: object = text
         if bool in kinds:
             value = _WORDS.get(text.lower(), text)
+        elif float in kinds:
+            value = _number(text)
         elif any(get_origin(kind) is tuple for kind in kinds):
-            value = text.split("/")
+            value = [_number(part) for part in text.split("/")]
         return self.check(value, whose)
 
     def check(self, value: object, whose: str) -> Value:
@@ -51,6 +54,8 @@ class Parameter(NamedTuple):
             checked: Value = msgspec.convert(value, self.type, strict=False)
         except msgspec.ValidationError:
             raise UsageError(f"{self.name} of {whose} must be {self.wanted}, not {value!r}") from None
+        if checked == "" or not _finite(checked):
+            raise UsageError(f"{self.name} of {whose} must be {self.wanted}, not {value!r}")
         return checked
 
     @property
@@ -81,6 +86,18 @@ def declared_parameters(target: Any) -> dict[str, Parameter]:
     return found
 
 
+def _number(text: str) -> float | str:
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+def _finite(value: Value) -> bool:
+    numbers = value if isinstance(value, tuple) else (value,)
+    return all(math.isfinite(number) for number in numbers if isinstance(number, float))
+
+
 def _alternatives(kind: Any) -> tuple[Any, ...]:
     return get_args(kind) if isinstance(kind, types.UnionType) or get_origin(kind) is Union else (kind,)
 
@@ -105,9 +122,16 @@ def _bounds(meta: msgspec.Meta | None) -> Iterator[tuple[str, float]]:
 
 def content_at(text: str, what: str) -> Content:
     """The content of a file or folder that a user named, or whose printed form this is."""
-    path = typed_path(text)
-    if exists(path):
-        return Content.of(path)
+    if path_exists(text):
+        return Content.of(typed_path(text))
     if known := Content.read(text):
         return known
     raise UsageError(f"{what}: there is no {text}")
+
+
+def path_exists(text: str) -> bool:
+    """Whether a text is the path of something here."""
+    try:
+        return exists(typed_path(text))
+    except UsageError:
+        return False

@@ -23,10 +23,9 @@ from typing import Any, Generic, TypeVar
 from urllib.parse import unquote
 
 from .errors import UnknownName, UsageError, nearest
-from .parameters import Parameter, content_at, declared_parameters
-from .places import exists, typed_path
+from .parameters import Parameter, content_at, declared_parameters, path_exists
 from .plugins import has_module
-from .spec import Content, Spec, Value
+from .spec import ADDRESS, Content, Spec, Value
 
 T = TypeVar("T")
 ARGUMENTS = {"chat": "LLM", "file": "FILE", "text": "NAME"}
@@ -34,7 +33,6 @@ ARGUMENTS = {"chat": "LLM", "file": "FILE", "text": "NAME"}
 _DEPTH = re.compile(r"(?P<rest>.+)@(?P<depth>\d+)", re.DOTALL)
 _PARAMETERS = re.compile(r":(?=\w+=)")
 """Where a place ends and its parameters begin."""
-_ADDRESS = re.compile(r"[^\W\d]\w*(\.\w+)*:[^\W\d][\w.]*")
 
 
 @dataclass(frozen=True)
@@ -182,7 +180,7 @@ class Registry(Generic[T]):
         return self.entry(spec).make(spec, *given)
 
     def _is_address(self, spec: Spec) -> bool:
-        return spec.path is None and bool(_ADDRESS.fullmatch(spec.name)) and self.find(spec.name) is None
+        return spec.path is None and bool(ADDRESS.fullmatch(spec.name)) and self.find(spec.name) is None
 
     def unknown(self, name: str) -> UnknownName:
         """The error for a name that nobody has."""
@@ -208,10 +206,11 @@ class Registry(Generic[T]):
         if entry := self.find(unquote(head)):
             return self._read(entry, rest, text)
         place, rest = _place(text)
+        match = ADDRESS.match(text) if self.from_address is not None and not path_exists(place) else None
+        if match and text[match.end() : match.end() + 1] in ("", ","):
+            return self._address(match[0], text[match.end() + 1 :], text)
         if entry := self._ask(self.places, place):
             return self._read(entry, rest, text)
-        if self.from_address is not None and (match := _ADDRESS.match(text)):
-            return self._address(match[0], text[match.end() :].removeprefix(","), text)
         raise self.unknown(unquote(head))
 
     def _address(self, address: str, rest: str, text: str) -> Spec:
@@ -260,7 +259,7 @@ class Registry(Generic[T]):
         if entry.argument == "file":
             # A path may hold commas: the longest beginning that exists.
             ends = range(len(parts), 0, -1)
-            end = next((end for end in ends if exists(typed_path(unquote(",".join(parts[:end]))))), 1)
+            end = next((end for end in ends if path_exists(unquote(",".join(parts[:end])))), 1)
             return content_at(unquote(",".join(parts[:end])), entry.name), parts[end:]
         assert self._nested is not None
         chats = self._nested()
@@ -324,11 +323,12 @@ class Registry(Generic[T]):
 
 def _place(text: str) -> tuple[str, str]:
     """A folder or hub id and the parameters behind it; a path that exists is taken as it is typed."""
-    if exists(typed_path(text)):
+    if path_exists(text):
         return text, ""
-    parameters = _PARAMETERS.search(text)
-    left, rest = (text[: parameters.start()], text[parameters.end() :]) if parameters else (text, "")
-    return (left if exists(typed_path(left)) else unquote(left)), rest
+    splits = list(_PARAMETERS.finditer(text))
+    split = next((s for s in splits if path_exists(text[: s.start()])), splits[0] if splits else None)
+    left, rest = (text[: split.start()], text[split.end() :]) if split else (text, "")
+    return (left if path_exists(left) else unquote(left)), rest
 
 
 def first_sentence(target: Any) -> str:

@@ -16,8 +16,9 @@ from __future__ import annotations
 
 import hashlib
 import inspect
+import os
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
@@ -26,7 +27,11 @@ from .errors import DataError
 
 P = TypeVar("P")
 
+ADDRESS = re.compile(r"[^\W\d]\w*(\.\w+)*:[^\W\d][\w.]*")
+"""`module:attr`."""
 _RESERVED = re.compile(r"[%,+\s\x00-\x1f]|@(?=\d+$)")
+_RESERVED_IN_NAMES = re.compile(r"[=:]")
+_EQUALS = re.compile("=")
 _CONTENT = re.compile(r"(?P<label>.*)~(?P<digest>[0-9a-f]{8})", re.DOTALL)
 
 
@@ -36,13 +41,17 @@ class Content:
 
     label: str
     digest: str
+    """Eight digits of the hash: what is printed."""
     path: Path | None = field(default=None, compare=False)
+    whole: str = field(default="", compare=False, repr=False)
+    """The hash in full; empty where only the printed form is known."""
 
     @classmethod
     def of(cls, path: str | Path, *, label: str = "") -> Content:
         """The content at a path."""
         place = Path(path).expanduser()
-        return cls(label or _stem(place), content_digest(place), place.resolve())
+        whole = content_digest(place)
+        return cls(label or _stem(place), whole[:8], place.resolve(), whole)
 
     @classmethod
     def read(cls, text: str) -> Content | None:
@@ -106,17 +115,17 @@ class Spec:
 
     def __str__(self) -> str:
         own = [f"{key}={escape(show(value))}" for key, value in self.parameters]
-        text = escape(self.name)
+        text = escape(self.name) if self.own or ADDRESS.fullmatch(self.name) else escape_name(self.name)
         if isinstance(self.argument, Spec):
             below = self.argument
             head = below if not below.parameters else Spec(below.name, below.argument)
             text += f":{head}"
             own = sorted([*own, *(f"{key}={escape(show(value))}" for key, value in below.parameters)])
         elif self.argument is not None:
-            text += f":{escape(str(self.argument))}"
+            text += f":{_escape(escape(str(self.argument)), _EQUALS)}"
         if own:
             # An address holds its colon already, and an argument has used it.
-            text += ("," if self.argument is not None or ":" in self.name else ":") + ",".join(own)
+            text += ("," if ":" in text else ":") + ",".join(own)
         return text if self.depth is None else f"{text}@{self.depth}"
 
     def data(self) -> dict[str, object]:
@@ -152,35 +161,57 @@ def _number(value: float) -> str:
 
 def escape(text: str) -> str:
     """A text in which no character has a meaning of its own in a spec."""
-    return _RESERVED.sub(lambda match: "".join(f"%{byte:02X}" for byte in match[0].encode()), text)
+    return _escape(text, _RESERVED)
+
+
+def escape_name(text: str) -> str:
+    """The same for a name, which ends at a colon."""
+    return _escape(escape(text), _RESERVED_IN_NAMES)
+
+
+def _escape(text: str, reserved: re.Pattern[str]) -> str:
+    return reserved.sub(lambda match: "".join(f"%{byte:02X}" for byte in match[0].encode()), text)
 
 
 def content_digest(path: Path) -> str:
-    """Eight digits of the hash of a file, or of all files of a folder with their names."""
-    digest = hashlib.blake2b(digest_size=4)
+    """The hash of a file, or of all files of a folder with their names."""
+    digest = hashlib.blake2b(digest_size=16)
     try:
         if path.is_file():
-            _add(digest, path)
+            digest.update(_hashed(path))
         else:
             for file in _files(path):
-                digest.update(file.relative_to(path).as_posix().encode() + b"\0")
-                _add(digest, file)
+                # Names hold no NUL, and hashes are of one length: no two folders give the same bytes.
+                digest.update(os.fsencode(file.relative_to(path).as_posix()) + b"\0" + _hashed(file))
     except OSError as error:
         raise DataError(f"cannot be read ({error.strerror or error})", path=path) from None
     return digest.hexdigest()
 
 
-def _files(folder: Path) -> Iterable[Path]:
+def _files(folder: Path) -> list[Path]:
+    """All files that are not hidden, also behind links; a link that leads back is followed once."""
     if not folder.is_dir():
         raise DataError("no such file or folder", path=folder)
-    hidden = (p for p in sorted(folder.rglob("*")) if p.is_file())
-    return (p for p in hidden if not any(part.startswith(".") for part in p.relative_to(folder).parts))
+
+    def fail(error: OSError) -> None:
+        raise error
+
+    found, seen = list[Path](), set[str]()
+    for place, folders, names in os.walk(folder, onerror=fail, followlinks=True):
+        here = os.path.realpath(place)
+        folders[:] = [] if here in seen else [name for name in folders if not name.startswith(".")]
+        files = (Path(place, name) for name in names if here not in seen and not name.startswith("."))
+        found += [file for file in files if file.is_file()]
+        seen.add(here)
+    return sorted(found)
 
 
-def _add(digest: hashlib.blake2b, file: Path) -> None:
+def _hashed(file: Path) -> bytes:
+    digest = hashlib.blake2b(digest_size=16)
     with file.open("rb") as stream:
         while block := stream.read(1 << 20):
             digest.update(block)
+    return digest.digest()
 
 
 def _stem(path: Path) -> str:

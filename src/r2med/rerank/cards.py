@@ -17,7 +17,7 @@ from ..core.registry import Entry
 from ..core.spec import Spec
 from ..models import Card, card_names, find_card, get_card
 from ..retrieve import Build
-from ..retrieve.cards import ModelParameters, card_of, card_parameters, place_card, place_name
+from ..retrieve.cards import ModelParameters, card_of, card_parameters, place_card, place_name, remembered
 from ..retrieve.encoders import model_folder
 from .contract import Reranker, rerankers
 from .pairs import PairScorer
@@ -127,6 +127,10 @@ def _named(name: str) -> Entry[Reranker] | None:
 
 
 def _placed(text: str) -> Entry[Reranker] | None:
+    from ..retrieve.dense import DenseParameters
+
+    if known := remembered(text, DenseParameters, CrossEncoderParameters):
+        return known
     card = place_card(text)
     entry = None if card is None else _entry(card)
     if card is None or entry is None:

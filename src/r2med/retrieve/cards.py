@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta
 
 from ..core import UsageError
-from ..core.parameters import Parameter, declared_parameters
+from ..core.parameters import Parameter, declared_parameters, path_exists
 from ..core.places import exists, typed_path
 from ..core.plugins import find_plugin, plugins
 from ..core.registry import Entry
@@ -71,6 +71,20 @@ def place_name(card: Card) -> str:
     return f"{Path(card.folder).name}~{card.revision.removeprefix('local-')[:8]}"
 
 
+def remembered(text: str, *declared: Any) -> Entry[Any] | None:
+    """A model folder that is known by its printed name alone: it can be read about, and not be loaded."""
+    known = None if path_exists(text) else Content.read(text)
+    if known is None:
+        return None
+
+    def make(spec: Spec, *given: object) -> Any:
+        del spec, given
+        return known.located()
+
+    parameters = {name: p for kind in declared for name, p in declared_parameters(kind).items()}
+    return Entry(text, make, "a model folder that is not at hand", parameters)
+
+
 def entry_of(card: Card) -> Entry[Retriever] | None:
     """The entry of a card that retrieves."""
     from .dense import DenseParameters, DenseRetriever
@@ -98,6 +112,10 @@ def _named(name: str) -> Entry[Retriever] | None:
 
 
 def _placed(text: str) -> Entry[Retriever] | None:
+    from .dense import DenseParameters
+
+    if known := remembered(text, DenseParameters):
+        return known
     card = place_card(text)
     if card is None:
         return None

@@ -45,10 +45,12 @@ class StoredRun(Retriever):
 
     def describe(self) -> dict[str, object]:
         """The content, wherever it lies."""
-        return {"retriever": "run", "content": str(self.content)}
+        return {"retriever": "run", "content": self.content.whole}
 
     def prepare(self, task: Task) -> Index:
         """The stored ranking of a task, checked against its queries and documents."""
+        if self.path.is_file() and Content.of(self.path).whole != self.content.whole:
+            raise DataError("has changed since this run began", path=self.path)
         return StoredRanking(load_candidates(self._file(task), task).renamed(self.name), task)
 
     def _file(self, task: Task) -> Path:
