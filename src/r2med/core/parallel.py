@@ -124,7 +124,11 @@ class _Window(Generic[Job, Result]):
         with self._slots:
             if self._stop.is_set():
                 return None
-            result = self._work(job, self._stop)
+            try:
+                result = self._work(job, self._stop)
+            except BaseException:
+                self._stop.set()  # before the slot is free
+                raise
         if self._on_result is not None:
             self._on_result(job, result)
         return (result,)
