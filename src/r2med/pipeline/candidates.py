@@ -8,7 +8,7 @@ from pathlib import Path
 from ..core import DataError, Run, Task, UsageError
 from ..core.stores import open_store
 from ..rerank import load_candidates, on_task
-from ..results.store import OWN, read_head, stored_names
+from ..results.store import OWN, read_key, stored_names
 from ..tasks.formats import read_candidates
 
 SUFFIXES = (".run.gz", ".run", ".jsonl", ".jsonl.gz", ".trec", ".trec.gz", ".txt")
@@ -69,7 +69,7 @@ class Candidates:
 
 def _belongs(result: Path, task: Task) -> bool:
     """Whether a result that stands beside a run is of this task; where there is none, the run's name must do."""
-    return not result.is_file() or read_head(result).key[1:] == (task.collection, task.name)
+    return not result.is_file() or read_key(result)[1:] == (task.collection, task.name)
 
 
 def _stem(path: Path) -> str:

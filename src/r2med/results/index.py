@@ -17,7 +17,7 @@ from ..core import DataError, ResultError, Run, UnknownName, UsageError
 from .beside import EXPANSIONS, QUERIES, RUN, Expansion, ScoreColumns, read_expansion, read_scores
 from .runs import StoredRun, open_run
 from .schema import TaskResult
-from .store import ResultStore, collection_slug, load_run, read_head, read_result
+from .store import ResultStore, collection_slug, load_run, read_key, read_result
 
 CHECK_EVERY = 1.0
 SCORES_BUDGET, RUNS_BUDGET = 512 << 20, 96 << 20
@@ -57,7 +57,7 @@ class StoredResult:
 
     def __init__(self, index: ResultIndex, root: Path, path: Path) -> None:
         self._index, self.root, self.path = index, root, path
-        self.key = read_head(path).key
+        self.key = read_key(path)
         self.system, self.collection, self.task = self.key
         self.slug = collection_slug(self.collection)
         """The collection in options and addresses."""
