@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -222,3 +223,16 @@ def test_paths_of_this_machine_stay_here(tmp_path: Path) -> None:
     (result,) = ResultStore(prepared.folder / "results")
     assert result.task.source == "mine"
     assert msgspec.to_builtins(result)["measures"]
+
+
+def test_a_link_out_of_the_results_is_not_published(results: Path, tmp_path: Path) -> None:
+    """A run that links to a file elsewhere was copied, whatever that file held."""
+    folder = shutil.copytree(results, tmp_path / "results")
+    secret = tmp_path / "secret"
+    secret.write_text("private")
+    run = next(folder.glob("*/mini/*.run.gz"))
+    run.unlink()
+    run.symlink_to(secret)
+    with pytest.raises(DataError, match="a link out of the results folder is not followed"):
+        prepare(folder, "lab/results", tmp_path / "out")
+    assert not (tmp_path / "out").exists()

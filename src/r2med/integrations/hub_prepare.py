@@ -111,8 +111,8 @@ def _results(store: ResultStore, new: Path, repo: str, licence: str) -> str:
         target = ResultStore(new / "results").path(result.system.name, result.task.collection, result.task.name)
         write_bytes(target, encode_result(public(result)))
         for suffix in BESIDE:
-            if one.path.with_suffix(suffix).is_file():
-                shutil.copyfile(one.path.with_suffix(suffix), target.with_suffix(suffix))
+            if one.beside(suffix).is_file():
+                shutil.copyfile(one.beside(suffix), target.with_suffix(suffix))
     licence = licence or known_licences(_licence_of(result) for result in results)
     write_bytes(new / "scores.jsonl", b"".join(msgspec.json.encode(row) + b"\n" for row in _rows(results)))
     write_bytes(new / "README.md", results_card(results, repo, licence).encode())

@@ -69,7 +69,7 @@ def _line_type(measures: tuple[str, ...]) -> Any:
     return msgspec.defstruct("Line", [("query_id", str), ("measures", scores)], frozen=True)
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=64)
 def _shared(ids: tuple[str, ...]) -> tuple[str, ...]:
     """One tuple for all systems that were scored on the same queries."""
     return ids
