@@ -69,6 +69,23 @@ def test_a_room_imports_only_what_it_may(path: Path) -> None:
     assert {name for name in used if not name.startswith("_")} <= ROOMS[room] | {room}  # _version, native modules: all
 
 
+PRINTING = {"click.echo", "print", "console.print", "sys.stdout.write"}
+ONLY_OUTPUT_PRINTS = [
+    *(path for path in FILES if path.relative_to(ROOT).parts[0] in ("core", "report", "results", "scoring")),
+    *(ROOT / "cli" / f"{name}.py" for name in ("common", "compare", "leaderboard", "pages", "plot", "report")),
+    *(ROOT / "cli" / f"{name}.py" for name in ("reproduce", "run_output", "view")),
+]
+
+
+@pytest.mark.parametrize("path", ONLY_OUTPUT_PRINTS, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_only_the_output_module_prints(path: Path) -> None:
+    """What comes from data goes through `cli/output.py`, which makes it harmless for a terminal."""
+    calls = [
+        ast.unparse(node.func) for node in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(node, ast.Call)
+    ]
+    assert not PRINTING & set(calls)
+
+
 def loaded_after(statement: str) -> set[str]:
     code = f"import sys, json; {statement}; print(json.dumps(sorted(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -167,7 +167,7 @@ def test_the_task_page_counts_what_there_is(site: Site) -> None:
     context = page(site, "/task/mini/MedQA-Diag").context
     facts = {fact.name: fact.value for fact in context["facts"]}
     assert facts["Queries"] == str(context["info"].queries) == str(len(context["queries"])) == "13"
-    means = [q.mean for q in context["queries"]]
+    means = [q["mean"] for q in context["queries"]]
     assert means == sorted(means)
     for said in context["failures"]:
         assert {k.name for k, _, _ in said["kinds"]} == {"missed", "below", "trap", "copies", "cut"}
@@ -181,17 +181,17 @@ def test_the_inspector_shows_ranks_judgments_and_words(site: Site) -> None:
     context = page(site, "/query/mini/MedQA-Diag/MedQA-Diag-q01").context
     explained = context["explained"]
     assert context["query"].answer == "Transthyretin (ATTR) cardiac amyloidosis"
-    assert len(explained.positives) == 3
-    assert len(explained.places) == 3
-    for system, places in explained.places.items():
+    assert len(explained["positives"]) == 3
+    assert len(explained["places"]) == 3
+    for system, places in explained["places"].items():
         assert [p.rank for p in places] == list(range(1, 11))
-        for doc_id, rank in zip(explained.positives, explained.ranks[system], strict=True):
+        for doc_id, rank in zip(explained["positives"], explained["ranks"][system], strict=True):
             in_list = [p.rank for p in places if p.doc_id == doc_id]
             assert in_list == ([rank] if rank and rank <= 10 else [])
         for place in places:
-            assert ((place.grade or 0) > 0) == (place.doc_id in explained.positives)
+            assert ((place.grade or 0) > 0) == (place.doc_id in explained["positives"])
             luring = {term for term, word in place.seen.words.items() if word in place.luring}
-            assert not luring & {term for p in explained.positives for term in explained.seen[p].words}
+            assert not luring & {term for p in explained["positives"] for term in explained["seen"][p].words}
     html = shown(site, "/query/mini/MedQA-Diag/MedQA-Diag-q01")
     assert "<mark>" in html
     assert "✓ relevant" in html
@@ -226,16 +226,16 @@ def test_comparing_gives_the_statistics_of_scoring(site: Site, results: Path) ->
     context = page(site, "/compare/mini?s=bm25&s=bm25-lucene").context
     pair = context["pair"]
     assert (pair.tasks, pair.macro, pair.query_weighted) == (expected.tasks, expected.macro, expected.query_weighted)
-    gains = [g.second - g.first for g in context["gains"]]
+    gains = [g["second"] - g["first"] for g in context["gains"]]
     assert gains == sorted(gains, reverse=True)
     assert min(gains) > 0
-    losses = [m.second - m.first for m in context["losses"]]
+    losses = [m["second"] - m["first"] for m in context["losses"]]
     assert losses == sorted(losses)
     assert context["gains_all"] + context["losses_all"] == pair.macro.wins + pair.macro.losses
     assert str(context["scatter"]).count("<a href") == 102
     largest = expected.moved[0]
     assert (largest.query_id, largest.difference) in [
-        (m.query_id, m.second - m.first) for m in (context["gains"][0], context["losses"][0])
+        (m["query_id"], m["second"] - m["first"]) for m in (context["gains"][0], context["losses"][0])
     ]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -143,3 +144,16 @@ def test_a_broken_or_missing_run_is_an_error_that_names_it(tmp_path: Path) -> No
     path.write_bytes(b"\x1f\x8b broken")
     with pytest.raises(DataError, match=r"x\.run\.gz"):
         open_run(path)
+
+
+def test_threads_that_read_different_blocks_get_their_own(tmp_path: Path) -> None:
+    run = made(400, 50)
+    stored = open_run(tmp_path / "x.run.gz", expected=write_blocks(run, tmp_path / "x.run.gz"))
+    expected = {query_id: tuple(hit.doc_id for hit in hits) for query_id, hits in run}
+
+    def read(offset: int) -> bool:
+        ids = list(run.query_ids)[offset:] + list(run.query_ids)[:offset]
+        return all(stored.of(query_id).docs == expected[query_id] for query_id in ids[:150])
+
+    with ThreadPoolExecutor(8) as pool:
+        assert all(pool.map(read, range(0, 400, 25)))

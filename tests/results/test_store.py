@@ -70,7 +70,7 @@ def test_queries_without_hits_read_back(texts: list[str], tmp_path: Path) -> Non
     run = store.run(result)
     assert {query_id: len(hits) for query_id, hits in run} == {f"q{i}": int(t == "gout") for i, t in enumerate(texts)}
     (store.root / "bm25" / "own" / "task.queries.jsonl").write_text("{")
-    with pytest.raises(ResultError, match=r"queries\.jsonl: the per-query scores cannot be read"):
+    with pytest.raises(ResultError, match=r"the per-query scores cannot be read"):
         store.run(result)
 
 

@@ -69,7 +69,7 @@ def _line_type(measures: tuple[str, ...]) -> Any:
     return msgspec.defstruct("Line", [("query_id", str), ("measures", scores)], frozen=True)
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=64)
 def _shared(ids: tuple[str, ...]) -> tuple[str, ...]:
     """One tuple for all systems that were scored on the same queries."""
     return ids
@@ -113,19 +113,3 @@ def read_expansion(path: Path, query_id: str, *, expected: str = "") -> Expansio
     if expected and digest.hexdigest() != expected:
         raise DataError("was changed after it was written; run it again", path=path)
     return found
-
-
-class _QueryOnly(msgspec.Struct):
-    query_id: str
-
-
-def read_query_ids(path: Path) -> list[str]:
-    """The queries that were scored; none where the table of them is not beside the result."""
-    decode = msgspec.json.Decoder(_QueryOnly).decode
-    try:
-        with open_regular(path) as lines:
-            return [decode(line).query_id for line in lines]
-    except FileNotFoundError:
-        return []
-    except (OSError, ValueError) as error:
-        raise ResultError(f"{path}: the per-query scores cannot be read ({error}); run it again") from None

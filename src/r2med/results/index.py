@@ -17,7 +17,7 @@ from ..core import DataError, ResultError, Run, UnknownName, UsageError
 from .beside import EXPANSIONS, QUERIES, RUN, Expansion, ScoreColumns, read_expansion, read_scores
 from .runs import StoredRun, open_run
 from .schema import TaskResult
-from .store import ResultStore, collection_slug, load_run, read_head, read_result
+from .store import ResultStore, collection_slug, load_run, read_key, read_result
 
 CHECK_EVERY = 1.0
 SCORES_BUDGET, RUNS_BUDGET = 512 << 20, 96 << 20
@@ -57,7 +57,7 @@ class StoredResult:
 
     def __init__(self, index: ResultIndex, root: Path, path: Path) -> None:
         self._index, self.root, self.path = index, root, path
-        self.key = read_head(path).key
+        self.key = read_key(path)
         self.system, self.collection, self.task = self.key
         self.slug = collection_slug(self.collection)
         """The collection in options and addresses."""
@@ -80,25 +80,25 @@ class StoredResult:
     def scores(self, measures: Sequence[str]) -> ScoreColumns:
         """Per-query scores of some measures."""
         keys = tuple(measures)
-        return self._index.kept_scores.get((self, keys), lambda: read_scores(self._beside(QUERIES), self.result, keys))
+        return self._index.kept_scores.get((self, keys), lambda: read_scores(self.beside(QUERIES), self.result, keys))
 
     def run(self) -> StoredRun:
         """The run, opened at the queries that are asked for."""
         expected = self.result.files.get(RUN, "")
-        return self._index.kept_runs.get(self, lambda: open_run(self._beside(RUN), expected=expected))
+        return self._index.kept_runs.get(self, lambda: open_run(self.beside(RUN), expected=expected))
 
     def whole_run(self) -> Run:
         """The run as a value, queries without hits included."""
-        self._beside(RUN)
+        self.beside(RUN)
         return load_run(self.path, self.result)
 
     def expansion(self, query_id: str) -> Expansion | None:
         """What a query was expanded to; None where that was not kept."""
         if not self.path.with_suffix(EXPANSIONS).exists():
             return None
-        return read_expansion(self._beside(EXPANSIONS), query_id, expected=self.result.files.get(EXPANSIONS, ""))
+        return read_expansion(self.beside(EXPANSIONS), query_id, expected=self.result.files.get(EXPANSIONS, ""))
 
-    def _beside(self, suffix: str) -> Path:
+    def beside(self, suffix: str) -> Path:
         """A file beside the result; a link that leads out of the folder is refused."""
         path = self.path.with_suffix(suffix)
         if not path.resolve().is_relative_to(self.root.resolve()):

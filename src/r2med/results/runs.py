@@ -167,8 +167,9 @@ class _Blocks(StoredRun):
 
     def block(self, number: int, *, most: int = 0) -> bytes:
         """The text of a block, checked against its hash; with `most`, only its beginning, unchecked."""
-        if self._last[0] == number:
-            return self._last[1]
+        last, text = self._last  # taken at once: another thread may unpack another block meanwhile
+        if last == number:
+            return text
         offset, size, digest = self._places[number]
         with _open(self._path) as stream:
             stream.seek(offset + _HEADER.size)

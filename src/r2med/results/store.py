@@ -1,8 +1,8 @@
 """Results on disk: `<system>/<collection>/<task>.json`, `.run.gz`, `.queries.jsonl`; this is the only writer.
 
 The JSON is written last and read first: where it stands, the files beside it are whole. It holds a checksum of itself
-and the hashes of those files, and every reader checks them. Names of files are made from the names inside the JSON and
-never read back: who asks for a system's name looks into the file.
+and the hashes of those files, and every reader checks them. Names of files are made from the names inside the JSON;
+readers take names from the JSON only.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ..core.places import open_regular
 from ..core.trec import read_run
 from ..core.untrusted import file_name
 from ..scoring import Evaluation
-from .beside import EXPANSIONS, QUERIES, RUN, read_query_ids
+from .beside import EXPANSIONS, QUERIES, RUN, read_scores
 from .ledger import ledger
 from .runs import open_run, write_blocks
 from .schema import SCHEMA, QueryScores, TaskResult
@@ -79,7 +79,7 @@ class ResultStore:
     def find(self, system: str, collection: str, task: str) -> TaskResult | None:
         """The result of a system on a task, also where the first edition put it."""
         for path in dict.fromkeys(self.places(system, collection, task)):
-            if path.exists() and read_head(path).key == (system, collection, task):
+            if path.exists() and read_key(path) == (system, collection, task):
                 return read_result(path)
         return None
 
@@ -114,20 +114,17 @@ class ResultStore:
         return iter([stored.result for stored in ResultIndex([self.root]).all()])
 
 
-class Head(msgspec.Struct):
-    """What a result file is about, without its numbers."""
-
-    schema: int
-    system: _Named
-    task: _Task
-
-    @property
-    def key(self) -> tuple[str, str, str]:
-        """System, collection and task: there is one result of each."""
-        return self.system.name, self.task.collection, self.task.name
+Key = tuple[str, str, str]
+"""System, collection and task: there is one result of each."""
 
 
-class _Named(msgspec.Struct):
+def read_key(path: Path) -> Key:
+    """What a result file is about; its checksum is not looked at."""
+    head = _convert(path, _facts(path), _Head)
+    return head.system.name, head.task.collection, head.task.name
+
+
+class _System(msgspec.Struct):
     name: str
 
 
@@ -136,9 +133,10 @@ class _Task(msgspec.Struct):
     collection: str
 
 
-def read_head(path: Path) -> Head:
-    """What a result file is about; its checksum is not looked at."""
-    return _convert(path, _facts(path), Head)
+class _Head(msgspec.Struct):
+    schema: int
+    system: _System
+    task: _Task
 
 
 def read_result(path: Path) -> TaskResult:
@@ -181,7 +179,9 @@ def _facts(path: Path) -> dict[str, object]:
 def load_run(path: Path, result: TaskResult) -> Run:
     """The whole run beside a result file, compared with its hashes."""
     open_run(path.with_suffix(RUN), expected=result.files.get(RUN, "")).check()
-    run = read_run(path.with_suffix(RUN), query_ids=read_query_ids(path.with_suffix(QUERIES)))
+    scored = path.with_suffix(QUERIES)
+    query_ids = read_scores(scored, result, ()).query_ids if scored.exists() else ()
+    run = read_run(path.with_suffix(RUN), query_ids=query_ids)
     return run.renamed(result.system.name)
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import islice
 from pathlib import Path
+from typing import ParamSpec, TypeVar
 
-from ...core import UnknownName
+from ...core import R2MedError, UnknownName
 from ...results import ResultIndex, StoredResult
 from ...results.index import Kept
 from ...results.ledger import ledger
@@ -23,6 +24,8 @@ from .background import Background
 from .failures import failures, reading_limit
 from .texts import TaskFacts, TaskTexts, measure_task
 
+P = ParamSpec("P")
+T = TypeVar("T")
 WAIT = 0.25
 FAILURES_UP_TO = 2_000
 """Queries: of larger tasks, only single queries are looked at for failures."""
@@ -139,6 +142,15 @@ class Site:
         """Read what the first pages need, before anybody asks."""
         for results in self.held.values():
             self._standing(results, MAIN, None)
+
+
+def readable(problems: list[str], read: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | None:
+    """What can be read; None where it cannot, and why goes to `problems`."""
+    try:
+        return read(*args, **kwargs)
+    except R2MedError as error:
+        problems.append(str(error))
+        return None
 
 
 def like(name: str, known: Sequence[str]) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import combinations
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from markupsafe import Markup
@@ -78,17 +78,6 @@ def _best(results: CollectionResults, measure: Measure) -> list[str]:
     return sorted(results.systems, key=rank)
 
 
-class Moved(NamedTuple):
-    """A query whose score differs between the two systems."""
-
-    task: str
-    query_id: str
-    first: float
-    second: float
-    text: str
-    href: str
-
-
 def _compared(site: Site, results: CollectionResults, scores: ScoreSet, url: Links, everything: bool) -> dict[str, Any]:
     names = {info.full_name: task for task, info in results.infos.items()}
     key = measure_param(scores.measure)
@@ -100,13 +89,14 @@ def _compared(site: Site, results: CollectionResults, scores: ScoreSet, url: Lin
     both = np.concatenate([task.scores[:2] for task in scores.tasks], axis=1)
     ids = [(task.name, task.query_ids) for task in scores.tasks]
 
-    def moved(place: int) -> Moved:
+    def moved(place: int) -> dict[str, Any]:
+        """A query whose score differs between the two systems."""
         full_name, query_id = nth_query(ids, place)
         task = site.texts.of(results.infos[names[full_name]]).task
         query = task.query(query_id) if task else None
-        text = shortened(query.text, 110) if query else ""
         first, second = both[:, place].tolist()
-        return Moved(names[full_name], query_id, first, second, text, link(full_name, query_id))
+        found = {"task": names[full_name], "query_id": query_id, "first": first, "second": second}
+        return found | {"text": shortened(query.text, 110) if query else "", "href": link(full_name, query_id)}
 
     differences = both[1] - both[0]
     order = np.argsort(-differences, kind="stable")

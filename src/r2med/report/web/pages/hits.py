@@ -4,21 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from markupsafe import Markup
 
-from ....core import R2MedError, Task
+from ....core import Task
 from ....core.columns import Int64
-from ....results import StoredResult
 from ....results.runs import StoredRun
 from ....scoring import Measure
 from ....scoring.hits import Float64
 from ....text.duplicates import text_key
 from ...collection import CollectionResults
 from ..failures import KINDS, TOP
-from ..site import Site
+from ..site import Site, readable
 from ..text import marked, shared_words
 
 SNIPPET, WHOLE, BRIEF, WORDS = 220, 6000, 700, 14
@@ -54,17 +53,6 @@ class Place(NamedTuple):
     plain: list[str]
 
 
-class Explained(NamedTuple):
-    """Everything about one query's documents."""
-
-    positives: list[str]
-    grades: Mapping[str, int]
-    seen: dict[str, Seen]
-    ranks: dict[str, list[int | None]]
-    places: dict[str, list[Place]]
-    best_share: float
-
-
 def explain(
     task: Task | None,
     query_id: str,
@@ -73,24 +61,24 @@ def explain(
     runs: Mapping[str, StoredRun],
     *,
     brief: bool = False,
-) -> Explained:
-    """Look at every document that the page shows, once."""
+) -> dict[str, Any]:
+    """Every document that the page shows: the positives with their ranks, and the first places of each system."""
     rankings = {system: run.of(query_id) for system, run in runs.items()}
     names = dict.fromkeys([*positives, *(d for ranking in rankings.values() for d in ranking.docs[:TOP])])
     seen = {name: _look(task, name, terms, BRIEF if brief else WHOLE) for name in names}
     held = frozenset(term for p in positives for term in seen[p].words)
     grades = task.qrels.of(query_id) if task else {}
-    return Explained(
-        positives=list(positives),
-        grades=grades,
-        seen=seen,
-        ranks={system: ranking.ranks(list(positives)) for system, ranking in rankings.items()},
-        places={
+    return {
+        "positives": list(positives),
+        "grades": grades,
+        "seen": seen,
+        "ranks": {system: ranking.ranks(list(positives)) for system, ranking in rankings.items()},
+        "places": {
             system: _places(list(zip(ranking.docs[:TOP], ranking.scores, strict=False)), seen, grades, held)
             for system, ranking in rankings.items()
         },
-        best_share=max((seen[p].share for p in positives), default=0.0),
-    )
+        "best_share": max((seen[p].share for p in positives), default=0.0),
+    }
 
 
 def _look(task: Task | None, doc_id: str, terms: frozenset[str], most: int) -> Seen:
@@ -187,17 +175,10 @@ def way_through(
         found.append((task, matrix.query_ids))
         values.append(value)
         if order in KINDS:
-            kinds = _kinds(site, results.systems[matrix.systems[0]][task])
+            kinds = readable([], site.failures, results.systems[matrix.systems[0]][task]) or {}
             wanted += [order in kinds.get(query_id, ()) for query_id in matrix.query_ids]
         else:
             wanted += (np.abs(value) > 1e-6).tolist() if order == "diff" else [True] * len(value)
     whole, kept = np.concatenate([np.zeros(0), *values]), np.flatnonzero(wanted)
     key = -np.abs(whole[kept]) if order == "diff" else whole[kept]
     return Way(found, whole, kept[np.argsort(key, kind="stable")])
-
-
-def _kinds(site: Site, stored: StoredResult) -> Mapping[str, frozenset[str]]:
-    try:
-        return site.failures(stored) or {}
-    except R2MedError:
-        return {}

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from markupsafe import Markup
 
-from ....core import R2MedError, UnknownName, UsageError
+from ....core import UnknownName, UsageError
 from ....results import StoredResult
 from ....results.runs import StoredRun
 from ....scoring import Measure
@@ -15,7 +15,7 @@ from ...collection import CollectionResults
 from ...plots import draw_field
 from ..failures import KINDS, positive_ids, reading_limit, tokens_about
 from ..request import Links, Page, PageRequest
-from ..site import Site, like
+from ..site import Site, like, readable
 from ..text import terms_of
 from .choices import best_on, chips, choose, find_task, measure_param
 from .hits import ORDERS, Stop, explain, way_through
@@ -61,10 +61,10 @@ def query(site: Site, asked: PageRequest, url: Links) -> Page:
     found = task.query(view.query_id) if task else None
     scores = _scores(view)
     shown = {s: scores[s] for s in view.systems if s in scores}
-    runs, problems = _runs(view)
+    stored, problems = view.stored(), list[str]()
+    runs = {s: run for s, one in stored.items() if (run := readable(problems, _run, one, view))}
     positives = positive_ids(task, view.query_id) if task else []
     terms = terms_of(found.text) if found else frozenset[str]()
-    results = {system: stored.result for system, stored in view.stored().items()}
     others = [value for system, value in scores.items() if system not in shown]
     context = {
         "view": view,
@@ -77,12 +77,17 @@ def query(site: Site, asked: PageRequest, url: Links) -> Page:
         "field": Markup(draw_field(shown, others, view.measure).render(dark=False)),
         "place": {s: f"{1 + sum(o > v + 1e-9 for o in scores.values())} of {len(scores)}" for s, v in shown.items()},
         "explained": explain(task, view.query_id, terms, positives, runs, brief=url.brief),
-        "depths": {system: results[system].depth for system in runs},
-        "limits": {system: reading_limit(results[system]) for system in runs},
+        "depths": {system: stored[system].result.depth for system in runs},
+        "limits": {system: reading_limit(stored[system].result) for system in runs},
         "lengths": {d: tokens_about(task, d) for d in positives} if task else {},
         "problems": problems,
-        "expansions": _expansions(view, problems),
-        "failures": {s: _kinds(site, stored, view.query_id) for s, stored in view.stored().items()},
+        "expansions": {
+            s: made for s, one in stored.items() if (made := readable(problems, one.expansion, view.query_id))
+        },
+        "failures": {
+            s: [kind for kind in KINDS if kind in (readable([], site.failures_of, one, view.query_id) or ())]
+            for s, one in stored.items()
+        },
         "kinds": KINDS,
         "all_systems": list(view.results.systems),
         "most": MOST,
@@ -119,34 +124,11 @@ def _scores(view: View) -> dict[str, float]:
     return dict(zip(matrix.systems, matrix.scores[:, ids.index(view.query_id)].tolist(), strict=True))
 
 
-def _runs(view: View) -> tuple[dict[str, StoredRun], list[str]]:
-    """The runs that can be read, and why others cannot."""
-    runs, problems = dict[str, StoredRun](), list[str]()
-    for system, stored in view.stored().items():
-        try:
-            stored.run().of(view.query_id)
-            runs[system] = stored.run()
-        except R2MedError as error:
-            problems.append(str(error))
-    return runs, problems
-
-
-def _kinds(site: Site, stored: StoredResult, query_id: str) -> list[str]:
-    try:
-        found = site.failures_of(stored, query_id)
-    except R2MedError:
-        return []
-    return [kind for kind in KINDS if kind in found]
-
-
-def _expansions(view: View, problems: list[str]) -> dict[str, Any]:
-    found = {}
-    for system, stored in view.stored().items():
-        try:
-            found[system] = stored.expansion(view.query_id)
-        except R2MedError as error:
-            problems.append(str(error))
-    return {system: expansion for system, expansion in found.items() if expansion is not None}
+def _run(stored: StoredResult, view: View) -> StoredRun:
+    """The run of a result, whose ranking of this query can be read."""
+    run = stored.run()
+    run.of(view.query_id)
+    return run
 
 
 def _way(site: Site, view: View, url: Links) -> dict[str, Any]:

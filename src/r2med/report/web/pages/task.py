@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from ....core import R2MedError, Task
+from ....core import Task
 from ....core.table import share, shortened
 from ....results.protocols import MAIN_PROTOCOL
 from ....scoring import Measure
@@ -17,7 +17,7 @@ from ...leaderboard import ALL
 from ...task_page import audit_lines, catalogue_entry, examples, task_facts
 from ..failures import KINDS
 from ..request import Links, Page, PageRequest
-from ..site import Site
+from ..site import Site, readable
 from ..texts import TaskFacts
 from .board import published
 from .choices import best_on, chips, find_task, measure_chips, measure_param
@@ -25,17 +25,6 @@ from .choices import best_on, chips, find_task, measure_chips, measure_param
 SHOWN, LISTED, ROWS = 3, 8, 500
 FEWEST = 9
 """Queries that make three thirds worth showing."""
-
-
-class QueryRow(NamedTuple):
-    """One query in the list."""
-
-    query_id: str
-    text: str
-    positives: int | None
-    scores: list[float]
-    mean: float
-    href: str
 
 
 def task(site: Site, asked: PageRequest, url: Links) -> Page:
@@ -136,10 +125,7 @@ def _failures(
 ) -> list[dict[str, Any]]:
     found = []
     for system in shown:
-        try:
-            kinds = site.failures(results.systems[system][name])
-        except R2MedError:
-            continue
+        kinds = readable([], site.failures, results.systems[system][name])
         if kinds is None:
             continue
         # The system that a link is about stands first; nothing is named where that is the usual order.
@@ -166,7 +152,7 @@ def _queries(
     key: str,
     begin: int,
     url: Links,
-) -> list[QueryRow]:
+) -> list[dict[str, Any]]:
     """The hardest queries, from a place on."""
     if matrix is None:
         return []
@@ -175,8 +161,12 @@ def _queries(
     for i in np.argsort(means, kind="stable")[begin : begin + ROWS].tolist():
         query_id = matrix.query_ids[i]
         query = task.query(query_id) if task else None
-        text = shortened(query.text, 110) if query else ""
-        positives = sum(g > 0 for g in task.qrels.of(query_id).values()) if task else None
-        href = url.near("query", results.slug, matrix.task, query_id, measure=key)
-        found.append(QueryRow(query_id, text, positives, rows[:, i].tolist(), float(means[i]), href))
+        found.append({
+            "query_id": query_id,
+            "text": shortened(query.text, 110) if query else "",
+            "positives": sum(g > 0 for g in task.qrels.of(query_id).values()) if task else None,
+            "scores": rows[:, i].tolist(),
+            "mean": float(means[i]),
+            "href": url.near("query", results.slug, matrix.task, query_id, measure=key),
+        })  # fmt: skip
     return found
