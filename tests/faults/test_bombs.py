@@ -23,7 +23,7 @@ from pathlib import Path
 from r2med.core import R2MedError
 from r2med.core.trec import read_run
 from r2med.llm import Replay
-from r2med.rerank.candidates import read_topk
+from r2med.retrieve.stored import read_topk
 from r2med.tasks.load import from_path
 {prepare}
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -39,7 +39,7 @@ def peak(path: Path, read: str, prepare: str = "") -> tuple[str, int]:
     """What a process says that reads a file, and the memory it took."""
     code = READ.format(read=read, prepare=prepare)
     done = subprocess.run(
-        [sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=False, timeout=120
+        [sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=False, timeout=600
     )
     assert done.returncode == 0, done.stderr
     *said, used = done.stdout.strip().splitlines()
