@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from r2med.cache import ArrayCache, DamagedShard, EmbeddingCache, open_shard, write_shard
+from r2med.cache.arrays import Array
 from r2med.core import ResultError
 from r2med.llm import Generation, GenerationStore, Message, Request, Sampling
 from r2med.results import ResultStore
@@ -117,7 +118,7 @@ def test_runs_over_damaged_caches(place: Place, rounds: int, count: Count) -> No
 
 def test_arrays_with_a_checksum(tmp_path: Path, count: Count) -> None:
     """Kept arrays, such as those of an index, are what was kept or nothing at all."""
-    arrays = {
+    arrays: dict[str, Array] = {
         "term_ptr": np.array([0, 2, 4, 5], dtype=np.int64),
         "docs": np.array([0, 1, 1, 2, 0], dtype=np.int32),
         "impacts": np.array([0.5, 0.25, 1.0, 2.0, 0.125], dtype=np.float32),
