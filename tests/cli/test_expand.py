@@ -238,6 +238,18 @@ def test_mistakes_are_one_line(arguments: tuple[str, ...], complaint: str) -> No
     assert result.exception.exit_code == 2
 
 
+def test_a_folder_whose_name_drives_terminals(tmp_path: Path) -> None:
+    import r2med
+    from r2med.tasks import write_task
+
+    folder = tmp_path / "a\u202eb"
+    write_task(r2med.load("mini/Biology"), folder, to="r2med")
+    result = run("--method", "oracle", "--tasks", str(folder), "--diagnose", "bm25")
+    assert result.exit_code == 0, result.output
+    assert r"a\u202eb: raw" in result.stdout
+    assert "\u202e" not in result.output
+
+
 def test_the_embedded_model() -> None:
     pytest.importorskip("xllamacpp", reason="the extra `local-llm` is not installed")
     if not any((HOME / "models" / "smollm2").glob("*.gguf")):

@@ -15,9 +15,10 @@ import r2med
 from r2med.core import ModelError, UnknownName, UsageError
 from r2med.core.options import Options
 from r2med.core.plugins import RESERVED, find_plugin, plugins
+from r2med.core.spec import Spec
 from r2med.expand import expanders
 from r2med.models import listing
-from r2med.pipeline import Builder
+from r2med.pipeline import Builder, SystemSpec
 from r2med.rerank import rerankers
 from r2med.retrieve import get_retriever, retrievers
 
@@ -159,6 +160,18 @@ def test_two_packages_with_one_name(site: Path) -> None:
     assert {p.name for p in plugins("retriever")} >= {"once", "twice"}
     with pytest.raises(UnknownName, match="did you mean once"):
         get_retriever("oncee")
+
+
+def test_a_retriever_and_an_expander_of_one_name(site: Path) -> None:
+    """The expander then stands behind `expand=` in the name of a system: no two systems are called the same."""
+    (site / "both.py").write_text("def encode(texts):\n    return [[1.0]] * len(texts)\n")
+    fake(site, "double-pack", retrievers="double = both:encode", expanders="double = both:encode")
+    assert SystemSpec.parse("double") == SystemSpec((Spec("double"),))
+    fused, rrf = tuple(map(Spec, ("double", "bm25", "bm25-lucene"))), Spec("rrf")
+    first, second = SystemSpec(fused, rrf), SystemSpec(fused[1:], rrf, expander=Spec("double"))
+    assert str(first) != str(second)
+    for system in (first, second):
+        assert SystemSpec.parse(str(system)) == system
 
 
 def test_parameters_reach_encoders_only(site: Path) -> None:

@@ -105,7 +105,7 @@ def test_a_folder_of_files(task: Task, tmp_path: Path) -> None:
 def test_published_texts_come_with_the_task(task: Task) -> None:
     """They are part of what a result depends on, though the task's own content does not cover them."""
     asked: list[tuple[str, str]] = []
-    texts = {"q1": ("Croup.",)}
+    texts: dict[str, tuple[str, ...]] = {"q1": ("Croup.",)}
 
     def published(method: str, llm: str) -> dict[str, tuple[str, ...]]:
         asked.append((method, llm))

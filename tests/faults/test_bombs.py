@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import os
 import subprocess
 import sys
 import zipfile
@@ -11,7 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.builders import r2med_folder
+from tests.builders import lines, r2med_folder
+from tests.faults.runs import linked_home
+from tests.retrieve.encoders.weights import real_model
 
 MEGABYTE = 1 << 20
 SIZE = 600 * MEGABYTE
@@ -23,7 +26,7 @@ from pathlib import Path
 from r2med.core import R2MedError
 from r2med.core.trec import read_run
 from r2med.llm import Replay
-from r2med.rerank.candidates import read_topk
+from r2med.retrieve.stored import read_topk
 from r2med.tasks.load import from_path
 {prepare}
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -39,7 +42,7 @@ def peak(path: Path, read: str, prepare: str = "") -> tuple[str, int]:
     """What a process says that reads a file, and the memory it took."""
     code = READ.format(read=read, prepare=prepare)
     done = subprocess.run(
-        [sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=False, timeout=120
+        [sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=False, timeout=600
     )
     assert done.returncode == 0, done.stderr
     *said, used = done.stdout.strip().splitlines()
@@ -161,3 +164,69 @@ def test_a_parquet_that_lies_about_its_size(tmp_path: Path) -> None:
     assert pq.ParquetFile(corpus).metadata.row_group(0).total_byte_size == 30
     with pytest.raises(HostileData, match="out of all proportion"):
         [ref.load() for ref in from_path(tmp_path / "nano")]
+
+
+LONG = """
+import resource, sys
+from r2med.core.options import Options
+from r2med.pipeline import Builder
+from r2med.tasks.load import from_path
+from pathlib import Path
+(ref,) = from_path(Path(sys.argv[1]))
+task = ref.load()
+builder = Builder(Options(cache=False, threads=1))
+first = builder.retriever("bm25").retrieve(task)
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+if sys.argv[2] == "run":
+    notes = builder.retriever("bge-small:max_length=64").retrieve(task).notes["truncation"]["document"]
+    assert notes["texts_cut"] == 1, notes
+else:
+    notes = builder.reranker("msmarco-minilm:max_length=64@3").rerank(task, first, 3).notes["rerank"]["truncation"]
+    assert notes["documents_cut"] >= 1, notes
+print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024)
+"""
+
+
+@pytest.mark.parametrize("kind", ["run", "rerank"])
+def test_a_document_of_fifty_megabytes(tmp_path: Path, kind: str) -> None:
+    """It used to be tokenized whole before it was cut to 64 tokens: 12 GB."""
+    for name in ("bge-small", "msmarco-minilm"):
+        real_model(name, "model.onnx")
+    home = linked_home(tmp_path / "home")
+    huge = lines([{"id": "d1", "text": "one fever " * (50 * MEGABYTE // 10)}, {"id": "d2", "text": "two"}])
+    queries = lines([{"id": "q1", "text": "one"}, {"id": "q2", "text": "two"}])
+    task = r2med_folder(tmp_path / "task", corpus=huge, queries=queries)
+    done = subprocess.run(
+        [sys.executable, "-c", LONG, str(task), kind], env={**os.environ, "R2MED_HOME": str(home)},
+        capture_output=True, text=True, check=False, timeout=600,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) < 600 * MEGABYTE
+
+
+STARVED = """
+import resource, sys
+import r2med.api, r2med.cli.score
+from r2med.cli import main
+def data() -> int:
+    return int(next(l for l in open("/proc/self/status") if l.startswith("VmData")).split()[1]) << 10
+resource.setrlimit(resource.RLIMIT_DATA, (data() + (10 << 20), resource.RLIM_INFINITY))
+sys.argv = ["r2med", "score", *sys.argv[1:]]
+sys.exit(main())
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits of data memory are Linux's")
+def test_too_little_memory_is_one_line(tmp_path: Path) -> None:
+    """A run of half a million lines, in a process that may not have what it takes."""
+    line = "q{0} Q0 d{1} 1 {1} tag\n"
+    (tmp_path / "a.run").write_text("".join(line.format(q, d) for q in range(500) for d in range(1000)))
+    (tmp_path / "qrels").write_text("q1 0 d1 1\n")
+    done = subprocess.run(
+        [sys.executable, "-c", STARVED, str(tmp_path / "a.run"), str(tmp_path / "qrels")],
+        capture_output=True, text=True, check=False, timeout=600,
+    )  # fmt: skip
+    assert done.returncode == 1, done.stderr
+    assert done.stdout == ""
+    assert done.stderr.startswith("r2med: not enough memory")
+    assert len(done.stderr.strip().splitlines()) == 1, done.stderr

@@ -49,18 +49,19 @@ def test_a_run_against_time(place: Place, clock: dict[str, str]) -> None:
 
 
 RATE = """
-import sys, time
-from r2med.llm import Message, Options, Request, Sampling, get_llm
-chat = get_llm("any", Options(base_url=sys.argv[1], requests_per_minute=1200, attempts=3, timeout=5))
-begin = time.monotonic()
-asked = [Request((Message("user", f"q{i}"),), Sampling(max_tokens=8), f"q{i}") for i in range(12)]
+import sys
+from r2med.core.options import Options
+from r2med.llm import Message, Request, Sampling, get_llm
+chat = get_llm("openai:any", Options(base_url=sys.argv[1], requests_per_minute=1200, attempts=3))
+asked = [Request((Message("user", f"q{i}"),), Sampling(max_tokens=8), f"q{i}") for i in range(100)]
 answers = list(chat.complete(asked))
 assert all(not a.error for a in answers), answers
-print(time.monotonic() - begin)
+print(len(answers))
 """
 
 
 def test_a_rate_limit_against_time(clock: dict[str, str], tmp_path: Path) -> None:
+    """A hundred requests take five seconds; whoever waited for the time of day would wait ten more for each."""
     pytest.importorskip("httpx", reason="the extra `api` is not installed")
     with server_process(0.0) as url:
         env = {
@@ -71,7 +72,7 @@ def test_a_rate_limit_against_time(clock: dict[str, str], tmp_path: Path) -> Non
             "PATH": "/usr/bin",
         }
         done = subprocess.run(
-            [sys.executable, "-c", RATE, url], env=env, capture_output=True, text=True, check=False, timeout=60
+            [sys.executable, "-c", RATE, url], env=env, capture_output=True, text=True, check=False, timeout=500
         )
     assert done.returncode == 0, done.stderr
-    assert float(done.stdout) < 20
+    assert done.stdout.strip() == "100"

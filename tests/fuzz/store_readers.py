@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 
 from r2med.cache import ArrayCache, DamagedShard, ShardSet, entries, open_shard, write_shard
-from r2med.cache.arrays import read_arrays
+from r2med.cache.arrays import Array, read_arrays
 from r2med.cache.records import SCHEMA
 from r2med.core import R2MedError, TextColumn
 from r2med.core.options import Options
@@ -139,7 +139,7 @@ def index_file(name: str) -> Maker:
     def make(folder: Path) -> Case:
         cache, ties = ArrayCache(folder), np.arange(3, dtype=np.int32)
         words = TextColumn.from_texts(["fever", "rash", "β-blocker"])
-        arrays = {
+        arrays: dict[str, Array] = {
             "term_ptr": np.array([0, 2, 4, 5], dtype=np.int64),
             "docs": np.array([0, 1, 1, 2, 0], dtype=np.int32),
             "impacts": np.array([0.5, 0.25, 1.0, 2.0, 0.125], dtype=np.float32),

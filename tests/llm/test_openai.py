@@ -23,7 +23,7 @@ def test_a_plain_answer(server: ChatServer, make_chat: MakeChat) -> None:
     assert (reply.key, reply.text, reply.finish_reason) == ("q1", "On Fever and rash", "stop")
     assert (reply.prompt_tokens, reply.completion_tokens, reply.model) == (7, 11, "any-model-0001")
     assert reply.cost is None  # nobody knows the price of any-model
-    assert 0 < reply.seconds < 5
+    assert reply.seconds > 0
     sent = server.asked[0]
     assert sent == {
         "model": "any-model",

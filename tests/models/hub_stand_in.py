@@ -42,6 +42,10 @@ class Hub(ThreadingHTTPServer):
         # Contents that are sent instead of those the list names.
         self.etags: dict[str, str] = {}
         # What files are called instead of their hash.
+        self.elsewhere = ""
+        # The server that large files are fetched from, where the hub has one of its own for them.
+        self.tokens: list[str] = []
+        # What each request was authorized with.
 
     @property
     def url(self) -> str:
@@ -66,6 +70,7 @@ class Handler(BaseHTTPRequestHandler):
     def _answer(self) -> None:
         path = unquote(urlsplit(self.path).path).lstrip("/")
         self.server.requests.append(f"{self.command} {path}")
+        self.server.tokens.append(self.headers.get("Authorization", ""))
         if self.server.gated:
             self._send(403, b"{}", {"X-Error-Code": "GatedRepo"})
             return
@@ -94,6 +99,10 @@ class Handler(BaseHTTPRequestHandler):
             self._send(404, b"", {"X-Error-Code": "EntryNotFound"})
             return
         data = self.server.served.get(name, files[name])
+        if self.server.elsewhere and len(data) >= LARGE:
+            linked = {"X-Linked-Etag": f'"{etag(data)}"', "X-Linked-Size": str(len(data)), "X-Repo-Commit": COMMIT}
+            self._send(302, b"", {"Location": f"{self.server.elsewhere}{self.path}", **linked})
+            return
         self._send(200, data, {"ETag": f'"{self.server.etags.get(name, etag(data))}"', "X-Repo-Commit": COMMIT})
 
     def _send(self, status: int, body: bytes, headers: dict[str, str]) -> None:

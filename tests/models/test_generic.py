@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from r2med.core import ModelError, UsageError, fingerprint
+from r2med.core import ModelError, UnknownName, UsageError, fingerprint
 from r2med.models import fetch, find_card, folder_card, generic_card, locate, ready
 
 BERT = {"model_type": "bert", "hidden_size": 384, "max_position_embeddings": 512, "torch_dtype": "float16"}
@@ -146,6 +146,13 @@ def test_a_hub_id_nobody_fetched() -> None:
     card = generic_card("org/name@abc")
     assert (card.source, card.revision, card.name) == ("org/name", "abc", "org/name@abc")
     assert not ready(card)
+
+
+@pytest.mark.parametrize("spec", [f"{'a' * 500}/x", f"a/{'b' * 300}", f"a/b@{'c' * 300}", "a--b/c", "a/b..c", "ä/b"])
+def test_names_that_no_hub_has(spec: str) -> None:
+    """The cache of the hub, and ours, has a folder for each id: these would share one, or have a name too long."""
+    with pytest.raises(UnknownName):
+        find_card(spec)
 
 
 def test_a_folder_has_nothing_to_fetch(tmp_path: Path) -> None:

@@ -77,6 +77,17 @@ def test_a_mirror_that_lists_no_hashes_is_not_called_verified(hub: Hub) -> None:
     assert not fetch(tiny()).verified
 
 
+def test_a_token_stays_with_the_hub_where_files_come_from_elsewhere(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The hub sends whoever asks for a large file on to another server, which has no business with the token."""
+    monkeypatch.setenv("HF_TOKEN", "hf_secret")
+    with serving({"org/tiny": MODEL}) as other:
+        hub.elsewhere = other.url
+        assert fetch(tiny()).verified
+    assert "Bearer hf_secret" in hub.tokens
+    assert any("model.safetensors" in request for request in other.requests)
+    assert set(other.tokens) == {""}
+
+
 def test_a_name_that_leads_elsewhere_is_refused(hub: Hub) -> None:
     hub.models["org/tiny"] = {**MODEL, "../../escaped.json": b"{}"}
     with pytest.raises(HostileData, match="a file of org/tiny"):

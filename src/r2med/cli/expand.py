@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ..core.untrusted import printable
 from ..expand import expanders
 from .common import completing, emit, json_option, note, options_from, print_table, tasks_option
 from .progress import progress, spending
@@ -205,8 +206,8 @@ def _tell(name: str, diagnosis: Diagnosis) -> None:
     ceiling = "–" if diagnosis.oracle is None else f"{diagnosis.oracle:.4f}"
     named = "–" if diagnosis.named is None else f"{100 * diagnosis.named:.0f} %"
     click.echo(
-        f"{name}: raw {diagnosis.raw:.4f}, expanded {diagnosis.expanded:.4f}, oracle {ceiling}; "
-        f"{named} name the answer (by {diagnosis.judged_by})"
+        f"{printable(name)}: raw {diagnosis.raw:.4f}, expanded {diagnosis.expanded:.4f}, oracle {ceiling}; "
+        f"{named} name the answer (by {printable(diagnosis.judged_by)})"
     )
     for verdict, group in diagnosis.groups.items():
         if group.queries and group.gain is not None:

@@ -17,7 +17,8 @@ from .card import Card, ChatCard
 from .parts import Instructions
 from .prompts import built_in
 
-HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+(@[\w.-]+)?")
+HUB_ID = re.compile(r"(?!.*(?:--|\.\.))(?=[^@]{1,96}(?:@|$))[A-Za-z0-9][\w.-]*/[\w.-]+(@[\w.-]{1,100})?", re.ASCII)
+"""As the hub has them: 96 characters at most, neither `--` nor `..`; so each has a folder of its own."""
 CHAT_ALIASES = {"local": "smollm2"}
 
 

@@ -2,8 +2,8 @@
 
     hyde:gpt4+bm25+nv.rrf+maxsim@50
 
-expands with HyDE, retrieves with two retrievers, fuses them and reranks the best fifty. An expander that is no
-registered method stands behind `expand=`. Everything that changes a ranking is in the spec or in its fingerprint.
+expands with HyDE, retrieves with two retrievers, fuses them and reranks the best fifty. An expander whose name
+could be a retriever's stands behind `expand=`. Everything that changes a ranking is in the spec or in its fingerprint.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class SystemSpec:
         """Read what `str` writes."""
         segments = text.split("+")
         expander = reranker = fusion = None
-        if segments[0].startswith(EXPAND) or expanders.find(segments[0].partition(":")[0]) is not None:
+        if segments[0].startswith(EXPAND) or _is_method(segments[0].partition(":")[0]):
             expander = expanders.parse(segments.pop(0).removeprefix(EXPAND))
         if segments and _DEPTH.fullmatch(segments[-1]):
             reranker = rerankers.parse(segments.pop())
@@ -65,7 +65,7 @@ class SystemSpec:
         name = "+".join(map(str, self.retrievers)) + (f".{self.fusion}" if self.fusion else "")
         if self.expander is None:
             return name
-        own = "" if expanders.find(self.expander.name) is not None else EXPAND
+        own = "" if _is_method(self.expander.name) else EXPAND
         return f"{own}{self.expander}+{name}"
 
     def __str__(self) -> str:
@@ -79,6 +79,12 @@ class SystemSpec:
             if part is not None:
                 found[name] = part.data()
         return found
+
+
+def _is_method(name: str) -> bool:
+    """Whether a name is that of an expansion method, and of no retriever: a plug-in may offer both under one name."""
+    entry = expanders.find(name)
+    return entry is not None and (entry.target is not None or retrievers.find(name) is None)
 
 
 @dataclass(frozen=True)
