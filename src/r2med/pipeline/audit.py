@@ -100,12 +100,12 @@ def score_audit(task: Task, found: TaskAudit, runs: Sequence[Run]) -> list[Syste
 
 def _subset(evaluation: Evaluation, left_out: set[str]) -> Subset:
     keep = np.array([query_id not in left_out for query_id in evaluation.query_ids], dtype=bool)
-    left = int(keep.sum())
+    left, values = int(keep.sum()), evaluation.per_query.by_key()
     return Subset(
         left_out=len(keep) - left,
         queries=left,
-        measures={key: float(values[keep].mean()) for key, values in evaluation.per_query.items()} if left else None,
-        ndcg_at_10_interval=mean_interval(evaluation.per_query["ndcg_at_10"][keep]) if left >= SMALLEST else None,
+        measures={key: float(of_query[keep].mean()) for key, of_query in values.items()} if left else None,
+        ndcg_at_10_interval=mean_interval(values["ndcg_at_10"][keep]) if left >= SMALLEST else None,
     )
 
 
@@ -154,9 +154,9 @@ def _terciles(overlap: Mapping[str, float], judged: IdTable, per_query: Mapping[
         return []
     labelled = zip(thirds([value for value, _ in have]), have, strict=True)
     found = []
-    for name, (_, members) in zip(("fewest", "middle", "most"), groupby(labelled, key=itemgetter(0)), strict=False):
+    for third, members in groupby(labelled, key=itemgetter(0)):
         part = [member for _, member in members]
         rows = judged.positions(query_id for _, query_id in part)
         means = {role: float(values[rows].mean()) for role, values in per_query.items()}
-        found.append(Tercile(name, len(part), part[0][0], part[-1][0], means))
+        found.append(Tercile(("fewest", "middle", "most")[third], len(part), part[0][0], part[-1][0], means))
     return found
