@@ -95,7 +95,7 @@ def bare_client(url: str) -> float:
 
 def endpoint() -> bool:
     with server() as url, tempfile.TemporaryDirectory() as folder:
-        chat = get_llm("any-model", Options(base_url=url, concurrency=IN_FLIGHT))
+        chat = get_llm("openai:any-model", Options(base_url=url, concurrency=IN_FLIGHT))
         seconds, _ = timed(chat, requests(0, CALLS, Sampling(max_tokens=64)), folder)
         chat.close()
         bare = bare_client(url)

@@ -6,9 +6,13 @@ import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from common import english_like, here, measure, report
+
+if TYPE_CHECKING:
+    from r2med.retrieve import Retriever
 
 DOCUMENTS, WORDS, QUERIES = 63_080, 115, 154
 
@@ -34,22 +38,29 @@ def write_task(place: str) -> None:
     (folder / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\n" + "".join(rows))
 
 
+def bm25(name: str) -> Retriever:
+    """BM25 that keeps no index: every process makes its own."""
+    from r2med.core.options import Options
+    from r2med.retrieve import get_retriever
+
+    return get_retriever(name, Options(cache=False))
+
+
 def once(folder: str) -> None:
     """What a build cannot do without: read the corpus, index it."""
     import r2med
 
-    r2med.BM25().prepare(r2med.load(Path(folder)))
+    bm25("bm25").prepare(r2med.load(Path(folder)))
 
 
 def build(folder: str, fill: str) -> None:
     from r2med.pipeline.nano_build import build_nano
-    from r2med.retrieve.bm25 import BM25Lucene
     from r2med.tasks.load import from_path
     from r2med.tasks.nano.pool import PoolSettings
 
     settings = PoolSettings(fill="hard" if fill == "hard" else "source-order")
     with tempfile.TemporaryDirectory() as out:
-        build_nano(from_path(Path(folder)), Path(out, "nano"), settings, bm25=BM25Lucene(), dense=None)
+        build_nano(from_path(Path(folder)), Path(out, "nano"), settings, bm25=bm25("bm25-lucene"), dense=None)
 
 
 def duplicates(folder: str) -> None:

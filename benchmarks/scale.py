@@ -25,7 +25,8 @@ from common import DATA, english_like, report, seconds, skipped
 
 from r2med.cache import EmbeddingCache
 from r2med.core import Document, Documents, Qrels, Query, Task
-from r2med.retrieve.bm25 import BM25
+from r2med.core.options import Options
+from r2med.retrieve import get_retriever
 from r2med.retrieve.sparse import available_cores
 from r2med.retrieve.vectors import search
 from r2med.tasks import write_task
@@ -78,7 +79,7 @@ def indexing() -> bool:
             write_task(task, Path(folder) / "task", to="r2med")
 
             def index(path: Path = Path(folder) / "task") -> None:
-                BM25().retrieve(from_path(path)[0].load(), depth=10)
+                get_retriever("bm25", Options(cache=False)).retrieve(from_path(path)[0].load(), depth=10)
 
             times.append(min(seconds(index, 9 if size < 60_000 else 3)))
     return grown("indexing", sizes, times)

@@ -23,17 +23,18 @@ ROOMS: dict[str, set[str]] = {
     "llm": {"core", "http", "cache", "models"},  # the embedded model has a card like any other
     "models": {"core"},
     "retrieve": {"core", "http", "cache", "models", "text"},
-    "expand": {"core", "cache", "llm", "models", "retrieve"},  # the vocabulary comes out of carriers, as models do
-    "fuse": {"core"},
+    "expand": {"core", "llm", "models", "retrieve"},
+    "fuse": {"core", "scoring"},  # weights are tuned by a measure
     "rerank": {"core", "cache", "llm", "models", "retrieve"},  # cross-encoders share batching with encoders
-    "scoring": {"core"},  # the design's `evaluate`: that name is a function of the package
+    "scoring": {"core"},
+    "results": {"core", "scoring"},
+    "report": {"core", "scoring", "results", "tasks", "text"},
 }
-ROOMS["pipeline"] = {*ROOMS, "results"}
-ROOMS["results"] = {"core", "scoring"}
-ROOMS["report"] = {"core", "scoring", "results", "tasks", "text"}
+ROOMS["pipeline"] = {*ROOMS} - {"report"}
 ROOMS["doctor"] = {*ROOMS} - {"report"}  # looks at everything, prints nothing
-ROOMS["integrations"] = {*ROOMS}  # the shapes of other tools
-ROOMS["cli"] = ROOMS["api"] = ROOMS["notebook"] = {*ROOMS}  # `api`, `notebook`: what the package itself offers
+ROOMS["integrations"] = {*ROOMS} - {"doctor"}  # the shapes of other tools
+ROOMS["api"] = {*ROOMS} - {"doctor", "integrations"}  # what the package itself offers
+ROOMS["cli"] = {*ROOMS}
 ROOMS["upstream"] = {"integrations"}  # `python -m r2med.upstream`, and nothing else
 HEAVY = ("torch", "pyarrow", "huggingface_hub", "rich", "zstandard", "transformers")
 

@@ -1,9 +1,9 @@
 """Write the pages of the documentation that are made from code and data: `python tools/docs.py [FOLDER]`.
 
-Commands come from the command line itself, the Python API from signatures and docstrings, file formats from the types
-that read and write them, tasks and models from the catalogue, measures from their registry. Nothing here is written
-twice, so nothing can drift.
-The pages go to `docs/reference/`, which git ignores; `make docs` builds the site from there.
+Commands come from the command line itself, components and measures from their registries, the Python API from
+signatures and docstrings, file formats from the types that read and write them, tasks and models from the catalogue.
+Nothing here is written twice, so nothing can drift. The pages go to `docs/reference/`, which git ignores; `make docs`
+builds the site from there.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ import shutil
 import sys
 from pathlib import Path
 
-from docs_pages import commands, environment, files, llms, measures, models, python_api, tasks
+from docs_pages import commands, components, environment, files, measures, models, python_api, tasks
 
 from r2med.core.atomic import write_bytes
 
 TARGET = Path(__file__).parent.parent / "docs" / "reference"
-WRITERS = (commands, python_api, files, measures, environment, tasks, models, llms)
+WRITERS = (commands, components, python_api, files, measures, environment, tasks, models)
 
 
 def main() -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from r2med import __version__
 from r2med.core.atomic import write_bytes
-from r2med.pipeline import run_experiment, systems_from
+from r2med.pipeline import Builder, SystemSpec, run_experiment
 from r2med.results import ResultStore, TaskResult
 from r2med.tasks import resolve
 
@@ -23,7 +23,8 @@ MEASURES = ("ndcg_at_10", "map_at_10", "recall_at_10", "recall_at_100")
 
 def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
-        results = run_experiment(resolve("mini"), systems_from(list(SYSTEMS)), ResultStore(folder)).results
+        systems = [Builder().build(SystemSpec.parse(name)) for name in SYSTEMS]
+        results = run_experiment(resolve("mini"), systems, ResultStore(folder)).results
     write_bytes(TARGET, ledger_text(results).encode())
 
 

@@ -103,6 +103,12 @@ def test_results_go_up_with_a_card(hub: WritableHub, results: Path, tmp_path: Pa
     assert sorted(rows) == sorted(r.system.name for r in published)
 
 
+def test_a_folder_may_be_named_from_here(results: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(results.parent)
+    made = prepare(Path(results.name), "lab/results", tmp_path / "out")
+    assert "results/bm25/mini/Biology.json" in made.files
+
+
 def test_nothing_leaves_the_machine_unless_asked(hub: WritableHub, nano: Path, tmp_path: Path) -> None:
     done = export(hub, nano, "--repo", "lab/nano-mini", "--out", tmp_path / "out")
     assert done.returncode == 0

@@ -13,7 +13,7 @@ INTRODUCTION = """# Commands
 
 Every command takes `--help` and `--json` (one JSON document on standard output, everything else on standard error). The
 exit code is 0 on success, 1 where something failed, 2 for a request that cannot be carried out as written, 3 where a
-budget is spent, 130 after an interruption. A mistake is answered by one line.
+budget is spent, 130 after an interruption. Errors are one line.
 """
 
 

@@ -12,17 +12,18 @@ import msgspec
 
 from r2med.core.table import Table
 from r2med.doctor.findings import Check, Counted, Diagnosis, Extra, Machine, Place, Secret
-from r2med.models.card import Card
+from r2med.models.card import Card, ChatCard
 from r2med.models.parts import Carrier, CarrierFile, Instructions, Paper, Price
-from r2med.pipeline.experiment import Experiment, SystemSpec
+from r2med.pipeline.experiment import Experiment, SystemTable
 from r2med.results.schema import QueryScores, SystemInfo, TaskInfo, TaskResult
 from r2med.tasks.catalogue import Collection, TaskEntry
 
 SECTIONS: tuple[tuple[str, str, tuple[type[msgspec.Struct], ...]], ...] = (
     (
         "Experiment file",
-        "`r2med run experiment.toml` reads this. A field that does not exist is refused.",
-        (Experiment, SystemSpec),
+        "`r2med run experiment.toml` reads this. A field that does not exist is refused. A system may name "
+        "`module:attr`, which is imported: run only experiment files you trust.",
+        (Experiment, SystemTable),
     ),
     (
         "Result files",
@@ -33,7 +34,7 @@ SECTIONS: tuple[tuple[str, str, tuple[type[msgspec.Struct], ...]], ...] = (
     (
         "Model cards",
         "`src/r2med/models/cards/<name>.toml`: every fact that decides what numbers a model gives.",
-        (Card, Instructions, Paper, Price, Carrier, CarrierFile),
+        (Card, ChatCard, Instructions, Paper, Price, Carrier, CarrierFile),
     ),
     ("Collections", "`src/r2med/tasks/collections/<name>.toml`.", (Collection, TaskEntry)),
     (
@@ -63,13 +64,20 @@ def fields(struct: type[msgspec.Struct]) -> list[str]:
         [f"`{f.encode_name}`", f"`{type_name(f.type)}`", default(f), said.get(f.name, "")]
         for f in msgspec.structs.fields(struct)
     ]
-    if missing := [row[0] for row in rows if not row[3] and struct in (Experiment, SystemSpec, TaskResult)]:
+    if missing := [row[0] for row in rows if not row[3] and struct in (Experiment, SystemTable, TaskResult)]:
         raise SystemExit(f"{struct.__name__}: nobody says what {', '.join(missing)} is (a comment below the field)")
     return [Table(["Field", "Type", "Default", "Meaning"], rows, left=4).markdown(ready=True)]
 
 
 def comments(struct: type[msgspec.Struct]) -> dict[str, str]:
-    """The comment lines that follow each field in the source."""
+    """The comment lines that follow each field in the source, inherited ones included."""
+    found: dict[str, str] = {}
+    for kind in reversed([k for k in struct.__mro__ if issubclass(k, msgspec.Struct) and k is not msgspec.Struct]):
+        found |= {name: words for name, words in _own_comments(kind).items() if words}
+    return found
+
+
+def _own_comments(struct: type[msgspec.Struct]) -> dict[str, str]:
     lines, _ = inspect.getsourcelines(struct)
     tree = ast.parse("".join(lines))
     found = {}

@@ -1,9 +1,9 @@
-"""A page per model card."""
+"""A page per model card, and one for all chat models."""
 
 from __future__ import annotations
 
 from r2med.core.table import Table, markdown_text
-from r2med.models import Card, cards
+from r2med.models import Card, ChatCard, cards, chat_cards
 
 ABOUT = {
     "dense": "One vector a text; the nearest ones are found exactly.",
@@ -12,23 +12,48 @@ ABOUT = {
     "cross-encoder": "Reads query and passage together and gives one score: a reranker.",
 }
 NOT_RUN = "<!-- not run: downloads weights -->"
+CHAT = """# Chat models
+
+For [expansion](../../expand.md), [listwise reranking](../../rerank.md) and [relabelling](../../intervals.md#holes).
+An open model is served by a machine of yours that speaks OpenAI's protocol (`OPENAI_BASE_URL`); a closed one needs a
+key; `smollm2` is small, runs inside the program (`r2med models fetch smollm2`), and shows that the machinery works: its
+medicine is poor. Any other name a server knows works too, and `replay:FILE` reads recorded answers.
+"""
 
 
 def pages() -> dict[str, str]:
-    """`models/index.md` and a page per card."""
+    """`models/index.md`, a page per card, and `models/chat.md`."""
     known = list(cards())
     lines = [
         "# Models",
         "",
         "Models that have a name here. Any Hugging Face id or folder works in their place. "
-        "Chat models have [a page of their own](language-models.md).",
+        "Chat models have [a page of their own](chat.md); "
+        "the [parameters](../components.md) of each kind are on another.",
         "",
     ]
     for kind, words in ABOUT.items():
         if rows := [_row(c) for c in known if c.kind == kind]:
             lines += [f"## {kind.capitalize()}", "", words, ""]
             lines += [Table(["Name", "What it is", "Licence", "Parameters"], rows, left=3).markdown(ready=True), ""]
-    return {"models/index.md": "\n".join(lines)} | {f"models/{c.name}.md": _page(c) for c in known}
+    pages_of = {f"models/{c.name}.md": _page(c) for c in known}
+    return {"models/index.md": "\n".join(lines), "models/chat.md": _chat(), **pages_of}
+
+
+def _chat() -> str:
+    named = list(chat_cards())
+    rows = [_chat_row(card) for card in named]
+    titles = ["Name", "What it is", "Called at the server", "Weights", "Tokens", "$ a million: in, out"]
+    prices = [card.price for card in named if card.price]
+    seen = f"Prices as read in {', '.join(sorted({p.seen for p in prices}))}: check them." if prices else ""
+    return "\n".join([CHAT, Table(titles, rows, left=4).markdown(ready=True), "", seen])
+
+
+def _chat_row(card: ChatCard) -> list[str]:
+    price = f"{card.price.per_million:g}, {card.price.completion:g}" if card.price else "–"
+    weights = "open" if card.served else "embedded" if not card.is_api else "closed"
+    context = f"{card.context:,}" if card.context else "–"
+    return [f"`{card.name}`", markdown_text(card.summary), f"`{card.source}`", weights, context, price]
 
 
 def _row(card: Card) -> list[str]:
@@ -112,7 +137,7 @@ def _use(card: Card) -> list[str]:
             lines.append(
                 f"It took ${card.price.per_million:g} a million tokens in {card.price.seen} ({card.price.source})."
             )
-        return [*lines, "", "<!-- not run: a paid interface -->", *_console(f"r2med run -r {card.name} --dry-run")]
+        return [*lines, "", "<!-- not run: a paid API -->", *_console(f"r2med run -r {card.name} --dry-run")]
     fetch = f"r2med models fetch {card.name}{' --allow-pickle' if card.pickled else ''}"
     notes = []
     if card.gated:
@@ -127,7 +152,6 @@ def _use(card: Card) -> list[str]:
         )
     run = {
         "cross-encoder": f"r2med run -r bm25 --rerank {card.name}@100",
-        "llm": "r2med expand --method hyde --llm local --tasks mini --limit 2",
         "late-interaction": f"r2med run -r bm25 --rerank {card.name}@50",
     }.get(card.kind, f"r2med run -r {card.name}")
     run += " --trust-remote-code" if card.remote_code else ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
@@ -15,6 +15,11 @@ if TYPE_CHECKING:
     from rich.table import Table as Drawn
 
     from ..core.table import Table
+
+GAP = 3
+"""Characters between two columns."""
+NAME, WORDS = 32, 12
+"""Characters that a table's first column keeps in any case, and the other columns of words."""
 
 
 def emit(data: object) -> None:
@@ -36,32 +41,75 @@ def note(text: str) -> None:
 
 
 def show(table: Table) -> None:
-    """Print a table: drawn on a terminal, aligned columns in a pipe."""
+    """Print a table: fitted to a terminal's width, aligned columns of any width in a pipe."""
+    from rich.cells import cell_len
     from rich.console import Console
     from rich.text import Text
 
     cells = [[printable(cell) for cell in row] for row in (table.titles, *table.rows)]
+    widths = [max(map(cell_len, column)) for column in zip(*cells, strict=True)]
     console = Console(highlight=False)
     if not console.is_terminal:
-        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-        console = Console(highlight=False, width=max(80, sum(widths) + 3 * len(widths)))
-    console.print(_drawn(cells, table.left))
+        console = Console(highlight=False, width=max(80, sum(widths) + GAP * len(widths)))
+    for number, block in enumerate(fitted(widths, table.left, console.width)):
+        if number:
+            console.print()
+        console.print(_drawn(cells, block, table.left))
     if table.caption:
-        console.print(Text(printable(table.caption)), soft_wrap=True)
+        console.print(Text(printable(table.caption)), soft_wrap=not console.is_terminal)
 
 
-def _drawn(cells: list[list[str]], left: int) -> Drawn:
-    """The table as rich draws it, in one piece. How it fits a narrow terminal is decided here."""
+class Block(NamedTuple):
+    """Columns of a table that stand beside each other, and their widths."""
+
+    columns: list[int]
+    widths: list[int]
+
+
+def fitted(widths: Sequence[int], left: int, width: int) -> list[Block]:
+    """The columns of a table in blocks that fit a width: figures are never cut, words are wrapped.
+
+    Where the figures do not fit beside the words, the rest of them follows in further blocks, beside the names again.
+    """
+    words, blocks = list(range(min(left, len(widths)))), list[Block]()
+    figures = list(range(len(words), len(widths)))
+    while figures or not blocks:
+        least = sum(min(widths[i], WORDS if i else NAME) + GAP for i in words)
+        beside, taken = list[int](), 0
+        while figures and (not beside or least + taken + widths[figures[0]] <= width):
+            beside.append(figures.pop(0))
+            taken += widths[beside[-1]] + GAP
+        room = width - taken - GAP * (len(words) - 1)
+        wrapped = _wrapped([widths[i] for i in words], room)
+        blocks.append(Block([*words, *beside], [*wrapped, *(widths[i] for i in beside)]))
+        words = [i for i in words if widths[i] <= NAME]  # long texts need not be read twice
+    return blocks
+
+
+def _wrapped(widths: Sequence[int], room: int) -> list[int]:
+    """Widths of words that fit a room: the first gives way down to `NAME`, then the widest of the others."""
+    if sum(widths) <= room or not widths:
+        return list(widths)
+    first, *others = widths
+    first = min(first, max(NAME, room - sum(others)))
+    limit = max(others, default=0)
+    while limit > 1 and first + sum(min(width, limit) for width in others) > room:
+        limit -= 1
+    return [min(first, max(room, 1)), *(min(width, limit) for width in others)]
+
+
+def _drawn(cells: list[list[str]], block: Block, left: int) -> Drawn:
+    """Some columns of a table as rich draws them."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Table as Drawn
     from rich.text import Text
 
     titles, *rows = cells
     drawn = Drawn(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for i, title in enumerate(titles):
-        drawn.add_column(Text(title), justify="left" if i < left else "right", no_wrap=i >= left)
+    for i, width in zip(block.columns, block.widths, strict=True):
+        drawn.add_column(Text(titles[i]), justify="left" if i < left else "right", width=width, overflow="fold")
     for row in rows:
-        drawn.add_row(*map(Text, row))
+        drawn.add_row(*(Text(row[i]) for i in block.columns))
     return drawn
 
 

@@ -145,11 +145,11 @@ class Registry(Generic[T]):
 
     def find(self, name: str) -> Entry[T] | None:
         """The entry of a name, spelled with any case, hyphens or underscores."""
-        self._load()
         folded = name.casefold().replace("_", "-")
-        folded = self._aliases.get(folded, folded)
-        if folded in self._entries:
-            return self._entries[folded]
+        for _ in range(2):  # the second time with all modules of the package imported
+            if found := self._entries.get(self._aliases.get(folded, folded)):
+                return found
+            self._load()
         return self._ask(self.finders, name)
 
     def _ask(self, finders: Iterable[Callable[[str], Entry[T] | None]], name: str) -> Entry[T] | None:

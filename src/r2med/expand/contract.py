@@ -6,10 +6,9 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, ClassVar
+from typing import ClassVar
 
 import msgspec
-from msgspec import Meta
 
 from ..core import Task, UsageError
 from ..core.options import Progress, run_options
@@ -170,7 +169,7 @@ class Expander(ABC):
 expanders: Registry[Expander] = Registry(
     "expansion method",
     package="r2med.expand",
-    shared=[Parameter("policy", Annotated[str, Meta(description="how texts meet a retriever")], None)],
+    shared=[Parameter("policy", str, None, "how texts meet a retriever, instead of the method's own way")],
     options=run_options("concurrency", "requests_per_minute", "tokens_per_minute"),
     nested=lambda: chats,
 )

@@ -198,7 +198,7 @@ class SearchO1(Searching):
 
 @expanders.register("search-r1", argument="chat", needs_argument=True)
 class SearchR1(Searching):
-    """The same with R1's tags and the passages themselves (Jin et al., 2025)."""
+    """Reasons, searches between R1's tags, and reads the passages themselves (Jin et al., 2025)."""
 
     method = "search-r1"
     tags = Tags(("<search>", "</search>"), ("<information>", "</information>"), "answer")

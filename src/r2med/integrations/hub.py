@@ -130,7 +130,7 @@ def _results(store: ResultStore, new: Path, repo: str, licence: str) -> str:
                 f"system {result.system.name!r} shows a path of this machine: run it again under a name or from a "
                 "relative folder"
             )
-        path = one.path.relative_to(store.root)
+        path = one.path.relative_to(store.root.resolve())
         target = ResultStore(new / "results").path(result.system.name, result.task.collection, result.task.name)
         write_bytes(target, encode_result(public(result)))
         for suffix in BESIDE:

@@ -12,9 +12,6 @@ The server is part of what a chat model is: another one may serve something else
 from __future__ import annotations
 
 import os
-from typing import Annotated
-
-from msgspec import Meta
 
 from ..core import UsageError
 from ..core.options import Options, run_options
@@ -25,8 +22,8 @@ from ..models import ChatCard, chat_names, find_chat_card
 from .openai import BASE_URL, OpenAIChat
 from .protocol import Chat
 
-SERVED = Parameter("served", Annotated[str, Meta(description="what the server calls the model")], None)
-HOST = Parameter("host", Annotated[str, Meta(description="the server, where it is not the model's own")], None)
+SERVED = Parameter("served", str, None, "what the server calls the model")
+HOST = Parameter("host", str, None, "the server, where it is not the model's own; read from its address")
 chats: Registry[Chat] = Registry(
     "LLM",
     options=run_options("concurrency", "requests_per_minute", "tokens_per_minute", "threads"),

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Annotated, ClassVar, Literal, get_args
-
-from msgspec import Meta
+from typing import ClassVar, Literal, get_args
 
 from ..core import Run, Task
 from ..core.options import run_options
@@ -58,9 +56,7 @@ rerankers: Registry[Reranker] = Registry(
     "reranker",
     package="r2med.rerank",
     depth=DEPTH,
-    shared=[
-        Parameter("rest", Annotated[Rest, Meta(description="candidates below the depth")], "keep", "keep or drop them")
-    ],
+    shared=[Parameter("rest", Rest, "keep", "what becomes of candidates below the depth")],
     options=run_options(),
     nested=lambda: chats,
     hint="(r2med models lists models)",

@@ -222,7 +222,7 @@ class RankGPT(SlidingWindow):
 
 @rerankers.register("reasoning", argument="chat", needs_argument=True)
 class ReasoningListwise(SlidingWindow):
-    """The same with a prompt that asks the model to reason first."""
+    """A chat model reasons about windows of passages, then orders them."""
 
     prompt_name = "reasoning"
 
