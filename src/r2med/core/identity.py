@@ -81,6 +81,11 @@ def name_of(model: Any) -> str:
     for name in said:
         if isinstance(name, str) and name.strip() and name != NAMELESS:
             return Path(name).name if name.startswith(("/", "./", "../", "~")) else name
+    return class_name(model)
+
+
+def class_name(model: Any) -> str:
+    """An object's class, or a function, with the module it lies in."""
     kind = model if inspect.isroutine(model) else type(model)
     nameless = kind.__module__ in (None, "__main__", "builtins")
     return kind.__qualname__ if nameless else f"{kind.__module__}:{kind.__qualname__}"
