@@ -162,8 +162,8 @@ class ForeignRetriever(Retriever):
         if not callable(getattr(self.model, "prepare", None)):
             return _TaskIndex(self, task, lambda queries, depth: self._retrieve(task, queries, depth))
         with wrap_errors(self.name, f"preparing {task.full_name}"):
-            index = self.model.prepare(task)
-        return _TaskIndex(self, task, index.search)
+            search = self.model.prepare(task).search
+        return _TaskIndex(self, task, search)
 
     def _retrieve(self, task: Task, queries: Queries, depth: int) -> Any:
         texts = queries.single(self.name)
