@@ -15,7 +15,7 @@ import tempfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -418,10 +418,12 @@ EXPANDERS = (
     | st.none()
     | st.tuples(st.sampled_from(VARIANTS), st.sampled_from([None, "passages", "query*2+passages"]))
 )
-FUSIONS = st.sampled_from(
-    [("", ())] * 6
-    + [("rrf", ()), ("rrf:k=1", ()), ("weighted", (0.9, 0.1)), ("weighted", (0.1, 0.9)), ("combsum:norm=rank", ())]
-)
+FUSED = (
+    ("", ()), ("rrf", ()), ("rrf:k=1", ()), ("weighted", (0.9, 0.1)), ("weighted", (0.1, 0.9)),
+    ("combsum:norm=rank", ()), ("combmnz", ()), ("tuned:folds=2", ()), ("tuned:folds=3", ()),
+)  # fmt: skip
+FUSIONS = st.sampled_from(FUSED[:1] * 6 + FUSED)
+POLICIES = (None, "passages", "query*2+passages")
 
 
 @st.composite
@@ -438,6 +440,22 @@ class Made(SimpleNamespace):
     name: str
     fingerprint: str
     ranking: list[Any]
+
+
+def changes(subject: Subject) -> Iterator[Subject]:
+    """Subjects that differ from one in one thing."""
+    yield from (replace(subject, n=n) for n in VARIANTS if n != subject.n)
+    yield from (replace(subject, fuse=fuse, weights=weights) for fuse, weights in FUSED if fuse != subject.fuse)
+    yield from (replace(subject, weights=weights) for fuse, weights in FUSED if fuse == subject.fuse)
+    kind, n, depth, rest = subject.rerank or ("function", 1, 3, "keep")
+    yield replace(subject, rerank=("class" if kind == "function" else "function", n, depth, rest))
+    yield replace(subject, rerank=(kind, n % 3 + 1, depth, rest))
+    yield replace(subject, rerank=(kind, n, depth + 1, rest))
+    yield replace(subject, rerank=(kind, n, depth, "drop" if rest == "keep" else "keep"))
+    if subject.kind != "stored":
+        made, policy = subject.expand or (1, None)
+        yield replace(subject, expand=(made % 3 + 1, policy))
+        yield from (replace(subject, expand=(made, other)) for other in POLICIES if other != policy)
 
 
 FRESH: dict[Subject, list[Any]] = {}
@@ -499,14 +517,11 @@ class Machine(RuleBasedStateMachine):
         self.run_one(data.draw(st.sampled_from(self.known)), overwrite=overwrite)
 
     @precondition(lambda self: self.known)
-    @rule(data=st.data(), n=st.sampled_from(VARIANTS))
-    def run_a_variant(self, data: st.DataObject, n: int) -> None:
-        """The same in another variant: all that its name shares with the first is what it should not share."""
+    @rule(data=st.data())
+    def run_changed(self, data: st.DataObject) -> None:
+        """The same with one thing changed: all that it shares with the first is what it may share."""
         known = data.draw(st.sampled_from(self.known))
-        self.run_one(
-            Subject(known.kind, known.name, n, known.place, known.fuse, known.weights, known.rerank, known.expand),
-            overwrite=False,
-        )
+        self.run_one(data.draw(st.sampled_from(list(changes(known)))), overwrite=False)
 
     @rule(one=SIMPLE, other=SIMPLE)
     def run_together(self, one: Subject, other: Subject) -> None:
@@ -523,6 +538,45 @@ class Machine(RuleBasedStateMachine):
                 self.run_and_check(systems, expected[: len(systems)], overwrite=False)
         except UsageError as error:
             assert "two different" in str(error)
+
+
+@pytest.fixture
+def machine() -> Iterator[Machine]:
+    made = Machine()
+    yield made
+    made.teardown()
+
+
+@pytest.mark.parametrize("name", sorted(OBJECTS))
+def test_every_kind_of_state_tells_objects_apart(name: str, machine: Machine) -> None:
+    for n in (1, 2, 1, 3, 2):
+        machine.run_one(Subject("object", name, n), overwrite=False)
+    together = [Subject("object", name, n) for n in (1, 2)]
+    machine.run_together(*together)
+
+
+@pytest.mark.parametrize("name", sorted(IN_ENVIRONMENT))
+def test_objects_that_read_the_environment(name: str, machine: Machine) -> None:
+    for n in (1, 2, 1):
+        machine.run_one(Subject("environment", name, n), overwrite=False)
+
+
+@pytest.mark.parametrize("kind", ["stored", "folder", "prompts"])
+def test_files_are_known_by_their_content(kind: str, machine: Machine) -> None:
+    """The same path with another content, and another path with the same."""
+    for n, place in ((1, "p"), (2, "p"), (1, "p"), (2, "q"), (3, "q")):
+        machine.run_one(Subject(kind, "one", n, place), overwrite=place == "q")
+    assert len({made.name for made in machine.made}) == 3
+
+
+@pytest.mark.parametrize("change", range(16))
+def test_every_part_of_a_system_counts(change: int, machine: Machine) -> None:
+    """A whole system, and each that differs from it in one thing."""
+    first = Subject("object", "attribute", 1, "p", "weighted", (0.9, 0.1), ("function", 1, 3, "keep"), (1, None))
+    others = list(changes(first))
+    assert len(others) > 15
+    for subject in (first, *others[change : change + 1 if change < 15 else None], first):
+        machine.run_one(subject, overwrite=False)
 
 
 def test_different_things_never_meet() -> None:
