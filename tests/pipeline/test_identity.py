@@ -231,33 +231,33 @@ def by_code(source: str) -> Callable[[int], Any]:
     return make
 
 
-def by_torch(n: int) -> Any:
-    torch = pytest.importorskip("torch")
+class ByWeights:
+    """A layer of torch's with random weights."""
 
-    class Projected:
-        def __init__(self) -> None:
-            torch.manual_seed(n)
-            self.net = torch.nn.Linear(7, 3)
+    def __init__(self, n: int) -> None:
+        torch = pytest.importorskip("torch")
+        torch.manual_seed(n)
+        self.net = torch.nn.Linear(7, 3)
 
-        def encode(self, texts: list[str]) -> Any:
-            with torch.no_grad():
-                return self.net(torch.from_numpy(vectors(texts, 0)))
+    def encode(self, texts: list[str]) -> Any:
+        import torch
 
-    return Projected()
+        with torch.no_grad():
+            return self.net(torch.from_numpy(vectors(texts, 0)))
 
 
-def by_torch_setting(n: int) -> Any:
-    torch = pytest.importorskip("torch")
+class BySetting(ByWeights):
+    """A layer of torch's without weights: what it computes lies in a setting."""
 
-    class Bent:
-        def __init__(self) -> None:
-            self.net = torch.nn.Sequential(torch.nn.LeakyReLU(n / 2))
+    def __init__(self, n: int) -> None:
+        torch = pytest.importorskip("torch")
+        self.net = torch.nn.Sequential(torch.nn.LeakyReLU(n / 2))
 
-        def encode(self, texts: list[str]) -> Any:
-            with torch.no_grad():
-                return self.net(torch.from_numpy(vectors(texts, 0)) - 0.5)
+    def encode(self, texts: list[str]) -> Any:
+        import torch
 
-    return Bent()
+        with torch.no_grad():
+            return self.net(torch.from_numpy(vectors(texts, 0)) - 0.5)
 
 
 OBJECTS: dict[str, Callable[[int], Any]] = {
@@ -282,8 +282,8 @@ OBJECTS: dict[str, Callable[[int], Any]] = {
     "global": by_code("SALT = [N]\ndef f(texts): return vectors(texts, SALT[0])"),
     "class attribute": by_code("class f:\n salt = N\n def encode(self, texts): return vectors(texts, self.salt)"),
     "inner code": by_code("def f(texts):\n def salt(): return N\n return vectors(texts, salt())"),
-    "torch": by_torch,
-    "torch setting": by_torch_setting,
+    "torch": ByWeights,
+    "torch setting": BySetting,
 }
 IN_ENVIRONMENT: dict[str, type] = {"constructor": ByConstructorsEnvironment, "call": ByEnvironment}
 
@@ -537,7 +537,8 @@ class Machine(RuleBasedStateMachine):
                     assert len(systems) == 2, f"{one} and {other} are taken for one system"
                 self.run_and_check(systems, expected[: len(systems)], overwrite=False)
         except UsageError as error:
-            assert "two different" in str(error)
+            if "two different" not in str(error):
+                raise
 
 
 @pytest.fixture
