@@ -9,7 +9,7 @@ Components are named as on the command line (`hyde:gpt4`, `maxsim@50`) or given 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -162,7 +162,14 @@ def systems(
 def _system(text: str | Spec | SystemSpec) -> SystemSpec:
     if isinstance(text, SystemSpec):
         return text
-    return SystemSpec((text,)) if isinstance(text, Spec) else SystemSpec.parse(text)
+    if isinstance(text, Spec):
+        return SystemSpec((text,))
+    try:
+        return SystemSpec.parse(text)
+    except UsageError:
+        with suppress(UsageError):
+            return SystemSpec((retrievers.parse(text),))  # a path may hold a plus: results/bm25+rm3.run
+        raise
 
 
 def _content(path: str | Path) -> Any:

@@ -191,3 +191,88 @@ def test_parameters_reach_encoders_only(site: Path) -> None:
         get_retriever("full:similarity=dot")
     with pytest.raises(UsageError, match=r"of plain-pack .* has no parameter 'max_length'"):
         Builder().reranker("pairs:max_length=64")
+
+
+class Made:
+    """Takes arguments of every kind."""
+
+    def __init__(
+        self,
+        dim: int = 8,
+        ratio: float = 0.5,
+        name: str = "x",
+        fast: bool = False,
+        device: str = "cpu",
+        free=None,  # type: ignore[no-untyped-def] # noqa: ANN001
+    ) -> None:
+        self.given = {"dim": dim, "ratio": ratio, "name": name, "fast": fast, "device": device, "free": free}
+
+    def encode(self, texts: list[str]) -> list[list[float]]:
+        return [[1.0, float(len(text))] for text in texts]
+
+    predict = encode
+
+
+def make(dim: int = 8) -> Made:
+    return Made(dim)
+
+
+HERE = "tests.core.test_plugins"
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "given"),
+    [
+        ("Made", "Made", {}),
+        ("Made,dim=64", "Made,dim=64", {"dim": 64}),
+        ("Made,dim=8", "Made", {}),
+        ("Made,ratio=1,fast=yes,name=7", "Made,fast=yes,name=7,ratio=1", {"ratio": 1.0, "fast": True, "name": "7"}),
+        ("Made,free=3", "Made,free=3", {"free": 3}),
+        ("Made,free=text", "Made,free=text", {"free": "text"}),
+        ("Made,device=cuda", "Made", {"device": "cuda"}),
+        ("Made,name=a%2Cb c", "Made,name=a%2Cb%20c", {"name": "a,b c"}),
+        ("make,dim=64", "make,dim=64", {"dim": 64}),
+        ("make", "make", {}),
+    ],
+)
+def test_arguments_on_the_command_line(
+    text: str, name: str, given: dict[str, object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("r2med.retrieve.dense.resolve_devices", lambda device: [device])
+    found = get_retriever(f"{HERE}:{text}")
+    assert found.name == f"{HERE}:{name}"
+    plain = {"dim": 8, "ratio": 0.5, "name": "x", "fast": False, "device": "cpu", "free": None}
+    assert found.encoder.model.given == plain | given  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("Made,size=3", "has no parameter 'size'; it has dim, ratio, name, fast, device, free"),
+        ("Made,dimm=3", "did you mean dim"),
+        ("Made,dim=wide", "dim of .*Made must be a value of type int, not 'wide'"),
+        ("HERE,x=1", "HERE has no parameter 'x': it is no class"),
+    ],
+)
+def test_wrong_arguments_are_one_line(text: str, words: str) -> None:
+    with pytest.raises(UsageError, match=words) as caught:
+        get_retriever(f"{HERE}:{text}")
+    assert "\n" not in str(caught.value)
+
+
+def test_a_models_arguments_are_its_own(tmp_path: Path) -> None:
+    """Two objects of one class with other arguments are two systems, and each is read back as itself."""
+    (tmp_path / "widths.py").write_text(
+        "import zlib, numpy as np\n\n\nclass M:\n    def __init__(self, dim: int = 8):\n        self.dim = dim\n\n"
+        "    def encode(self, texts):\n        made = np.zeros((len(texts), self.dim))\n"
+        "        for i, text in enumerate(texts):\n            for word in text.split():\n"
+        "                made[i, zlib.crc32(word.encode()) % self.dim] += 1\n        return made\n"
+    )
+    flags = ("--tasks", "mini/Biology", "--json", "-r", "widths:M,dim=64")
+    first = r2med_command(tmp_path, "run", *flags, cwd=tmp_path)
+    assert first.returncode == 0, first.stderr
+    both = r2med_command(tmp_path, "run", *flags, "-r", "widths:M,dim=4096", cwd=tmp_path)
+    systems = {s["name"]: s["tasks"]["mini/Biology"]["ndcg_at_10"] for s in json.loads(both.stdout)["systems"]}
+    assert list(systems) == ["widths:M,dim=64", "widths:M,dim=4096"]
+    assert len(set(systems.values())) == 2
+    assert json.loads(first.stdout)["systems"][0]["tasks"]["mini/Biology"]["ndcg_at_10"] == systems["widths:M,dim=64"]

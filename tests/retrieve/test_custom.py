@@ -18,8 +18,9 @@ import pytest
 import r2med
 from r2med.core import ModelError, UsageError
 from r2med.core.queries import Queries, QueryText
+from r2med.core.spec import Spec
 from r2med.pipeline import Builder, SystemSpec
-from r2med.retrieve import as_retriever, get_retriever
+from r2med.retrieve import Retriever, as_retriever, get_retriever
 from r2med.retrieve.custom import ObjectRetriever, comparison
 from r2med.retrieve.dense import DenseParameters
 from tests import own_models as models
@@ -365,6 +366,80 @@ class Preparing:
     def prepare(self, task: r2med.Task) -> Preparing:
         del task
         return self
+
+
+class Turned(r2med.BM25):
+    """Somebody's subclass of a class of ours: it ranks the other way round."""
+
+    def prepare(self, task: r2med.Task) -> Any:
+        index = super().prepare(task)
+
+        def search(queries: Queries, depth: int) -> r2med.Run:
+            run = index.search(queries, len(task.documents))
+            return r2med.Run(run.query_ids, run.doc_ids, run.docs, np.where(run.docs < 0, -np.inf, -run.scores)).top(
+                depth
+            )
+
+        return Preparing(search)
+
+
+class ByContract(Retriever):
+    """Somebody's class with our contract."""
+
+    def __init__(self, answer: Any, spec: Spec) -> None:
+        self.answer, self.spec = answer, spec
+
+    def describe(self) -> dict[str, object]:
+        return {"mine": 1}
+
+    def task_facts(self, task: r2med.Task) -> dict[str, object]:
+        return {"length": len(task.name)}
+
+    def prepare(self, task: r2med.Task) -> Any:
+        return Preparing(lambda queries, depth: self.answer(task))
+
+
+def test_a_subclass_of_ours_is_not_ours(biology: r2med.Task, tmp_path: Path) -> None:
+    """It has another name and another result than the class it comes from, however it describes itself."""
+    plain = r2med.run("bm25", tasks=biology, results=tmp_path)
+    turned = r2med.run(Turned(), tasks=biology, results=tmp_path)
+    assert turned.results[0].system.name.startswith("tests.retrieve.test_custom:Turned~")
+    assert turned.results[0].measures != plain.results[0].measures
+    assert turned.results[0].measures["ndcg_at_10"] == r2med.evaluate(Turned(), biology).mean()
+    both = r2med.run("bm25", Turned(), tasks=biology, results=tmp_path)
+    assert [r.measures for r in both.results] == [plain.results[0].measures, turned.results[0].measures]
+
+
+def test_our_contract_is_checked_too(biology: r2med.Task) -> None:
+    """A retriever that only has our base class is somebody else's code: its answers are looked at."""
+    run = r2med.BM25().retrieve(biology, depth=9)
+    theirs = get_retriever(ByContract(lambda _: run, Spec("theirs", None, (("x", 1),))))
+    assert theirs.name == "theirs:x=1"
+    assert theirs.describe()["mine"] == 1
+    assert theirs.task_facts(biology) == {"length": 7}
+    assert list(theirs.retrieve(biology, depth=5)) == list(run.top(5))
+    for answer in (broken, with_nan, lambda task: run_of(task, doc="nothing")):
+        with pytest.raises(ModelError, match="theirs:x=1"):
+            get_retriever(ByContract(answer, Spec("theirs", None, (("x", 1),)))).retrieve(biology)
+
+
+def test_names_of_ours_are_not_given_away(biology: r2med.Task, tmp_path: Path) -> None:
+    taken = get_retriever(ByContract(broken, Spec("bm25")))
+    assert taken.name.startswith("tests.retrieve.test_custom:ByContract~")
+    named = models.CustomModel()
+    named.spec = "bm25"  # type: ignore[attr-defined]
+    assert re.fullmatch(r"bm25~\w{8}", get_retriever(named).name)
+
+
+def test_equal_objects_are_one_system_and_others_are_refused(biology: r2med.Task, tmp_path: Path) -> None:
+    def model(width: int) -> models.CustomModel:
+        return models.CustomModel(str(width))
+
+    scores = r2med.run(model(1), model(1), model(2), tasks=biology, results=tmp_path)
+    assert len({r.system.name for r in scores.results}) == len(scores.results) == 2
+    with pytest.raises(UsageError, match=r"two different objects are called .*Versioned,version=7"):
+        r2med.run(models.Versioned(), models.Versioned(), tasks=biology, results=tmp_path)
+    assert len(r2med.run(r2med.BM25(), r2med.BM25(), "bm25", tasks=biology, results=tmp_path).results) == 1
 
 
 def test_queries_that_belong_to_no_task(biology: r2med.Task) -> None:

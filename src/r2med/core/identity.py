@@ -1,9 +1,10 @@
 """Which object this is: what it says of itself, or what its state and code say.
 
-Somebody's own model is known by its `cache_key`, `revision` or `version`. One that declares none is known by its
-state: the values of its attributes, its weights, and the code of its class with everything that code refers to. Where
-the state cannot be read (an open connection, a C object, code that reads the environment when it is called), nothing
-stored is ever reused for it: its identity then holds a number that no other process has.
+Somebody's own model is known by its `cache_key`, `revision` or `version`; where that stands in its class, the arguments
+of its constructor count too. One that declares none is known by its state: the values of its attributes, its weights,
+and the code of its class with everything that code refers to. Where the state cannot be read (an open connection, a C
+object, code that reads a file or the environment when it is called), nothing stored is ever reused for it: its identity
+then holds a number that no other process has.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ import secrets
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from .state import Unreadable, state_digest
+from .code import Unreadable, constructor_arguments
+from .state import state_digest
 
 REVISION_ATTRS = ("cache_key", "revision", "version", "__version__")
 NAMELESS = "no_model_name/available"
@@ -34,14 +36,26 @@ class Identity(NamedTuple):
 def identify(model: Any) -> Identity:
     """The identity of an object that somebody brought."""
     kind = model if inspect.isroutine(model) else type(model)
-    facts: dict[str, object] = {"class": f"{kind.__module__}:{kind.__qualname__}"}
+    facts: dict[str, object] = {"class": f"{kind.__module__ or '__main__'}:{kind.__qualname__}"}
     if revision := revision_of(model):
-        return Identity(facts | {"revision": revision}, "")
+        return Identity(facts | {"revision": revision, **_arguments(model)}, "")
     try:
         digest = state_digest(model)
     except Unreadable as why:
         return Identity(facts | {"unknown": secrets.token_hex(8)}, "", str(why))
     return Identity(facts | {"state": digest}, digest[:8])
+
+
+def _arguments(model: Any) -> dict[str, object]:
+    """Constructor arguments, for an object whose revision is that of its class: they may tell two of them apart."""
+    attribute = next(name for name in REVISION_ATTRS if getattr(model, name, None) not in (None, ""))
+    if inspect.isroutine(model) or not isinstance(getattr(type(model), attribute, None), str | int | float):
+        return {}
+    try:
+        held = constructor_arguments(model)
+        return {"arguments": state_digest(held)} if held else {}
+    except Unreadable:
+        return {}
 
 
 def revision_of(model: Any) -> str:
@@ -67,10 +81,14 @@ def name_of(model: Any) -> str:
     for name in said:
         if isinstance(name, str) and name.strip() and name != NAMELESS:
             return Path(name).name if name.startswith(("/", "./", "../", "~")) else name
+    return class_name(model)
+
+
+def class_name(model: Any) -> str:
+    """An object's class, or a function, with the module it lies in."""
     kind = model if inspect.isroutine(model) else type(model)
-    return (
-        kind.__qualname__ if kind.__module__ in ("__main__", "builtins") else f"{kind.__module__}:{kind.__qualname__}"
-    )
+    nameless = kind.__module__ in (None, "__main__", "builtins")
+    return kind.__qualname__ if nameless else f"{kind.__module__}:{kind.__qualname__}"
 
 
 def _card_name(model: Any) -> str | None:

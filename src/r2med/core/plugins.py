@@ -48,7 +48,11 @@ class Made(NamedTuple):
 
 
 def load_address(
-    address: str, arguments: Mapping[str, Value] | None = None, *, beside: Mapping[str, Parameter] | None = None
+    address: str,
+    arguments: Mapping[str, Value] | None = None,
+    *,
+    beside: Mapping[str, Parameter] | None = None,
+    options: Mapping[str, object] | None = None,
 ) -> Made:
     """The object at `module:attr`; modules of the current folder count, as they do for `python -m`."""
     module, _, attribute = address.partition(":")
@@ -59,7 +63,7 @@ def load_address(
         if not hasattr(found, part):
             raise UsageError(f"{address}: {module} has no {attribute}")
         found = getattr(found, part)
-    return instantiate(found, address, arguments, beside=beside)
+    return instantiate(found, address, arguments, beside=beside, options=options)
 
 
 def instantiate(
@@ -68,11 +72,13 @@ def instantiate(
     arguments: Mapping[str, Value] | None = None,
     *,
     beside: Mapping[str, Parameter] | None = None,
+    options: Mapping[str, object] | None = None,
 ) -> Made:
     """What a class or a factory gives when it is called; anything else is the thing itself.
 
     A function that needs an argument which is not given is no factory: it encodes, scores or expands. Arguments that
-    `beside` declares are typed and handed back where the constructor has none of that name.
+    `beside` declares are typed and handed back where the constructor has none of that name. `options` (a device, a
+    number of threads) go to a constructor that takes them, and are no part of what it makes.
     """
     given, own = dict(arguments or {}), dict[str, Any]()
     for key, parameter in (beside or {}).items():
@@ -86,9 +92,10 @@ def instantiate(
             raise UsageError(f"{label} has no parameter {next(iter(given))!r}: it is no class")
         return Made(target, {}, own)
     typed = _typed(target, label, given)
+    run = {key: value for key, value in (options or {}).items() if takes(target, key)}
     with redirect_stdout(label, "construction"):
         try:
-            return Made(target(**typed), typed, own)
+            return Made(target(**typed, **run), typed, own)
         except R2MedError:
             raise
         except (Exception, SystemExit) as error:
@@ -210,7 +217,11 @@ class Plugin(NamedTuple):
             return False
 
     def load(
-        self, arguments: Mapping[str, Value] | None = None, *, beside: Mapping[str, Parameter] | None = None
+        self,
+        arguments: Mapping[str, Value] | None = None,
+        *,
+        beside: Mapping[str, Parameter] | None = None,
+        options: Mapping[str, object] | None = None,
     ) -> Made:
         """Import it, and call it where it is a class or factory."""
         with redirect_stdout(self.label, "import"):
@@ -220,7 +231,7 @@ class Plugin(NamedTuple):
                 raise
             except (Exception, SystemExit) as error:
                 raise ModelError(f"{self.label} cannot be loaded ({one_line(error)})") from error
-        return instantiate(loaded, self.label, arguments, beside=beside)
+        return instantiate(loaded, self.label, arguments, beside=beside, options=options)
 
 
 def plugins(kind: Kind | None = None) -> list[Plugin]:

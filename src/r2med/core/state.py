@@ -1,32 +1,52 @@
-"""The state of an object as a hash: its attributes, its weights, the code of its class and what that code refers to."""
+"""The state of an object as a hash: its attributes, its weights, the code of its class and what that code refers to.
+
+Code of installed packages is known by their versions, everybody else's by its bytecode. What cannot be seen from here
+(a file or the environment read when the model is called, a server, an object of C) is refused: see `Unreadable`.
+"""
 
 from __future__ import annotations
 
+import copyreg
 import enum
+import functools
 import hashlib
+import logging
 import os
 import re
 import sys
-import sysconfig
+import threading
 import types
-from collections.abc import Iterator, Mapping
-from functools import partial
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path, PurePath
 from typing import Any
 
+import msgspec
 import numpy as np
 
-from .._version import __version__
+from .code import (
+    CLASS_NOISE,
+    CONSTRUCTORS,
+    Unreadable,
+    called_members,
+    imports,
+    library,
+    library_function,
+    referred_names,
+    refuse_reading,
+)
 
-_STANDARD = {sysconfig.get_path(key) for key in ("stdlib", "platstdlib", "purelib", "platlib")}
-_CONSTRUCTORS = ("__init__", "__new__", "__post_init__", "__init_subclass__", "__class_getitem__")
-"""What these read ends in attributes, which are hashed."""
-_ENVIRONMENT = {"environ", "getenv", "environb", "getenvb"}
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), type(Ellipsis), range)
-
-
-class Unreadable(Exception):
-    """A part of an object's state that cannot be hashed; says which."""
+_CONTAINERS = (list, tuple, set, frozenset, dict, bytearray, bytes, str, int, float, complex)
+_LOCKS = (type(threading.Lock()), type(threading.RLock()), threading.Condition, threading.Event, threading.Semaphore)
+_DESCRIPTORS = (
+    types.WrapperDescriptorType,
+    types.MethodDescriptorType,
+    types.ClassMethodDescriptorType,
+    types.GetSetDescriptorType,
+    types.MemberDescriptorType,
+)
+_HOOKS = ("_forward_hooks", "_forward_pre_hooks")
+"""Functions that a torch module calls."""
 
 
 def state_digest(model: Any) -> str:
@@ -39,209 +59,285 @@ def state_digest(model: Any) -> str:
 class _Reader:
     """Hashes an object with all it refers to, each thing once."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, at_call: bool = True) -> None:
         self._hash = hashlib.blake2b(digest_size=16)
         self._seen: dict[int, int] = {}
         self._kept: list[Any] = []
-        self._at_call = True
+        self._seen_at_call: set[int] = set()
+        self._at_call = at_call
+        """Whether what is hashed now runs when the model is called, and not only when it is made."""
 
     def digest(self) -> str:
         return self._hash.hexdigest()
 
-    def put(self, tag: str, data: bytes = b"") -> None:
-        self._hash.update(f"{tag}:{len(data)}:".encode() + data)
+    def put(self, tag: str, data: bytes | str = b"") -> None:
+        raw = data.encode("utf-8", "surrogatepass") if isinstance(data, str) else data
+        self._hash.update(f"{tag}:{len(raw)}:".encode() + raw)
 
     def add(self, value: Any) -> None:
         """Hash one value; something met before, as in a cycle, is named by its number."""
-        if isinstance(value, _PLAIN):
-            self.put(type(value).__name__, repr(value).encode())
-            return
-        if id(value) in self._seen:
-            self.put("seen", str(self._seen[id(value)]).encode())
-            return
-        self._seen[id(value)] = len(self._seen)
-        self._kept.append(value)  # an id is its object's only while that lives
-        self._compound(value)
+        kind = type(value)
+        if kind in _PLAIN:
+            self.put(kind.__name__, repr(value))
+        elif kind in (tuple, frozenset):  # equal ones may or may not be one object
+            self._compound(value)
+        elif id(value) in self._seen and (not self._at_call or id(value) in self._seen_at_call):
+            self.put("seen", str(self._seen[id(value)]))
+        else:
+            self._seen.setdefault(id(value), len(self._seen))
+            self._kept.append(value)  # an id is its object's only while that lives
+            if self._at_call:
+                self._seen_at_call.add(id(value))
+            self._compound(value)
 
     def _compound(self, value: Any) -> None:
-        if isinstance(value, np.ndarray) and value.dtype != object:
-            self.put("array", f"{value.dtype.str}{value.shape}".encode())
-            self._hash.update(np.ascontiguousarray(value).data)
-        elif isinstance(value, np.generic):
-            self.put("scalar", value.dtype.str.encode() + value.tobytes())
-        elif isinstance(value, list | tuple | np.ndarray):
-            self._several(type(value).__name__, value)
-        elif isinstance(value, set | frozenset):
-            self._several("set", sorted(value, key=repr))
-        elif isinstance(value, Mapping):
-            self._mapping(value)
-        elif isinstance(value, PurePath | re.Pattern | enum.Enum | np.dtype | np.random.Generator | slice | bytearray):
-            self.put(type(value).__name__, self._shown(value))
+        kind = type(value)
+        if value is os.environ:
+            self._environment()
+        elif kind in (list, tuple, set, frozenset, dict, bytearray, types.MappingProxyType) or _is_array(value):
+            self._contents(value)
         elif isinstance(value, types.ModuleType):
-            self._module(value)
+            self._module(value, ())
         elif isinstance(value, type):
             self._class(value)
         elif _is_tensor(value):
-            self.put("tensor", f"{value.dtype}{tuple(value.shape)}".encode())
+            self.put("tensor", f"{value.dtype}{tuple(value.shape)}")
             self._hash.update(_tensor_bytes(value))
+        elif isinstance(value, re.Pattern):
+            self._several("pattern", [value.pattern, value.flags])
+        elif isinstance(value, PurePath):
+            self.put(kind.__name__, str(value))
+        elif isinstance(value, np.dtype):
+            self.put("dtype", repr(value.descr if value.names else value.str))
+        elif isinstance(value, enum.Enum):
+            self._several(f"{kind.__module__}.{kind.__qualname__}.{value.name}", [value.value])
+            self._several("methods", [m for _, m in sorted(vars(kind).items()) if isinstance(m, types.FunctionType)])
+        elif isinstance(value, _LOCKS):
+            self.put("lock")
+        elif isinstance(value, logging.Logger):
+            self.put("logger", value.name)
         else:
             self._callable_or_object(value)
 
-    def _shown(self, value: Any) -> bytes:
-        if isinstance(value, np.random.Generator):
-            return repr(value.bit_generator.state).encode()
-        return repr(value).encode()
-
-    def _several(self, tag: str, values: Any) -> None:
-        self.put(tag, str(len(values)).encode())
-        for value in values:
+    def _several(self, tag: str, values: Iterable[Any]) -> None:
+        several = list(values)
+        self.put(tag, str(len(several)))
+        for value in several:
             self.add(value)
 
-    def _mapping(self, value: Mapping[Any, Any]) -> None:
-        self.put("mapping", str(len(value)).encode())
-        for key, item in value.items():
-            self.add(key)
-            self.add(item)
+    def _contents(self, value: Any) -> None:
+        """What a container holds; a subclass counts as the container it is."""
+        if isinstance(value, np.ndarray):
+            whole = np.asarray(value)
+            self.put("array", f"{whole.dtype.descr if whole.dtype.names else whole.dtype.str}{whole.shape}")
+            if whole.dtype.hasobject:
+                self._several("objects", whole.reshape(-1).tolist())
+            else:
+                self._hash.update(np.ascontiguousarray(whole).tobytes())
+        elif isinstance(value, np.generic):
+            self.put("scalar", value.dtype.str.encode() + value.tobytes())
+        elif isinstance(value, Mapping):
+            self._several("mapping", [part for pair in value.items() for part in pair])
+        elif isinstance(value, set | frozenset):
+            self._several("set", sorted(self._alone(item) for item in value))
+        elif isinstance(value, bytearray | bytes | str | int | float | complex):
+            base = next(k for k in (bytearray, bytes, str, int, float, complex) if isinstance(value, k))
+            self.put(base.__name__, base.__repr__(value))
+        else:
+            self._several("tuple" if isinstance(value, tuple) else "list", tuple(value))
+
+    def _alone(self, value: Any) -> str:
+        """The hash of one element of a set, whose order means nothing."""
+        reader = _Reader(at_call=self._at_call)
+        reader.add(value)
+        return reader.digest()
 
     def _callable_or_object(self, value: Any) -> None:
         if isinstance(value, types.MethodType):
-            self.put("method")
-            self.add(value.__self__)
-            self.add(value.__func__)
+            self._several("method", [value.__self__, value.__func__])
         elif isinstance(value, types.FunctionType):
             self._function(value)
-        elif isinstance(value, partial):
-            self._several("partial", [value.func, list(value.args), dict(value.keywords)])
+        elif isinstance(value, functools.partial):
+            self._several("partial", [value.func, list(value.args), dict(value.keywords), dict(vars(value))])
         elif isinstance(value, staticmethod | classmethod):
-            self.add(value.__func__)
+            self._several(type(value).__name__, [value.__func__])
         elif isinstance(value, property):
             self._several("property", [value.fget, value.fset, value.fdel])
-        elif isinstance(value, types.BuiltinFunctionType | types.WrapperDescriptorType | types.MethodDescriptorType):
-            self._refuse_environment(value)
-            self.put("builtin", f"{getattr(value, '__module__', '')}.{value.__qualname__}".encode())
-        elif isinstance(wrapped := getattr(value, "__wrapped__", None), types.FunctionType):
-            self.add(wrapped)
+        elif isinstance(value, functools.cached_property):
+            self._several("property", [value.func])
+        elif isinstance(value, functools._lru_cache_wrapper):
+            self._several("cached", [value.__wrapped__])
+        elif isinstance(value, types.BuiltinFunctionType | types.MethodWrapperType):
+            self._builtin(value)
+        elif isinstance(value, _DESCRIPTORS):
+            self.put("builtin", f"{value.__objclass__.__qualname__}.{value.__name__}")
         else:
             self._object(value)
 
+    def _environment(self) -> None:
+        if self._at_call:
+            raise Unreadable("it holds the environment")
+        self.put("environment")
+
+    def _builtin(self, function: Any) -> None:
+        """A function of C; a bound one is what it is bound to, as `table.get` is its table."""
+        refuse_reading([function.__name__], at_call=self._at_call)
+        self.put("builtin", f"{getattr(function, '__module__', '')}.{function.__qualname__}")
+        if not isinstance(function.__self__, types.ModuleType | types.NoneType):
+            self.add(function.__self__)
+
     def _object(self, value: Any) -> None:
         kind = type(value)
-        if value is os.environ:
-            raise Unreadable("it holds the environment")
-        if callable(text := getattr(value, "to_str", None)):  # a tokenizer of the tokenizers library
-            self.put("tokenizer", str(text()).encode())
-            return
-        library = _library(kind.__module__)
-        if library and callable(getattr(value, "state_dict", None)):
-            self._library_model(value)
-            return
-        if _repr_is_value(value):
-            self.put(kind.__qualname__, repr(value).encode())
-            return
-        attributes = dict(_attributes(value))
-        if library and not attributes:
-            raise Unreadable(f"it holds a {kind.__module__}.{kind.__qualname__}, whose state cannot be read")
-        self.put("object")
-        self._class(kind)
-        self._mapping(attributes)
+        if kind.__module__.partition(".")[0] == "tokenizers" and callable(getattr(value, "to_str", None)):
+            self.put("tokenizer", str(value.to_str()))
+        elif isinstance(value, np.random.Generator):
+            self._several("generator", [type(value.bit_generator).__name__, value.bit_generator.state])
+        elif _is_compiled(value) and (version := library(value.__module__)):
+            self.put("function", f"{value.__module__}.{value.__qualname__} {version}")
+        elif library(kind.__module__):
+            self._library_object(value)
+        else:
+            self.put("object")
+            self._class(kind)
+            base = _hidden_base(kind)
+            if base is not None and issubclass(base, _CONTAINERS):
+                self._contents(value)
+            elif base is not None and not _is_array(value):
+                self._reduced(value)
+            self._several("attributes", [part for pair in _attributes(value) for part in pair])
 
-    def _library_model(self, model: Any) -> None:
-        """A torch module whose code is an installed library's: its weights, and the settings that shape its output."""
-        self._class(type(model))
-        for name, tensor in sorted(model.state_dict().items()):
-            self.put("weight", name.encode())
-            if hasattr(tensor, "detach"):
-                self.add(tensor)
-        parts = model.modules() if callable(getattr(model, "modules", None)) else ()
-        self.put("modules", " ".join(type(part).__qualname__ for part in parts).encode())
+    def _library_object(self, value: Any) -> None:
+        """An object of an installed package: what pickle would keep of it; a torch module by its weights."""
+        torch = sys.modules.get("torch")
+        if torch is not None and isinstance(value, torch.nn.Module):
+            self._torch_module(value)
+        else:
+            self._class(type(value))
+            self._reduced(value)
+
+    def _reduced(self, value: Any) -> None:
+        kind = type(value)
+        try:
+            registered = copyreg.dispatch_table.get(kind)
+            made = value.__reduce_ex__(2) if registered is None else registered(value)
+        except Exception:
+            what = f"{kind.__module__}.{kind.__qualname__}"
+            raise Unreadable(f"it holds a {what}, whose state cannot be read") from None
+        if isinstance(made, str):  # the name of a global
+            self.put("global", f"{kind.__module__}.{made}")
+            return
+        function, arguments, state, items, pairs, *_ = (*made, None, None, None, None)
+        self._several("reduced", [function, tuple(a for a in arguments if a is not kind), state])
+        self._several("items", items or ())
+        self._several("pairs", pairs or ())
+
+    def _torch_module(self, model: Any) -> None:
+        """A torch module whose code is a package's: its weights, and the settings that shape its output."""
+        for name, tensor in (*model.named_parameters(), *model.named_buffers()):
+            self.put("weight", name)
+            self.add(tensor)
+        for name, kept in sorted(model.state_dict().items()):
+            if not _is_tensor(kept):
+                self._several(name, [kept])
+        for name, part in model.named_modules():
+            self.put("part", name)
+            if library(type(part).__module__):
+                self._class(type(part))
+                self._settings(part)
+            elif part is not model:
+                self.add(part)
         for name in ("prompts", "default_prompt_name", "max_seq_length", "truncate_dim", "similarity_fn_name"):
-            setting = getattr(model, name, None)
-            self.put(name, repr(setting).encode())
-        config = getattr(model, "config", None)
-        if callable(to_dict := getattr(config, "to_dict", None)):
-            self.put("config", repr(sorted(map(repr, to_dict().items()))).encode())
-        backend = getattr(getattr(model, "tokenizer", None), "backend_tokenizer", None)
-        if backend is not None:
-            self.add(backend)
+            self.put(name, repr(getattr(model, name, None)))
+
+    def _settings(self, part: Any) -> None:
+        """The plain attributes of a part, its configuration and its tokenizer."""
+        for name, value in sorted(vars(part).items()):
+            if name in ("training", "name_or_path") or (name.startswith("_") and name not in _HOOKS):
+                continue  # set anew by a call, or where it lies, or made from the rest
+            if callable(to_dict := getattr(value, "to_dict", None)) and name.endswith("config"):
+                kept = {k: v for k, v in to_dict().items() if k not in ("_name_or_path", "transformers_version")}
+                self.put("config", repr(sorted(map(repr, kept.items()))))
+            elif (backend := getattr(value, "backend_tokenizer", None)) is not None:
+                kept = msgspec.json.decode(backend.to_str())
+                unset = {"truncation": None, "padding": None}  # every call sets them
+                self.put("tokenizer", msgspec.json.encode(kept | unset, order="deterministic"))
+            elif _is_plain(value) or callable(value) or not library(type(value).__module__):
+                self.put("setting", name)
+                self.add(value)
 
     def _class(self, kind: type) -> None:
-        """The name of a library's class with its version; the code and data of anybody else's."""
-        self.put("class", f"{kind.__module__}.{kind.__qualname__}".encode())
-        if version := _library(kind.__module__):
-            self.put("version", version.encode())
+        """The name of a package's class with its version; the code and data of anybody else's."""
+        self.put("class", f"{kind.__module__}.{kind.__qualname__}")
+        if version := library(kind.__module__):
+            self.put("version", version)
             return
-        for base in kind.__bases__:
-            self.add(base)
+        self._several("bases", [base for base in (*kind.__bases__, type(kind)) if base not in (object, type)])
+        called = called_members(kind)
         for name, member in sorted(vars(kind).items()):
-            if name in ("__dict__", "__weakref__", "__doc__", "__module__", "__annotations__", "__abstractmethods__"):
+            if name in CLASS_NOISE or name.startswith("_abc_"):
                 continue
-            if name.startswith("_abc_") or name in ("__static_attributes__", "__firstlineno__"):
-                continue
-            self.put("member", name.encode())
-            before, self._at_call = self._at_call, self._at_call and name not in _CONSTRUCTORS
+            self.put("member", name)
+            before, self._at_call = self._at_call, self._at_call and name not in CONSTRUCTORS and name in called
             self.add(member)
             self._at_call = before
 
     def _function(self, function: types.FunctionType) -> None:
-        self.put("function", function.__qualname__.encode())
-        if version := _library(function.__module__ or ""):
-            self.put("version", version.encode())
+        self.put("function", function.__qualname__)
+        if version := library_function(function):
+            self.put("version", version)
             return
-        self._code(function.__code__)
-        self.add(function.__defaults__)
-        self.add(function.__kwdefaults__)
-        for cell in function.__closure__ or ():
-            with _empty_cells():
+        code = function.__code__
+        self._code(code)
+        self._several("defaults", [function.__defaults__, function.__kwdefaults__, dict(vars(function))])
+        for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
+            self.put("cell", name)
+            if cell != types.CellType():
                 self.add(cell.cell_contents)
-        for name in sorted(_names(function.__code__)):
-            if name in function.__globals__:
-                self.put("global", name.encode())
-                self.add(function.__globals__[name])
+        names = referred_names(code)
+        for name in sorted(names & function.__globals__.keys()):
+            self._global(name, function.__globals__[name], names)
+        for name, found in imports(function):
+            self._global(name, found, names)
+
+    def _global(self, name: str, value: Any, names: Iterable[str]) -> None:
+        self.put("global", name)
+        if isinstance(value, types.ModuleType):
+            refuse_reading([value.__name__], at_call=self._at_call)
+            self._module(value, names)
+        else:
+            self.add(value)
 
     def _code(self, code: types.CodeType) -> None:
-        self.put("code", code.co_code)
-        self.put("names", " ".join((*code.co_names, *code.co_varnames)).encode())
-        if self._at_call and _ENVIRONMENT & set(code.co_names):
-            raise Unreadable("its code reads the environment")
+        self.put("code", code.co_code + b"\0" + getattr(code, "co_exceptiontable", b""))
+        self.put("names", " ".join((*code.co_names, *code.co_varnames, "/", *code.co_freevars, "/", *code.co_cellvars)))
+        refuse_reading(code.co_names, at_call=self._at_call)
         for constant in code.co_consts:
-            if isinstance(constant, types.CodeType):
-                self._code(constant)
-            else:
-                self.add(constant)
+            self._code(constant) if isinstance(constant, types.CodeType) else self.add(constant)
 
-    def _refuse_environment(self, function: Any) -> None:
-        if self._at_call and getattr(function, "__name__", "") in _ENVIRONMENT:
-            raise Unreadable("its code reads the environment")
-
-    def _module(self, module: types.ModuleType) -> None:
-        """A library by name and version; a file of the user's own by its content and its plain values."""
-        self.put("module", module.__name__.encode())
-        if version := _library(module.__name__):
-            self.put("version", version.encode())
+    def _module(self, module: types.ModuleType, names: Iterable[str]) -> None:
+        """A package by name and version; a file of the user's own by its content, and what is used of it."""
+        self.put("module", module.__name__)
+        if version := library(module.__name__):
+            self.put("version", version)
             return
+        place = getattr(module, "__file__", None)
         try:
-            self.put("source", Path(str(module.__file__)).read_bytes())
+            self.put("source", Path(place).read_bytes() if place else b"")
         except OSError:
             raise Unreadable(f"the source of {module.__name__} cannot be read") from None
         for name, value in sorted(vars(module).items()):
-            if isinstance(value, _PLAIN) and not name.startswith("__"):
-                self.put("value", name.encode())
-                self.add(value)
+            used = name in names
+            if not name.startswith("__") and (used or type(value) in _PLAIN) and id(value) not in self._seen:
+                self._global(name, value, names if used else ())
 
 
-class _empty_cells:  # noqa: N801 - used as a statement
-    """A closure may refer to a name that is not bound yet."""
-
-    def __enter__(self) -> None: ...
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> bool:
-        return kind is ValueError and "empty" in str(error)
-
-
-def _names(code: types.CodeType) -> set[str]:
-    """Global names that a function and those inside it refer to."""
-    inner = (constant for constant in code.co_consts if isinstance(constant, types.CodeType))
-    return {*code.co_names}.union(*(_names(constant) for constant in inner))
+def _hidden_base(kind: type) -> type | None:
+    """The class of C, other than `object`, that keeps a part of an instance where Python does not see it."""
+    for base in kind.__mro__:
+        new = vars(base).get("__new__")
+        if base is not object and isinstance(new, types.BuiltinFunctionType):
+            return base
+    return None
 
 
 def _attributes(value: Any) -> Iterator[tuple[str, Any]]:
@@ -257,32 +353,24 @@ def _slots(kind: type) -> tuple[str, ...]:
     return tuple(name for name in names if name not in ("__dict__", "__weakref__"))
 
 
-def _repr_is_value(value: Any) -> bool:
-    """Whether a library's value is told by how it prints: dates, decimals, torch's dtypes and devices."""
-    kind = type(value)
-    return f"{kind.__module__}.{kind.__qualname__}" in {
-        *("datetime.date", "datetime.datetime", "datetime.timedelta", "decimal.Decimal", "fractions.Fraction"),
-        *("uuid.UUID", "torch.dtype", "torch.device", "torch.Size"),
-    }
+def _is_compiled(value: Any) -> bool:
+    """Whether a value is a function that Cython or its like compiled: its type is no class of Python's."""
+    named = hasattr(value, "__qualname__") and hasattr(value, "__module__")
+    return named and not isinstance(vars(type(value)).get("__module__"), str)
 
 
-def _library(module: str) -> str:
-    """Version of the installed package that a module belongs to, or of Python; empty for the user's own files."""
-    top = module.partition(".")[0]
-    if top in sys.builtin_module_names or top in sys.stdlib_module_names:
-        return sys.version.split()[0]
-    found = sys.modules.get(top)
-    place = getattr(found, "__file__", None) or next(iter(getattr(found, "__path__", [])), None)
-    if place is None or not any(root and str(place).startswith(root + os.sep) for root in _STANDARD):
-        return __version__ if top == "r2med" else ""
-    return str(getattr(found, "__version__", "")) or _distribution_version(top)
+def _is_plain(value: Any) -> bool:
+    """Whether a value is a number or a text, or holds nothing else."""
+    if isinstance(value, Mapping):
+        return all(_is_plain(part) for pair in value.items() for part in pair)
+    if isinstance(value, list | tuple | set | frozenset):
+        return all(map(_is_plain, value))
+    return type(value) in _PLAIN or isinstance(value, np.generic | enum.Enum)
 
 
-def _distribution_version(top: str) -> str:
-    from importlib.metadata import packages_distributions, version
-
-    names = packages_distributions().get(top, ())
-    return version(names[0]) if names else "unknown"
+def _is_array(value: Any) -> bool:
+    """An array or number of numpy's own; a masked array holds more than its numbers."""
+    return type(value) in (np.ndarray, np.memmap) or isinstance(value, np.generic)
 
 
 def _is_tensor(value: Any) -> bool:

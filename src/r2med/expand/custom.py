@@ -15,7 +15,7 @@ from ..core.plugins import find_plugin, instantiate, load_address, plugins
 from ..core.registry import Entry
 from ..core.spec import Spec
 from ..retrieve import Build
-from ..retrieve.custom import described, object_spec
+from ..retrieve.custom import described, is_ours, object_spec
 from .contract import EMPTY, OK, Cost, Expander, Expansion, Expansions, expanders
 
 
@@ -45,13 +45,13 @@ def _named(model: Any, arguments: dict[str, Any], spec: Spec) -> Expander:
 
 def as_expander(model: Any, *, spec: Spec | None = None) -> Expander:
     """An object as expander; a class is constructed."""
-    if isinstance(model, Expander):
-        return model
+    if is_ours(model, Expander):
+        return model  # type: ignore[no-any-return]
     model = instantiate(model, str(spec or name_of(model))).value
-    if isinstance(model, Expander):
-        return model
+    if is_ours(model, Expander):
+        return model  # type: ignore[no-any-return]
     identity = identify(model)
-    spec = spec or object_spec(model, identity)
+    spec = spec or object_spec(model, identity, expanders)
     if callable(getattr(model, "expand", None)):
         return ForeignExpander(model, spec, identity)
     return CustomExpander(model, spec, identity)

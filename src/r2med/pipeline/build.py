@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from ..core import UsageError
+from ..core import UsageError, fingerprint
 from ..core.options import Options
+from ..core.registry import Registry
 from ..core.spec import Spec
 from ..expand import Expander, as_expander, expanders
 from ..fuse import fusions
@@ -18,6 +19,16 @@ from .system import Reranking, System, SystemSpec
 T = TypeVar("T")
 Spending = Callable[[int, int, Any], None]
 """Called with (done, total, usage): usage counts calls and dollars, or is None where no chat model is asked."""
+
+
+def _same(one: Any, other: Any) -> bool:
+    return fingerprint("component", one.describe()) == fingerprint("component", other.describe())
+
+
+def _declared(made: Any) -> bool:
+    """Whether an object is known by its own word alone, which may be the same for different states."""
+    identity = getattr(getattr(made, "scorer", made), "identity", None)
+    return identity is not None and "state" not in identity.facts
 
 
 class Builder:
@@ -86,8 +97,12 @@ class Builder:
         return made.spec
 
     def _own(self, kind: str, spec: Spec, made: Any) -> None:
+        """Keep an object under its spec; another that cannot be told from it is refused."""
+        registry: Registry[Any] = {"retriever": retrievers, "reranker": rerankers, "expander": expanders}[kind]
+        if spec.own and registry.find(spec.name) is not None:
+            raise UsageError(f"an object is called {spec.name}, which is a {kind} of r2med's: give it another `name`")
         other = self._made.setdefault((kind, spec), (made, spec))[0]
-        if other is not made:
+        if other is not made and (_declared(other) or not _same(other, made)):
             raise UsageError(f"two different objects are called {spec}: give them a `name` or a `version`")
 
     def chat(self, spec: Spec) -> Chat:

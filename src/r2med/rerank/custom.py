@@ -19,7 +19,7 @@ from ..core.plugins import Made, find_plugin, instantiate, load_address
 from ..core.queries import Queries
 from ..core.spec import Spec
 from ..retrieve import Build
-from ..retrieve.custom import checked_run, described, object_spec
+from ..retrieve.custom import checked_run, described, is_ours, object_spec
 from ..retrieve.encoders.base import WorkOrder
 from ..retrieve.encoders.custom import to_numpy
 from ..retrieve.mteb_inputs import BATCH, SPLIT, SUBSET, loader, task_facts
@@ -35,14 +35,15 @@ READING = {"logit": declared_parameters(CrossEncoderParameters)["logit"]}
 
 def from_address(spec: Spec, build: Build) -> Reranker:
     """The reranker at `module:attr`, made with the arguments of the spec."""
-    return _named(load_address(spec.name, dict(spec.without("rest").parameters), beside=READING), spec, build)
+    given = dict(spec.without("rest").parameters)
+    return _named(load_address(spec.name, given, beside=READING, options=spec.options), spec, build)
 
 
 def from_plugin(spec: Spec, build: Build) -> Reranker:
     """The reranker that an installed package offers under the name of the spec."""
     plugin = find_plugin("reranker", spec.name)
     assert plugin is not None
-    made = plugin.load(dict(spec.without("rest").parameters), beside=READING)
+    made = plugin.load(dict(spec.without("rest").parameters), beside=READING, options=spec.options)
     try:
         return _named(made, spec, build)
     except UsageError as error:
@@ -61,13 +62,13 @@ def as_reranker(
     model: Any, *, spec: Spec | None = None, logit: int | None = None, options: Options | None = None
 ) -> Reranker:
     """An object as reranker: one already, a cross-encoder of whichever library, a function of pairs."""
-    if isinstance(model, Reranker):
-        return model
+    if is_ours(model, Reranker):
+        return model  # type: ignore[no-any-return]
     model = instantiate(model, str(spec or name_of(model))).value
-    if isinstance(model, Reranker):
-        return model
+    if is_ours(model, Reranker):
+        return model  # type: ignore[no-any-return]
     identity = identify(model)
-    spec = spec or object_spec(model, identity).at(DEPTH)
+    spec = spec or object_spec(model, identity, rerankers).at(DEPTH)
     if callable(getattr(model, "rerank", None)):
         return ForeignReranker(model, spec, identity)
     return PointwiseReranker(CustomScorer(model, str(spec.at(None)), identity, logit=logit), spec, options)

@@ -18,7 +18,7 @@ from ..models import Card
 from ..models.hashes import file_hash
 from ..retrieve.encoders.base import WorkOrder
 from ..retrieve.encoders.batching import pad
-from ..retrieve.encoders.onnx import BATCH_TOKENS, OnnxModel, find_onnx, scales_batches
+from ..retrieve.encoders.onnx import BATCH_TOKENS, OnnxModel, find_onnx, onnx_hashes, scales_batches
 from .cross_encoder import WINDOW, CrossEncoder, PairIds, PairTokenizer
 from .pairs import Float32, Pairs, by_query
 
@@ -44,7 +44,7 @@ class OnnxCrossEncoder(CrossEncoder):
         """Everything besides the texts and the maximum length that changes a score."""
         return {
             "backend": "onnx",
-            "file": file_hash(find_onnx(self.folder)),
+            **onnx_hashes(find_onnx(self.folder)),
             "tokenizer": file_hash(self.folder / "tokenizer.json"),
             "logit": self.card.logit,
             "template": [self.query_prefix, self.document_prefix],

@@ -12,11 +12,12 @@ import numpy as np
 
 from ..core import DataError, Hit, ModelError, Query, Run, Task, UsageError, fingerprint
 from ..core.foreign import accepted, wrap_errors
-from ..core.identity import Identity, identify, name_of
+from ..core.identity import Identity, class_name, identify, name_of
 from ..core.options import Options
 from ..core.parameters import declared_parameters
 from ..core.plugins import Made, find_plugin, instantiate, load_address
 from ..core.queries import Queries
+from ..core.registry import Registry
 from ..core.spec import Spec
 from .contract import Build, Index, Retriever, check_depth, retrievers
 from .dense import DenseParameters, DenseRetriever, Similarity
@@ -37,12 +38,17 @@ COMPARING = {
 Compare = Callable[[Any, Any], Any]
 
 
-def object_spec(model: Any, identity: Identity, name: str = "") -> Spec:
-    """The spec of an object: the one it declares, or its name with its version or the hash of its state."""
+def object_spec(model: Any, identity: Identity, registry: Registry[Any]) -> Spec:
+    """The spec of an object: the one it declares, or its name with its version or the hash of its state.
+
+    What it declares counts if nothing of ours is called so: somebody's subclass of our BM25 is not our BM25.
+    """
     declared = getattr(model, "spec", None)
     if isinstance(declared, Spec):
-        return replace(declared, own=True)
-    name = declared if isinstance(declared, str) and declared else name or name_of(model)
+        if registry.find(declared.name) is None:
+            return replace(declared, own=True)
+        declared = class_name(model)
+    name = declared if isinstance(declared, str) and declared else name_of(model)
     if "revision" in identity.facts:
         return Spec(name, parameters=(("version", str(identity.facts["revision"])),), own=True)
     return Spec(f"{name}~{identity.digest or UNKNOWN}", own=True)
@@ -50,7 +56,7 @@ def object_spec(model: Any, identity: Identity, name: str = "") -> Spec:
 
 def from_address(spec: Spec, build: Build) -> Retriever:
     """The retriever at `module:attr`, made with the arguments of the spec."""
-    made = load_address(spec.name, dict(spec.parameters), beside=COMPARING)
+    made = load_address(spec.name, dict(spec.parameters), beside=COMPARING, options=spec.options)
     return _named(made, spec, build, spec.name)
 
 
@@ -58,7 +64,7 @@ def from_plugin(spec: Spec, build: Build) -> Retriever:
     """The retriever that an installed package offers under the name of the spec."""
     plugin = find_plugin("retriever", spec.name)
     assert plugin is not None
-    made = plugin.load(dict(spec.parameters), beside=COMPARING)
+    made = plugin.load(dict(spec.parameters), beside=COMPARING, options=spec.options)
     try:
         return _named(made, spec, build, plugin.label)
     except UsageError as error:
@@ -100,13 +106,13 @@ def as_retriever(
     model: Any, *, spec: Spec | None = None, options: Options | None = None, how: DenseParameters | None = None
 ) -> Retriever:
     """An object as a retriever; a class is constructed. `how` says how the vectors of an encoder are compared."""
-    if isinstance(model, Retriever):
-        return model
+    if is_ours(model, Retriever):
+        return model  # type: ignore[no-any-return]
     model = instantiate(model, str(spec or name_of(model))).value
-    if isinstance(model, Retriever):
-        return model
+    if is_ours(model, Retriever):
+        return model  # type: ignore[no-any-return]
     identity = identify(model)
-    spec = spec or object_spec(model, identity)
+    spec = spec or object_spec(model, identity, retrievers)
     if callable(getattr(model, "prepare", None)) or callable(getattr(model, "retrieve", None)):
         return ForeignRetriever(model, spec, identity)
     if is_searcher(model):
@@ -117,6 +123,11 @@ def as_retriever(
 
 
 retrievers.from_address = from_address
+
+
+def is_ours(model: Any, contract: type) -> bool:
+    """Whether a class of ours does the work; somebody's subclass of it is theirs."""
+    return isinstance(model, contract) and type(model).__module__.partition(".")[0] == __name__.partition(".")[0]
 
 
 def is_searcher(model: Any) -> bool:
@@ -140,13 +151,19 @@ class ForeignRetriever(Retriever):
         """What it says of itself, and its identity."""
         return {**described(self.model, self.name), "identity": self.identity.facts}
 
+    def task_facts(self, task: Task) -> dict[str, object]:
+        """What it says besides about one task."""
+        with wrap_errors(self.name, f"describing {task.full_name}"):
+            said: dict[str, object] = getattr(self.model, "task_facts", super().task_facts)(task)
+        return said
+
     def prepare(self, task: Task) -> Index:
         """Its own index, or one that hands whole tasks over."""
         if not callable(getattr(self.model, "prepare", None)):
             return _TaskIndex(self, task, lambda queries, depth: self._retrieve(task, queries, depth))
         with wrap_errors(self.name, f"preparing {task.full_name}"):
-            index = self.model.prepare(task)
-        return _TaskIndex(self, task, index.search)
+            search = self.model.prepare(task).search
+        return _TaskIndex(self, task, search)
 
     def _retrieve(self, task: Task, queries: Queries, depth: int) -> Any:
         texts = queries.single(self.name)

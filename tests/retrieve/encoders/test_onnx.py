@@ -11,6 +11,7 @@ import pytest
 from r2med.core import ModelError
 from r2med.core.options import Options
 from r2med.models import get_card
+from r2med.rerank.onnx_cross_encoder import OnnxCrossEncoder
 from r2med.retrieve.encoders.onnx import FileTokenizer, OnnxEncoder, pool, scales_batches
 
 from .weights import real_model
@@ -102,3 +103,18 @@ def test_pooling() -> None:
     assert pool(hidden, mask, "last").tolist() == [[6, 7, 8]]
     with pytest.raises(ModelError, match="pooling 'max' is not known"):
         pool(hidden, mask, "max")
+
+
+def test_weights_beside_the_graph_are_part_of_the_model(tmp_path: Path) -> None:
+    """A large model keeps its weights in a file of their own: other weights are another model."""
+    (tmp_path / "model.onnx").write_bytes(b"graph")
+    (tmp_path / "tokenizer.json").write_bytes(b"{}")
+    encoder, scorer = OnnxEncoder(get_card("bge-small"), tmp_path), OnnxCrossEncoder(get_card("msmarco-minilm"), tmp_path)
+    seen = [(encoder.describe("query"), scorer.describe())]
+    for name, data in (("model.onnx_data", b"1"), ("model.onnx_data", b"22"), ("model.onnx.data", b"3"), ("readme", b"4")):
+        (tmp_path / name).write_bytes(data)
+        seen.append((encoder.describe("query"), scorer.describe()))
+    for place in range(1, 4):
+        assert seen[place][0] not in [s[0] for s in seen[:place]]
+        assert seen[place][1] not in [s[1] for s in seen[:place]]
+    assert seen[4] == seen[3]

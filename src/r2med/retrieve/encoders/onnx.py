@@ -141,7 +141,7 @@ class OnnxEncoder(BaseEncoder):
         """Everything besides text and instruction that changes a vector."""
         return {
             "backend": "onnx",
-            "file": file_hash(find_onnx(self.folder)),
+            **onnx_hashes(find_onnx(self.folder)),
             "tokenizer": file_hash(self.folder / "tokenizer.json"),
             "pooling": self.pooling,
             "normalize": self.card.normalize,
@@ -210,6 +210,13 @@ def find_onnx(folder: Path) -> Path:
         if (folder / candidate).is_file():
             return folder / candidate
     raise ModelError(f"{folder} holds no model.onnx")
+
+
+def onnx_hashes(path: Path) -> dict[str, object]:
+    """Hashes of a graph and of the files beside it that hold its weights, where they are too large for the graph."""
+    beside = {*path.parent.glob(f"{path.name}?*"), *path.parent.glob(f"{path.stem}*.data")}
+    external = {file.name: file_hash(file) for file in sorted(beside) if file.is_file()}
+    return {"file": file_hash(path), **({"external": external} if external else {})}
 
 
 def scales_batches(path: Path) -> bool:

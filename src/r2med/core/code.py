@@ -1,0 +1,213 @@
+"""Code that is not ours, read without running it: which package it belongs to, what it refers to, what it reads."""
+
+from __future__ import annotations
+
+import dis
+import importlib
+import inspect
+import os
+import site
+import sys
+import sysconfig
+import types
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
+from importlib.util import find_spec, resolve_name
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import msgspec
+
+from .._version import __version__
+
+CONSTRUCTORS = ("__init__", "__new__", "__post_init__", "__init_subclass__", "__class_getitem__", "__set_name__")
+"""What these read ends in attributes, which are hashed."""
+CLASS_NOISE = {
+    *("__dict__", "__weakref__", "__doc__", "__module__", "__qualname__", "__annotations__", "__annotate__"),
+    *("__abstractmethods__", "__static_attributes__", "__firstlineno__", "__orig_bases__", "__parameters__"),
+    *("__type_params__", "__dataclass_fields__", "__dataclass_params__", "__match_args__", "__annotate_func__"),
+}
+ENTRIES = {
+    *("encode", "encode_query", "encode_queries", "encode_corpus", "encode_document", "encode_documents", "similarity"),
+    *("predict", "index", "search", "prepare", "retrieve", "rerank", "expand", "expand_query", "plan", "forward"),
+}
+"""Methods that r2med calls."""
+_ENVIRONMENT = {"environ", "getenv", "environb", "getenvb"}
+_FILES = {
+    *("open", "read_text", "read_bytes", "fromfile", "loadtxt", "genfromtxt", "memmap", "load", "load_file"),
+    *("read_csv", "read_json", "read_parquet", "read_table", "from_pretrained", "import_module", "__import__"),
+}
+_SERVERS = {
+    *("socket", "urllib", "http", "requests", "httpx", "aiohttp", "urllib3", "grpc", "subprocess", "urlopen"),
+    *("websocket", "websockets", "openai", "cohere", "voyageai", "anthropic"),
+}
+_LOCAL = {"save", "dump", "write", "load", "read", "from_file", "to_file", "from_pretrained", "save_pretrained"}
+"""What helper classes have for other times than a call."""
+
+
+class Unreadable(Exception):
+    """A part of an object's state that cannot be hashed; says which."""
+
+
+def refuse_reading(names: Iterable[str], *, at_call: bool) -> None:
+    """Refuse code that looks outside when it is called: what it finds there may change while nothing here does."""
+    found = {name.partition(".")[0] for name in names} if at_call else set()
+    for known, what in ((_ENVIRONMENT, "reads the environment"), (_FILES, "reads files"), (_SERVERS, "asks others")):
+        if used := sorted(known & found):
+            raise Unreadable(f"its code {what} when it is called ({used[0]})")
+
+
+def called_members(kind: type) -> set[str]:
+    """Members of a class that run when its objects are used: those r2med calls, and what these refer to."""
+    members = {name: member for base in reversed(kind.__mro__) for name, member in vars(base).items()}
+    dunder = {name for name in members if name.startswith("__") and name not in CONSTRUCTORS}
+    called = dunder | (ENTRIES & members.keys())
+    if not ENTRIES & members.keys() and "__call__" not in members:
+        called |= {n for n, m in members.items() if n not in _LOCAL and not isinstance(m, classmethod)}
+    waiting = list(called)
+    while waiting:
+        for code in _codes(members[waiting.pop()]):
+            new = (referred_names(code) & members.keys()) - called - set(CONSTRUCTORS)
+            called |= new
+            waiting += new
+    return called
+
+
+def _codes(member: Any) -> Iterator[types.CodeType]:
+    """The code of a method, property or whatever wraps one."""
+    for function in (member, *(getattr(member, name, None) for name in ("__func__", "func", "fget", "__wrapped__"))):
+        if isinstance(function, types.FunctionType):
+            yield function.__code__
+
+
+def referred_names(code: types.CodeType) -> set[str]:
+    """Names of globals and attributes that a function and those inside it refer to, and texts that may be such."""
+    found = {*code.co_names, *(c for c in code.co_consts if isinstance(c, str) and c.isidentifier())}
+    inner = (constant for constant in code.co_consts if isinstance(constant, types.CodeType))
+    return found.union(*(referred_names(constant) for constant in inner))
+
+
+def imports(function: types.FunctionType) -> Iterator[tuple[str, types.ModuleType]]:
+    """Modules that a function imports when it is called; those of the user's own are imported to be looked at."""
+    package = str(function.__globals__.get("__package__") or "")
+    for name in dict.fromkeys(_imported(function.__code__, package)):
+        try:
+            if library(name) and name not in sys.modules:
+                yield name, types.ModuleType(name)
+            else:
+                yield name, importlib.import_module(name)
+        except Exception:
+            continue
+
+
+def _imported(code: types.CodeType, package: str) -> Iterator[str]:
+    before: list[Any] = []
+    for step in dis.get_instructions(code):
+        if step.opname == "IMPORT_NAME":
+            level = before[-2] if len(before) > 1 and isinstance(before[-2], int) else 0
+            yield resolve_name("." * level + step.argval, package) if level and package else step.argval
+        if step.opname == "LOAD_CONST":
+            before.append(step.argval)
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from _imported(constant, package)
+
+
+def library_function(function: types.FunctionType) -> str:
+    """Version of the package that a function belongs to; a text that was executed belongs to whoever executed it."""
+    name = function.__module__ or ""
+    version = library(name)
+    made_here = function.__globals__ is not vars(sys.modules[name]) if name in sys.modules else True
+    return "" if version and made_here and not _inside(function.__code__.co_filename) else version
+
+
+def library(module: object) -> str:
+    """Version of the installed package that a module belongs to, or of Python; empty for the user's own files."""
+    top = module.partition(".")[0] if isinstance(module, str) else ""
+    if top in ("", "__main__"):
+        return ""
+    if top in sys.builtin_module_names or top in sys.stdlib_module_names:
+        return sys.version.split()[0]
+    if top == "r2med":
+        return __version__
+    return _version(top, str(_place(top) or ""))
+
+
+def _place(top: str) -> str | None:
+    found: Any = sys.modules.get(top)
+    if found is not None:
+        return getattr(found, "__file__", None) or next(iter(getattr(found, "__path__", [])), None)
+    try:
+        spec = find_spec(top)
+    except (ImportError, ValueError, AttributeError):
+        return None
+    return None if spec is None else spec.origin or next(iter(spec.submodule_search_locations or []), None)
+
+
+@cache
+def _version(top: str, place: str) -> str:
+    """The version of a package from an index; that of one installed from a folder says nothing about its code."""
+    commit = _not_from_an_index().get(top)
+    if not _inside(place) or commit == "":
+        return ""
+    own = getattr(sys.modules.get(top), "__version__", None)
+    version = own if isinstance(own, str) else _distribution_version(top)
+    return f"{version}+{commit}" if commit else version
+
+
+def _distribution_version(top: str) -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version(top)
+    except PackageNotFoundError:
+        names = _all_distributions().get(top, ())
+        return version(names[0]) if names else ""
+
+
+@cache
+def _all_distributions() -> Mapping[str, list[str]]:
+    """Packages by their modules: reads all metadata, so only for those that are not called like their package."""
+    from importlib.metadata import packages_distributions
+
+    return packages_distributions()
+
+
+@cache
+def _not_from_an_index() -> dict[str, str]:
+    """Modules that were installed from a repository, with its commit, or from a folder, with nothing."""
+    found: dict[str, str] = {}
+    for file in (file for root in _roots() for file in Path(root).glob("*.dist-info/direct_url.json")):
+        try:
+            origin = msgspec.json.decode(file.read_bytes(), type=dict[str, Any])
+            listed = file.with_name("RECORD").read_text("utf-8", "replace").splitlines()
+        except (OSError, ValueError):
+            continue
+        modules = {line.partition(",")[0].partition("/")[0].removesuffix(".py") for line in listed}
+        if "vcs_info" in origin:
+            found |= dict.fromkeys(modules, str(origin["vcs_info"].get("commit_id", "")))
+        elif "dir_info" in origin and Path(unquote(urlsplit(str(origin.get("url", ""))).path)).is_dir():
+            found |= dict.fromkeys(modules, "")
+    return found
+
+
+@cache
+def _roots() -> tuple[str, ...]:
+    """Folders of installed packages and of Python itself."""
+    found = {sysconfig.get_path(key) for key in ("stdlib", "platstdlib", "purelib", "platlib")}
+    found |= {*getattr(site, "getsitepackages", list)(), site.getusersitepackages()}
+    return tuple(os.path.join(os.path.realpath(root), "") for root in found if root)
+
+
+def _inside(place: str) -> bool:
+    return place.startswith("<frozen") or os.path.realpath(place).startswith(_roots())
+
+
+def constructor_arguments(model: Any) -> dict[str, Any]:
+    """The attributes of an object that have the name of an argument of its constructor."""
+    try:
+        names = inspect.signature(type(model)).parameters
+    except (TypeError, ValueError):
+        return {}
+    return {name: getattr(model, name) for name in names if name in getattr(model, "__dict__", {})}
