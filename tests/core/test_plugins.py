@@ -203,7 +203,7 @@ class Made:
         name: str = "x",
         fast: bool = False,
         device: str = "cpu",
-        free=None,  # type: ignore[no-untyped-def] # noqa: ANN001
+        free: object = None,
     ) -> None:
         self.given = {"dim": dim, "ratio": ratio, "name": name, "fast": fast, "device": device, "free": free}
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
 import msgspec
+import msgspec
 import pytest
 from hypothesis import Phase, assume, given, settings
 from hypothesis import strategies as st
@@ -31,9 +32,10 @@ REGISTRIES: dict[str, Registry[Any]] = {
     "chats": chats,
 }
 HOSTILE = (
-    "a+b", "a,b", "k=v", "x@12", "@12", "50%", "%41", "%2B", "two words", " edge ", "x.rrf", "x.rrf:k=3", "nano:bm25",
-    "expand=x", "device=cpu", "threads=3", "label~0123abcd", "maxsim@50", "bm25+bge.rrf", "µ-β 🫀", "\u2028", "a\nb", "a\tb",
-    "/", "a/b", "~", "C:\\x", "'\"", "none", "yes", "0", "-", "rest=drop", "policy=mean", "host=h", "é", "１２", "@１２",
+    "a+b", "a,b", "k=v", "x@12", "@12", "50%", "%41", "%2B", "two words", " edge ", "x.rrf", "x.rrf:k=3",
+    "nano:bm25", "expand=x", "device=cpu", "threads=3", "label~0123abcd", "maxsim@50", "bm25+bge.rrf",
+    "µ-β 🫀", "\u2028", "a\nb", "a\tb", "/", "a/b", "~", "C:\\x", "'\"",
+    "none", "yes", "0", "-", "rest=drop", "policy=mean", "host=h", "é", "１２", "@１２",
 )  # fmt: skip
 TEXTS = st.sampled_from(HOSTILE) | st.text(
     st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=12
@@ -63,8 +65,9 @@ def contents(draw: st.DrawFn) -> Content:
 
 def values(parameter: Parameter) -> st.SearchStrategy[Any]:
     """Values of a parameter's declared type, within its bounds."""
-    kinds, meta = _kinds(parameter.type), _meta(parameter.type)
-    assert meta is not None, f"{parameter.name} is not declared with a Meta"
+    kinds, meta = _kinds(parameter.type), _meta(parameter.type) or msgspec.Meta()
+    low: Any
+    high: Any
     low, high = (meta.ge if meta.gt is None else meta.gt), (meta.le if meta.lt is None else meta.lt)
     (kind,) = kinds
     if get_origin(kind) is Literal:
@@ -74,8 +77,14 @@ def values(parameter: Parameter) -> st.SearchStrategy[Any]:
     if kind is int:
         return st.integers(low, high).filter(lambda n: n not in (meta.gt, meta.lt))
     if kind is float:
-        open_ended = {"exclude_min": meta.gt is not None, "exclude_max": meta.lt is not None}
-        return st.floats(low, high, **open_ended, allow_nan=False, allow_infinity=False)
+        return st.floats(
+            low,
+            high,
+            exclude_min=meta.gt is not None,
+            exclude_max=meta.lt is not None,
+            allow_nan=False,
+            allow_infinity=False,
+        )
     if get_origin(kind) is tuple:
         return st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=4).map(tuple)
     if kind is Content:
@@ -89,7 +98,7 @@ def specs(draw: st.DrawFn, registry: Registry[Any], entry: Entry[Any]) -> Spec:
     """A spec of one entry, with some of its parameters set."""
     argument: Spec | Content | str | None = None
     if entry.argument and (entry.needs_argument or draw(st.booleans())):
-        nested = {"chat": specs_of(chats), "file": contents(), "text": TEXTS}
+        nested: dict[str, st.SearchStrategy[Any]] = {"chat": specs_of(chats), "file": contents(), "text": TEXTS}
         argument = draw(nested[entry.argument])
     chosen = draw(st.sets(st.sampled_from(sorted(entry.parameters)), max_size=4)) if entry.parameters else set()
     given = {name: draw(values(entry.parameters[name])) for name in sorted(chosen)}

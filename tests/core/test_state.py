@@ -25,8 +25,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from r2med.core.code import library
-from r2med.core.state import Unreadable, state_digest
+from r2med.core.code import Unreadable, library
+from r2med.core.state import state_digest
 from tests.retrieve.encoders import tiny
 
 Make = Callable[[], Any]
@@ -162,9 +162,17 @@ FUNCTIONS = [
     ("class f:\n @classmethod\n def p(c): return 1", "class f:\n @classmethod\n def p(c): return 2"),
     ("import functools\nclass f:\n @functools.cached_property\n def p(s): return 1",
      "import functools\nclass f:\n @functools.cached_property\n def p(s): return 2"),
-    ("import functools\n@functools.cache\ndef f(x): return 1", "import functools\n@functools.cache\ndef f(x): return 2"),
-    ("def f(x):\n try: return x[0]\n except KeyError: return 1", "def f(x):\n try: return x[0]\n except IndexError: return 1"),
+    ("import functools\n@functools.cache\ndef f(x): return 1",
+     "import functools\n@functools.cache\ndef f(x): return 2"),
+    ("def f(x):\n try: return x[0]\n except KeyError: return 1",
+     "def f(x):\n try: return x[0]\n except IndexError: return 1"),
 ]  # fmt: skip
+
+
+def masked(*mask: bool) -> Any:
+    """An array with some of its values hidden."""
+    return np.ma.masked_array([1, 2], list(mask))
+
 
 VALUES: list[tuple[Make, Make]] = [
     (lambda: Model(dim=64), lambda: Model(dim=4096)),
@@ -182,7 +190,7 @@ VALUES: list[tuple[Make, Make]] = [
     (lambda: Model(a=np.zeros((2, 3))), lambda: Model(a=np.zeros((3, 2)))),
     (lambda: Model(a=np.zeros(2, np.float32)), lambda: Model(a=np.zeros(2, np.int32))),
     (lambda: Model(a=np.array([1, "x"], dtype=object)), lambda: Model(a=np.array([1, "y"], dtype=object))),
-    (lambda: Model(a=np.ma.masked_array([1, 2], [0, 1])), lambda: Model(a=np.ma.masked_array([1, 2], [1, 0]))),
+    (lambda: Model(a=masked(False, True)), lambda: Model(a=masked(True, False))),
     (lambda: Model(a=np.zeros(2, [("x", "<f4")])), lambda: Model(a=np.zeros(2, [("y", "<f4")]))),
     (lambda: Model(a=np.float32(1)), lambda: Model(a=np.float64(1))),
     (lambda: Model(a=np.random.default_rng(1)), lambda: Model(a=np.random.default_rng(2))),
@@ -268,8 +276,10 @@ def reads_at_call(kind: str, place: str) -> Any:
         "function": f"import os, urllib.request\ndef f(x): return {lines[kind]}",
         "helper": f"import os, urllib.request\ndef g(): return {lines[kind]}\ndef f(x): return g()",
         "method": f"import os, urllib.request\nclass f:\n def encode(self, x): return {lines[kind]}",
-        "inner": f"import os, urllib.request\nclass f:\n def encode(self, x): return self.go()\n def go(self): return {lines[kind]}",
-        "constructor": f"import os, urllib.request\nclass f:\n def __init__(self): self.x = ''\n def later(self): return {lines[kind]}",
+        "inner": "import os, urllib.request\nclass f:\n def encode(self, x): return self.go()\n"
+                 f" def go(self): return {lines[kind]}",
+        "constructor": "import os, urllib.request\nclass f:\n def __init__(self): self.x = ''\n"
+                       f" def later(self): return {lines[kind]}",
         "both": f"import os, urllib.request\ndef g(): return {lines[kind]}\nclass f:\n"
                 " def __init__(self): self.g = 1\n def a(self): return g()\n def encode(self, x): return self.a()",
         "twice": f"import os, urllib.request\ndef g(): return {lines[kind]}\nclass f:\n"
@@ -309,9 +319,9 @@ def test_methods_that_r2med_never_calls_may_read_files() -> None:
     "value",
     [
         lambda: io.StringIO("x").__iter__(),
-        lambda: open(os.devnull),  # noqa: SIM115
+        lambda: Path(os.devnull).open(),  # noqa: SIM115
         lambda: (x for x in [1]),
-        lambda: threading.local(),
+        threading.local,
         lambda: os.environ,
         lambda: memoryview(b"x"),
     ],
@@ -364,10 +374,12 @@ def torch_pairs() -> list[tuple[str, Make, Make]]:
     return [
         ("weights", lambda: seeded(0, lambda: nn.Linear(2, 2)), lambda: seeded(1, lambda: nn.Linear(2, 2))),
         ("slope", lambda: nn.LeakyReLU(0.1), lambda: nn.LeakyReLU(0.9)),
-        ("inside", lambda: nn.Sequential(nn.ReLU(), nn.LeakyReLU(0.1)), lambda: nn.Sequential(nn.ReLU(), nn.LeakyReLU(0.9))),
+        ("inside", lambda: nn.Sequential(nn.ReLU(), nn.LeakyReLU(0.1)),
+         lambda: nn.Sequential(nn.ReLU(), nn.LeakyReLU(0.9))),
         ("kind", lambda: nn.Sequential(nn.ReLU()), lambda: nn.Sequential(nn.Tanh())),
         ("order", lambda: nn.Sequential(nn.ReLU(), nn.Tanh()), lambda: nn.Sequential(nn.Tanh(), nn.ReLU())),
-        ("heads", lambda: seeded(0, lambda: nn.MultiheadAttention(8, 2)), lambda: seeded(0, lambda: nn.MultiheadAttention(8, 4))),
+        ("heads", lambda: seeded(0, lambda: nn.MultiheadAttention(8, 2)),
+         lambda: seeded(0, lambda: nn.MultiheadAttention(8, 4))),
         ("eps", lambda: nn.LayerNorm(4, eps=1e-5), lambda: nn.LayerNorm(4, eps=1e-1)),
         ("own part", lambda: nn.Sequential(Own(1.0)), lambda: nn.Sequential(Own(2.0))),
         ("held", lambda: Model(net=nn.LeakyReLU(0.1)), lambda: Model(net=nn.LeakyReLU(0.9))),
@@ -386,7 +398,7 @@ def test_torch_modules() -> None:
         assert not digest(one()).startswith("unreadable"), name
 
 
-def test_buffers_that_are_not_saved_count(torch: Any = None) -> None:
+def test_buffers_that_are_not_saved_count() -> None:
     torch = pytest.importorskip("torch")
 
     def made(value: float) -> Any:
@@ -440,7 +452,7 @@ def test_models_of_scikit_learn() -> None:
         )
         == 3
     )
-    tokens = (lambda t: t.split(), lambda t: list(t))
+    tokens = (lambda t: t.split(), lambda t: [*t])
     assert digest(made("a cat", tokenizer=tokens[0], token_pattern=None)) != digest(
         made("a cat", tokenizer=tokens[1], token_pattern=None)
     )
@@ -466,14 +478,15 @@ print(state_digest(importlib.import_module(sys.argv[1]).encode))
 def test_modules_in_other_processes(file: str, tmp_path: Path) -> None:
     """The hash is the same in every process, and follows what helpers hold, wherever they are imported."""
     (tmp_path / "through.py").write_text("import helper\ndef value(): return helper.value()\n")
-    found = []
+    found: list[str] = []
     for n in (1, 1, 2, 1):
         (tmp_path / file).write_text(FILES[file].replace("{n}", str(n)))
         (tmp_path / "helper.py").write_text(f"TABLE = [{n}]\n\ndef value():\n    return TABLE[0]\n")
         path = os.pathsep.join(filter(None, (str(tmp_path), os.environ.get("PYTHONPATH"))))
         done = subprocess.run(
             [sys.executable, "-B", "-c", SCRIPT, file.removesuffix(".py")],
-            env=os.environ | {"PYTHONPATH": path, "PYTHONHASHSEED": str(len(found))}, capture_output=True, text=True, check=True,
+            env=os.environ | {"PYTHONPATH": path, "PYTHONHASHSEED": str(len(found))},
+            capture_output=True, text=True, check=True,
         )  # fmt: skip
         found.append(done.stdout)
     assert found[0] == found[1] == found[3] != found[2]

@@ -197,7 +197,7 @@ def _roots() -> tuple[str, ...]:
     """Folders of installed packages and of Python itself."""
     found = {sysconfig.get_path(key) for key in ("stdlib", "platstdlib", "purelib", "platlib")}
     found |= {*getattr(site, "getsitepackages", list)(), site.getusersitepackages()}
-    return tuple(os.path.join(os.path.realpath(root), "") for root in found if root)
+    return tuple(os.path.realpath(root).rstrip(os.sep) + os.sep for root in found if root)
 
 
 def _inside(place: str) -> bool:

@@ -103,7 +103,13 @@ class _Reader:
         elif _is_tensor(value):
             self.put("tensor", f"{value.dtype}{tuple(value.shape)}")
             self._hash.update(_tensor_bytes(value))
-        elif isinstance(value, re.Pattern):
+        elif not self._small_value(value):
+            self._callable_or_object(value)
+
+    def _small_value(self, value: Any) -> bool:
+        """Hash a value whose type says all there is to it; false for any other."""
+        kind = type(value)
+        if isinstance(value, re.Pattern):
             self._several("pattern", [value.pattern, value.flags])
         elif isinstance(value, PurePath):
             self.put(kind.__name__, str(value))
@@ -117,7 +123,8 @@ class _Reader:
         elif isinstance(value, logging.Logger):
             self.put("logger", value.name)
         else:
-            self._callable_or_object(value)
+            return False
+        return True
 
     def _several(self, tag: str, values: Iterable[Any]) -> None:
         several = list(values)
@@ -226,7 +233,8 @@ class _Reader:
         if isinstance(made, str):  # the name of a global
             self.put("global", f"{kind.__module__}.{made}")
             return
-        function, arguments, state, items, pairs, *_ = (*made, None, None, None, None)
+        parts: tuple[Any, ...] = made
+        function, arguments, state, items, pairs, *_ = (*parts, None, None, None, None)
         self._several("reduced", [function, tuple(a for a in arguments if a is not kind), state])
         self._several("items", items or ())
         self._several("pairs", pairs or ())

@@ -98,8 +98,8 @@ class Builder:
 
     def _own(self, kind: str, spec: Spec, made: Any) -> None:
         """Keep an object under its spec; another that cannot be told from it is refused."""
-        registry: Registry[Any] = {"retriever": retrievers, "reranker": rerankers, "expander": expanders}[kind]
-        if spec.own and registry.find(spec.name) is not None:
+        registries: dict[str, Registry[Any]] = {"retriever": retrievers, "reranker": rerankers, "expander": expanders}
+        if spec.own and registries[kind].find(spec.name) is not None:
             raise UsageError(f"an object is called {spec.name}, which is a {kind} of r2med's: give it another `name`")
         other = self._made.setdefault((kind, spec), (made, spec))[0]
         if other is not made and (_declared(other) or not _same(other, made)):

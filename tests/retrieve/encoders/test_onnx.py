@@ -109,9 +109,11 @@ def test_weights_beside_the_graph_are_part_of_the_model(tmp_path: Path) -> None:
     """A large model keeps its weights in a file of their own: other weights are another model."""
     (tmp_path / "model.onnx").write_bytes(b"graph")
     (tmp_path / "tokenizer.json").write_bytes(b"{}")
-    encoder, scorer = OnnxEncoder(get_card("bge-small"), tmp_path), OnnxCrossEncoder(get_card("msmarco-minilm"), tmp_path)
+    encoder = OnnxEncoder(get_card("bge-small"), tmp_path)
+    scorer = OnnxCrossEncoder(get_card("msmarco-minilm"), tmp_path)
     seen = [(encoder.describe("query"), scorer.describe())]
-    for name, data in (("model.onnx_data", b"1"), ("model.onnx_data", b"22"), ("model.onnx.data", b"3"), ("readme", b"4")):
+    files = (("model.onnx_data", b"1"), ("model.onnx_data", b"22"), ("model.onnx.data", b"3"), ("readme", b"4"))
+    for name, data in files:
         (tmp_path / name).write_bytes(data)
         seen.append((encoder.describe("query"), scorer.describe()))
     for place in range(1, 4):
