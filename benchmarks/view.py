@@ -89,7 +89,7 @@ def write_result(store: ResultStore, task: Task, system: int, rng: np.random.Gen
 
 
 def measure(root: Path, query: str) -> bool:
-    command = "from r2med.cli.view import command; command()"
+    command = "from r2med.cli.browse import view; view()"
     tasks = [argument for n in range(len(QUERIES)) for argument in ("--tasks", str(root / "tasks" / f"Task-{n + 1}"))]
     arguments = [sys.executable, "-c", command, str(root / "results"), "--no-open", "--port", "0", *tasks]
     started = time.perf_counter()

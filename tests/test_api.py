@@ -256,7 +256,7 @@ def test_fuse(biology: Task) -> None:
 
 
 def test_where_the_gain_of_an_expansion_comes_from(biology: Task) -> None:
-    from r2med.api import diagnose
+    from r2med import diagnose
 
     found = diagnose(r2med.expand(shout, biology), biology)
     assert found.judged_by == "words"

@@ -41,7 +41,7 @@ def test_evaluate_takes_a_name_or_a_retriever() -> None:
     assert by_name.mean() == r2med.evaluate(r2med.BM25(), task).mean()
 
 
-@pytest.mark.parametrize("first", ["r2med.fuse", "r2med.api", "r2med.rerank", "r2med.expand"])
+@pytest.mark.parametrize("first", ["r2med.fuse", "r2med.api.experiments", "r2med.rerank", "r2med.expand"])
 def test_functions_are_not_hidden_by_rooms_of_their_name(first: str) -> None:
     code = f"import r2med, {first}; print(*(callable(getattr(r2med, n)) for n in ('expand', 'fuse', 'rerank')))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

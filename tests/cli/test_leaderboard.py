@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from r2med.cli.leaderboard import command as leaderboard
+from r2med.cli.browse import leaderboard
 from r2med.cli.plot import command as plot
 from r2med.cli.reproduce import command as reproduce
 from r2med.cli.run import command as run

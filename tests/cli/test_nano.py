@@ -9,10 +9,10 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from r2med.cli.browse import pages
 from r2med.cli.data import audit
 from r2med.cli.export import command as export
 from r2med.cli.nano import command as nano
-from r2med.cli.pages import command as pages
 from r2med.core import R2MedError
 from r2med.pipeline.nano_candidates import dense_retriever
 from r2med.tasks import convert, resolve

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from r2med.cli.score import command
+from r2med.cli.score import score as command
 from r2med.core import DataError
 from r2med.scoring import USUAL
 from r2med.scoring.measures import definitions

@@ -206,7 +206,7 @@ def test_a_document_of_fifty_megabytes(tmp_path: Path, kind: str) -> None:
 
 STARVED = """
 import resource, sys
-import r2med.api, r2med.cli.score
+import r2med.api.experiments, r2med.cli.score
 from r2med.cli import main
 def data() -> int:
     return int(next(l for l in open("/proc/self/status") if l.startswith("VmData")).split()[1]) << 10

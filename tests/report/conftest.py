@@ -31,7 +31,7 @@ FLAGS = (
     "--disable-component-update",
     "--disable-sync",
 )
-START = "from r2med.cli.view import command; command()"
+START = "from r2med.cli.browse import view; view()"
 
 
 @pytest.fixture(scope="session")

@@ -17,9 +17,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from r2med.cli.report import command as report
-from r2med.cli.view import command as view
-from r2med.cli.view import weights
+from r2med.api.results import parameters_of
+from r2med.cli.browse import report, view
 from r2med.core import R2MedError
 from r2med.report.web.guard import Guard
 from r2med.report.web.server import listen
@@ -171,7 +170,7 @@ def test_results_appear_while_a_run_goes_on(results: Path, tmp_path: Path, serve
     ],
 )
 def test_weights_come_from_the_cards(system: str, count: int | None) -> None:
-    assert weights(system) == count
+    assert parameters_of(system) == count
 
 
 def test_a_taken_port_is_one_line() -> None:
@@ -183,7 +182,7 @@ def test_a_taken_port_is_one_line() -> None:
 
 
 def test_interrupting_ends_it_well(results: Path) -> None:
-    start = "from r2med.cli.view import command; command()"
+    start = "from r2med.cli.browse import view; view()"
     process = subprocess.Popen(
         [sys.executable, "-c", start, str(results), "--no-open", "--port", "0", "--json"],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ.copy(),

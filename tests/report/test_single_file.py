@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from r2med.cli.report import command
+from r2med.cli.browse import report as command
 from r2med.report.web.single_file import write_report
 from r2med.report.web.site import Site
 

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from r2med.cli.data import command
+from r2med.cli.data import data as command
 from r2med.core import DataError, Document, Documents, Qrels, Query, Task, UnknownName, UsageError
 from r2med.core.stores import Store, open_store, open_stream
 from r2med.tasks import convert, load_all, write_task

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
-from r2med.cli.data import command as data_command
+from r2med.cli.data import data as data_command
 from r2med.cli.export import command as export_command
 from r2med.core import HostileData, R2MedError, UsageError
 from r2med.core.atomic import write_bytes

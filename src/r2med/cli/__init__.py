@@ -40,8 +40,17 @@ COMMANDS = {
     "doctor": "Say what is installed, what works and what is ready to run.",
     "completion": "Print the shell completion script.",
 }
-
-
+HOMES = {
+    "search": "score",
+    "score": "score",
+    "leaderboard": "browse",
+    "view": "browse",
+    "report": "browse",
+    "pages": "browse",
+    "tasks": "data",
+    "data": "data",
+}
+"""Commands that share a module."""
 KEPT = "what was finished is kept, the same command goes on from there"
 
 
@@ -54,8 +63,10 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        module = importlib.import_module(f"{__name__}.{cmd_name}")
-        command: click.Command = module.command
+        if cmd_name == "completion":
+            return completion
+        module = importlib.import_module(f".{HOMES.get(cmd_name, cmd_name)}", __name__)
+        command: click.Command = getattr(module, cmd_name if cmd_name in HOMES else "command")
         return command
 
     def resolve_command(
@@ -80,6 +91,17 @@ def app() -> None:
 
     Start with `r2med run`: it needs no network and no key. Not a clinical decision system.
     """
+
+
+@click.command("completion")
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def completion(shell: str) -> None:
+    """Print the completion script: eval "$(r2med completion bash)"."""
+    from click.shell_completion import get_completion_class
+
+    completer = get_completion_class(shell)
+    assert completer is not None
+    click.echo(completer(app, {}, "r2med", "_R2MED_COMPLETE").source())
 
 
 class Terminated(BaseException):

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .common import emit, json_option, note, print_table
+from .common import json_option
+from .output import emit, note, print_table, say
 
 if TYPE_CHECKING:
     from ..cache import Entry
@@ -25,11 +26,11 @@ def command(context: click.Context, kinds: Sequence[str], as_json: bool) -> None
     """Show what is kept on disk: vectors, scores of pairs, generated texts, indexes; their size and last use."""
     if context.invoked_subcommand is not None:
         return
-    from ..cache import entries
+    from ..api.machine import cache_entries
     from ..core.places import home
     from ..core.sizes import show_size
 
-    kept = entries(kinds=kinds or KINDS)
+    kept = cache_entries(kinds=kinds or KINDS)
     total = sum(entry.bytes for entry in kept)
     if as_json:
         sums = {kind: sum(e.bytes for e in kept if e.kind == kind) for kind in kinds or KINDS}
@@ -56,10 +57,10 @@ def _document(entry: Entry) -> dict[str, object]:
 @json_option
 def verify_command(kinds: Sequence[str], as_json: bool) -> None:
     """Read every byte of what is kept and compare it with its checksums; exits with 1 where a file is damaged."""
-    from ..cache import verify
+    from ..api.machine import verify_cache
     from ..core.sizes import show_size
 
-    checked = list(verify(kinds=kinds or KINDS))
+    checked = list(verify_cache(kinds=kinds or KINDS))
     damaged = [damage for _, found in checked for damage in found]
     size = sum(entry.bytes for entry, _ in checked)
     if as_json:
@@ -67,7 +68,7 @@ def verify_command(kinds: Sequence[str], as_json: bool) -> None:
         emit({"entries": len(checked), "bytes": size, "damaged": rows})
     else:
         for damage in damaged:
-            click.echo(f"{damage.path}: {damage.reason}")
+            say(f"{damage.path}: {damage.reason}")
         lost = sum(damage.lost for damage in damaged)
         advice = "; r2med cache prune removes them" if lost else ""
         note(f"{show_size(size)} in {len(checked)} entries read, {lost} damaged files{advice}")
@@ -85,11 +86,12 @@ def verify_command(kinds: Sequence[str], as_json: bool) -> None:
 @json_option
 def prune_command(kinds: Sequence[str], max_size: str | None, unused_days: float | None, as_json: bool) -> None:
     """Remove damaged and abandoned files, and entries that are unused or too many."""
-    from ..cache import PRUNED, prune
+    from ..api.machine import prune_cache
+    from ..cache import PRUNED
     from ..core.sizes import parse_size, show_size
 
     most = parse_size(max_size, least=0) if max_size else None
-    done = prune(kinds=kinds or PRUNED, max_bytes=most, unused_days=unused_days)
+    done = prune_cache(kinds=kinds or PRUNED, max_bytes=most, unused_days=unused_days)
     if as_json:
         emit(done._asdict())
     else:

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from .output import emit, note, print_table
-
 if TYPE_CHECKING:
     from ..core.options import Options
-    from ..tasks import TaskRef
-    from .progress import Bar
+    from .output import Bar
 
-__all__ = ["completing", "emit", "json_option", "note", "options_from", "print_table", "tasks_option"]
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -29,13 +25,6 @@ def tasks_option(*, default: tuple[str, ...] = ("mini",)) -> Callable[[F], F]:
         "--tasks", "-t", "specs", multiple=True, default=default, show_default=True, metavar="NAME|FOLDER",
         help="A collection (mini, nano, r2med), a task (mini/MedQA-Diag) or a folder; repeat or separate by commas.",
     )  # fmt: skip
-
-
-def resolve_all(specs: Iterable[str]) -> list[TaskRef]:
-    """The tasks that names and folders stand for."""
-    from ..tasks import resolve_all as resolve
-
-    return resolve(specs)
 
 
 def completing(kind: str) -> Callable[[click.Context, click.Parameter, str], list[str]]:

@@ -63,21 +63,16 @@ def command(
     bootstrap interval, a paired randomisation test, a t-test, Holm's correction and the difference that these queries
     could detect.
     """
+    from ..api.results import compare_stored
     from ..report import comparison as what
-    from ..results import ResultIndex
-    from ..scoring import Measure
     from ..scoring.compare import compare
     from ..scoring.intervals import Settings
     from ..scoring.tables import comparison_tables
 
     settings = Settings(level=level, method=method, resamples=resamples, seed=seed)
-    chosen = Measure.parse(measure)
-    if qrels is None:
-        compared = what.from_store(ResultIndex([results]), systems, chosen, collection=collection, tasks=tasks)
-    elif collection or tasks:
-        raise click.UsageError("--collection and --task choose among stored results; with --qrels there is one task")
-    else:
-        compared = what.from_runs([Path(s) for s in systems], qrels, chosen)
+    compared = compare_stored(
+        *systems, results=results, qrels=qrels, measure=measure, collection=collection, tasks=tasks
+    )
     found = what.with_snippets(compare(compared.scores, settings), compared)
     document, tables = _extras(compared, settings, _Wanted(slices, flagged, aware, holes, pool, depth))
     for line in _notes(compared):

@@ -1,22 +1,47 @@
-"""`r2med data`: the files behind the tasks."""
+"""`r2med tasks`: what there is; `r2med data`: the files behind it."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Literal
 
 import click
 
-from .common import emit, json_option, note, print_table, resolve_all, tasks_option
-from .progress import progress
+from .common import json_option, tasks_option
+from .output import emit, note, print_table, progress, say
+
+
+@click.command("tasks")
+@click.argument("collection", default="")
+@json_option
+def tasks(collection: str, as_json: bool) -> None:
+    """List the tasks: what there is and what is on this machine."""
+    from ..api import data as api
+
+    found = api.list_tasks(collection)
+    if as_json:
+        emit([task._asdict() for task in found])
+        return
+    print_table(
+        ["Task", "Family", "Queries", "Documents", "Judgments", "Here"],
+        [
+            [f"{t.collection}/{t.name}", t.family, f"{t.queries:,}", f"{t.documents:,}", f"{t.judgments:,}",
+             "–" if t.bytes is None else f"{t.bytes / 1e6:.1f} MB"]
+            for t in found
+        ],
+        left=2,
+    )  # fmt: skip
+    if not all(task.available for task in found):
+        note("Get the others with r2med data download NAME; a folder of your own works wherever a task's name does.")
 
 
 @click.group("data")
-def command() -> None:
+def data() -> None:
     """Download, validate, measure and convert tasks."""
 
 
-@command.command("download")
+@data.command("download")
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
 @click.option("--force", is_flag=True, help="Fetch again what is there.")
 @json_option
@@ -26,51 +51,46 @@ def download(names: tuple[str, ...], force: bool, as_json: bool) -> None:
     NAME is a collection (nano, r2med) or a task (r2med/MedQA-Diag). HF_HOME, HF_ENDPOINT, HF_TOKEN and
     HF_HUB_OFFLINE mean what they always mean.
     """
-    from ..tasks import find_tasks
-    from ..tasks.download import download as fetch
+    from ..api import data as api
 
-    entries = list({e.full_name: e for name in names for e in find_tasks(name)}.values())
-    done = []
-    with progress(len(entries)) as bar:
-        for entry in entries:
-            bar.show(entry.full_name)
-            done.append(fetch(entry, force=force))
-            bar.show(entry.full_name, advance=True)
-            if not as_json:
-                verb = "fetched" if done[-1].fetched else "already here"
-                note(f"{entry.full_name}: {verb}, {done[-1].documents:,} documents, counts as published")
+    with progress() as bar:
+        done = api.download(*names, force=force, notify=bar.step)
     if as_json:
         emit([d._asdict() for d in done])
+        return
+    for one in done:
+        verb = "fetched" if one.fetched else "already here"
+        note(f"{one.task}: {verb}, {one.documents:,} documents, counts as published")
 
 
-@command.command("validate")
+@data.command("validate")
 @click.argument("paths", nargs=-1, metavar="NAME|FOLDER...")
 @tasks_option(default=())
 @json_option
 def validate(paths: tuple[str, ...], specs: tuple[str, ...], as_json: bool) -> None:
     """Check tasks for errors; exits with 1 where there are any."""
+    from ..api import data as api
     from ..tasks.validate import lines
-    from ..tasks.validate import validate as check
 
-    reports = [check(ref) for ref in resolve_all((*paths, *specs) or ("mini",))]
+    reports = api.validate(*paths, *specs)
     if as_json:
         emit({"ok": all(r.ok for r in reports), "tasks": reports})
     else:
         for report in reports:
-            click.echo("\n".join(lines(report)))
+            say("\n".join(lines(report)), lines=True)
     if not all(r.ok for r in reports):
         sys.exit(1)
 
 
-@command.command("stats")
+@data.command("stats")
 @click.argument("paths", nargs=-1, metavar="NAME|FOLDER...")
 @tasks_option(default=())
 @json_option
 def stats(paths: tuple[str, ...], specs: tuple[str, ...], as_json: bool) -> None:
     """The figures people quote about a task."""
-    from ..tasks import stats as measure
+    from ..api import data as api
 
-    measured = [measure(ref.load()) for ref in resolve_all((*paths, *specs) or ("mini",))]
+    measured = api.stats(*paths, *specs)
     if as_json:
         emit(measured)
         return
@@ -97,17 +117,17 @@ class FormatOption(click.Option):
         return super().get_help_record(ctx)
 
 
-@command.command("convert")
+@data.command("convert")
 @click.argument("source", metavar="NAME|FOLDER")
 @click.argument("destination", type=click.Path(path_type=Path))
 @click.option("--to", "layout", required=True, metavar="FORMAT", cls=FormatOption)
 @click.option("--compress", type=click.Choice(["none", "gz", "zst"]), default="none", help="Compress JSON lines.")
 @json_option
-def convert(source: str, destination: Path, layout: str, compress: str, as_json: bool) -> None:
+def convert(source: str, destination: Path, layout: str, compress: Literal["none", "gz", "zst"], as_json: bool) -> None:
     """Write a task in another layout; ids and texts survive byte for byte."""
-    from ..tasks import convert as write
+    from ..api import data as api
 
-    written = write(resolve_all([source]), destination, to=layout, compress=compress)
+    written = api.convert(source, destination, to=layout, compress=compress)
     if as_json:
         emit([w._asdict() for w in written])
     else:
@@ -117,7 +137,7 @@ def convert(source: str, destination: Path, layout: str, compress: str, as_json:
                 note(f"{one.task}: {layout} has no place for generated texts ({lost} of them left out)")
 
 
-@command.command("audit")
+@data.command("audit")
 @click.argument("paths", nargs=-1, required=True, metavar="NAME|FOLDER...")
 @click.option(
     "--against", multiple=True, type=click.Path(path_type=Path),
@@ -138,23 +158,17 @@ def audit(
     runs: tuple[Path, ...], threshold: float, width: int, as_json: bool,
 ) -> None:  # fmt: skip
     """Look for leaks and copies: flagged queries with evidence, and scores with and without them."""
-    from ..core.untrusted import printable
-    from ..pipeline.audit import audit_tasks
-    from ..tasks.audit import AuditSettings
+    from ..api import data as api
 
-    scored = audit_tasks(
-        resolve_all(paths),
-        against=against,
-        few_shot=few_shot,
-        retrievers=retrievers,
-        runs=runs,
-        settings=AuditSettings(threshold=threshold, width=width),
+    scored = api.audit(
+        *paths, against=against, few_shot=few_shot, retrievers=retrievers, runs=runs, threshold=threshold, width=width
     )
     if as_json:
         emit(scored.document())
         return
     for found, scores in zip(scored.report.tasks, scored.scores, strict=True):
-        click.echo("\n".join(map(printable, found.lines())))
+        for line in found.lines():
+            say(line)
         rows = [
             [s.system, name, str(part.queries), "–" if part.measures is None else f"{part.measures['ndcg_at_10']:.4f}"]
             for s in scores
@@ -162,10 +176,8 @@ def audit(
         ]
         print_table(["System", "Scored on", "Queries", "nDCG@10"], rows, left=2)
     for pair in scored.report.across:
-        click.echo(
-            printable(
-                f"{pair.tasks[0]} and {pair.tasks[1]} share {pair.documents_exact + pair.documents_near:,} documents "
-                f"({pair.documents_exact:,} word for word) and {pair.queries} queries"
-            )
+        say(
+            f"{pair.tasks[0]} and {pair.tasks[1]} share {pair.documents_exact + pair.documents_near:,} documents "
+            f"({pair.documents_exact:,} word for word) and {pair.queries} queries"
         )
     note("Every flag with its evidence: --json")

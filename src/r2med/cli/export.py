@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from .common import emit, json_option, note, resolve_all
-from .export_results import beir, ledger, mteb, trec
-from .progress import progress
+from .common import json_option
+from .output import emit, note, progress, say
+
+if TYPE_CHECKING:
+    from ..integrations.exporting import Exported
+
+out_option = click.option(
+    "--out", required=True, type=click.Path(file_okay=False, path_type=Path), help="A new folder."
+)
+systems_option = click.option(
+    "--system", "-s", "systems", multiple=True, metavar="NAME", help="Only this system; repeatable."
+)
 
 
 @click.group("export")
@@ -40,23 +50,17 @@ def training(
 
     Refuses any overlap with evaluation queries or their positive passages, and audits what it writes.
     """
-    from ..pipeline.training import MiningSettings, make_training_data
-    from ..tasks import load
+    from ..api.data import export_training
 
     with progress() as bar:
-        report = make_training_data(
-            load(source),
-            out,
-            retrievers=retrievers,
-            protect=resolve_all(protect),
-            settings=MiningSettings(negatives=negatives, depth=depth, skip=skip),
-            drop_overlap=drop_overlap,
-            notify=bar.show,
-        )
+        report = export_training(
+            source, out, retrievers=retrievers, negatives=negatives, depth=depth, skip=skip, protect=protect,
+            drop_overlap=drop_overlap, notify=bar.show,
+        )  # fmt: skip
     if as_json:
         emit(report)
         return
-    click.echo(f"{report.examples:,} queries, {report.positives:,} positives, {report.negatives:,} negatives in {out}/")
+    say(f"{report.examples:,} queries, {report.positives:,} positives, {report.negatives:,} negatives in {out}/")
     if report.examples_without_all_negatives:
         note(f"{report.examples_without_all_negatives} queries have fewer than {negatives} negatives: JSON lines only")
     if report.overlap_dropped:
@@ -84,13 +88,9 @@ def hub(folder: Path, repo: str, out: Path | None, licence: str, send: bool, pri
     without --upload. The token is HF_TOKEN or the one `hf auth login` stored. HF_ENDPOINT and HF_HUB_OFFLINE mean what
     they always mean.
     """
-    from ..integrations.hub import prepare, upload
+    from ..api.results import export_hub
 
-    if private and not send:
-        raise click.UsageError("--private goes with --upload: nothing is sent without it")
-    target = out or folder.resolve().with_name(f"{folder.resolve().name}-hub")
-    prepared = prepare(folder, repo, target, licence=licence)
-    uploaded = upload(prepared, private=private) if send else None
+    prepared, uploaded = export_hub(folder, repo, out=out, licence=licence, send=send, private=private)
     if as_json:
         facts = {"schema": 1, "repo": repo, "kind": prepared.kind, "folder": str(prepared.folder)}
         facts |= {"files": prepared.files, "bytes": prepared.size, "licence": prepared.licence}
@@ -98,14 +98,99 @@ def hub(folder: Path, repo: str, out: Path | None, licence: str, send: bool, pri
         return
     for path, size in prepared.files.items():
         note(f"{size:>12,}  {path}")
-    click.echo(f"{len(prepared.files)} files, {prepared.size:,} bytes in {prepared.folder}/")
+    say(f"{len(prepared.files)} files, {prepared.size:,} bytes in {prepared.folder}/")
     if uploaded:
-        click.echo(f"uploaded to {uploaded.url} ({uploaded.commit[:12]})")
+        say(f"uploaded to {uploaded.url} ({uploaded.commit[:12]})")
     else:
         note(f"nothing was uploaded; --upload sends this to {repo}")
         if not prepared.licence:
             note("the source data state no licence, or several: --upload will ask for --licence")
 
 
-for exporter in (mteb, trec, beir, ledger):
-    command.add_command(exporter)
+@command.command("mteb")
+@click.argument("results", type=click.Path(path_type=Path))
+@click.option("--out", required=True, type=click.Path(file_okay=False, path_type=Path), help="A folder, new or not.")
+@systems_option
+@click.option("--model", default="", metavar="ORG/NAME", help="Name a single system as MTEB should.")
+@click.option("--revision", default="", metavar="REVISION", help="And its revision.")
+@json_option
+def mteb(results: Path, out: Path, systems: tuple[str, ...], model: str, revision: str, as_json: bool) -> None:
+    """Results in MTEB's layout and keys, which its own loaders read.
+
+    R2MED's tasks go under MTEB's names (R2MEDBiologyRetrieval), those of Mini and Nano under names of their own.
+    """
+    from ..api.results import export_mteb
+
+    written = export_mteb(results, out, systems=systems, model=model, revision=revision)
+    if as_json:
+        emit({"schema": 1, "folder": str(out), "results": [w._asdict() for w in written]})
+        return
+    for one in written:
+        note(f"{one.system} on {one.task} → {one.path}")
+    say(f"{_results_of(len(written), len({w.model for w in written}))} in {out}/results/")
+
+
+@command.command("ledger")
+@click.argument("folder", metavar="MTEB_FOLDER", type=click.Path(path_type=Path))
+@click.option("--out", required=True, type=click.Path(dir_okay=False, path_type=Path), help="A ledger file (.toml).")
+@click.option("--source", default="mteb-import", show_default=True, metavar="ID", help="What the source is called.")
+@click.option("--title", default="MTEB results", show_default=True, help="What people read.")
+@click.option("--url", default="", help="Where the results come from.")
+@click.option("--date", default="", metavar="YYYY-MM", help="When they were read.")
+@json_option
+def ledger(folder: Path, out: Path, source: str, title: str, url: str, date: str, as_json: bool) -> None:
+    """A ledger file from MTEB's result folders.
+
+    It holds MTEB's figures on tasks of R2MED, for `r2med reproduce --ledger FILE`.
+    """
+    from ..api.results import export_ledger
+
+    found = export_ledger(folder, out, source=source, title=title, url=url, date=date)
+    models = sorted({one.model for one in found})
+    if as_json:
+        emit({"schema": 1, "path": str(out), "results": len(found), "models": models})
+    else:
+        say(f"{_results_of(len(found), len(models))} in {out}")
+
+
+@command.command("trec")
+@click.argument("source", metavar="RESULTS|TASK")
+@out_option
+@systems_option
+@json_option
+def trec(source: str, out: Path, systems: tuple[str, ...], as_json: bool) -> None:
+    """TREC files: runs of results, judgments and topics of tasks.
+
+    With runs come the judgments of every task that is on this machine and unchanged.
+    """
+    from ..api.results import export_trec
+
+    _say(export_trec(source, out, systems=systems), out, as_json)
+
+
+@command.command("beir")
+@click.argument("source", metavar="RESULTS|TASK")
+@out_option
+@systems_option
+@json_option
+def beir(source: str, out: Path, systems: tuple[str, ...], as_json: bool) -> None:
+    """BEIR's files: a folder for a task, JSON for the runs of results.
+
+    The JSON is what BEIR's evaluation takes: `{query: {document: score}}`.
+    """
+    from ..api.results import export_beir
+
+    _say(export_beir(source, out, systems=systems), out, as_json)
+
+
+def _results_of(results: int, models: int) -> str:
+    return f"{results} result{'s' * (results != 1)} of {models} model{'s' * (models != 1)}"
+
+
+def _say(written: list[Exported], out: Path, as_json: bool) -> None:
+    if as_json:
+        emit({"schema": 1, "folder": str(out), "files": [w._asdict() for w in written]})
+        return
+    for one in written:
+        note(f"{one.of} → {one.path}")
+    say(f"{len(written)} {'file' if len(written) == 1 else 'files'} in {out}/")

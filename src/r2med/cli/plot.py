@@ -12,7 +12,7 @@ from .common import json_option
 from .output import emit, note
 
 if TYPE_CHECKING:
-    from ..report.plots import Canvas
+    from ..api.results import Picture
 
 F = TypeVar("F", bound=Callable[..., Any])
 Side = Literal["document", "query"]
@@ -63,20 +63,12 @@ def scores(
     seed: int,
 ) -> None:
     """Every system on every task, with 95 % intervals (dot plot)."""
-    from ..report.collection import side_by_side, the_collection
-    from ..report.plots import check_output, draw_scores
-    from ..results import ResultIndex
-    from ..scoring import Measure
-    from ..scoring.intervals import Settings, score_intervals
+    from ..api.results import plot_scores
+    from ..scoring.intervals import Settings
 
-    check_output(out)
-    index, shown = ResultIndex([results]), Measure.parse(measure)
-    where = the_collection(index, collection)
-    found = side_by_side(index, systems, shown, collection=where).scores
     settings = Settings(resamples=resamples, seed=seed)
-    _write(draw_scores(score_intervals(found, settings), shown, where, level=settings.level), out, as_json)
-    if not found.complete:
-        note(f"only {len(found.tasks)} of {found.of_tasks} tasks: those that every system has")
+    made = plot_scores(out, *systems, results=results, collection=collection, measure=measure, settings=settings)
+    _tell(made, out, as_json)
 
 
 @command.command()
@@ -87,25 +79,10 @@ def pareto(
     out: Path, collection: str, measure: str, results: Path, as_json: bool, systems: tuple[str, ...], axis: Axis
 ) -> None:
     """Score against seconds or dollars per query, with the Pareto line."""
-    from ..core import UsageError
-    from ..report.collection import collection_results, the_collection
-    from ..report.costs import AXES, cost_points
-    from ..report.plots import check_output, draw_tradeoff
-    from ..results import ResultIndex
-    from ..scoring import Measure
+    from ..api.results import plot_pareto
 
-    check_output(out)
-    index, shown = ResultIndex([results]), Measure.parse(measure)
-    where = the_collection(index, collection)
-    stored = index.select(systems, collection=where)
-    found = collection_results(stored[0].collection, stored, strict=True)
-    against = "dollars" if axis == "cost" else axis
-    points, left_out = cost_points(found, found.tasks, shown, against)
-    if not points:
-        raise UsageError("no system is left to draw: " + "; ".join(left_out))
-    _write(draw_tradeoff(points, AXES[against], shown, where, headed=True), out, as_json)
-    for line in left_out:
-        note(line)
+    made = plot_pareto(out, *systems, results=results, collection=collection, measure=measure, axis=axis)
+    _tell(made, out, as_json)
 
 
 @command.command()
@@ -114,17 +91,10 @@ def pareto(
 @_shared
 def scatter(first: str, second: str, out: Path, collection: str, measure: str, results: Path, as_json: bool) -> None:
     """Two systems, query by query: FIRST along x, SECOND along y."""
-    from ..report.collection import side_by_side, the_collection
-    from ..report.plots import check_output, draw_scatter
-    from ..results import ResultIndex
-    from ..scoring import Measure
+    from ..api.results import plot_scatter
 
-    check_output(out)
-    index, shown = ResultIndex([results]), Measure.parse(measure)
-    where = the_collection(index, collection)
-    found = side_by_side(index, [first, second], shown, collection=where)
-    families = {info.full_name: info.family or info.full_name for info in found.results.infos.values()}
-    _write(draw_scatter(found.scores, where, headed=True, group=lambda task: families[task]), out, as_json)
+    made = plot_scatter(out, first, second, results=results, collection=collection, measure=measure)
+    _tell(made, out, as_json)
 
 
 @command.command()
@@ -135,24 +105,17 @@ def truncation(
     out: Path, collection: str, measure: str, results: Path, as_json: bool, systems: tuple[str, ...], side: Side
 ) -> None:
     """Share of tokens that a model never read against its score, task by task."""
-    from ..report.collection import the_collection
-    from ..report.costs import cut_points
-    from ..report.plots import check_output, draw_truncation
-    from ..results import ResultIndex
-    from ..scoring import Measure
+    from ..api.results import plot_truncation
 
-    check_output(out)
-    index, shown = ResultIndex([results]), Measure.parse(measure)
-    where = the_collection(index, collection)
-    points = cut_points([stored.result for stored in index.select(systems, collection=where)], shown, side)
-    _write(draw_truncation(points, shown, where, side), out, as_json)
+    made = plot_truncation(out, *systems, results=results, collection=collection, measure=measure, side=side)
+    _tell(made, out, as_json)
 
 
-def _write(canvas: Canvas, out: Path, as_json: bool) -> None:
-    from ..report.plots import write_picture
-
-    write_picture(canvas, out)
+def _tell(made: Picture, out: Path, as_json: bool) -> None:
+    canvas = made.canvas
     if as_json:
         emit({"file": str(out), "title": canvas.title, "width": canvas.width, "height": canvas.height})
     else:
         note(f"Written: {out}")
+    for line in made.notes:
+        note(line)

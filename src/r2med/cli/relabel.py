@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .common import emit, json_option, note, print_table, resolve_all, tasks_option
-from .progress import progress
+from .common import json_option, tasks_option
+from .output import emit, note, print_table, progress
 
 if TYPE_CHECKING:
-    from ..pipeline.relabelling import Agreement, Label
-    from ..scoring.holes import PoolEntry
+    from ..pipeline.relabelling import Agreement
 
 _PATH = click.Path(dir_okay=False, path_type=Path)
 
@@ -44,49 +43,28 @@ def command(
     With --pool it then labels what nobody judged; the agreement says what those labels are worth. Answers are kept:
     the same command goes on where it stopped. Default tasks: those of the pool, else mini.
     """
-    from ..core.budget import Budget
-    from ..core.options import Options
-    from ..llm import get_llm
-    from ..pipeline.relabelling import LlmJudge, agreement, label_pool, relabel_task
-    from ..scoring.holes import write_pool
+    from ..api.results import relabel
 
-    entries = _open_pool(pool, out)
-    refs = resolve_all(specs or dict.fromkeys(e.task for e in entries) or ("mini",))
-    for ref in refs:
-        ref.present()
-    chat = get_llm(llm, Options(concurrency=concurrency, budget=None if max_cost is None else Budget(max_cost)))
-    try:
-        judge = LlmJudge(chat, prompt=prompt)
-        if chat.warning:
-            note(f"Note: {chat.warning}")
-        labels: dict[str, list[Label]] = {}
-        with progress(len(refs) + bool(entries)) as bar:
-            for ref in refs:
-                bar.show(ref.full_name)
-                labels[ref.full_name] = relabel_task(
-                    judge, ref.load(), negatives=negatives, limit=limit, seed=seed, on_progress=bar.within
-                )
-                bar.show(ref.full_name, advance=True)
-            if out:
-                bar.show(str(pool))
-                entries = label_pool(judge, entries, bar.within)
-                write_pool(entries, out)
-        usage = chat.usage.snapshot()
-    finally:
-        chat.close()
-    found = {name: agreement(of_task) for name, of_task in labels.items()}
-    overall = agreement([label for of_task in labels.values() for label in of_task])
+    with progress() as bar:
+
+        def notify(task: str, what: str) -> None:
+            bar.step(task, what) if task else note(f"Note: {what}")
+
+        found = relabel(
+            llm, tasks=specs, limit=limit, negatives=negatives, seed=seed, pool=pool, out=out, prompt=prompt,
+            concurrency=concurrency, max_cost=max_cost, notify=notify, on_progress=bar.within,
+        )  # fmt: skip
+    overall, entries, without = found.overall, found.pool_entries, found.pool_without_answer
     if out and (overall.kappa is None or overall.kappa <= 0):
         note(f"{llm} does not agree with the judgments beyond chance: do not use these labels")
-    open_ = sum(e.grade is None for e in entries)
     if as_json:
         emit({
-            "schema": 1, "llm": llm, "judge": judge.describe(), "tasks": found, "overall": overall,
-            "pool": {"path": str(out), "entries": len(entries), "without_answer": open_} if out else None,
-            "notes": judge.notes, "usage": usage, "warning": chat.warning,
+            "schema": 1, "llm": llm, "judge": found.judge, "tasks": found.tasks, "overall": overall,
+            "pool": {"path": str(out), "entries": entries, "without_answer": without} if out else None,
+            "notes": found.notes, "usage": found.usage, "warning": found.warning,
         })  # fmt: skip
         return
-    rows = [_row(name, a) for name, a in found.items()] + ([_row("All", overall)] if len(found) > 1 else [])
+    rows = [_row(name, a) for name, a in found.tasks.items()] + ([_row("All", overall)] if len(found.tasks) > 1 else [])
     print_table(
         ["Task", "Pairs", "Assumed", "No answer", "Agree", "κ", "Both", "Only people", "Only LLM", "Neither"],
         rows,
@@ -94,25 +72,7 @@ def command(
         "κ: Cohen's, agreement beyond chance over the answered pairs; – where one side gives one answer only.",
     )  # fmt: skip
     if out:
-        note(f"{len(entries) - open_} of {len(entries)} entries have a grade: {out}")
-
-
-def _open_pool(pool: Path | None, out: Path | None) -> list[PoolEntry]:
-    """The pool to label, checked before the first paid call."""
-    from ..core import UsageError
-    from ..scoring.holes import check_pool_name, read_pool
-
-    if pool is None and out is None:
-        return []
-    if pool is None or out is None:
-        raise UsageError("--pool names the pool to label and --out where it goes: give both or neither")
-    check_pool_name(out)
-    entries = read_pool(pool)
-    if not entries:
-        raise UsageError(f"{pool}: has no entries")
-    if not all(entry.query and entry.passage for entry in entries):
-        raise UsageError(f"{pool}: has entries without texts; make it from stored results, not from run files")
-    return entries
+        note(f"{entries - without} of {entries} entries have a grade: {out}")
 
 
 def _row(name: str, found: Agreement) -> list[str]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 import click
 
 from .common import json_option
-from .output import emit, note, print_table
-from .progress import progress
+from .output import emit, note, print_table, progress
+
+Collection = Literal["mini", "nano", "r2med"]
 
 
 @click.command("reproduce")
@@ -45,7 +47,7 @@ from .progress import progress
 @json_option
 @click.pass_context
 def command(
-    ctx: click.Context, system: str, collection: str, tasks: tuple[str, ...], protocol: str, measure: str,
+    ctx: click.Context, system: str, collection: Collection, tasks: tuple[str, ...], protocol: str, measure: str,
     tolerance: float | None, run: bool, book: Path | None, results: Path, as_json: bool,
 ) -> None:  # fmt: skip
     """Run or read a system and compare it with what was published, task by task.
@@ -55,26 +57,18 @@ def command(
     """
     import msgspec
 
+    from ..api.results import reproduce
     from ..core.table import points
-    from ..pipeline import check_writable
-    from ..pipeline.reproduce import reproduce
-    from ..results import ResultStore
-    from ..results.ledger import ledger, read_ledger
     from ..scoring import Measure
-    from ..tasks import resolve
 
-    shown, store = Measure.parse(measure), ResultStore(results)
-    refs = [ref for name in tasks for ref in resolve(f"{collection}/{name.rpartition('/')[2]}")] or resolve(collection)
-    if run:
-        check_writable(store)
-    with progress(len(refs)) as bar:
+    with progress() as bar:
 
         def notify(name: str, task: str, what: str) -> None:
             bar.show(f"{name} on {task}", advance=what in ("done", "kept"))
 
         outcome = reproduce(
-            system, refs, store, read_ledger(book) if book else ledger(), collection=collection, protocol=protocol,
-            measure=shown, tolerance=tolerance, run=run, notify=notify,
+            system, collection=collection, tasks=tasks, protocol=protocol, measure=measure, tolerance=tolerance,
+            run=run, ledger_file=book, results=results, notify=notify,
         )  # fmt: skip
     if as_json:
         emit(msgspec.to_builtins(outcome) | {"ok": outcome.ok})
@@ -85,7 +79,7 @@ def command(
                 [t.task, t.verdict, points(t.published), points(t.measured), _difference(t.difference)]
                 for t in outcome.tasks
             ],
-            caption=f"{shown} × 100; {outcome.source} ({outcome.date}), protocol {outcome.protocol} "
+            caption=f"{Measure.parse(measure)} × 100; {outcome.source} ({outcome.date}), protocol {outcome.protocol} "
             f"[{outcome.protocol_fingerprint[:8]}], tolerance {outcome.tolerance:g} points.",
             left=2,
         )  # fmt: skip

@@ -11,12 +11,14 @@ from ..expand import expanders
 from ..fuse import fusions
 from ..rerank import rerankers
 from ..retrieve import retrievers
-from .common import completing, emit, json_option, note, options_from, tasks_option
-from .progress import progress, spending
-from .run_output import print_outcome, print_plan
+from .common import completing, json_option, options_from, tasks_option
+from .output import emit, note, print_table, progress, say, show, spending
 
 if TYPE_CHECKING:
     from ..pipeline import SystemSpec
+    from ..pipeline.estimate import StageEstimate
+    from ..report.scores import Scores
+    from ..results import TaskResult
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 OPTIONS = (
@@ -87,7 +89,8 @@ def command(specs: tuple[str, ...], results: Path, measure: str, as_json: bool, 
 
     Without options: the built-in Mini benchmark with the default systems. Finished results are reused.
     """
-    from .. import api
+    from ..api import experiments as api
+    from ..api.tasks import resolve_tasks
     from ..pipeline import get_executor, read_experiment
 
     file = given["experiment"]
@@ -95,7 +98,7 @@ def command(specs: tuple[str, ...], results: Path, measure: str, as_json: bool, 
     if written is not None:
         _refuse_beside(file, given)
     tasks = specs or (written.tasks if written else ("mini",))
-    refs = api.resolve_tasks(tasks)
+    refs = resolve_tasks(tasks)
     depth = given["depth"] or (written.depth if written else api.DEPTH)
     systems = written.systems() if written else _systems(given)
     shown = api.stored_measure(measure)
@@ -104,7 +107,7 @@ def command(specs: tuple[str, ...], results: Path, measure: str, as_json: bool, 
         if given["dry_run"]:
             stages = api.plan(*systems, tasks=refs, depth=depth, results=results, overwrite=given["overwrite"],
                               options=options)  # fmt: skip
-            print_plan(stages, given["executor"], as_json=as_json)
+            _print_plan(stages, given["executor"], as_json=as_json)
             return
         executor = get_executor(
             given["executor"], workers=given["workers"], address=given["address"], device=given["device"], tell=note
@@ -127,7 +130,7 @@ def command(specs: tuple[str, ...], results: Path, measure: str, as_json: bool, 
     if as_json:
         emit(scores.to_dict())
         return
-    print_outcome(scores, markdown=given["markdown"])
+    _print_outcome(scores, markdown=given["markdown"])
     note(f"Results, runs and per-query scores: {results}/")
 
 
@@ -149,7 +152,7 @@ def _refuse_beside(what: Path | str, given: dict[str, Any]) -> None:
 
 
 def _systems(given: dict[str, Any]) -> list[SystemSpec]:
-    from .. import api
+    from ..api import experiments as api
 
     retrievers = [*given["retrievers"], *(c if c.startswith("nano:") else f"run:{c}" for c in given["candidates"])]
     fusion = given["fuse"]
@@ -174,3 +177,74 @@ def _number(text: str) -> float:
         return float(text)
     except ValueError:
         raise click.BadParameter(f"{text!r} is not a number", param_hint="--weights") from None
+
+
+def _print_outcome(outcome: Scores, *, markdown: bool) -> None:
+    """The table, what rerankers did, and what a reader must know."""
+    from ..report.scores import effects_table
+
+    table, effects = outcome.table.table(), effects_table(outcome.results)
+    if markdown:
+        say(table.markdown(), lines=True)
+    else:
+        show(table)
+    if effects and not markdown:
+        say()
+        show(effects)
+    for result in outcome.results:
+        _warn(result)
+    if outcome.kept:
+        note(f"{outcome.kept} of {len(outcome.results)} results were there already (--overwrite runs them again)")
+
+
+def _warn(result: TaskResult) -> None:
+    for name, why in (result.notes.get("not_reused") or {}).items():  # type: ignore[attr-defined]
+        note(f"{name}: {why}, so its results are never reused; give it a `version` to change that")
+    where = f"{result.system.name} on {result.task.full_name}"
+    if result.missing_queries:
+        note(f"{where}: {result.missing_queries} queries retrieved nothing and score 0")
+    if result.queries_without_positives:
+        note(f"{where}: {result.queries_without_positives} queries have no positive judgment and score 0")
+    if lost := result.notes.get("judgments_of_missing_documents"):
+        note(f"{where}: {lost} positive judgments name documents that are not in the corpus")
+    if verified := result.notes.get("verified"):
+        note(f"{where}: cache verified, {verified}")
+    expansion = result.notes.get("expansion")
+    if isinstance(expansion, dict) and expansion.get("raw_query_used"):
+        note(f"{where}: {expansion['raw_query_used']} queries had no usable expansion; the raw query was used")
+
+
+def _print_plan(stages: list[StageEstimate], executor: str, *, as_json: bool) -> None:
+    """The stages that would run, what of them is there already, and what the rest would take."""
+    from ..pipeline.estimate import totals
+
+    total = totals(stages)
+    if as_json:
+        emit({"schema": 1, "executor": executor, "stages": stages, "totals": total})
+        return
+    rows = [
+        [s.task, s.stage, s.what, s.cached, *(_count(n) for n in (s.texts, s.missing, s.tokens)), _dollars(s.dollars),
+         _seconds(s.seconds), str(len(s.systems))]
+        for s in stages
+    ]  # fmt: skip
+    titles = ["Task", "Stage", "What", "Cached", "Texts", "To do", "Tokens", "Cost", "Seconds", "Systems"]
+    caption = (
+        f"{total['to_do']} of {total['stages']} stages are left to do: {total['missing']:,} texts or calls, about "
+        f"{total['tokens']:,} tokens, {_dollars(total['dollars'])} at most where a price is known. "
+        "Tokens are estimated from the length of the texts. Nothing was encoded or sent."
+    )
+    print_table(titles, rows, caption=caption, left=4)
+
+
+def _count(number: int | None) -> str:
+    return "–" if number is None else f"{number:,}"
+
+
+def _seconds(seconds: float | None) -> str:
+    return "–" if seconds is None else f"{seconds:,.1f}"
+
+
+def _dollars(cost: object) -> str:
+    if not isinstance(cost, float):
+        return "–"
+    return f"${cost:,.2f}" if cost >= 1 or cost == 0 else f"${cost:.4f}"

@@ -1,4 +1,4 @@
-"""`r2med score`: any TREC run."""
+"""`r2med search`: try it; `r2med score`: any TREC run."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from pathlib import Path
 import click
 
 from ..scoring.measures import STANDARD, USUAL, definitions, parse_measures
-from .common import emit, json_option, note, print_table
+from .common import json_option, options_from
+from .output import emit, note, print_table
 
 _PARAMETERS = {p.name: p.help for d in definitions() for p in d.parameters.values()}
 _MEASURES = "\n".join(
@@ -29,18 +30,18 @@ _MEASURES = "\n".join(
 )
 @click.option("--per-query", is_flag=True, help="One row per query.")
 @json_option
-def command(run: Path, qrels: Path, measures: tuple[str, ...], per_query: bool, as_json: bool) -> None:
+def score(run: Path, qrels: Path, measures: tuple[str, ...], per_query: bool, as_json: bool) -> None:
     """Score a TREC run against judgments (TREC, BEIR tsv or R2MED jsonl), as trec_eval does.
 
     Queries that the run lacks score 0 and are counted; those without judgments do not count, and are counted too.
     """
-    from ..scoring import score
+    from ..scoring import score as evaluate
     from ..tasks import read_qrels, read_run
 
     chosen = parse_measures(measures)
     judgments = read_qrels(qrels)
     ranked = read_run(run)
-    result = score(ranked, judgments, chosen or STANDARD)
+    result = evaluate(ranked, judgments, chosen or STANDARD)
     unjudged = len(set(ranked.query_ids) - set(judgments.query_ids))
     if as_json:
         document: dict[str, object] = {
@@ -72,3 +73,47 @@ def command(run: Path, qrels: Path, measures: tuple[str, ...], per_query: bool, 
         note(f"{unjudged} queries of the run have no judgments and do not count")
     if result.without_positives:
         note(f"{result.without_positives} queries have no positive judgment and score 0")
+
+
+@click.command("search")
+@click.argument("text")
+@click.option("--task", "-t", "spec", default="mini/MedQA-Diag", show_default=True, help="Task or folder to search in.")
+@click.option("--retriever", "-r", default="bm25", show_default=True, help="Retriever.")
+@click.option("--top", "-k", default=5, show_default=True, type=click.IntRange(min=1), help="Passages to show.")
+@click.option("--memory", metavar="SIZE", help="What dense search may hold beside its mapped vectors, such as 2GB.")
+@json_option
+def search(text: str, spec: str, retriever: str, top: int, memory: str | None, as_json: bool) -> None:
+    """Type a query and see the top passages, with the words that matched marked."""
+    from ..api import experiments
+    from ..tasks import load
+
+    task = load(spec)
+    found = experiments.search(text, task, retriever=retriever, top=top, options=options_from({"memory": memory}))
+    if as_json:
+        emit({"query": text, "task": task.full_name, "retriever": retriever, "hits": [hit._asdict() for hit in found]})
+        return
+    from rich.console import Console
+    from rich.text import Text
+
+    from ..core.untrusted import printable
+
+    console = Console(highlight=False)
+    if not found:
+        console.print("Nothing found: no passage shares a term with the query.")
+    for hit in found:
+        console.print(Text(printable(f"{hit.rank}. {hit.doc_id}  {hit.score:.3f}"), style="bold"))
+        passage, end = Text("   "), 0
+        for start, stop in hit.marks:
+            passage.append(_shown(hit.text[end:start])).append(_shown(hit.text[start:stop]), style="bold yellow")
+            end = stop
+        console.print(passage.append(_shown(hit.text[end:])), soft_wrap=not console.is_terminal)
+        if hit.marks:
+            words = dict.fromkeys(hit.text[start:stop].lower() for start, stop in hit.marks)
+            console.print(Text(printable(f"   matched: {', '.join(words)}"), style="dim"))
+
+
+def _shown(text: str) -> str:
+    """A piece of a passage that cannot drive the terminal."""
+    from ..core.untrusted import printable
+
+    return printable(text, keep="\n")

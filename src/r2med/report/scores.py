@@ -9,6 +9,7 @@ from ..core import UsageError
 from ..core.table import Table, points
 from ..results import TaskResult, macro_average, query_weighted
 from ..scoring import CUTOFFS, MAIN, Measure
+from ..scoring.evaluation import import_pandas
 from .collection import by_system
 
 SHORT = {
@@ -85,6 +86,60 @@ def score_table(results: Iterable[TaskResult], measure: Measure = MAIN) -> Score
             )
         )
     return ScoreTable(measure, tasks, rows)
+
+
+class Scores:
+    """Systems × tasks. Shows itself as a table of one measure; `by` shows another of those that were stored."""
+
+    def __init__(self, results: Iterable[TaskResult], measure: Measure = MAIN, *, kept: int = 0) -> None:
+        self.results = list(results)
+        self.measure = measure
+        self.kept = kept
+        """How many of them were stored before."""
+
+    @property
+    def table(self) -> ScoreTable:
+        """The scores of the measure shown, 0 to 1."""
+        return score_table(self.results, self.measure)
+
+    def by(self, measure: Measure | str) -> Scores:
+        """The same results by another measure."""
+        return Scores(self.results, Measure.parse(measure), kept=self.kept)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """A dictionary per system and task; measures go by their printed names."""
+        return [
+            {
+                "system": r.system.name,
+                "task": r.task.full_name,
+                "queries": r.task.queries,
+                **{_printed(key): value for key, value in r.measures.items()},
+            }
+            for r in self.results
+        ]
+
+    def to_pandas(self) -> Any:
+        """A pandas data frame: a row per system and task."""
+        return import_pandas().DataFrame(self.rows())
+
+    def to_dict(self) -> dict[str, Any]:
+        """The document that `r2med run --json` prints."""
+        return as_json(self.results)
+
+    def to_markdown(self) -> str:
+        """The table in Markdown."""
+        return self.table.table().markdown()
+
+    def __repr__(self) -> str:
+        return self.table.table().text()
+
+    def _repr_html_(self) -> str:
+        return self.table.table().html()
+
+
+def _printed(key: str) -> str:
+    """A measure's printed name; micro-averaged recall has its key only."""
+    return key if key.startswith("recall_micro") else str(Measure.parse(key))
 
 
 def effects_table(results: Iterable[TaskResult]) -> Table | None:

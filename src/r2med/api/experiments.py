@@ -1,4 +1,4 @@
-"""Everything the command can do, as functions.
+"""Experiments, as functions: systems are run, planned, evaluated; their parts are called one by one.
 
     import r2med
     r2med.run("bm25", "bge-small", fuse="rrf", tasks="mini")
@@ -8,49 +8,41 @@ Components are named as on the command line (`hyde:gpt4`, `maxsim@50`) or given 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from .core import Run, Task, UsageError
-from .core.budget import Budget
-from .core.options import Options, Progress
-from .core.queries import Queries
-from .core.spec import Spec
-from .expand import Diagnosis, Expansions
-from .expand import diagnose as diagnose_expansions
-from .expand import judge as ask_judge
-from .llm import chats
-from .pipeline import Builder, Executor, SystemSpec, ablations, check_writable, default_systems, run_experiment
-from .pipeline.build import Spending
-from .pipeline.estimate import StageEstimate, estimate_all
-from .pipeline.experiment import at_lengths, expander_spec, fusion_spec, reranker_spec
-from .pipeline.plan import plan_experiment
-from .pipeline.run import Notify
-from .pipeline.search import Found, search_text
-from .pipeline.system import System
-from .report import ScoreTable, as_json, score_table
-from .report.comparison import from_store, with_snippets
-from .rerank import DEPTH as RERANK_DEPTH
-from .rerank import Reranker, Rest, rerankers
-from .results import ResultIndex, ResultStore, TaskResult
-from .retrieve import DEPTH, retrievers
-from .retrieve.custom import scores_pairs
-from .scoring import CUTOFFS, MAIN, STANDARD, Evaluation, Measure, rescored, score
-from .scoring.compare import Comparison
-from .scoring.compare import compare as compare_scores
-from .scoring.evaluation import import_pandas
-from .scoring.intervals import Settings
-from .scoring.score_set import ScoreSet
-from .tasks import TaskRef, resolve_all
+from ..core import Run, Task, UsageError
+from ..core.budget import Budget
+from ..core.options import Options, Progress
+from ..core.queries import Queries
+from ..core.spec import Spec
+from ..expand import Diagnosis, Expansions
+from ..expand import diagnose as diagnose_expansions
+from ..expand import judge as ask_judge
+from ..llm import chats
+from ..pipeline import Builder, Executor, SystemSpec, ablations, check_writable, default_systems, run_experiment
+from ..pipeline.build import Spending
+from ..pipeline.estimate import StageEstimate, estimate_all
+from ..pipeline.experiment import at_lengths, expander_spec, fusion_spec, reranker_spec
+from ..pipeline.plan import plan_experiment
+from ..pipeline.run import Notify
+from ..pipeline.search import Found, search_text
+from ..pipeline.system import System
+from ..report.scores import Scores
+from ..rerank import DEPTH as RERANK_DEPTH
+from ..rerank import Reranker, Rest, rerankers
+from ..results import ResultStore
+from ..retrieve import DEPTH, retrievers
+from ..retrieve.custom import scores_pairs
+from ..scoring import CUTOFFS, MAIN, STANDARD, Evaluation, Measure, rescored, score
+from .tasks import loaded, resolve_tasks
 
 __all__ = [
     "DEPTH",
-    "LoadedTask",
     "Scores",
     "SystemSpec",
-    "compare",
     "default_systems",
     "diagnose",
     "evaluate",
@@ -58,7 +50,6 @@ __all__ = [
     "fuse",
     "plan",
     "rerank",
-    "resolve_tasks",
     "run",
     "score",
     "search",
@@ -69,55 +60,6 @@ FIRST_STAGE = "bm25"
 """What a reranker reorders when nothing else is named."""
 Component = str | Spec | Any
 """The name of a component, or an object."""
-
-
-class Scores:
-    """Systems × tasks. Shows itself as a table of one measure; `by` shows another of those that were stored."""
-
-    def __init__(self, results: Iterable[TaskResult], measure: Measure = MAIN, *, kept: int = 0) -> None:
-        self.results = list(results)
-        self.measure = measure
-        self.kept = kept
-        """How many of them were stored before."""
-
-    @property
-    def table(self) -> ScoreTable:
-        """The scores of the measure shown, 0 to 1."""
-        return score_table(self.results, self.measure)
-
-    def by(self, measure: Measure | str) -> Scores:
-        """The same results by another measure."""
-        return Scores(self.results, _measure(measure), kept=self.kept)
-
-    def rows(self) -> list[dict[str, Any]]:
-        """A dictionary per system and task; measures go by their printed names."""
-        return [
-            {
-                "system": r.system.name,
-                "task": r.task.full_name,
-                "queries": r.task.queries,
-                **{_printed(key): value for key, value in r.measures.items()},
-            }
-            for r in self.results
-        ]
-
-    def to_pandas(self) -> Any:
-        """A pandas data frame: a row per system and task."""
-        return import_pandas().DataFrame(self.rows())
-
-    def to_dict(self) -> dict[str, Any]:
-        """The document that `r2med run --json` prints."""
-        return as_json(self.results)
-
-    def to_markdown(self) -> str:
-        """The table in Markdown."""
-        return self.table.table().markdown()
-
-    def __repr__(self) -> str:
-        return self.table.table().text()
-
-    def _repr_html_(self) -> str:
-        return self.table.table().html()
 
 
 def systems(
@@ -173,18 +115,13 @@ def _system(text: str | Spec | SystemSpec) -> SystemSpec:
 
 
 def _content(path: str | Path) -> Any:
-    from .core.parameters import content_at
+    from ..core.parameters import content_at
 
     return content_at(str(path), "prompts")
 
 
 def _prompted(spec: Spec) -> bool:
     return "prompts" in retrievers.declared(spec)
-
-
-def _printed(key: str) -> str:
-    """A measure's printed name; micro-averaged recall has its key only."""
-    return key if key.startswith("recall_micro") else str(Measure.parse(key))
 
 
 class Prepared(NamedTuple):
@@ -247,7 +184,7 @@ def run(
     systems. Finished results in the folder `results` are reused. `max_cost` is one budget in dollars for all that this
     call spends; `options` say how models are run (`Options(device="cuda")`).
     """
-    shown, store = _measure(measure), ResultStore(results)
+    shown, store = Measure.parse(measure), ResultStore(results)
     refs = resolve_tasks(tasks)
     if not given:
         names, standard, _ = default_systems()
@@ -325,7 +262,7 @@ def search(
     options: Options | None = None,
 ) -> list[Found]:  # fmt: skip
     """The best passages of a task for a typed text, with the words that matched."""
-    return search_text(_load(task), text, retriever, top, options=options)
+    return search_text(loaded(task), text, retriever, top, options=options)
 
 
 def expand(
@@ -334,7 +271,7 @@ def expand(
 ) -> Expansions:  # fmt: skip
     """The texts that a method makes from a task's queries; what was generated before is not generated again."""
     with Builder(options) as builder:
-        return builder.expander(method).expand(_load(task), limit=limit, on_progress=on_progress)
+        return builder.expander(method).expand(loaded(task), limit=limit, on_progress=on_progress)
 
 
 def diagnose(
@@ -366,7 +303,7 @@ def rerank(
     with Builder(options) as builder:
         made = builder.reranker(reranker)
         wanted = depth or _depth(reranker)
-        return made.rerank(_load(task), candidates, wanted, rest=rest)
+        return made.rerank(loaded(task), candidates, wanted, rest=rest)
 
 
 def _depth(reranker: Component) -> int:
@@ -376,116 +313,18 @@ def _depth(reranker: Component) -> int:
 
 def fuse(runs: Sequence[Run], task: Task | str, method: str = "rrf", *, depth: int = DEPTH) -> Run:
     """One ranking from several over the same task."""
-    from .fuse import fusions
+    from ..fuse import fusions
 
     spec = fusions.parse(method)
     fusion = fusions.make(spec)
     fusion.check(len(runs))
-    return fusion.fuse(runs, _load(task), depth, f"{'+'.join(run.name for run in runs)}.{spec}")
-
-
-def compare(
-    *compared: str | Mapping[str, Evaluation] | Mapping[str, Mapping[str, Evaluation]],
-    results: str | Path = "results",
-    measure: Measure | str = MAIN,
-    collection: str = "",
-    tasks: Iterable[str] = (),
-    settings: Settings | None = None,
-) -> Comparison:
-    """Compare systems query by query, with intervals and paired tests.
-
-    `compare("bm25", "bge-small")` takes them from a results folder; `compare({"mine": e1, "theirs": e2})` takes
-    evaluations of one task, or of several as `{"mine": {"task": e, …}, …}`.
-    """
-    shown, chosen = _measure(measure), settings or Settings()
-    if len(compared) == 1 and isinstance(compared[0], Mapping):
-        nested = {
-            name: of_task if isinstance(of_task, Mapping) else {"score": of_task}
-            for name, of_task in compared[0].items()
-        }
-        for name, of_task in nested.items():
-            if not all(isinstance(e, Evaluation) for e in of_task.values()):
-                raise UsageError(f"{name!r} is no evaluation: r2med.evaluate(system, task) gives one")
-        return compare_scores(ScoreSet.of_evaluations(nested, shown), chosen)
-    named = [s for s in compared if isinstance(s, str)]
-    if len(named) != len(compared) or len(named) < 2:
-        raise UsageError("compare takes two or more names of stored systems, or one dictionary of evaluations")
-    stored = from_store(ResultIndex([Path(results)]), named, shown, collection=collection, tasks=tasks)
-    return with_snippets(compare_scores(stored.scores, chosen), stored)
-
-
-class LoadedTask(NamedTuple):
-    """A task that is in memory already, where a reference to one is asked for."""
-
-    task: Task
-
-    @property
-    def name(self) -> str:
-        """The task's name."""
-        return self.task.name
-
-    @property
-    def collection(self) -> str:
-        """Its collection."""
-        return self.task.collection
-
-    @property
-    def full_name(self) -> str:
-        """How the task is called in results."""
-        return self.task.full_name
-
-    def load(self) -> Task:
-        """The task itself."""
-        return self.task
-
-
-def resolve_tasks(tasks: str | Task | Iterable[Any]) -> list[TaskRef | LoadedTask]:
-    """The tasks that names, folders or loaded tasks stand for, each once and on this machine.
-
-    Two different tasks of one name are refused: they would share their results.
-    """
-    found: dict[str, TaskRef | LoadedTask] = {}
-    for spec in [tasks] if isinstance(tasks, str | Task) else tasks:
-        for ref in _references(spec):
-            first = found.setdefault(ref.full_name, ref)
-            if first is not ref and not _same(first, ref):
-                raise UsageError(f"two different tasks are called {ref.full_name!r}: rename one")
-    if not found:
-        raise UsageError("no tasks are given")
-    return list(found.values())
-
-
-def _references(spec: str | Task | TaskRef | LoadedTask) -> Iterator[TaskRef | LoadedTask]:
-    if not isinstance(spec, str):
-        yield LoadedTask(spec) if isinstance(spec, Task) else spec
-        return
-    for ref in resolve_all([spec]):
-        ref.present()
-        yield ref
-
-
-def _same(first: TaskRef | LoadedTask, second: TaskRef | LoadedTask) -> bool:
-    if isinstance(first, TaskRef) and isinstance(second, TaskRef):
-        return first.present().resolve() == second.present().resolve() and first.split == second.split
-    return first.load().fingerprint == second.load().fingerprint
-
-
-def _load(task: Task | str) -> Task:
-    if isinstance(task, Task):
-        return task
-    from .tasks import load
-
-    return load(task)
+    return fusion.fuse(runs, loaded(task), depth, f"{'+'.join(run.name for run in runs)}.{spec}")
 
 
 def stored_measure(measure: Measure | str) -> Measure:
     """A measure that every result holds; any other has to be computed from the stored run."""
-    chosen = _measure(measure)
+    chosen = Measure.parse(measure)
     if chosen not in STANDARD:
         cuts = ", ".join(map(str, CUTOFFS))
         raise UsageError(f"{chosen} is not among the stored measures; its cut-off is one of {cuts}")
     return chosen
-
-
-def _measure(measure: Measure | str) -> Measure:
-    return Measure.parse(measure)

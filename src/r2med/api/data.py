@@ -1,0 +1,221 @@
+"""The data, as functions: tasks are fetched, checked, measured, converted and audited; Nano tasks are built.
+
+A task is named as on the command line: `mini`, `r2med/MedQA-Diag`, a folder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from ..core import UsageError
+from ..core.options import Options
+from ..pipeline.audit import ScoredAudit, audit_tasks, inspect
+from ..pipeline.nano_build import Built
+from ..pipeline.nano_build import build_nano as build
+from ..pipeline.nano_candidates import dense_retriever
+from ..pipeline.nano_fidelity import SYSTEMS, Fidelity
+from ..pipeline.nano_fidelity import compare as compare_orders
+from ..pipeline.nano_profile import profile, published_profile
+from ..pipeline.training import MiningSettings, TrainingReport, make_training_data
+from ..report.group_page import write_pages as write_inspected
+from ..retrieve import Retriever, get_retriever
+from ..scoring import MAIN, Measure
+from ..tasks import Stats, find_tasks, list_tasks, load, resolve_all
+from ..tasks import convert as convert_refs
+from ..tasks import stats as stats_of
+from ..tasks.audit import AuditSettings
+from ..tasks.audit.outside import read_outside
+from ..tasks.convert import Converted
+from ..tasks.download import Downloaded
+from ..tasks.download import download as download_entry
+from ..tasks.nano.figures import Inspected, NanoProfile
+from ..tasks.nano.pool import PoolSettings
+from ..tasks.validate import Report
+from ..tasks.validate import validate as validate_ref
+
+__all__ = [
+    "audit",
+    "build_nano",
+    "convert",
+    "download",
+    "export_training",
+    "list_tasks",
+    "nano_fidelity",
+    "nano_profile",
+    "stats",
+    "validate",
+    "write_pages",
+]
+Step = Callable[[str, str], None]
+"""Told what is being done: the name of a task, and `begun` or `done`."""
+
+
+def _quiet(task: str, what: str) -> None:
+    """Say nothing."""
+
+
+def download(*names: str, force: bool = False, notify: Step = _quiet) -> list[Downloaded]:
+    """Get tasks from the Hugging Face hub: pinned revisions, resumed, hashes and counts checked.
+
+    A name is a collection (`nano`, `r2med`) or a task (`r2med/MedQA-Diag`); `force` fetches again what is there.
+    """
+    done = []
+    for entry in {e.full_name: e for name in names for e in find_tasks(name)}.values():
+        notify(entry.full_name, "begun")
+        done.append(download_entry(entry, force=force))
+        notify(entry.full_name, "done")
+    return done
+
+
+def validate(*tasks: str) -> list[Report]:
+    """Check tasks for errors."""
+    return [validate_ref(ref) for ref in resolve_all(tasks or ("mini",))]
+
+
+def stats(*tasks: str) -> list[Stats]:
+    """The figures people quote about tasks."""
+    return [stats_of(ref.load()) for ref in resolve_all(tasks or ("mini",))]
+
+
+def convert(
+    source: str, destination: str | Path, *, to: str, compress: Literal["none", "gz", "zst"] = "none"
+) -> list[Converted]:
+    """Write a task in the layout `to`; ids and texts survive byte for byte."""
+    return convert_refs(resolve_all([source]), Path(destination), to=to, compress=compress)
+
+
+def audit(
+    *tasks: str,
+    against: Iterable[Path] = (),
+    few_shot: Iterable[Path] = (),
+    retrievers: Sequence[str] = (),
+    runs: Sequence[Path] = (),
+    threshold: float = 0.8,
+    width: int = 5,
+) -> ScoredAudit:
+    """Look for leaks and copies, and score retrievers and stored runs with and without the flagged queries.
+
+    `against` are files or folders of training data, `few_shot` examples used in prompts. A near copy shares at least
+    `threshold` of its runs of `width` words.
+    """
+    settings = AuditSettings(threshold=threshold, width=width)
+    return audit_tasks(
+        resolve_all(tasks), against=against, few_shot=few_shot, retrievers=retrievers, runs=runs, settings=settings
+    )
+
+
+class NanoBuild(NamedTuple):
+    """Nano tasks that were built, and the model behind their dense candidates."""
+
+    tasks: list[Built]
+    dense: str | None
+
+
+def build_nano(
+    *tasks: str,
+    out: str | Path,
+    docs: int = 10_000,
+    fill: Literal["source-order", "hard"] = "source-order",
+    seed: int = 0,
+    bm25: str | Retriever = "bm25-lucene",
+    dense: str = "auto",
+    name: str = "",
+    description: str = "",
+    licence: str = "",
+    options: Options | None = None,
+    notify: Step = _quiet,
+) -> NanoBuild:
+    """Make Nano tasks: every positive, a fixed number of documents, ranked candidates. One seed gives the same bytes.
+
+    `fill` says what fills the pool behind the positives: the first documents, or what retrievers mistake for relevant.
+    `dense` names the retriever of the dense profile; `none` for none, `auto` for the first of the usual ones that runs
+    here.
+    """
+    refs, ranked_by = resolve_all(tasks), dense_retriever(dense, options)
+    settings = PoolSettings(docs=docs, fill=fill, seed=seed)
+    built = build(
+        refs,
+        Path(out),
+        settings,
+        bm25=get_retriever(bm25),
+        dense=ranked_by,
+        name=name,
+        description=description,
+        licence=licence,
+        notify=notify,
+    )
+    return NanoBuild(built, None if ranked_by is None else ranked_by.name)
+
+
+def nano_profile(*tasks: str, published: bool = False) -> NanoProfile:
+    """The table of a Nano group: counts, the nDCG@10 of its candidates, and the means over all queries.
+
+    With `published`, the figures that NanoR2MED publishes.
+    """
+    if published == bool(tasks):
+        raise UsageError("give a Nano folder, or ask for the published figures")
+    return published_profile() if published else profile(resolve_all(tasks), source=", ".join(tasks))
+
+
+def nano_fidelity(full: str, nano: str, *retrievers: str | Retriever, measure: Measure | str = MAIN) -> Fidelity:
+    """Rank the same systems on a full task and on its Nano, and say how well the two orders agree."""
+    return compare_orders(load(full), load(nano), list(retrievers or SYSTEMS), Measure.parse(measure))
+
+
+class Pages(NamedTuple):
+    """Pages that were written, and what they show."""
+
+    folder: Path
+    tasks: list[Inspected]
+    files: list[Path]
+
+
+def write_pages(
+    *tasks: str, out: str | Path | None = None, against: Iterable[Path] = (), notify: Step = _quiet
+) -> Pages:
+    """Write a page per task and one for the group, from data: figures, failures, leakage, examples.
+
+    They go to `out`, else to `pages` in the first folder given.
+    """
+    refs = resolve_all(tasks)
+    first = Path(tasks[0])
+    folder = Path(out) if out else first / "pages" if first.is_dir() else Path("pages")
+    outside = [read_outside(path) for path in against]
+    looked_at = []
+    for ref in refs:
+        notify(ref.full_name, "begun")
+        looked_at.append(inspect(ref, against=outside))
+        notify(ref.full_name, "done")
+    name = first.resolve().name if first.exists() else tasks[0]
+    return Pages(folder, looked_at, write_inspected(name, looked_at, folder))
+
+
+def export_training(
+    source: str,
+    out: str | Path,
+    *,
+    retrievers: Sequence[str] = ("bm25",),
+    negatives: int = 7,
+    depth: int = 100,
+    skip: int = 0,
+    protect: Sequence[str] = (),
+    drop_overlap: bool = False,
+    notify: Callable[[str], None] = lambda what: None,
+) -> TrainingReport:
+    """Write training data with hard negatives: JSON lines with all positives, and rows for sentence-transformers.
+
+    Negatives are mined in the ranks `skip` to `depth` of each retriever. Whatever overlaps an evaluation task (those
+    of the catalogue on this machine, and `protect`) is refused, or left out with `drop_overlap`.
+    """
+    settings = MiningSettings(negatives=negatives, depth=depth, skip=skip)
+    return make_training_data(
+        load(source),
+        Path(out),
+        retrievers=retrievers,
+        protect=resolve_all(protect),
+        settings=settings,
+        drop_overlap=drop_overlap,
+        notify=notify,
+    )

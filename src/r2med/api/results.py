@@ -1,0 +1,402 @@
+"""Results, as functions: compared, ranked beside published figures, drawn, judged again, exported, shown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from ..core import R2MedError, ResultError, UsageError
+from ..core.atomic import write_bytes
+from ..core.budget import Budget
+from ..core.options import Options
+from ..integrations.exporting import export_beir, export_trec
+from ..integrations.hub import Prepared, Uploaded, prepare, upload
+from ..integrations.mteb_ledger import Imported, ledger_text, read_mteb
+from ..integrations.mteb_results import Written
+from ..integrations.mteb_results import export_mteb as export_to_mteb
+from ..llm import get_llm
+from ..models import get_card
+from ..pipeline import SystemSpec, check_writable
+from ..pipeline.relabelling import Agreement, LlmJudge, agreement, label_pool, relabel_task
+from ..pipeline.reproduce import reproduce as compare_with_ledger
+from ..pipeline.run import Notify
+from ..report.collection import collection_results, side_by_side, the_collection
+from ..report.comparison import Compared, from_runs, from_store, with_snippets
+from ..report.costs import AXES, cost_points, cut_points
+from ..report.leaderboard import Board, board
+from ..report.plots import (
+    Canvas,
+    check_output,
+    draw_scatter,
+    draw_scores,
+    draw_tradeoff,
+    draw_truncation,
+    write_picture,
+)
+from ..report.web import Site
+from ..report.web.server import serve
+from ..report.web.single_file import Written as WrittenReport
+from ..report.web.single_file import write_report as write_site
+from ..results import ResultIndex, ResultStore
+from ..results.ledger import ledger, read_ledger
+from ..results.reproduction import Reproduction
+from ..scoring import MAIN, Evaluation, Measure
+from ..scoring.compare import Comparison
+from ..scoring.compare import compare as compare_scores
+from ..scoring.holes import check_pool_name, read_pool, write_pool
+from ..scoring.intervals import Settings, score_intervals
+from ..scoring.score_set import ScoreSet
+from ..tasks import resolve
+from .tasks import resolve_tasks
+
+__all__ = [
+    "compare",
+    "compare_stored",
+    "export_beir",
+    "export_hub",
+    "export_ledger",
+    "export_mteb",
+    "export_trec",
+    "leaderboard",
+    "plot_pareto",
+    "plot_scatter",
+    "plot_scores",
+    "plot_truncation",
+    "relabel",
+    "reproduce",
+    "view",
+    "write_report",
+]
+FOLDER = "results"
+
+
+def compare(
+    *compared: str | Mapping[str, Evaluation] | Mapping[str, Mapping[str, Evaluation]],
+    results: str | Path = FOLDER,
+    measure: Measure | str = MAIN,
+    collection: str = "",
+    tasks: Iterable[str] = (),
+    settings: Settings | None = None,
+) -> Comparison:
+    """Compare systems query by query, with intervals and paired tests.
+
+    `compare("bm25", "bge-small")` takes them from a results folder; `compare({"mine": e1, "theirs": e2})` takes
+    evaluations of one task, or of several as `{"mine": {"task": e, …}, …}`.
+    """
+    chosen = settings or Settings()
+    if len(compared) == 1 and isinstance(compared[0], Mapping):
+        nested = {
+            name: of_task if isinstance(of_task, Mapping) else {"score": of_task}
+            for name, of_task in compared[0].items()
+        }
+        for name, of_task in nested.items():
+            if not all(isinstance(e, Evaluation) for e in of_task.values()):
+                raise UsageError(f"{name!r} is no evaluation: r2med.evaluate(system, task) gives one")
+        return compare_scores(ScoreSet.of_evaluations(nested, Measure.parse(measure)), chosen)
+    named = [s for s in compared if isinstance(s, str)]
+    if len(named) != len(compared) or len(named) < 2:
+        raise UsageError("compare takes two or more names of stored systems, or one dictionary of evaluations")
+    stored = compare_stored(*named, results=results, measure=measure, collection=collection, tasks=tasks)
+    return with_snippets(compare_scores(stored.scores, chosen), stored)
+
+
+def compare_stored(
+    *systems: str,
+    results: str | Path = FOLDER,
+    qrels: str | Path | None = None,
+    measure: Measure | str = MAIN,
+    collection: str = "",
+    tasks: Iterable[str] = (),
+) -> Compared:
+    """Scores of stored systems side by side, with their runs and texts: what slices, holes and pools are made from.
+
+    With `qrels`, the systems are TREC run files.
+    """
+    chosen, tasks = Measure.parse(measure), tuple(tasks)
+    if qrels is None:
+        return from_store(ResultIndex([Path(results)]), systems, chosen, collection=collection, tasks=tasks)
+    if collection or tasks:
+        raise UsageError("a collection and tasks choose among stored results; with judgments there is one task")
+    return from_runs([Path(system) for system in systems], Path(qrels), chosen)
+
+
+def leaderboard(
+    results: str | Path = FOLDER,
+    *,
+    collection: str = "",
+    published: bool = False,
+    measured: bool = False,
+    protocol: str = "",
+    source: str = "",
+    kind: str = "",
+    measure: Measure | str = MAIN,
+) -> Board:
+    """Systems, best first: what others published beside what was measured here.
+
+    Published figures of one protocol are shown, that of the collection unless `protocol` names another, or `all`.
+    """
+    return board(
+        results,
+        collection=collection,
+        published=published,
+        measured=measured,
+        protocol=protocol,
+        source=source,
+        kind=kind,
+        measure=Measure.parse(measure),
+        default_folder=str(results) == FOLDER,
+    )
+
+
+def reproduce(
+    system: str = "bm25",
+    *,
+    collection: Literal["mini", "nano", "r2med"] = "mini",
+    tasks: Sequence[str] = (),
+    protocol: str = "",
+    measure: Measure | str = MAIN,
+    tolerance: float | None = None,
+    run: bool = True,
+    ledger_file: str | Path | None = None,
+    results: str | Path = FOLDER,
+    notify: Notify = lambda system, task, what: None,
+) -> Reproduction:
+    """Compare a system with what was published, task by task; what has no stored result is run, unless `run` is false.
+
+    `tolerance` is in points of 100; by default the source's own.
+    """
+    store = ResultStore(results)
+    refs = [ref for name in tasks for ref in resolve(f"{collection}/{name.rpartition('/')[2]}")] or resolve(collection)
+    if run:
+        check_writable(store)
+    return compare_with_ledger(
+        system,
+        refs,
+        store,
+        read_ledger(Path(ledger_file)) if ledger_file else ledger(),
+        collection=collection,
+        protocol=protocol,
+        measure=Measure.parse(measure),
+        tolerance=tolerance,
+        run=run,
+        notify=notify,
+    )
+
+
+class Relabelled(NamedTuple):
+    """How far a judge agrees with the judgments, and what it was asked."""
+
+    tasks: dict[str, Agreement]
+    overall: Agreement
+    judge: dict[str, object]
+    notes: dict[str, int]
+    usage: object
+    warning: str
+    pool_entries: int
+    pool_without_answer: int
+
+
+def relabel(
+    llm: str,
+    *,
+    tasks: str | Iterable[str] = (),
+    limit: int | None = None,
+    negatives: int = 1,
+    seed: int = 0,
+    pool: str | Path | None = None,
+    out: str | Path | None = None,
+    prompt: Path | None = None,
+    concurrency: int = 16,
+    max_cost: float | None = None,
+    notify: Callable[[str, str], None] = lambda task, what: None,
+    on_progress: Callable[[int, int], None] | None = None,
+) -> Relabelled:
+    """Let a chat model judge passages that people judged, and say how far they agree (Cohen's κ).
+
+    `negatives` random passages for each positive are taken to be irrelevant. With `pool` the documents that nobody
+    judged are labelled too, into `out`. Default tasks: those of the pool, else Mini.
+    """
+    if (pool is None) != (out is None):
+        raise UsageError("pool names the pool to label and out where it goes: give both or neither")
+    entries = []
+    if pool is not None and out is not None:
+        check_pool_name(Path(out))  # before the first paid call
+        entries = read_pool(Path(pool))
+        if not entries:
+            raise UsageError(f"{pool}: has no entries")
+        if not all(entry.query and entry.passage for entry in entries):
+            raise UsageError(f"{pool}: has entries without texts; make it from stored results, not from run files")
+    refs = resolve_tasks(tasks or list(dict.fromkeys(e.task for e in entries)) or ("mini",))
+    chat = get_llm(llm, Options(concurrency=concurrency, budget=None if max_cost is None else Budget(max_cost)))
+    try:
+        judge = LlmJudge(chat, prompt=prompt)
+        if chat.warning:
+            notify("", chat.warning)
+        labels = {}
+        for ref in refs:
+            notify(ref.full_name, "begun")
+            labels[ref.full_name] = relabel_task(
+                judge, ref.load(), negatives=negatives, limit=limit, seed=seed, on_progress=on_progress
+            )
+            notify(ref.full_name, "done")
+        if out is not None:
+            entries = label_pool(judge, entries, on_progress)
+            write_pool(entries, Path(out))
+    finally:
+        chat.close()
+    return Relabelled(
+        tasks={name: agreement(of_task) for name, of_task in labels.items()},
+        overall=agreement([label for of_task in labels.values() for label in of_task]),
+        judge=judge.describe(),
+        notes=dict(judge.notes),
+        usage=chat.usage.snapshot(),
+        warning=chat.warning,
+        pool_entries=len(entries),
+        pool_without_answer=sum(entry.grade is None for entry in entries),
+    )
+
+
+class Picture(NamedTuple):
+    """A picture that was written, and what a reader of it must know."""
+
+    canvas: Canvas
+    notes: list[str]
+
+
+def plot_scores(
+    out: str | Path, *systems: str, results: str | Path = FOLDER, collection: str = "", measure: Measure | str = MAIN,
+    settings: Settings | None = None,
+) -> Picture:  # fmt: skip
+    """Draw every system on every task, with intervals, as SVG or PNG."""
+    check_output(Path(out))
+    index, shown, chosen = ResultIndex([Path(results)]), Measure.parse(measure), settings or Settings()
+    where = the_collection(index, collection)
+    found = side_by_side(index, systems, shown, collection=where).scores
+    canvas = draw_scores(score_intervals(found, chosen), shown, where, level=chosen.level)
+    lacking = f"only {len(found.tasks)} of {found.of_tasks} tasks: those that every system has"
+    return _written(canvas, out, [] if found.complete else [lacking])
+
+
+def plot_pareto(
+    out: str | Path, *systems: str, results: str | Path = FOLDER, collection: str = "", measure: Measure | str = MAIN,
+    axis: Literal["seconds", "cost"] = "seconds",
+) -> Picture:  # fmt: skip
+    """Draw score against seconds or dollars per query, with the Pareto line."""
+    check_output(Path(out))
+    index, shown = ResultIndex([Path(results)]), Measure.parse(measure)
+    where = the_collection(index, collection)
+    stored = index.select(systems, collection=where)
+    found = collection_results(stored[0].collection, stored, strict=True)
+    against = "dollars" if axis == "cost" else axis
+    points, left_out = cost_points(found, found.tasks, shown, against)
+    if not points:
+        raise UsageError("no system is left to draw: " + "; ".join(left_out))
+    return _written(draw_tradeoff(points, AXES[against], shown, where, headed=True), out, left_out)
+
+
+def plot_scatter(
+    out: str | Path, first: str, second: str, *, results: str | Path = FOLDER, collection: str = "",
+    measure: Measure | str = MAIN,
+) -> Picture:  # fmt: skip
+    """Draw two systems query by query: the first along x, the second along y."""
+    check_output(Path(out))
+    index, shown = ResultIndex([Path(results)]), Measure.parse(measure)
+    where = the_collection(index, collection)
+    found = side_by_side(index, [first, second], shown, collection=where)
+    families = {info.full_name: info.family or info.full_name for info in found.results.infos.values()}
+    return _written(draw_scatter(found.scores, where, headed=True, group=lambda task: families[task]), out)
+
+
+def plot_truncation(
+    out: str | Path, *systems: str, results: str | Path = FOLDER, collection: str = "", measure: Measure | str = MAIN,
+    side: Literal["document", "query"] = "document",
+) -> Picture:  # fmt: skip
+    """Draw the share of tokens that a model never read against its score, task by task."""
+    check_output(Path(out))
+    index, shown = ResultIndex([Path(results)]), Measure.parse(measure)
+    where = the_collection(index, collection)
+    points = cut_points([stored.result for stored in index.select(systems, collection=where)], shown, side)
+    return _written(draw_truncation(points, shown, where, side), out)
+
+
+def _written(canvas: Canvas, out: str | Path, notes: Sequence[str] = ()) -> Picture:
+    write_picture(canvas, Path(out))
+    return Picture(canvas, list(notes))
+
+
+def open_site(results: Sequence[str | Path], tasks: Sequence[str | Path] = ()) -> Site:
+    """The pages over folders of results; a folder that was named must be there."""
+    roots = [Path(root) for root in results]
+    for root in roots:
+        if not root.is_dir():
+            raise ResultError(f"{root}: no such folder of results (r2med run makes one)")
+    return Site(roots or [Path(FOLDER)], task_folders=[Path(folder) for folder in tasks], parameters=parameters_of)
+
+
+def parameters_of(system: str) -> int | None:
+    """The weights of all models of a system, where each is known; BM25 has none."""
+    try:
+        spec = SystemSpec.parse(system)
+        models = [s.name for s in (*spec.retrievers, spec.reranker) if s is not None and not s.name.startswith("bm25")]
+        counts = [get_card(name).parameters for name in models]
+    except R2MedError:
+        return None
+    return None if spec.expander or None in counts else sum(count or 0 for count in counts)
+
+
+def view(
+    *results: str | Path, tasks: Sequence[str | Path] = (), port: int | None = None, host: str = "",
+    allowed: Iterable[str] = (), browser: bool = True, announce: Callable[[str], None] = lambda where: None,
+) -> None:  # fmt: skip
+    """Show results in the browser until interrupted.
+
+    `tasks` are folders whose texts may be shown; `host` listens elsewhere than on loopback, under the names `allowed`.
+    """
+    serve(open_site(results, tasks), host=host, allowed=allowed, port=port, browser=browser, announce=announce)
+
+
+def write_report(
+    target: str | Path, *results: str | Path, tasks: Sequence[str | Path] = (), max_bytes: int = 24_000_000
+) -> WrittenReport:
+    """Write what `view` shows as one HTML file that needs no network."""
+    return write_site(open_site(results, tasks), Path(target), most=max_bytes)
+
+
+class Published(NamedTuple):
+    """A folder that is ready for the hub, and the commit if it was sent there."""
+
+    prepared: Prepared
+    uploaded: Uploaded | None
+
+
+def export_hub(
+    folder: str | Path, repo: str, *, out: str | Path | None = None, licence: str = "", send: bool = False,
+    private: bool = False,
+) -> Published:  # fmt: skip
+    """Make a Nano dataset or results ready for the Hugging Face hub; only with `send` they leave this machine."""
+    if private and not send:
+        raise UsageError("only a repository that is uploaded can be private")
+    source = Path(folder).resolve()
+    prepared = prepare(
+        Path(folder), repo, Path(out) if out else source.with_name(f"{source.name}-hub"), licence=licence
+    )
+    return Published(prepared, upload(prepared, private=private) if send else None)
+
+
+def export_mteb(
+    results: str | Path, out: str | Path, *, systems: Sequence[str] = (), model: str = "", revision: str = ""
+) -> list[Written]:
+    """Write results in MTEB's layout; `model` and `revision` name a single system as MTEB should."""
+    chosen = [stored.result for stored in ResultIndex([Path(results)]).select(systems)]
+    return export_to_mteb(chosen, Path(out), model=model, revision=revision)
+
+
+def export_ledger(
+    folder: str | Path, out: str | Path, *, source: str = "mteb-import", title: str = "MTEB results", url: str = "",
+    date: str = "",
+) -> list[Imported]:  # fmt: skip
+    """Write a ledger file from MTEB's result folders, for `reproduce`."""
+    found = read_mteb(Path(folder))
+    write_bytes(Path(out), ledger_text(found, source=source, title=title, url=url, date=date).encode())
+    return found
