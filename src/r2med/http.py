@@ -25,6 +25,7 @@ import msgspec
 
 from .core import MissingExtra, ModelError, Unavailable, UsageError
 from .core.budget import Usage
+from .core.compression import inflated
 from .core.keys import Secrets, read_key, warn_once
 
 FIRST_WAIT, LONGEST_BACKOFF, LONGEST_WAIT = 0.5, 30.0, 120.0
@@ -347,13 +348,7 @@ def _unpacked(response: Any) -> Iterator[bytes]:
         return
     if encoding not in ("gzip", "x-gzip", "deflate"):
         raise _TryAgain("answered in a compression that was not asked for")
-    unpacker = zlib.decompressobj(zlib.MAX_WBITS | 32)  # reads the headers of both
-    for part in response.iter_raw():
-        packed = part
-        while packed:
-            yield unpacker.decompress(packed, PIECE)
-            packed = unpacker.unconsumed_tail
-    yield unpacker.flush()
+    yield from inflated(response.iter_raw(), PIECE)
 
 
 def _message(raw: bytes) -> str:

@@ -135,7 +135,7 @@ def test_search_marks_what_matched(r2med: Any) -> None:
         (["run", "--tasks", "./nowhere"], "no such folder"),
         (["run", "--tasks", "r2med/Biology"], "r2med data download r2med/Biology"),
         (["run", "-r", "bm26"], "did you mean bm25"),
-        (["run", "-r", "bm25:b=2"], "between 0 and 1"),
+        (["run", "-r", "bm25:b=2"], "at least 0 and at most 1"),
         (["run", "--measure", "nDGC@10"], "did you mean nDCG@10"),
         (["run", "--depth", "0"], "depth"),
         (["run", "-r", "bm25", "--measure", "nDCG@7"], "nDCG@7 is not among the stored measures"),
@@ -159,7 +159,8 @@ def test_names_may_stand_in_one_list(r2med: Any, tmp_path: Path) -> None:
 def test_two_folders_of_one_name_are_not_taken_for_one(r2med: Any) -> None:
     r2med("data", "convert", "mini/Biology", "one/mine", "--to", "beir")
     r2med("data", "convert", "mini/MedQA-Diag", "two/mine", "--to", "beir")
-    assert "both called 'mine'" in r2med("run", "-t", "one/mine", "-t", "two/mine", "-r", "bm25").one_line
+    done = r2med("run", "-t", "one/mine", "-t", "two/mine", "-r", "bm25")
+    assert "two different tasks are called 'mine'" in done.one_line
 
 
 def test_help_and_version(r2med: Any) -> None:
@@ -193,7 +194,7 @@ def test_help_is_light() -> None:
 
 def test_json_holds_before_and_after_and_warnings(r2med: Any) -> None:
     arguments = ["run", "-t", "mini/Biology", "-r", "bm25", "--expand", "oracle", "--rerank"]
-    systems = r2med(*arguments, "tests.pipeline.test_systems:by_length@10", "--json", PYTHONPATH=str(ROOT)).json[
+    systems = r2med(*arguments, "tests.pipeline.test_system:by_length@10", "--json", PYTHONPATH=str(ROOT)).json[
         "systems"
     ]
     plain, expanded, reranked = systems

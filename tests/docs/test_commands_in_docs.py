@@ -23,7 +23,7 @@ REASONS = (
     *(
         "hub",
         "package index",
-        "paid interface",
+        "paid API",
         "key",
         "server",
         "GPU",

@@ -26,6 +26,8 @@ from tests.builders import lines
 class HashedWords:
     """A real, if simple, encoder: counts of hashed words."""
 
+    name = "hashed-words"
+
     def encode(self, texts: list[str], **_: object) -> npt.NDArray[np.float32]:
         out = np.zeros((len(texts), 64), dtype=np.float32)
         for row, text in enumerate(texts):

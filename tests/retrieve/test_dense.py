@@ -231,7 +231,7 @@ for call in made:
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, cwd=Path(__file__).parents[2], check=False
     )
-    assert done.stdout.split() == ["onnx", "torch"], done.stderr
+    assert done.stdout.split() == ["onnx", "torch", "api"], done.stderr
     assert MissingExtra("x", "onnx").exit_code == 1
 
 

@@ -93,7 +93,7 @@ def command(specs: tuple[str, ...], results: Path, measure: str, as_json: bool, 
     from ..api.tasks import resolve_tasks
     from ..pipeline import get_executor, read_experiment
 
-    file = given["experiment"]
+    file, shown = given["experiment"], api.stored_measure(measure)
     written = read_experiment(file) if file else None
     if written is not None:
         _refuse_beside(file, given)
@@ -101,7 +101,6 @@ def command(specs: tuple[str, ...], results: Path, measure: str, as_json: bool, 
     refs = resolve_tasks(tasks)
     depth = given["depth"] or (written.depth if written else api.DEPTH)
     systems = written.systems() if written else _systems(given)
-    shown = api.stored_measure(measure)
     with progress() as bar:
         options = options_from(given, bar)
         if given["dry_run"]:

@@ -96,6 +96,17 @@ def gunzip(data: bytes, label: str) -> bytes:
         return stream.read()
 
 
+def inflated(parts: Iterable[bytes], piece: int) -> Iterator[bytes]:
+    """What gzip or deflate packed, as it comes, in pieces of bounded size; who reads them counts."""
+    unpacker = zlib.decompressobj(zlib.MAX_WBITS | 32)  # reads the headers of both
+    for part in parts:
+        packed = part
+        while packed:
+            yield unpacker.decompress(packed, piece)
+            packed = unpacker.unconsumed_tail
+    yield unpacker.flush()
+
+
 class _ZstdReader:
     """Reads zstd frames; zstandard's own stream reader takes a truncated file for a finished one."""
 
