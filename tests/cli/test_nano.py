@@ -13,7 +13,7 @@ from r2med.cli.browse import pages
 from r2med.cli.data import audit
 from r2med.cli.export import command as export
 from r2med.cli.nano import command as nano
-from r2med.core import R2MedError
+from r2med.core import R2MedError, UsageError
 from r2med.pipeline.nano_candidates import dense_retriever
 from r2med.tasks import convert, resolve
 from r2med.tasks.validate import validate
@@ -55,8 +55,8 @@ def test_published_profile() -> None:
 
 def test_profile_wants_one_of_the_two() -> None:
     done = CliRunner().invoke(nano, ["profile"])
-    assert done.exit_code == 2
-    assert "give a Nano folder, or ask for the published figures" in done.stderr
+    assert isinstance(done.exception, UsageError)
+    assert "give a Nano folder, or ask for the published figures" in str(done.exception)
 
 
 def test_fidelity(tmp_path: Path) -> None:

@@ -307,7 +307,7 @@ def test_tools_leave_nothing_behind(text: str) -> None:
     ["<think>", "</think>", "<search>", "Here is ", "## Final Response\n", "```\n", "I'm sorry", " ", "\n\n", "a"],
 )
 def test_ten_megabytes_are_read_in_linear_time(unit: str) -> None:
-    """Ten times the text takes about ten times as long, on any machine; quadratic time would be a hundred times."""
+    """Thirty times the text takes about thirty times as long, on any machine; quadratic time would be nine hundred."""
 
     def seconds(size: int) -> float:
         text = unit * (size // len(unit))
@@ -316,5 +316,5 @@ def test_ten_megabytes_are_read_in_linear_time(unit: str) -> None:
         parse(Choice(text), "none")
         return time.process_time() - begun
 
-    small, large = (min(seconds(size) for _ in range(3)) for size in (1_000_000, 10_000_000))
-    assert large < 40 * max(small, 0.05)
+    small, large = (seconds(size) for size in (300_000, 9_000_000))
+    assert large < 250 * max(small, 0.02)

@@ -42,6 +42,10 @@ def hashed_words() -> DenseRetriever:
     return made
 
 
+NAME = hashed_words().name
+CONFIG = NAME.replace("-", "_").replace("~", "_")
+
+
 def build(out: Path, spec: str = "mini/MedQA-Diag", **settings: object) -> Path:
     chosen = PoolSettings(**{"docs": 50, **settings})  # type: ignore[arg-type]
     build_nano(resolve(spec), out, chosen, bm25=BM25Lucene(), dense=hashed_words())
@@ -62,7 +66,7 @@ def test_two_builds_are_the_same_bytes(tmp_path: Path, fill: str) -> None:
     split = "NanoMiniMedQADiag"
     assert set(contents(one)) == {
         *(f"{c}/{split}-00000-of-00001.parquet"
-          for c in ("corpus", "queries", "qrels", "bm25", "hashed_words", "reranking_hybrid")),
+          for c in ("corpus", "queries", "qrels", "bm25", CONFIG, "reranking_hybrid")),
         "README.md", "manifest.json", f"metadata/{split}.json",
     }  # fmt: skip
 
@@ -74,7 +78,7 @@ def test_what_is_written_is_read_back(tmp_path: Path) -> None:
     read = read_nano(ref)
     assert len(read.task.documents) == 50
     assert read.task.qrels.positives == source.qrels.positives
-    assert set(read.runs) == {"bm25", "hashed_words", "reranking_hybrid"}
+    assert set(read.runs) == {"bm25", CONFIG, "reranking_hybrid"}
     assert read.metadata is not None
     assert read.metadata.fingerprint == read.task.fingerprint
     figures = read.measure(intervals=False).figures
@@ -94,8 +98,8 @@ def test_the_manifest_accounts_for_every_document(tmp_path: Path) -> None:
     (ref,) = from_path(folder)
     assert [d.id for d in told.pool] == list(ref.load().documents.ids)
     assert sum(told.admitted.values()) == 50
-    assert all(d.query and d.rank for d in told.pool if d.by in ("bm25-lucene", "hashed-words"))
-    assert {c["name"] for c in told.candidates} == {"bm25-lucene", "hashed-words"}
+    assert all(d.query and d.rank for d in told.pool if d.by in ("bm25-lucene", NAME))
+    assert {c["name"] for c in told.candidates} == {"bm25-lucene", NAME}
     assert told.revision == "1"
     assert str(tmp_path) not in (folder / "manifest.json").read_text()
     import hashlib

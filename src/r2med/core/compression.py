@@ -96,6 +96,11 @@ def gunzip(data: bytes, label: str) -> bytes:
         return stream.read()
 
 
+def inflated_block(packed: bytes, most: int) -> bytes:
+    """The beginning of what a bare deflate block holds, `most` bytes of it."""
+    return zlib.decompressobj(-zlib.MAX_WBITS).decompress(packed, most)
+
+
 def inflated(parts: Iterable[bytes], piece: int) -> Iterator[bytes]:
     """What gzip or deflate packed, as it comes, in pieces of bounded size; who reads them counts."""
     unpacker = zlib.decompressobj(zlib.MAX_WBITS | 32)  # reads the headers of both
