@@ -21,7 +21,6 @@ from r2med.retrieve import Retriever, as_retriever, get_retriever
 from r2med.retrieve.dense import DenseRetriever
 from r2med.retrieve.encoders import load_encoder
 from r2med.retrieve.encoders.custom import CustomEncoder
-from r2med.retrieve.encoders.remote import RemoteCodeEncoder
 from r2med.retrieve.encoders.torch_encoder import TorchEncoder
 from r2med.retrieve.variants import Variant
 from tests.builders import small_task
@@ -192,7 +191,7 @@ def test_folders_that_are_no_models(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="takes at most 32 tokens, not 64"):
         TorchEncoder(card, tmp_path)
     with pytest.raises(ModelError, match="allow it with trust_remote_code"):
-        RemoteCodeEncoder(tiny.card("nv-embed", "latent-attention", remote_code=True), tmp_path)
+        TorchEncoder(card.replace(remote_code=True), tmp_path)
     (tmp_path / "config.json").write_text("{")
     with pytest.raises(ModelError, match="cannot be read"):
         TorchEncoder(card, tmp_path)
@@ -269,18 +268,19 @@ class TestTorch:
         tiny.save_tokenizer(tmp_path, "bert")
         code = (
             "import torch\nfrom transformers import BertModel\n"
+            "from transformers.modeling_outputs import BaseModelOutput\n"
             "class Own(BertModel):\n"
-            "    def encode(self, texts, instruction='', max_length=0):\n"
-            "        return torch.tensor([[len(instruction), len(t), max_length] for t in texts]).float()\n"
+            "    def forward(self, input_ids, attention_mask=None):\n"
+            "        return BaseModelOutput(last_hidden_state=torch.full((*input_ids.shape, 3), 7.0))\n"
         )
         (tmp_path / "own.py").write_text(code)
         config = json.loads((tmp_path / "config.json").read_text())
         (tmp_path / "config.json").write_text(json.dumps({**config, "auto_map": {"AutoModel": "own.Own"}}))
-        card = tiny.card("nv-embed", "latent-attention", remote_code=True, document_length=9)
+        card = folder_card(tmp_path)
         with pytest.raises(ModelError, match="trust_remote_code"):
-            RemoteCodeEncoder(card, tmp_path, CPU)
-        used = RemoteCodeEncoder(card, tmp_path, CPU.changed({"trust_remote_code": True}))
-        assert used.encode(["abc", "de"], "document", "xyz1").tolist() == [[4, 3, 9], [4, 2, 9]]
+            TorchEncoder(card, tmp_path, CPU)
+        used = TorchEncoder(card, tmp_path, CPU.changed({"trust_remote_code": True}))
+        assert used.encode(["fever", "liver"]).tolist() == [[7, 7, 7], [7, 7, 7]]
 
     def test_pickled_weights_are_taken_when_the_user_says_so(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

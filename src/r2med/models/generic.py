@@ -16,7 +16,7 @@ from .locate import complete, own_folder, snapshot
 from .parts import Instructions
 
 DECODERS = {"mistral", "llama", "qwen2", "qwen3", "gemma", "gemma2", "gemma3", "gemma3_text", "gpt_neox", "phi3", "opt"}
-ARCHITECTURES = {"t5": "t5-encoder", "gpt_neox": "gpt-neox", "gemma3_text": "gemma3"}
+ARCHITECTURES = {"t5": "t5-encoder", "gpt_neox": "gpt-neox", "gemma3_text": "gemma3", "nvembed": "nv-embed"}
 POOLING = {"cls": "cls", "mean": "mean", "lasttoken": "last", "last": "last"}
 UNLIMITED = 1 << 20
 # Tokenizers without a limit say 1e30.
@@ -71,6 +71,9 @@ def derive(folder: Path) -> dict[str, Any]:
     model_type = str(config.get("model_type", "unknown"))
     kind = _kind(config, modules)
     pooling, projection, normalize = _after(folder, modules, model_type, kind)
+    native = model_type == "nvembed"  # built here, whatever code lies beside the weights
+    if native:
+        pooling, projection, normalize = "latent-attention", "", True
     length = _length(folder, config)
     return {
         "kind": kind,
@@ -84,7 +87,7 @@ def derive(folder: Path) -> dict[str, Any]:
         "document_length": length,
         "dtype": str(config.get("dtype") or config.get("torch_dtype") or "float32"),
         "dimension": _dimension(folder, config, projection) if kind == "dense" else None,
-        "remote_code": bool(config.get("auto_map")),
+        "remote_code": bool(config.get("auto_map")) and not native,
         **_prompts(folder),
     }
 

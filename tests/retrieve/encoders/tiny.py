@@ -93,6 +93,42 @@ def save_tokenizer(folder: Path, style: str, *, padding_side: str = "right") -> 
     return fast
 
 
+def save_llama_tokenizer(folder: Path, **config: object) -> Any:
+    """Byte-pair tokens in the file layout of Llama's and Mistral's tokenizers, as transformers 4 wrote it."""
+    from tokenizers import Tokenizer, models, normalizers, processors, trainers
+
+    special = ["<unk>", "<s>", "</s>"]
+    made = Tokenizer(models.BPE(unk_token="<unk>", byte_fallback=True, fuse_unk=True))
+    made.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
+    trainer = trainers.BpeTrainer(
+        vocab_size=420, special_tokens=[*special, *(f"<0x{i:02X}>" for i in range(256))], show_progress=False
+    )
+    made.train_from_iterator([*texts(200, seed=9), "Instruct: Query: Represent\n"], trainer)
+    facts = json.loads(made.to_str())
+    facts["added_tokens"] = [token for token in facts["added_tokens"] if token["content"] in special]
+    made = Tokenizer.from_str(json.dumps(facts))
+    made.post_processor = processors.TemplateProcessing(
+        single="<s> $A", pair="<s> $A <s>:1 $B:1", special_tokens=[("<s>", 1)]
+    )
+    folder.mkdir(parents=True, exist_ok=True)
+    made.save(str(folder / "tokenizer.json"))
+    how = {"content": "", "lstrip": False, "normalized": False, "rstrip": False, "single_word": False, "special": True}
+    settings = {
+        "add_bos_token": True,
+        "add_eos_token": False,
+        "added_tokens_decoder": {str(i): {**how, "content": token} for i, token in enumerate(special)},
+        "bos_token": "<s>",
+        "eos_token": "</s>",
+        "legacy": True,
+        "pad_token": "</s>",
+        "tokenizer_class": "LlamaTokenizer",
+        "unk_token": "<unk>",
+        **config,
+    }
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings))
+    return made
+
+
 def save_model(folder: Path, architecture: str, *, seed: int = 0) -> Any:
     """A model of an architecture with weights large enough that mistakes show."""
     import torch

@@ -27,9 +27,9 @@ def load_encoder(card: Card, options: Options | None = None, *, dtype: str | Non
         return OnnxEncoder(card, folder, options)
     second = model_folder(card, "document") if card.document_source else None
     if card.pooling == "latent-attention":
-        from .remote import RemoteCodeEncoder
+        from .nv_embed import NvEmbedEncoder
 
-        return RemoteCodeEncoder(card, folder, options, document_folder=second, dtype=dtype)
+        return NvEmbedEncoder(card, folder, options, document_folder=second, dtype=dtype)
     from .torch_encoder import TorchEncoder
 
     return TorchEncoder(card, folder, options, document_folder=second, dtype=dtype)

@@ -94,10 +94,12 @@ class TorchEncoder(BaseEncoder):
         key = self.folders[side], place
         with self._lock:
             if key not in self._replicas:
-                self._replicas[key] = Replica(
-                    self.card, self.folders[side], self.options, self.devices[place], self.dtype
-                )
+                self._replicas[key] = self.load(self.folders[side], self.devices[place])
             return self._replicas[key]
+
+    def load(self, folder: Path, device: str) -> Replica:
+        """The encoder of a folder on a device."""
+        return Replica(self.card, folder, self.options, device, self.dtype)
 
     @property
     def workers(self) -> int:

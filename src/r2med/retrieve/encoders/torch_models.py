@@ -49,11 +49,33 @@ def load_tokenizer(folder: Path, options: Options) -> Any:
     """The tokenizer of a folder."""
     transformers = import_transformers()
     try:
-        return transformers.AutoTokenizer.from_pretrained(
+        loaded = transformers.AutoTokenizer.from_pretrained(
             folder, trust_remote_code=options.trust_remote_code, local_files_only=True
         )
+        return _as_published(loaded, folder / "tokenizer.json")
     except Exception as error:
         raise ModelError(f"the tokenizer in {folder} cannot be loaded: {first_line(error)}") from None
+
+
+def _as_published(loaded: Any, path: Path) -> Any:
+    """A tokenizer that splits text as its file says.
+
+    transformers 5 rebuilds those of Llama, T5 and others by rules of its own, which differ from the file that the
+    model was published with, and that transformers 4 read: on a text that begins with a space, for one.
+    """
+    if not path.is_file() or getattr(loaded, "backend_tokenizer", None) is None:
+        return loaded
+    from tokenizers import Tokenizer
+
+    whole = msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
+    if whole.get("model", {}).get("type") not in ("BPE", "Unigram"):
+        return loaded  # BERT's settings stand in tokenizer_config.json
+    empty = {"type": "BPE", "vocab": {}, "merges": []}
+    kept = {key: whole.get(key) for key in ("version", "normalizer", "pre_tokenizer")}
+    splitting = Tokenizer.from_str(msgspec.json.encode({**kept, "model": empty}).decode())
+    loaded.backend_tokenizer.normalizer = splitting.normalizer
+    loaded.backend_tokenizer.pre_tokenizer = splitting.pre_tokenizer
+    return loaded
 
 
 def load_model(card: Card, folder: Path, options: Options, device: str, dtype: str) -> Any:
