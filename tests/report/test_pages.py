@@ -22,9 +22,8 @@ from r2med.report.web.request import FileLinks, Links, Page, PageRequest
 from r2med.report.web.site import Site
 from r2med.results import ResultIndex
 from r2med.scoring import MAIN
-from r2med.scoring.compare import compare
+from r2med.scoring.compare import compare, tie_groups
 from r2med.scoring.intervals import score_intervals
-from r2med.scoring.significance import tie_groups
 from tests.results.sealing import edit
 
 LINKS = Links()

@@ -17,7 +17,7 @@ from .._version import __version__
 from ..core.keys import key_place
 from ..core.places import home, hub_cache
 from ..models import cards, chat_cards
-from ..results.provenance import environment
+from ..results.schema import environment
 from ..retrieve.sparse import available_cores
 from .findings import Extra, Machine, Place, Secret
 

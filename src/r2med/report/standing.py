@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ..scoring import Measure
+from ..scoring.compare import tie_groups
 from ..scoring.intervals import Settings, SystemScores, score_intervals
-from ..scoring.significance import tie_groups
 from .collection import CollectionResults
 
 MANY_SYSTEMS, MANY_QUERIES = 100, 20_000

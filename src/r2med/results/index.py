@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Generic, NamedTuple, TypeVar
 
 from ..core import DataError, ResultError, Run, UnknownName, UsageError
-from .beside import EXPANSIONS, QUERIES, RUN, Expansion, ScoreColumns, read_expansion, read_scores
-from .runs import StoredRun, open_run
+from .beside import EXPANSIONS, QUERIES, RUN, Expansion, ScoreColumns, StoredRun, open_run, read_expansion, read_scores
 from .schema import TaskResult
 from .store import ResultStore, collection_slug, load_run, read_key, read_result
 

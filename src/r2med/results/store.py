@@ -23,9 +23,8 @@ from ..core.places import open_regular
 from ..core.trec import read_run
 from ..core.untrusted import file_name
 from ..scoring import Evaluation
-from .beside import EXPANSIONS, QUERIES, RUN, read_scores
+from .beside import EXPANSIONS, QUERIES, RUN, open_run, read_scores, write_blocks
 from .ledger import ledger
-from .runs import open_run, write_blocks
 from .schema import SCHEMA, QueryScores, TaskResult
 
 T = TypeVar("T")

@@ -11,7 +11,7 @@ from markupsafe import Markup
 
 from ....core import Task
 from ....core.columns import Int64
-from ....results.runs import StoredRun
+from ....results.beside import StoredRun
 from ....scoring import Measure
 from ....scoring.hits import Float64
 from ....text.duplicates import text_key

@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from ....core import UnknownName, UsageError
 from ....results import StoredResult
-from ....results.runs import StoredRun
+from ....results.beside import StoredRun
 from ....scoring import Measure
 from ...collection import CollectionResults
 from ...plots import draw_field
