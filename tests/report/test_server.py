@@ -21,7 +21,7 @@ from r2med.cli.report import command as report
 from r2med.cli.view import command as view
 from r2med.cli.view import weights
 from r2med.core import R2MedError
-from r2med.report.web.guard import Guard
+from r2med.report.web.app import Guard
 from r2med.report.web.server import listen
 from r2med.results.progress import ProgressFile
 from tests.report.conftest import Server

@@ -164,7 +164,7 @@ def test_every_query_is_found_and_no_other(tmp_path_factory: pytest.TempPathFact
     path = tmp_path_factory.mktemp("runs") / "x.run.gz"
     run = Run.from_rankings({i: [(f"{i}-d{n}", 9.0 - n) for n in range(len(i) % 3)] for i in usable})
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(runs, "BLOCK", 40)
+        patch.setattr(beside, "BLOCK", 40)
         expected = write_blocks(run, path)
     stored = open_run(path, expected=expected)
     for query_id in usable:
@@ -212,7 +212,7 @@ def test_a_run_in_one_piece_is_sorted_by_its_scores(tmp_path: Path, lines: str) 
 def test_any_changed_byte_is_noticed(tmp_path: Path) -> None:
     run, path = made(6, 5), tmp_path / "x.run.gz"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(runs, "BLOCK", 200)
+        patch.setattr(beside, "BLOCK", 200)
         expected = write_blocks(run, path)
     data = path.read_bytes()
     rankings = {q: open_run(path, expected=expected).of(q) for q in run.query_ids}

@@ -32,7 +32,7 @@ def mteb(results: Path, out: Path, systems: tuple[str, ...], model: str, revisio
 
     R2MED's tasks go under MTEB's names (R2MEDBiologyRetrieval), those of Mini and Nano under names of their own.
     """
-    from ..integrations.mteb_results import export_mteb
+    from ..integrations.mteb import export_mteb
     from ..results import ResultIndex
 
     chosen = [stored.result for stored in ResultIndex([results]).select(systems)]
@@ -59,7 +59,7 @@ def ledger(folder: Path, out: Path, source: str, title: str, url: str, date: str
     It holds MTEB's figures on tasks of R2MED, for `r2med reproduce --ledger FILE`.
     """
     from ..core.atomic import write_bytes
-    from ..integrations.mteb_ledger import ledger_text, read_mteb
+    from ..integrations.mteb import ledger_text, read_mteb
 
     found = read_mteb(folder)
     write_bytes(out, ledger_text(found, source=source, title=title, url=url, date=date).encode())

@@ -12,7 +12,7 @@ from .common import json_option
 from .output import emit, note
 
 if TYPE_CHECKING:
-    from ..report.plots import Canvas
+    from ..report.svg import Canvas
 
 F = TypeVar("F", bound=Callable[..., Any])
 Side = Literal["document", "query"]
@@ -64,7 +64,8 @@ def scores(
 ) -> None:
     """Every system on every task, with 95 % intervals (dot plot)."""
     from ..report.collection import side_by_side, the_collection
-    from ..report.plots import check_output, draw_scores
+    from ..report.pictures import draw_scores
+    from ..report.svg import check_output
     from ..results import ResultIndex
     from ..scoring import Measure
     from ..scoring.intervals import Settings, score_intervals
@@ -90,7 +91,8 @@ def pareto(
     from ..core import UsageError
     from ..report.collection import collection_results, the_collection
     from ..report.costs import AXES, cost_points
-    from ..report.plots import check_output, draw_tradeoff
+    from ..report.pictures import draw_tradeoff
+    from ..report.svg import check_output
     from ..results import ResultIndex
     from ..scoring import Measure
 
@@ -115,7 +117,8 @@ def pareto(
 def scatter(first: str, second: str, out: Path, collection: str, measure: str, results: Path, as_json: bool) -> None:
     """Two systems, query by query: FIRST along x, SECOND along y."""
     from ..report.collection import side_by_side, the_collection
-    from ..report.plots import check_output, draw_scatter
+    from ..report.pictures import draw_scatter
+    from ..report.svg import check_output
     from ..results import ResultIndex
     from ..scoring import Measure
 
@@ -137,7 +140,8 @@ def truncation(
     """Share of tokens that a model never read against its score, task by task."""
     from ..report.collection import the_collection
     from ..report.costs import cut_points
-    from ..report.plots import check_output, draw_truncation
+    from ..report.pictures import draw_truncation
+    from ..report.svg import check_output
     from ..results import ResultIndex
     from ..scoring import Measure
 
@@ -149,7 +153,7 @@ def truncation(
 
 
 def _write(canvas: Canvas, out: Path, as_json: bool) -> None:
-    from ..report.plots import write_picture
+    from ..report.svg import write_picture
 
     write_picture(canvas, out)
     if as_json:

@@ -19,9 +19,8 @@ from ...core import ResultError
 from ...core.atomic import write_bytes
 from ...scoring import MAIN
 from ..costs import AXES
-from .pages import find_page
-from .render import environment, page_html, static_file
-from .request import FileLinks, Links, PageRequest
+from .app import find_page
+from .render import FileLinks, Links, PageRequest, environment, page_html, static_file
 from .site import Site
 
 MEASURES = ("", "recall_at_100", "hit_at_10")

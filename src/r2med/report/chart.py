@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from ...core.untrusted import printable
+from ..core.untrusted import printable
 from .svg import Anchor, Canvas, text_width
 
 SMALL, NORMAL, LARGE = 12.0, 13.0, 16.0
