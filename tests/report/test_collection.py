@@ -52,8 +52,8 @@ def test_tasks_stand_in_the_order_of_the_paper(store: ResultStore) -> None:
 def test_a_system_without_the_collection_is_not_dropped_in_silence(store: ResultStore, tmp_path: Path) -> None:
     convert(resolve("mini/Biology"), tmp_path / "mine", to="beir")
     r2med.run("bm25:k1=1.2,b=0.75", tasks=resolve(str(tmp_path / "mine")), results=store.root)
-    with pytest.raises(UsageError, match=r"bm25,k1=1.2,b=0.75 has no results on mini"):
-        side_by_side(ResultIndex([store.root]), ["bm25", "bm25,k1=1.2,b=0.75"], MAIN, collection="mini")
+    with pytest.raises(UsageError, match=r"bm25:b=0.75,k1=1.2 has no results on mini"):
+        side_by_side(ResultIndex([store.root]), ["bm25", "bm25:b=0.75,k1=1.2"], MAIN, collection="mini")
 
 
 def test_tasks_that_only_one_system_has_are_named(store: ResultStore) -> None:

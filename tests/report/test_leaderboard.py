@@ -51,7 +51,7 @@ def test_ours_stand_beside_and_incomplete_ones_last(mini_results: Path) -> None:
     found = board(mini_results)
     assert found.tasks[0] == "mini/Biology"
     ours = [r for r in found.rows if r.measured]
-    assert [r.system for r in ours] == ["bm25", "bm25-lucene", "bm25,k1=1.2,b=0.75"]
+    assert [r.system for r in ours] == ["bm25", "bm25-lucene", "bm25:b=0.75,k1=1.2"]
     assert [r.tie_group for r in ours] == [1, 2, None]
     assert ours[-1].macro is None
     assert ours[-1].query_weighted is None

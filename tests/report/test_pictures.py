@@ -66,7 +66,7 @@ def test_an_incomplete_mean_says_so(index: ResultIndex) -> None:
     some = side_by_side(index, ["bm25", "bm25-lucene"], MAIN, tasks=tasks).scores
     texts = check_legible(draw_scores(score_intervals(some, QUICK), MAIN, "mini"))
     assert "Mean of 2 of 8 tasks" in texts
-    only = side_by_side(index, ["bm25,k1=1.2,b=0.75"], MAIN).scores
+    only = side_by_side(index, ["bm25:b=0.75,k1=1.2"], MAIN).scores
     one = draw_scores(score_intervals(only, QUICK), MAIN, "mini")
     assert not any(text.startswith("Mean") for text in check_legible(one))
 
@@ -103,7 +103,7 @@ def test_what_cannot_be_compared_is_left_out_with_the_reason(index: ResultIndex,
     stored = index.select(collection="mini")
     everything = collection_results("mini", stored)
     _, left_out = cost_points(everything, everything.tasks, MAIN, "seconds")
-    assert left_out == ["bm25,k1=1.2,b=0.75 is left out: it has 1 of 8 tasks"]
+    assert left_out == ["bm25:b=0.75,k1=1.2 is left out: it has 1 of 8 tasks"]
     points, left_out = cost_points(found.results, found.results.tasks, MAIN, "parameters")
     assert not points
     assert left_out[0] == "bm25 is left out: its cost is not known"

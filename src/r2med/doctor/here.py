@@ -34,8 +34,7 @@ SHOWN = (
     *("R2MED_HOME", "HF_HOME", "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "XDG_CACHE_HOME"),
     *("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE", "TRANSFORMERS_OFFLINE", "CUDA_VISIBLE_DEVICES"),
 )
-PATIENCE = 0.4
-"""Seconds after which a folder is large enough to be called `at least`."""
+PATIENCE = 0.4  # Seconds after which a folder is large enough to be called `at least`.
 _REQUIREMENT = re.compile(
     r"""(?P<name>[\w.-]+)\s*(\[(?P<inner>[^\]]*)\])?[^;]*;.*\bextra\s*==\s*['"](?P<extra>[^'"]+)['"]"""
 )
@@ -46,10 +45,8 @@ class Extra(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     installed: bool
-    packages: dict[str, str | None]
-    # Package to its version, null where it is not installed.
-    get: str
-    # The command that installs it; empty when it is.
+    packages: dict[str, str | None]  # Package to its version, null where it is not installed.
+    get: str  # The command that installs it; empty when it is.
 
 
 class Machine(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,8 +54,7 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
 
     platform: str
     processor: str
-    cores: int
-    # Those this process may use.
+    cores: int  # Those this process may use.
     memory_bytes: int | None
     gpus: list[str]
     torch: str | None
@@ -70,8 +66,7 @@ class Secret(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     present: bool
-    where: str
-    # `environment`, `file`, or empty.
+    where: str  # `environment`, `file`, or empty.
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,8 +76,7 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     path: str
     exists: bool
     bytes: int
-    complete: bool
-    # Whether everything was counted; a very large folder is not waited for.
+    complete: bool  # Whether everything was counted; a very large folder is not waited for.
     free_bytes: int | None = None
 
 
@@ -99,8 +93,7 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     status: Status
     detail: str
-    advice: str = ""
-    # What to do about it.
+    advice: str = ""  # What to do about it.
     seconds: float = 0.0
 
 
@@ -108,24 +101,19 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     """All findings."""
 
     schema: int
-    ok: bool
-    # Nothing is broken; warnings do not count.
+    ok: bool  # Nothing is broken; warnings do not count.
     versions: dict[str, str]
-    native: dict[str, bool]
-    # C extension to whether it is built; where it is not, its Python twin works.
+    native: dict[str, bool]  # C extension to whether it is built; where it is not, its Python twin works.
     extras: list[Extra]
     machine: Machine
     keys: list[Secret]
-    settings: dict[str, str]
-    # Environment variables that change what r2med does, where they are set.
+    settings: dict[str, str]  # Environment variables that change what r2med does, where they are set.
     places: list[Place]
     tasks: dict[str, Counted]
     models: dict[str, Counted]
-    plugins: list[str]
-    # What other packages offer by entry points, with kind and package.
+    plugins: list[str]  # What other packages offer by entry points, with kind and package.
     checks: list[Check]
-    ready: list[str]
-    # What can be run now, in words.
+    ready: list[str]  # What can be run now, in words.
 
 
 def versions() -> dict[str, str]:

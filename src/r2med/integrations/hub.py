@@ -160,10 +160,8 @@ class Prepared(NamedTuple):
     repo: str
     kind: Literal["nano", "results"]
     folder: Path
-    files: dict[str, int]
-    """Path in the repository and size in bytes."""
-    licence: str
-    """Empty where the source states none."""
+    files: dict[str, int]  # Path in the repository and size in bytes.
+    licence: str  # Empty where the source states none.
 
     @property
     def size(self) -> int:

@@ -42,10 +42,8 @@ UNPINNED = "no_revision_available"
 LICENCES = {"mit", "apache-2.0", "cc-by-4.0", "cc-by-nc-4.0"}
 FRAMEWORKS = {"onnx": "ONNX", "transformers": "PyTorch", "openai": "API", "voyage": "API"}
 TYPES = {"dense": "dense", "lexical": "sparse", "sparse": "sparse", "late-interaction": "late-interaction"}
-Scores = Mapping[str, Mapping[str, float]]
-"""Task to measure to value."""
-Group = tuple[str, str, tuple[str, ...]]
-"""Protocol, collection and tasks: what the systems of one `[[source]]` share."""
+Scores = Mapping[str, Mapping[str, float]]  # Task to measure to value.
+Group = tuple[str, str, tuple[str, ...]]  # Protocol, collection and tasks: what the systems of one `[[source]]` share.
 
 
 class Named(NamedTuple):
@@ -142,8 +140,7 @@ class ModelIdentity(NamedTuple):
 
     name: str
     revision: str
-    exact: bool
-    """Whether the system is that model and nothing else: no expansion, no reranker, no quantised weights."""
+    exact: bool  # Whether the system is that model and nothing else: no expansion, no reranker, no quantised weights.
     kind: str
     card: Card | None
 

@@ -24,8 +24,7 @@ from .collection import ORDER, CollectionResults, collection_results, task_names
 from .scores import short_name
 
 MANY_SYSTEMS, MANY_QUERIES = 100, 20_000
-AT_ONCE = 50
-"""Systems resampled together: the means of more would not fit comfortably in memory."""
+AT_ONCE = 50  # Systems resampled together: the means of more would not fit comfortably in memory.
 SCALE = 100
 HERE, PUBLISHED, REFERENCE = "measured here", "published", "our reference"
 ALL, CUSTOM = "all", "custom"
@@ -80,32 +79,23 @@ class Row(msgspec.Struct, kw_only=True):
 
     system: str
     label: str
-    kind: str
-    # retriever, fused, reranker or expansion; for our own results, the kind of retriever.
-    family: str
-    # lexical, dense, fused, expanded, reranked or other.
+    kind: str  # retriever, fused, reranker or expansion; for our own results, the kind of retriever.
+    family: str  # lexical, dense, fused, expanded, reranked or other.
     source: str
     date: str
     protocol: str
-    measured: bool
-    # Whether the scores were measured here.
-    origin: str
-    # measured here, published (by others), or our reference (measured by r2med, elsewhere).
+    measured: bool  # Whether the scores were measured here.
+    origin: str  # measured here, published (by others), or our reference (measured by r2med, elsewhere).
     collection: str
-    tasks: dict[str, float]
-    # By the full name of the task.
+    tasks: dict[str, float]  # By the full name of the task.
     macro: float | None
     # Mean over all tasks of the collection; None where tasks are missing, for then it would be another number.
     query_weighted: float | None
     complete: bool
-    tasks_of: tuple[int, int]
-    # How many tasks are known, of how many.
-    tie_group: int | None = None
-    # Our systems in one group do not differ significantly from the best of it.
-    also: list[str] = []
-    # Other sources that state the same average.
-    intervals: dict[str, tuple[float, float]] = {}
-    # Of `macro`, `query_weighted` and tasks, where they were computed.
+    tasks_of: tuple[int, int]  # How many tasks are known, of how many.
+    tie_group: int | None = None  # Our systems in one group do not differ significantly from the best of it.
+    also: list[str] = []  # Other sources that state the same average.
+    intervals: dict[str, tuple[float, float]] = {}  # Of `macro`, `query_weighted` and tasks, where they were computed.
 
     @property
     def scope(self) -> str:

@@ -25,19 +25,16 @@ LONGEST_TASK = 220.0
 TEXTS = {"document": "documents", "query": "queries"}
 PLOT = 400.0
 LEFT, RIGHT = MARGIN + 56, WIDTH - MARGIN - 20
-GUTTER = 70.0
-"""A place of its own for what costs nothing, which a logarithmic scale has not."""
+GUTTER = 70.0  # A place of its own for what costs nothing, which a logarithmic scale has not.
 LABELLED = 14
 SIDE, PAD = 520.0, 14.0
 EDGE = LEFT + SIDE + 2 * PAD
 SAME = 1e-9
-MOST_MARKS = 2_000
-"""Queries that are drawn one by one; of more, those with about the same scores share a mark."""
+MOST_MARKS = 2_000  # Queries that are drawn one by one; of more, those with about the same scores share a mark.
 CELL = 0.05
 LARGEST = 16.0
 GOLDEN = math.pi * (3 - math.sqrt(5))
-Link = Callable[[str, str], str]
-"""From a task and a query to the address of its page."""
+Link = Callable[[str, str], str]  # From a task and a query to the address of its page.
 
 
 def draw_scores(scores: Sequence[SystemScores], measure: Measure, where: str, *, level: float = 0.95) -> Chart:

@@ -32,8 +32,7 @@ from .schema import TaskResult
 
 RUN, QUERIES, EXPANSIONS = ".run.gz", ".queries.jsonl", ".expansions.jsonl"
 CHUNK = 1 << 24
-BLOCK = 1 << 16
-"""Bytes of text after which a block is closed; it always holds whole queries."""
+BLOCK = 1 << 16  # Bytes of text after which a block is closed; it always holds whole queries.
 LARGEST_BLOCK = 1 << 28
 _HEADER = struct.Struct("<4s6sH2sHI16s")
 """A gzip header: magic and flags, time and system, and one extra field that holds the block's length and hash."""

@@ -20,12 +20,9 @@ PACKAGES = ("numpy", "onnxruntime", "tokenizers", "torch", "transformers", "sent
 class SystemInfo(msgspec.Struct, kw_only=True):
     """The system that was run."""
 
-    name: str
-    # Its printed spec: what results are filed under.
-    kind: str
-    # `lexical`, `dense`, `fused`, `expanded`, `reranked` …
-    description: dict[str, object]
-    # Everything that changes its rankings.
+    name: str  # Its printed spec: what results are filed under.
+    kind: str  # `lexical`, `dense`, `fused`, `expanded`, `reranked` …
+    description: dict[str, object]  # Everything that changes its rankings.
     spec: dict[str, object] = {}
     # What it is made of, as data: `retrievers`, `fusion`, `expander`, `reranker`. Empty in files of the first edition.
 
@@ -33,24 +30,15 @@ class SystemInfo(msgspec.Struct, kw_only=True):
 class TaskInfo(msgspec.Struct, kw_only=True):
     """The task it was run on."""
 
-    name: str
-    # As in the catalogue, or the folder's name.
-    collection: str
-    # Empty for a folder of one's own.
-    family: str
-    # Which instructions and prompts fit.
-    source: str
-    # Data set on the hub, `built in`, or the folder.
-    revision: str
-    # Pinned commit of the data.
-    fingerprint: str
-    # Hash of all content.
-    queries: int
-    # Judged queries.
-    documents: int
-    # In the corpus.
-    judgments: int
-    # Positive or not.
+    name: str  # As in the catalogue, or the folder's name.
+    collection: str  # Empty for a folder of one's own.
+    family: str  # Which instructions and prompts fit.
+    source: str  # Data set on the hub, `built in`, or the folder.
+    revision: str  # Pinned commit of the data.
+    fingerprint: str  # Hash of all content.
+    queries: int  # Judged queries.
+    documents: int  # In the corpus.
+    judgments: int  # Positive or not.
 
     @property
     def full_name(self) -> str:
@@ -61,28 +49,19 @@ class TaskInfo(msgspec.Struct, kw_only=True):
 class TaskResult(msgspec.Struct, kw_only=True):
     """One system on one task: `<task>.json`."""
 
-    schema: int
-    # Version of this layout.
-    fingerprint: str
-    # Hash of all that the result depends on: a changed input is noticed by it.
-    system: SystemInfo
-    # What was run.
-    task: TaskInfo
-    # What it was run on.
+    schema: int  # Version of this layout.
+    fingerprint: str  # Hash of all that the result depends on: a changed input is noticed by it.
+    system: SystemInfo  # What was run.
+    task: TaskInfo  # What it was run on.
     measures: dict[str, float]
     # Mean over judged queries of each measure, 0 to 1; `recall_micro_at_k` counts judgments.
-    depth: int
-    # Documents per query.
-    missing_queries: int
-    # Judged queries for which nothing was retrieved; they score 0.
-    queries_without_positives: int
-    # They score 0 too.
-    seconds: dict[str, float]
-    # Wall time of each stage.
+    depth: int  # Documents per query.
+    missing_queries: int  # Judged queries for which nothing was retrieved; they score 0.
+    queries_without_positives: int  # They score 0 too.
+    seconds: dict[str, float]  # Wall time of each stage.
     notes: dict[str, object] = {}
     # What must be said about the number: truncation, expansion, a reranker's effect, tokens, cost.
-    environment: dict[str, object] = {}
-    # Versions, processor, cores, commit, and whether the C extension was used.
+    environment: dict[str, object] = {}  # Versions, processor, cores, commit, and whether the C extension was used.
     files: dict[str, str] = {}
     # Hashes of the files beside it, by suffix; checked when they are read. Empty in files of the first edition.
     checksum: str = ""
@@ -92,10 +71,8 @@ class TaskResult(msgspec.Struct, kw_only=True):
 class QueryScores(msgspec.Struct, kw_only=True):
     """One line of `<task>.queries.jsonl`."""
 
-    query_id: str
-    # As in the task.
-    measures: dict[str, float]
-    # Each measure of this query.
+    query_id: str  # As in the task.
+    measures: dict[str, float]  # Each measure of this query.
 
 
 def environment() -> dict[str, object]:

@@ -28,10 +28,8 @@ from .ledger import ledger
 from .schema import SCHEMA, QueryScores, TaskResult
 
 T = TypeVar("T")
-OWN = "own"
-"""Folder of tasks that belong to no collection."""
-LARGEST = 8 << 20
-"""Bytes of a result file; ours have some thousand."""
+OWN = "own"  # Folder of tasks that belong to no collection.
+LARGEST = 8 << 20  # Bytes of a result file; ours have some thousand.
 
 
 @cache
@@ -113,8 +111,7 @@ class ResultStore:
         return iter([stored.result for stored in ResultIndex([self.root]).all()])
 
 
-Key = tuple[str, str, str]
-"""System, collection and task: there is one result of each."""
+Key = tuple[str, str, str]  # System, collection and task: there is one result of each.
 
 
 def read_key(path: Path) -> Key:

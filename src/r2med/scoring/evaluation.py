@@ -14,8 +14,7 @@ from .hits import EMPTY, Float64, HitsAt, exact_hits, grades_along
 from .measures import CUTOFFS, MAIN, STANDARD, USUAL, Measure, parse_measures
 
 V = TypeVar("V")
-SAME = 1e-9
-"""Differences of a query's score below this are rounding."""
+SAME = 1e-9  # Differences of a query's score below this are rounding.
 
 
 class ByMeasure(Mapping[str, V]):
@@ -138,20 +137,14 @@ def import_pandas() -> Any:
 class BeforeAfter(msgspec.Struct, frozen=True, kw_only=True):
     """A reranker's effect on one task; measures by their keys in JSON."""
 
-    measure: str
-    # The one by which queries count as helped or hurt.
-    depth: int
-    # How many candidates were reranked.
-    queries: int
-    # Judged queries; all shares are of these.
+    measure: str  # The one by which queries count as helped or hurt.
+    depth: int  # How many candidates were reranked.
+    queries: int  # Judged queries; all shares are of these.
     before: dict[str, float]
     after: dict[str, float]
-    oracle: dict[str, float]
-    # The same candidates in the best order.
-    helped: float
-    # Share of queries whose measure rose.
-    hurt: float
-    # Share of queries whose measure fell.
+    oracle: dict[str, float]  # The same candidates in the best order.
+    helped: float  # Share of queries whose measure rose.
+    hurt: float  # Share of queries whose measure fell.
     unchanged: float
 
     @property

@@ -152,8 +152,7 @@ class PoolEntry(msgspec.Struct, kw_only=True):
     systems: list[str] = []
     query: str = ""
     passage: str = ""
-    judge: str = ""
-    # Who gave the grade, where it was not a person.
+    judge: str = ""  # Who gave the grade, where it was not a person.
 
 
 def build_pool(

@@ -72,8 +72,7 @@ class Page(NamedTuple):
 class Links:
     """Addresses of the running app."""
 
-    brief = False
-    """Whether pages should be kept short."""
+    brief = False  # Whether pages should be kept short.
 
     def __call__(self, page: str, *parts: str, **params: str | Sequence[str]) -> str:
         """The address of a page; empty where that page is not there."""

@@ -24,8 +24,7 @@ except ImportError:
 REQUEST_SECONDS, ANSWER_SECONDS = 10.0, 120.0
 """How long a client may take to send a request, and an answer to be made and taken."""
 MOST_CONNECTIONS = 1_000
-PATIENCE = 1.0
-"""Seconds after which a connection without a request gives way to a new one where there are too many."""
+PATIENCE = 1.0  # Seconds after which a connection without a request gives way to a new one where there are too many.
 HOST, PORT, TRIED = "127.0.0.1", 8642, 20
 
 

@@ -24,8 +24,7 @@ from .render import FileLinks, Links, PageRequest, environment, page_html, stati
 from .site import Site
 
 MEASURES = ("", "recall_at_100", "hit_at_10")
-SYSTEMS, PAIRS = 40, 4
-"""Systems that have a page each, and of which every pair is compared."""
+SYSTEMS, PAIRS = 40, 4  # Systems that have a page each, and of which every pair is compared.
 LONGEST_ANCHOR = 200
 _UNSAFE = re.compile(r"[^A-Za-z0-9._/=~-]+")
 _TITLES = {"board": "Leaderboard", "tradeoffs": "Trade-offs", "compare": "Compare", "task": "Tasks"}

@@ -36,13 +36,10 @@ from .failures import failures, reading_limit
 KEPT = 64
 P = ParamSpec("P")
 T = TypeVar("T")
-BUDGET = 160 << 20
-"""Bytes of text kept."""
-AUDIT_UP_TO = 500
-"""Documents: larger tasks are audited by the command."""
+BUDGET = 160 << 20  # Bytes of text kept.
+AUDIT_UP_TO = 500  # Documents: larger tasks are audited by the command.
 WAIT = 0.25
-FAILURES_UP_TO = 2_000
-"""Queries: of larger tasks, only single queries are looked at for failures."""
+FAILURES_UP_TO = 2_000  # Queries: of larger tasks, only single queries are looked at for failures.
 SUGGESTED = 100
 
 

@@ -18,8 +18,7 @@ from ...core.toml import loads
 from ..schema import TaskResult
 
 Kind = Literal["retriever", "fused", "reranker", "expansion"]
-MICRO = "recall_micro"
-"""Counts positive judgments rather than queries, so its average does too."""
+MICRO = "recall_micro"  # Counts positive judgments rather than queries, so its average does too.
 Verdict = Literal["matches", "drifts", "protocol differs"]
 
 
@@ -29,23 +28,16 @@ class Source(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     id: str
     title: str
     url: str
-    date: str
-    # When published, or when read where the place changes: YYYY-MM.
-    protocol: str
-    # Name of the protocol they were made under.
+    date: str  # When published, or when read where the place changes: YYYY-MM.
+    protocol: str  # Name of the protocol they were made under.
     collection: str
-    measured: bool
-    # Whether r2med made them; False for everything that others published.
-    scale: Literal[1, 100]
-    # The highest possible score, as the file writes it.
-    tolerance: float = 0.3
-    # How far, in points of 100, a faithful repetition may be off.
+    measured: bool  # Whether r2med made them; False for everything that others published.
+    scale: Literal[1, 100]  # The highest possible score, as the file writes it.
+    tolerance: float = 0.3  # How far, in points of 100, a faithful repetition may be off.
     tasks: tuple[str, ...] = ()
     queries: tuple[int, ...] = ()
-    positives: tuple[int, ...] = ()
-    # Positive judgments of each task.
-    fingerprints: tuple[str, ...] = ()
-    # Of the tasks' data, where the figures hold for exactly these texts.
+    positives: tuple[int, ...] = ()  # Positive judgments of each task.
+    fingerprints: tuple[str, ...] = ()  # Of the tasks' data, where the figures hold for exactly these texts.
     note: str = ""
 
     def __post_init__(self) -> None:
@@ -68,10 +60,8 @@ class Figure(NamedTuple):
     label: str
     kind: Kind
     source: Source
-    per_task: Mapping[str, Mapping[str, float]]
-    """Measure → task → value."""
-    average: Mapping[str, float]
-    """Measure → mean over tasks where only that was published."""
+    per_task: Mapping[str, Mapping[str, float]]  # Measure → task → value.
+    average: Mapping[str, float]  # Measure → mean over tasks where only that was published.
 
     @property
     def collection(self) -> str:
@@ -214,8 +204,7 @@ class TaskVerdict(msgspec.Struct, frozen=True, kw_only=True):
     published: float
     measured: float
     difference: float
-    reasons: list[str]
-    # Why the protocol differs.
+    reasons: list[str]  # Why the protocol differs.
 
 
 class Reproduction(msgspec.Struct, frozen=True, kw_only=True):
@@ -228,11 +217,9 @@ class Reproduction(msgspec.Struct, frozen=True, kw_only=True):
     measure: str
     source: str
     date: str
-    tolerance: float
-    # In points of 100.
+    tolerance: float  # In points of 100.
     tasks: list[TaskVerdict]
-    missing: list[str]
-    # Published tasks that were not run.
+    missing: list[str]  # Published tasks that were not run.
     notes: list[str] = []
 
     @property

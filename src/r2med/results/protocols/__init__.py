@@ -28,8 +28,7 @@ class BM25Flavour(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
 
     k1: float
     b: float
-    query: Literal["bm25", "count"]
-    # How query terms count: weighted as a document's, or as often as they occur.
+    query: Literal["bm25", "count"]  # How query terms count: weighted as a document's, or as often as they occur.
     analyzer: str
 
 
@@ -39,22 +38,17 @@ class Protocol(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     name: str
     title: str
     summary: str
-    sources: tuple[str, ...] = ()
-    # Where the choices were read.
-    instructions: str = UNSTATED
-    # Whose wording models are instructed with.
+    sources: tuple[str, ...] = ()  # Where the choices were read.
+    instructions: str = UNSTATED  # Whose wording models are instructed with.
     truncation: Literal["model", "published", "library", "unstated"] = UNSTATED
     # Lengths that the model's authors, the published scripts or the loading library give.
     similarity: Literal["model", "cosine", "unstated"] = UNSTATED
     # What each model was trained with, or cosine for all.
-    bm25: BM25Flavour | None = None
-    # None: not stated.
-    expansion: dict[str, dict[str, str]] = {}
-    # Kind of retriever → method → how a generated text meets the query.
+    bm25: BM25Flavour | None = None  # None: not stated.
+    expansion: dict[str, dict[str, str]] = {}  # Kind of retriever → method → how a generated text meets the query.
     identical_ids: Literal["kept", "dropped", "unstated"] = UNSTATED
     # Whether a document that carries the query's id is left out of its ranking.
-    identical_ids_for: tuple[str, ...] = ()
-    # Kinds of retriever for which it is; empty: all.
+    identical_ids_for: tuple[str, ...] = ()  # Kinds of retriever for which it is; empty: all.
 
     @property
     def fingerprint(self) -> str:
@@ -94,10 +88,8 @@ class Expected(NamedTuple):
     query_length: int | None = None
     document_length: int | None = None
     similarity: str | None = None
-    own_wording: bool = False
-    # The model is instructed, in words that are ours.
-    policy: str | None = None
-    # How expansions meet it, where that is finer than the protocol's own table.
+    own_wording: bool = False  # The model is instructed, in words that are ours.
+    policy: str | None = None  # How expansions meet it, where that is finer than the protocol's own table.
 
 
 class Part(NamedTuple):

@@ -52,8 +52,7 @@ class Place(NamedTuple):
     grade: int | None
     seen: Seen
     copy_of: int | None
-    luring: list[str]
-    """Words of the query that stand in no positive."""
+    luring: list[str]  # Words of the query that stand in no positive.
     plain: list[str]
 
 

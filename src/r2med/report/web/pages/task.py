@@ -22,8 +22,7 @@ from . import best_on, chips, find_task, measure_chips, measure_param
 from .board import published
 
 SHOWN, LISTED, ROWS = 3, 8, 500
-FEWEST = 9
-"""Queries that make three thirds worth showing."""
+FEWEST = 9  # Queries that make three thirds worth showing.
 
 
 def task(site: Site, asked: PageRequest, url: Links) -> Page:
