@@ -19,8 +19,6 @@ from .hits import Float64
 from .intervals import Bootstrap, Bounds, Settings, SystemScores, score_intervals, student_quantile, two_sided_p
 from .score_set import ScoreSet, Weights
 
-ALPHA = 0.05
-POWER = 0.8
 EXACT_MOST = 16  # up to this many queries that differ, all sign patterns are gone through
 _CELLS_AT_ONCE = 1 << 21
 SAME = 1e-12
@@ -42,15 +40,12 @@ def randomisation_test(differences: Float64, *, resamples: int = 10_000, seed: i
     every pattern is counted; otherwise `resamples` are drawn and the observed one is counted among them, so that p is
     never 0.
     """
-    exact = tuple(bool(n <= EXACT_MOST) for n in np.count_nonzero(differences, axis=1).tolist())
+    exact = np.count_nonzero(differences, axis=1) <= EXACT_MOST
     p = np.empty(len(differences))
-    for row in range(len(differences)):
-        if exact[row]:
-            p[row] = _exact_p(differences[row])
-    drawn = np.flatnonzero(~np.array(exact, dtype=bool))
-    if len(drawn):
-        p[drawn] = _drawn_p(differences[drawn], resamples, seed)
-    return Randomisation(p, exact)
+    p[exact] = [_exact_p(row) for row in differences[exact]]
+    if not exact.all():
+        p[~exact] = _drawn_p(differences[~exact], resamples, seed)
+    return Randomisation(p, tuple(exact.tolist()))
 
 
 def _exact_p(differences: Float64) -> float:
@@ -59,12 +54,8 @@ def _exact_p(differences: Float64) -> float:
     for size in sizes[:-1]:  # the last sign is fixed: a pattern and its opposite are equally far from zero
         sums = np.concatenate((sums + size, sums - size))
     sums = np.abs(sums + (sizes[-1] if len(sizes) else 0.0))
-    return float((sums >= abs(differences.sum()) - _slack(sizes)).mean())
-
-
-def _slack(sizes: Float64) -> float:
-    """Sums that are equal on paper differ in their last bits."""
-    return 1e-12 * float(sizes.sum())
+    slack = 1e-12 * sizes.sum()  # sums that are equal on paper differ in their last bits
+    return float((sums >= abs(differences.sum()) - slack).mean())
 
 
 def _drawn_p(differences: Float64, resamples: int, seed: int) -> Float64:
@@ -120,7 +111,7 @@ def t_test(of: Spread) -> TTest:
     return TTest(t, of.freedom, two_sided_p(t, of.freedom))
 
 
-def detectable_difference(of: Spread, *, alpha: float = ALPHA, power: float = POWER) -> float:
+def detectable_difference(of: Spread, *, alpha: float = 0.05, power: float = 0.8) -> float:
     """The smallest true difference that a t-test on these queries would find with the given power."""
     if not (0 < alpha < 1 and 0 < power < 1):
         raise UsageError(f"alpha and power lie between 0 and 1, got {alpha:g} and {power:g}")
@@ -151,15 +142,12 @@ def tie_groups(matrices: Sequence[Float64], settings: Settings = Settings()) -> 
     while order:
         group += 1
         leader, rest = order[0], order[1:]
-        groups[leader] = group
-        reach = len(rest)
-        if rest:
-            differences = weighted[leader] - weighted[rest]
-            differences[np.abs(differences) < 1e-15] = 0.0
-            p = randomisation_test(differences, resamples=settings.resamples, seed=settings.seed).p
-            apart = np.flatnonzero(holm(p) < 1.0 - settings.level)
-            reach = int(apart[0]) if len(apart) else len(rest)
-        for member in rest[:reach]:
+        differences = weighted[leader] - weighted[rest]
+        differences[np.abs(differences) < 1e-15] = 0.0
+        p = randomisation_test(differences, resamples=settings.resamples, seed=settings.seed).p
+        apart = np.flatnonzero(holm(p) < 1.0 - settings.level)
+        reach = int(apart[0]) if len(apart) else len(rest)
+        for member in (leader, *rest[:reach]):
             groups[member] = group
         order = rest[reach:]
     return groups
@@ -257,13 +245,11 @@ def compare(scores: ScoreSet, settings: Settings = Settings(), *, moved: int = M
     macro = _test(bootstrap, contrasts, differences, weights.macro)
     by_query = _test(bootstrap, contrasts, differences, weights.by_query)
     corrected = holm(np.concatenate([t.p for t in of_tasks])).reshape(count, len(pairs))
-    systems = score_intervals(scores, settings, bootstrap=bootstrap)
-    groups = tie_groups(scores.matrices, settings)
     return Comparison(
         measure=scores.measure.key,
         settings=settings,
-        systems=systems,
-        tie_groups=dict(zip(scores.systems, groups, strict=True)),
+        systems=score_intervals(scores, settings, bootstrap=bootstrap),
+        tie_groups=dict(zip(scores.systems, tie_groups(scores.matrices, settings), strict=True)),
         pairs=[
             Pair(
                 first=scores.systems[first],

@@ -43,7 +43,6 @@ class ByMeasure(Mapping[str, V]):
 
     @property
     def measures(self) -> tuple[Measure, ...]:
-        """The measures there are values of."""
         return tuple(self._values)
 
     def by_key(self) -> dict[str, V]:
@@ -148,19 +147,15 @@ class BeforeAfter(msgspec.Struct, frozen=True, kw_only=True):
     unchanged: float
 
     @property
-    def gain(self) -> float:
-        """What the reranker added to the main measure."""
-        return self.after[self.measure] - self.before[self.measure]
-
-    @property
     def share_of_possible(self) -> float | None:
         """The gain as a share of what the best order would have gained; None where there was nothing to gain."""
-        possible = self.oracle[self.measure] - self.before[self.measure]
-        return self.gain / possible if possible > SAME else None
+        before = self.before[self.measure]
+        possible = self.oracle[self.measure] - before
+        return (self.after[self.measure] - before) / possible if possible > SAME else None
 
-    def as_notes(self, measures: Iterable[Measure] = (MAIN,)) -> dict[str, object]:
-        """Plain data for a result file, with some of the measures."""
-        keys = dict.fromkeys([self.measure, *(m.key for m in measures)])
+    def as_notes(self) -> dict[str, object]:
+        """Plain data for a result file, with the main measure and the one that queries are counted by."""
+        keys = dict.fromkeys([self.measure, MAIN.key])
         facts = msgspec.structs.asdict(self) | {"share_of_possible": self.share_of_possible}
         return {k: {key: v[key] for key in keys} if isinstance(v, dict) else v for k, v in facts.items()}
 

@@ -25,8 +25,6 @@ from .score_set import ScoreSet, Weights
 
 Method = Literal["percentile", "bca"]
 METHODS: tuple[Method, ...] = ("percentile", "bca")
-RESAMPLES = 10_000
-LEVEL = 0.95
 _CELLS_AT_ONCE = 1 << 21
 _NORMAL = NormalDist()
 _TINY = 1e-300
@@ -37,9 +35,9 @@ _MOST_STEPS = 500
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """How intervals and tests are computed; stored beside what they gave."""
 
-    level: float = LEVEL
+    level: float = 0.95
     method: Method = "percentile"
-    resamples: int = RESAMPLES
+    resamples: int = 10_000
     seed: int = 0
     expanded: bool = True
 
@@ -166,9 +164,8 @@ class _Moments:
 
     def acceleration(self) -> Float64:
         """BCa's correction for skewness."""
-        return np.divide(
-            self._third, 6.0 * self._second**1.5, out=np.zeros(len(self._third)), where=self._second > 1e-30
-        )
+        nothing = np.zeros(len(self._third))
+        return np.divide(self._third, 6.0 * self._second**1.5, out=nothing, where=self._second > 1e-30)
 
     def reach(self, tail: float) -> Float64:
         """How many standard deviations of the resamples an interval must reach: more than the normal 1.96."""
@@ -202,17 +199,12 @@ def _resampled_means(matrix: Float64, resamples: int, rng: np.random.Generator) 
     step = max(1, _CELLS_AT_ONCE // queries)
     for begin in range(0, resamples, step):
         size = min(step, resamples - begin)
-        means[:, begin : begin + size] = matrix @ _counts(size, queries, rng).T
+        drawn: Int64 = rng.integers(0, queries, size=(size, queries), dtype=np.int64)
+        drawn += np.arange(size, dtype=np.int64)[:, None] * queries
+        counts = np.bincount(drawn.ravel(), minlength=size * queries).reshape(size, queries)  # how often each was drawn
+        means[:, begin : begin + size] = matrix @ counts.astype(np.float64).T
     means /= queries
     return means
-
-
-def _counts(resamples: int, queries: int, rng: np.random.Generator) -> Float64:
-    """How often each query was drawn in each resample."""
-    drawn: Int64 = rng.integers(0, queries, size=(resamples, queries), dtype=np.int64)
-    drawn += np.arange(resamples, dtype=np.int64)[:, None] * queries
-    counts = np.bincount(drawn.ravel(), minlength=resamples * queries)
-    return counts.reshape(resamples, queries).astype(np.float64)
 
 
 class SystemScores(msgspec.Struct, frozen=True, kw_only=True):
