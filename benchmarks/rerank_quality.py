@@ -14,7 +14,7 @@ from common import DATA, first_queries
 
 import r2med
 from r2med.pipeline import Builder
-from r2med.scoring.before_after import BeforeAfter, before_after
+from r2med.scoring.evaluation import BeforeAfter, before_after
 
 PAGE = Path(__file__).parent.parent / "docs" / "rerank.md"
 FIRST, DEPTH = "bm25-lucene", 30

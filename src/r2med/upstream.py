@@ -5,7 +5,7 @@ Scripts written for that repository call this name; nothing else is here.
 
 import sys
 
-from .integrations.upstream.command import main
+from .integrations.upstream import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -168,7 +168,7 @@ def addresses(folder: Path) -> Case:
     """Every page of the app under broken addresses: a page or an error page, never a failure."""
     from r2med.report.web.app import respond
     from r2med.report.web.pages.board import table_text
-    from r2med.report.web.request import PageRequest
+    from r2med.report.web.render import PageRequest
     from r2med.report.web.site import Site
 
     root = folder / "results"

@@ -15,9 +15,17 @@ from r2med.cli.export import command
 from r2med.cli.reproduce import command as reproduce
 from r2med.core import DataError, ResultError
 from r2med.integrations import to_mteb
-from r2med.integrations.mteb import mteb_measure, mteb_name, our_measure, task_of
-from r2med.integrations.mteb_ledger import ledger_text, read_mteb
-from r2med.integrations.mteb_results import export_mteb, identity, model_meta
+from r2med.integrations.mteb import (
+    export_mteb,
+    identity,
+    ledger_text,
+    model_meta,
+    mteb_measure,
+    mteb_name,
+    our_measure,
+    read_mteb,
+    task_of,
+)
 from r2med.results import ResultStore, SystemInfo, TaskResult
 from r2med.results.ledger import read_ledger
 from r2med.scoring import STANDARD

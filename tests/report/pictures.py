@@ -6,8 +6,8 @@ import re
 from itertools import combinations
 from xml.etree import ElementTree as ET
 
-from r2med.report.plots.chart import BOLD, Box
-from r2med.report.plots.svg import Canvas, text_width
+from r2med.report.chart import BOLD, Box
+from r2med.report.svg import Canvas, text_width
 
 NAME = "{http://www.w3.org/2000/svg}"
 

@@ -9,7 +9,7 @@ import pytest
 from r2med.core import Document, Documents, Qrels, Query, Run, Task
 from r2med.report.web.failures import failures, reading_limit
 from r2med.results import SCHEMA, SystemInfo, TaskInfo, TaskResult
-from r2med.results.runs import StoredRun, open_run, write_blocks
+from r2med.results.beside import StoredRun, open_run, write_blocks
 
 FILLER = {f"n{i:02d}": f"unrelated passage number {i} about weather" for i in range(30)}
 TEXTS = {

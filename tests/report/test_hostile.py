@@ -112,9 +112,8 @@ def test_the_single_file_is_as_safe(hostile: Path, visit: Callable[..., Any]) ->
 
 def test_a_name_of_twenty_thousand_characters_stops_neither_pages_nor_the_report(hostile: Path) -> None:
     """Its pages were cut out of their addresses, which ended the report; drawing it took fourteen seconds."""
-    from r2med.report.web.pages import find_page
-    from r2med.report.web.render import page_html
-    from r2med.report.web.request import Links, PageRequest
+    from r2med.report.web.app import find_page
+    from r2med.report.web.render import Links, PageRequest, page_html
     from r2med.report.web.single_file import write_report
     from r2med.report.web.site import Site
 

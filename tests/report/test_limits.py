@@ -18,9 +18,9 @@ import pytest
 
 from r2med.core import Document, Documents, IdTable, Qrels, Query, Run, Task
 from r2med.pipeline.stages import task_info
-from r2med.report.web import connections
+from r2med.report.web import server as connections
 from r2med.report.web.app import create_app, respond
-from r2med.report.web.request import PageRequest
+from r2med.report.web.render import PageRequest
 from r2med.report.web.server import listen, make_server
 from r2med.report.web.site import Site
 from r2med.results import SCHEMA, ResultStore, SystemInfo, TaskResult

@@ -14,17 +14,15 @@ import pytest
 from r2med.core import UnknownName, UsageError
 from r2med.report.collection import side_by_side
 from r2med.report.leaderboard import board as report_board
-from r2med.report.web.pages import find_page
+from r2med.report.web.app import find_page
 from r2med.report.web.pages.board import table_text
-from r2med.report.web.pages.hits import ORDERS
-from r2med.report.web.render import page_html
-from r2med.report.web.request import FileLinks, Links, Page, PageRequest
+from r2med.report.web.pages.query import ORDERS
+from r2med.report.web.render import FileLinks, Links, Page, PageRequest, page_html
 from r2med.report.web.site import Site
 from r2med.results import ResultIndex
 from r2med.scoring import MAIN
-from r2med.scoring.compare import compare
+from r2med.scoring.compare import compare, tie_groups
 from r2med.scoring.intervals import score_intervals
-from r2med.scoring.significance import tie_groups
 from tests.results.sealing import edit
 
 LINKS = Links()

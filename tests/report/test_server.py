@@ -20,7 +20,7 @@ from click.testing import CliRunner
 from r2med.api.results import parameters_of
 from r2med.cli.browse import report, view
 from r2med.core import R2MedError
-from r2med.report.web.guard import Guard
+from r2med.report.web.app import Guard
 from r2med.report.web.server import listen
 from r2med.results.progress import ProgressFile
 from tests.report.conftest import Server

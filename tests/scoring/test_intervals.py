@@ -5,10 +5,23 @@ import math
 import msgspec
 import numpy as np
 import pytest
-from scipy import stats
+from hypothesis import example, given
+from hypothesis import strategies as st
+from scipy import special, stats
 
 from r2med.core import UsageError
-from r2med.scoring.intervals import METHODS, Average, Bootstrap, Method, Settings, score_intervals
+from r2med.scoring.intervals import (
+    METHODS,
+    Average,
+    Bootstrap,
+    Method,
+    Settings,
+    incomplete_beta,
+    score_intervals,
+    student_cdf,
+    student_quantile,
+    two_sided_p,
+)
 
 from .examples import R2MED_SIZES, drawn, scores_of
 
@@ -149,3 +162,34 @@ def test_settings_that_cannot_be(settings: dict[str, object], words: str) -> Non
 
 def test_the_sizes_of_r2med() -> None:
     assert sum(R2MED_SIZES) == 876
+
+
+FREEDOMS = st.floats(0.5, 5_000)
+
+
+@given(st.floats(0.05, 500), st.floats(0.05, 500), st.floats(0, 1))
+def test_incomplete_beta_equals_scipy(a: float, b: float, x: float) -> None:
+    assert incomplete_beta(a, b, x) == pytest.approx(float(special.betainc(a, b, x)), abs=1e-11)
+
+
+@given(st.floats(-60, 60), FREEDOMS)
+@example(6.7e-07, 4895.5)
+@example(3e-9, 2.0)
+def test_probabilities_equal_scipy(t: float, freedom: float) -> None:
+    assert student_cdf(t, freedom) == pytest.approx(float(stats.t.cdf(t, freedom)), abs=1e-11)
+    assert two_sided_p(t, freedom) == pytest.approx(2 * float(stats.t.sf(abs(t), freedom)), rel=1e-7, abs=1e-14)
+
+
+@given(st.floats(0.001, 0.999), st.floats(1, 2_000))
+def test_quantile_equals_scipy(probability: float, freedom: float) -> None:
+    assert student_quantile(probability, freedom) == pytest.approx(
+        float(stats.t.ppf(probability, freedom)), rel=1e-7, abs=1e-7
+    )
+
+
+def test_edges() -> None:
+    assert two_sided_p(float("inf"), 3) == 0.0
+    assert two_sided_p(0.0, 3) == 1.0
+    assert student_quantile(0.5, 7) == 0.0
+    assert incomplete_beta(2, 3, 0.0) == 0.0
+    assert incomplete_beta(2, 3, 1.0) == 1.0

@@ -5,7 +5,7 @@ import pytest
 
 from r2med.core import DataError, Qrels, Run, UsageError
 from r2med.scoring import Measure, score
-from r2med.scoring.score_set import PerQuery, ScoreSet, TaskScores, Weights
+from r2med.scoring.score_set import ScoreSet, TaskScores, Weights
 
 from .examples import scores_of
 
@@ -30,18 +30,15 @@ def test_from_evaluations_keeps_only_shared_tasks_and_remembers_the_others() -> 
 
 
 def test_columns_of_several_orders_are_put_side_by_side() -> None:
-    scores = ScoreSet.build(
-        {
-            "one": {"t": PerQuery(["a", "b"], np.array([0.1, 0.2])), "u": PerQuery(["c"], np.array([0.5]))},
-            "two": {"t": PerQuery(["b", "a"], np.array([0.4, 0.3]))},
-        },
-        of_tasks=8,
-    )
+    run = Run.from_rankings({"a": [("x", 1.0)], "b": [("z", 1.0)]})
+    one = score(run, Qrels.from_judgments([("a", "x", 1), ("b", "y", 1)]))
+    two = score(run, Qrels.from_judgments([("b", "z", 1), ("a", "y", 1)]))
+    scores = ScoreSet.of_evaluations({"one": {"t": one, "u": one}, "two": {"t": two}}, of_tasks=8)
     assert scores.tasks[0].query_ids == ("a", "b")
-    assert scores.tasks[0].scores.tolist() == [[0.1, 0.2], [0.3, 0.4]]
+    assert scores.tasks[0].scores.tolist() == [[1.0, 0.0], [0.0, 1.0]]
     assert (len(scores.tasks), scores.of_tasks) == (1, 8)
     with pytest.raises(UsageError, match="no scores"):
-        ScoreSet.build({"one": {"t": PerQuery(["a"], np.ones(1))}, "two": {}})
+        ScoreSet.of_evaluations({"one": {"t": one}, "two": {}})
 
 
 def test_a_data_frame_has_a_row_per_query_and_a_column_per_system() -> None:

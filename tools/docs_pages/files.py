@@ -1,4 +1,4 @@
-"""Every field of the files people write and read, in the words of the comments below the fields."""
+"""Every field of the files people write and read, in the words of the comments behind or below the fields."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from r2med.core.table import Table
-from r2med.doctor.findings import Check, Counted, Diagnosis, Extra, Machine, Place, Secret
+from r2med.doctor.here import Check, Counted, Diagnosis, Extra, Machine, Place, Secret
 from r2med.models.card import Card, ChatCard
 from r2med.models.parts import Carrier, CarrierFile, Instructions, Paper, Price
 from r2med.pipeline.experiment import Experiment, SystemTable
@@ -65,12 +65,14 @@ def fields(struct: type[msgspec.Struct]) -> list[str]:
         for f in msgspec.structs.fields(struct)
     ]
     if missing := [row[0] for row in rows if not row[3] and struct in (Experiment, SystemTable, TaskResult)]:
-        raise SystemExit(f"{struct.__name__}: nobody says what {', '.join(missing)} is (a comment below the field)")
+        raise SystemExit(
+            f"{struct.__name__}: nobody says what {', '.join(missing)} is (a comment behind or below the field)"
+        )
     return [Table(["Field", "Type", "Default", "Meaning"], rows, left=4).markdown(ready=True)]
 
 
 def comments(struct: type[msgspec.Struct]) -> dict[str, str]:
-    """The comment lines that follow each field in the source, inherited ones included."""
+    """The comment behind each field in the source, or the lines below it; inherited ones included."""
     found: dict[str, str] = {}
     for kind in reversed([k for k in struct.__mro__ if issubclass(k, msgspec.Struct) and k is not msgspec.Struct]):
         found |= {name: words for name, words in _own_comments(kind).items() if words}
@@ -85,12 +87,12 @@ def _own_comments(struct: type[msgspec.Struct]) -> dict[str, str]:
     assert isinstance(body, ast.ClassDef)
     for node in body.body:
         if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.end_lineno:
-            words = []
+            words = [part for part in lines[node.end_lineno - 1].partition("  # ")[2:] if part]
             for line in lines[node.end_lineno :]:
                 if not line.strip().startswith("# "):
                     break
                 words.append(line.strip()[2:])
-            found[node.target.id] = " ".join(words).replace("|", "\\|").replace("<", "&lt;")
+            found[node.target.id] = " ".join(words).strip().replace("|", "\\|").replace("<", "&lt;")
     return found
 
 

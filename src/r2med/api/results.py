@@ -12,9 +12,8 @@ from ..core.budget import Budget
 from ..core.options import Options
 from ..integrations.exporting import export_beir, export_trec
 from ..integrations.hub import Prepared, Uploaded, prepare, upload
-from ..integrations.mteb_ledger import Imported, ledger_text, read_mteb
-from ..integrations.mteb_results import Written
-from ..integrations.mteb_results import export_mteb as export_to_mteb
+from ..integrations.mteb import Imported, Written, ledger_text, read_mteb
+from ..integrations.mteb import export_mteb as export_to_mteb
 from ..llm import get_llm
 from ..models import get_card
 from ..pipeline import SystemSpec, check_writable
@@ -25,22 +24,14 @@ from ..report.collection import collection_results, side_by_side, the_collection
 from ..report.comparison import Compared, from_runs, from_store, with_snippets
 from ..report.costs import AXES, cost_points, cut_points
 from ..report.leaderboard import Board, board
-from ..report.plots import (
-    Canvas,
-    check_output,
-    draw_scatter,
-    draw_scores,
-    draw_tradeoff,
-    draw_truncation,
-    write_picture,
-)
+from ..report.pictures import draw_scatter, draw_scores, draw_tradeoff, draw_truncation
+from ..report.svg import Canvas, check_output, write_picture
 from ..report.web import Site
 from ..report.web.server import serve
 from ..report.web.single_file import Written as WrittenReport
 from ..report.web.single_file import write_report as write_site
 from ..results import ResultIndex, ResultStore
-from ..results.ledger import ledger, read_ledger
-from ..results.reproduction import Reproduction
+from ..results.ledger import Reproduction, ledger, read_ledger
 from ..scoring import MAIN, Evaluation, Measure
 from ..scoring.compare import Comparison
 from ..scoring.compare import compare as compare_scores

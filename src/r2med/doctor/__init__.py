@@ -11,7 +11,7 @@ from ..tasks import collections
 from ..tasks.catalogue import locate
 from . import here
 from .checks import run_checks
-from .findings import SCHEMA, Check, Counted, Diagnosis, Extra, Place, Status
+from .here import SCHEMA, Check, Counted, Diagnosis, Extra, Place, Status
 
 __all__ = ["Check", "Diagnosis", "Extra", "Place", "Status", "diagnose"]
 

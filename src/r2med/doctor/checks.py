@@ -19,8 +19,16 @@ from ..pipeline.experiment import EMBEDDED
 from ..retrieve import _sparse_python, sparse
 from ..retrieve.bm25 import BM25Index
 from ..text import english, get_analyzer
-from .findings import Check, Machine, Status
-from .here import free_space, installed_version, key_variables, native_extensions, nearest_existing
+from .here import (
+    Check,
+    Machine,
+    Status,
+    free_space,
+    installed_version,
+    key_variables,
+    native_extensions,
+    nearest_existing,
+)
 
 TEXTS = ("Addison's disease: salt craving and dark skin", "Gout: a swollen, painful great toe")
 QUESTION = "craving for salt"

@@ -1,4 +1,7 @@
-"""What there is on this machine: software, hardware, keys, settings, folders. Nothing is imported to find out."""
+"""What there is on this machine: software, hardware, keys, settings, folders. Nothing is imported to find out.
+
+The structs are the document that `r2med doctor --json` prints.
+"""
 
 from __future__ import annotations
 
@@ -11,27 +14,106 @@ import time
 from importlib.metadata import PackageNotFoundError, metadata, version
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Literal
 from urllib.parse import urlsplit
+
+import msgspec
 
 from .._version import __version__
 from ..core.keys import key_place
 from ..core.places import home, hub_cache
 from ..models import cards, chat_cards
-from ..results.provenance import environment
+from ..results.schema import environment
 from ..retrieve.sparse import available_cores
-from .findings import Extra, Machine, Place, Secret
 
+SCHEMA = 1
+Status = Literal["ok", "warning", "broken"]
 CORE = ("numpy", "msgspec", "click", "rich")
 NVIDIA = Path("/proc/driver/nvidia/gpus")
 SHOWN = (
     *("R2MED_HOME", "HF_HOME", "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "XDG_CACHE_HOME"),
     *("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE", "TRANSFORMERS_OFFLINE", "CUDA_VISIBLE_DEVICES"),
 )
-PATIENCE = 0.4
-"""Seconds after which a folder is large enough to be called `at least`."""
+PATIENCE = 0.4  # Seconds after which a folder is large enough to be called `at least`.
 _REQUIREMENT = re.compile(
     r"""(?P<name>[\w.-]+)\s*(\[(?P<inner>[^\]]*)\])?[^;]*;.*\bextra\s*==\s*['"](?P<extra>[^'"]+)['"]"""
 )
+
+
+class Extra(msgspec.Struct, frozen=True, kw_only=True):
+    """One optional capability of the package."""
+
+    name: str
+    installed: bool
+    packages: dict[str, str | None]  # Package to its version, null where it is not installed.
+    get: str  # The command that installs it; empty when it is.
+
+
+class Machine(msgspec.Struct, frozen=True, kw_only=True):
+    """Where r2med runs."""
+
+    platform: str
+    processor: str
+    cores: int  # Those this process may use.
+    memory_bytes: int | None
+    gpus: list[str]
+    torch: str | None
+    # Version of PyTorch, whose suffix names the devices it was built for; null where it is not installed.
+
+
+class Secret(msgspec.Struct, frozen=True, kw_only=True):
+    """A key or token: whether it is there, never what it is."""
+
+    name: str
+    present: bool
+    where: str  # `environment`, `file`, or empty.
+
+
+class Place(msgspec.Struct, frozen=True, kw_only=True):
+    """A folder r2med reads or writes."""
+
+    name: str
+    path: str
+    exists: bool
+    bytes: int
+    complete: bool  # Whether everything was counted; a very large folder is not waited for.
+    free_bytes: int | None = None
+
+
+class Counted(msgspec.Struct, frozen=True, kw_only=True):
+    """How many of a kind are ready here, and which."""
+
+    ready: list[str]
+    total: int
+
+
+class Check(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that was tried."""
+
+    name: str
+    status: Status
+    detail: str
+    advice: str = ""  # What to do about it.
+    seconds: float = 0.0
+
+
+class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
+    """All findings."""
+
+    schema: int
+    ok: bool  # Nothing is broken; warnings do not count.
+    versions: dict[str, str]
+    native: dict[str, bool]  # C extension to whether it is built; where it is not, its Python twin works.
+    extras: list[Extra]
+    machine: Machine
+    keys: list[Secret]
+    settings: dict[str, str]  # Environment variables that change what r2med does, where they are set.
+    places: list[Place]
+    tasks: dict[str, Counted]
+    models: dict[str, Counted]
+    plugins: list[str]  # What other packages offer by entry points, with kind and package.
+    checks: list[Check]
+    ready: list[str]  # What can be run now, in words.
 
 
 def versions() -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""MTEB: its names for our tasks and measures, and a task of ours as one of its own, without the hub.
+"""MTEB: its names for our tasks and measures, our tasks as its own, our results in its layout, its results as a ledger.
 
 `mteb.evaluate(model, to_mteb(task))` and `r2med.evaluate(model, task)` give one model the same texts: title, a space
 and the text of a document, the text of a query, no document left out for having a query's id.
@@ -6,13 +6,24 @@ and the text of a document, the text of a query, no document left out for having
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..core import MissingExtra, Task, UsageError, fingerprint
+import msgspec
+
+from .._version import __version__
+from ..core import DataError, MissingExtra, R2MedError, ResultError, Task, UsageError, fingerprint
+from ..core.atomic import write_bytes
+from ..core.untrusted import component, file_name
+from ..models import Card, card_names, cards, find_card
+from ..report.collection import by_system
+from ..results import SystemInfo, TaskResult
 from ..retrieve.mteb_inputs import SPLIT, SUBSET
 from ..retrieve.mteb_inputs import mteb_name as catalogue_name
-from ..scoring import Measure
+from ..scoring import MAIN, Measure
 from ..tasks import entries
 from .runs import to_dict
 
@@ -27,6 +38,12 @@ FAMILIES = {
     "hit": "hit_rate",
 }
 """Our families of measures and what MTEB calls them."""
+UNPINNED = "no_revision_available"
+LICENCES = {"mit", "apache-2.0", "cc-by-4.0", "cc-by-nc-4.0"}
+FRAMEWORKS = {"onnx": "ONNX", "transformers": "PyTorch", "openai": "API", "voyage": "API"}
+TYPES = {"dense": "dense", "lexical": "sparse", "sparse": "sparse", "late-interaction": "late-interaction"}
+Scores = Mapping[str, Mapping[str, float]]  # Task to measure to value.
+Group = tuple[str, str, tuple[str, ...]]  # Protocol, collection and tasks: what the systems of one `[[source]]` share.
 
 
 class Named(NamedTuple):
@@ -106,3 +123,245 @@ def to_mteb(task: Task) -> Any:
     made.dataset = {SUBSET: {SPLIT: data}}
     made.data_loaded = True
     return made
+
+
+class Written(NamedTuple):
+    """One exported result."""
+
+    system: str
+    task: str
+    model: str
+    revision: str
+    path: str
+
+
+class ModelIdentity(NamedTuple):
+    """A model as MTEB names it."""
+
+    name: str
+    revision: str
+    exact: bool  # Whether the system is that model and nothing else: no expansion, no reranker, no quantised weights.
+    kind: str
+    card: Card | None
+
+    @property
+    def folder(self) -> Path:
+        """`<model>/<revision>`, spelled as in MTEB's folders."""
+        name = self.name.replace("/", "__").replace(" ", "_")
+        return Path(component(name, "model name"), component(self.revision, "revision"))
+
+
+def export_mteb(results: Iterable[TaskResult], out: Path, *, model: str = "", revision: str = "") -> list[Written]:
+    """Write results below `out`, which may hold others already; `model` and `revision` rename a single system."""
+    grouped = by_system(results)
+    if (model or revision) and len(grouped) > 1:
+        raise ResultError(f"one model name cannot stand for {len(grouped)} systems: choose one with --system")
+    owners: dict[Path, str] = {}
+    written = []
+    for system, of_system in grouped.items():
+        found = identity(next(iter(of_system.values())).system)
+        found = found._replace(name=model or found.name, revision=revision or found.revision)
+        folder = out / "results" / found.folder
+        if folder in owners:
+            raise ResultError(f"{owners[folder]} and {system} would both be {found.name}: export them one by one")
+        owners[folder] = system
+        write_bytes(folder / "model_meta.json", _json(model_meta(found)))
+        for full_name, result in of_system.items():
+            path = folder / f"{mteb_name(result.task.collection, result.task.name)}.json"
+            write_bytes(path, _json(task_result(result, found)))
+            written.append(Written(system, full_name, found.name, found.revision, str(path)))
+    return written
+
+
+def identity(system: SystemInfo) -> ModelIdentity:
+    """The model that results go under.
+
+    A plain dense system of a hub model is that model. Everything else, such as BM25, a fusion, a reranked system, a
+    model with other parameters or a quantised copy, is a system of ours: its figures are not the model's.
+    """
+    card = _card(system)
+    exact = card is not None and not (card.is_api or card.variant or card.folder or card.document_source)
+    if card is not None and exact:
+        revision = card.revision if card.revision != "main" else UNPINNED
+        return ModelIdentity(card.source, revision, True, system.kind, card)
+    state = fingerprint("system", system.description)[:12]
+    return ModelIdentity(f"r2med/{file_name(system.name)}", state, False, system.kind, card)
+
+
+def _card(system: SystemInfo) -> Card | None:
+    """The card of a system that is one model without parameters; a name with parameters is no hub id."""
+    if system.name not in card_names() and "/" not in system.name:
+        return None
+    try:
+        card = find_card(system.name)
+    except R2MedError:
+        return None
+    return card if card.kind == system.kind else None
+
+
+def model_meta(model: ModelIdentity) -> dict[str, object]:
+    """What MTEB's `ModelMeta` holds; what is not known is null."""
+    card = model.card
+    licence = card.licence.lower() if card else "apache-2.0"
+    on_hub = card is not None and not card.is_api and not card.folder
+    return {
+        "loader": None,
+        "name": model.name,
+        "revision": model.revision,
+        "release_date": None,
+        "languages": [LANGUAGE],
+        "n_parameters": card.parameters if card else None,
+        "memory_usage_mb": None,
+        "max_tokens": card.document_length if card else None,
+        "embed_dim": card.dimension if card else None,
+        "license": licence if licence in LICENCES else None,
+        "open_weights": not card.is_api if card else None,
+        "public_training_code": None,
+        "public_training_data": None,
+        "framework": [FRAMEWORKS[card.backend]] if card and card.backend in FRAMEWORKS else ["NumPy"],
+        "reference": f"https://huggingface.co/{card.source}" if card and on_hub else None,
+        "similarity_fn_name": card.similarity if card and model.kind == "dense" else None,
+        "use_instructions": bool(card.instructions.query or card.instructions.document) if card else None,
+        "training_datasets": None,
+        "adapted_from": None if model.exact or not card or card.folder else card.source,
+        "model_type": [TYPES.get(model.kind, "hybrid")],
+    }
+
+
+def task_result(result: TaskResult, model: ModelIdentity) -> dict[str, object]:
+    """What MTEB's `TaskResult` holds."""
+    if missing := [key for key in (MAIN.key, "recall_at_1") if key not in result.measures]:
+        raise ResultError(f"{result.system.name} on {result.task.full_name} has no {missing[0]}: run it again")
+    scores: dict[str, object] = {
+        theirs: value for key, value in result.measures.items() if (theirs := mteb_measure(key)) is not None
+    }
+    scores |= {
+        "accuracy": result.measures["recall_at_1"],
+        "main_score": result.measures[MAIN.key],
+        "hf_subset": SUBSET,
+        "languages": [LANGUAGE],
+    }
+    return {
+        "dataset_revision": result.task.revision or result.task.fingerprint,
+        "task_name": mteb_name(result.task.collection, result.task.name),
+        "mteb_version": None,
+        "scores": {SPLIT: [scores]},
+        "evaluation_time": sum(result.seconds.values()),
+        "kg_co2_emissions": None,
+        "date": None,
+        "r2med": {
+            "version": __version__,
+            "system": result.system.name,
+            "task": result.task.full_name,
+            "task_fingerprint": result.task.fingerprint,
+            "result_fingerprint": result.fingerprint,
+            "depth": result.depth,
+            "missing_queries": result.missing_queries,
+            "model_is_exact": model.exact,
+        },
+    }
+
+
+def _json(value: object) -> bytes:
+    return msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n"
+
+
+class Imported(NamedTuple):
+    """Scores of one model on one task."""
+
+    model: str
+    revision: str
+    protocol: str
+    collection: str
+    task: str
+    measures: Mapping[str, float]
+
+
+def read_mteb(folder: Path) -> list[Imported]:
+    """Every result on a task of the catalogue in an MTEB results folder, at any depth; other tasks are left out."""
+    if not folder.is_dir():
+        raise DataError("no such folder", path=folder)
+    found = [one for path in sorted(folder.rglob("*.json")) if path.name != "model_meta.json" for one in _read(path)]
+    if not found:
+        raise DataError("holds no MTEB result on a task of R2MED", path=folder)
+    return found
+
+
+def _read(path: Path) -> Iterator[Imported]:
+    try:
+        data: Any = msgspec.json.decode(path.read_bytes())
+    except (msgspec.DecodeError, OSError, RecursionError) as error:
+        raise DataError(f"not JSON ({error})", path=path) from None
+    named = data.get("task_name") if isinstance(data, dict) else None
+    known = task_of(named) if isinstance(named, str) else None
+    if known is None:  # another task, or some other tool's file
+        return
+    try:
+        found = [s for split in data["scores"].values() for s in split if s["hf_subset"] == "default"]
+        taken = {own: float(value) for s in found for key, value in s.items() if (own := our_measure(key))}
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise DataError(f"not an MTEB result ({error!r})", path=path) from None
+    if len(found) != 1 or not taken or not all(0 <= value <= 1 for value in taken.values()):
+        raise DataError("not an MTEB result: expected one split with scores from 0 to 1", path=path)
+    name, revision = _model(path)
+    ours = data.get("r2med")
+    if isinstance(ours, dict) and isinstance(ours.get("system"), str):  # what `r2med export mteb` wrote
+        yield Imported(ours["system"], revision, "default", *known, taken)
+    else:
+        yield Imported(name, revision, "mteb", *known, taken)
+
+
+def _model(path: Path) -> tuple[str, str]:
+    """From `model_meta.json`, else from the names of the folders."""
+    fallback = path.parent.parent.name.replace("__", "/"), path.parent.name
+    try:
+        meta: Any = msgspec.json.decode((path.parent / "model_meta.json").read_bytes())
+        return str(meta["name"] or fallback[0]), str(meta["revision"] or fallback[1])
+    except (OSError, msgspec.DecodeError, KeyError, TypeError):
+        return fallback
+
+
+def ledger_text(results: Iterable[Imported], *, source: str, title: str, url: str = "", date: str = "") -> str:
+    """The results as a ledger file: a `[[source]]` for each set of tasks that models share."""
+    rows: dict[tuple[str, str, str, str], dict[str, Mapping[str, float]]] = {}
+    for one in results:
+        of_model = rows.setdefault((one.model, one.revision, one.protocol, one.collection), {})
+        if one.task in of_model:
+            raise DataError(f"{one.model}@{one.revision} has two results on {one.collection}/{one.task}")
+        of_model[one.task] = one.measures
+    several = [name for name, _ in {(model, revision) for model, revision, *_ in rows}]
+    grouped: dict[Group, dict[str, Scores]] = {}
+    for (model, revision, protocol, collection), tasks in rows.items():
+        shown = model if several.count(model) == 1 else f"{model}@{revision}"
+        ordered = tuple(e.name for e in entries(collection) if e.name in tasks)
+        grouped.setdefault((protocol, collection, ordered), {})[shown] = tasks
+    facts = {"title": title, "url": url, "date": date}
+    return "\n".join(
+        line
+        for number, (group, systems) in enumerate(grouped.items(), start=1)
+        for line in _source(source if len(grouped) == 1 else f"{source}-{number}", facts, group, systems)
+    )
+
+
+def _source(name: str, facts: Mapping[str, str], group: Group, systems: Mapping[str, Scores]) -> Iterator[str]:
+    protocol, collection, tasks = group
+    queries = {e.name: e.queries for e in entries(collection)}
+    shared = {"protocol": protocol, "collection": collection, "measured": False, "scale": 1, "tasks": list(tasks)}
+    yield "[[source]]"
+    for key, value in {"id": name, **facts, **shared, "queries": [queries[t] for t in tasks]}.items():
+        yield f"{key} = {_toml(value)}"
+    short = {c.source: c.name for c in cards() if not c.variant}
+    for system, scores in systems.items():
+        yield f"\n[source.systems.{_toml(short.get(system, system))}]"
+        if system in short:
+            yield f"label = {_toml(system)}"
+        yield 'kind = "retriever"'
+        for measure in scores[tasks[0]]:
+            if all(measure in scores[t] for t in tasks):
+                yield f"{measure} = {_toml([scores[t][measure] for t in tasks])}"
+    yield "\n"
+
+
+def _toml(value: object) -> str:
+    """A value as TOML writes it: as JSON does, but that characters are never pairs of surrogates."""
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -36,8 +36,7 @@ __all__ = ["NanoR2MEDEvaluator"]
 PREFIX = {"nano": "NanoR2MED", "mini": "MiniR2MED", "r2med": "R2MED"}
 FAMILIES = {"accuracy": "hit", "precision": "precision", "recall": "recall", "mrr": "mrr", "ndcg": "ndcg", "map": "map"}
 """Measures of sentence-transformers and ours."""
-Scores = dict[str, dict[str, dict[int, float]]]
-"""Means by score function, measure (`ndcg@k`) and cut-off."""
+Scores = dict[str, dict[str, dict[int, float]]]  # Means by score function, measure (`ndcg@k`) and cut-off.
 logger = logging.getLogger(__name__)
 
 
@@ -58,8 +57,7 @@ class Evaluator(InformationRetrievalEvaluator):  # type: ignore[misc]
             raise UsageError("cut-offs are whole numbers from 1 on, and nDCG needs at least one")
         if main_score_function:
             self.primary_metric = f"{main_score_function}_{self.primary_measure}"
-        self.scores: Scores = {}
-        """Of the last model."""
+        self.scores: Scores = {}  # Of the last model.
 
     @property
     def primary_measure(self) -> str:
@@ -94,8 +92,7 @@ class TaskEvaluator(Evaluator):
     def __init__(self, task: Task, name: str, **settings: Any) -> None:
         super().__init__(name, **settings)
         self.task = task
-        self.evaluations: dict[str, Evaluation] = {}
-        """Per-query scores of the last model by score function."""
+        self.evaluations: dict[str, Evaluation] = {}  # Per-query scores of the last model by score function.
 
     @property
     def description(self) -> str:

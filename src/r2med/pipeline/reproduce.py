@@ -10,9 +10,8 @@ from ..core.spec import Spec
 from ..expand.policy import R2MED, REASONING, published_policy
 from ..models import Card, card_names, find_card
 from ..results import ResultStore, TaskResult
-from ..results.ledger import Figure, Ledger
+from ..results.ledger import Figure, Ledger, Reproduction, verdicts
 from ..results.protocols import MAIN_PROTOCOL, Expected, Part, Protocol, differences, get_protocol, parts, unstated
-from ..results.reproduction import Reproduction, verdicts
 from ..retrieve import retrievers
 from ..scoring import MAIN, Measure
 from ..tasks import TaskRef

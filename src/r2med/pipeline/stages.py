@@ -15,10 +15,10 @@ from ..fuse import Fusion
 from ..rerank import safeguards, without
 from ..rerank.safeguard import RANK as SAFEGUARD_RANK
 from ..results import SCHEMA, ResultStore, SystemInfo, TaskInfo, TaskResult
-from ..results.provenance import environment
+from ..results.schema import environment
 from ..retrieve import Index, Retriever
 from ..scoring import score
-from ..scoring.before_after import before_after
+from ..scoring.evaluation import before_after
 from .system import Reranking, System
 
 T = TypeVar("T")

@@ -48,10 +48,8 @@ class CollectionResults:
     """What there is of one collection."""
 
     collection: str
-    whole: tuple[str, ...]
-    """Every task of the collection, in the order of the paper."""
-    tasks: tuple[str, ...]
-    """The tasks that have results."""
+    whole: tuple[str, ...]  # Every task of the collection, in the order of the paper.
+    tasks: tuple[str, ...]  # The tasks that have results.
     infos: dict[str, TaskInfo]
     systems: dict[str, dict[str, StoredResult]]
     """System to task to result. Results on other data than most are left out and named in `problems`."""

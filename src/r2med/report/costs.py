@@ -11,10 +11,8 @@ from ..scoring import Measure
 from .collection import CollectionResults
 
 Side = Literal["document", "query"]
-Parameters = Callable[[str], int | None]
-"""From the name of a system to the number of its models' weights."""
-OVERHEAD = ("load", "score")
-"""Stages that are not the system's own time."""
+Parameters = Callable[[str], int | None]  # From the name of a system to the number of its models' weights.
+OVERHEAD = ("load", "score")  # Stages that are not the system's own time.
 _TOKENS = ("tokens", "prompt_tokens", "completion_tokens")
 
 

@@ -18,10 +18,13 @@ from ..results.ledger import Figure, Kind, ledger
 from ..results.protocols import MAIN_PROTOCOL, get_protocol, protocol_names
 from ..results.store import OWN
 from ..scoring import MAIN, Measure
+from ..scoring.compare import tie_groups
+from ..scoring.intervals import Settings, SystemScores, score_intervals
 from .collection import ORDER, CollectionResults, collection_results, task_names
 from .scores import short_name
-from .standing import Standing, groups_of
 
+MANY_SYSTEMS, MANY_QUERIES = 100, 20_000
+AT_ONCE = 50  # Systems resampled together: the means of more would not fit comfortably in memory.
 SCALE = 100
 HERE, PUBLISHED, REFERENCE = "measured here", "published", "our reference"
 ALL, CUSTOM = "all", "custom"
@@ -30,37 +33,69 @@ LEDGER_KIND = {kind: kind for kind in get_args(Kind)} | {"expanded": "expansion"
 """What the ledger calls a kind of ours; every other kind of ours is one of retriever."""
 
 
+class Standing(NamedTuple):
+    """What the statistics say about the systems of a collection."""
+
+    scores: dict[str, SystemScores]
+    groups: dict[str, int]
+
+
+def standing(results: CollectionResults, measure: Measure) -> Standing:
+    """Intervals of every system, and tie groups among those that have every task."""
+    alike: dict[tuple[str, ...], list[str]] = {}
+    for system, of_system in results.systems.items():
+        readable = tuple(t for t in results.tasks if t in of_system and results.matrix(t, measure, [system]))
+        if readable:
+            alike.setdefault(readable, []).append(system)
+    settings = usual_settings(results, few=len(results.systems) <= MANY_SYSTEMS)
+    scores: dict[str, SystemScores] = {}
+    for tasks, systems in alike.items():
+        for begin in range(0, len(systems), AT_ONCE):
+            chunk = results.score_set(measure, systems[begin : begin + AT_ONCE], tasks)
+            if chunk is not None:
+                scores |= {s.name: s for s in score_intervals(chunk, settings)}
+    complete = [s for tasks, systems in alike.items() if set(results.whole) <= set(tasks) for s in systems]
+    return Standing(scores, groups_of(results, measure, complete))
+
+
+def groups_of(results: CollectionResults, measure: Measure, complete: list[str]) -> dict[str, int]:
+    """Tie groups among systems that have every task; none where there are fewer than two of them."""
+    whole = results.score_set(measure, complete, results.whole) if len(complete) > 1 else None
+    if whole is None:
+        return {}
+    # Holm divides by the number of systems: p must be able to get that small.
+    settings = Settings(resamples=max(usual_settings(results).resamples, 40 * len(complete)))
+    return dict(zip(whole.systems, tie_groups(whole.matrices, settings), strict=True))
+
+
+def usual_settings(results: CollectionResults, *, few: bool = True) -> Settings:
+    """How finely to resample: less finely where there is so much that chance hardly matters."""
+    queries = sum(info.queries for info in results.infos.values())
+    return Settings(resamples=10_000 if few and queries <= MANY_QUERIES else 2_000)
+
+
 class Row(msgspec.Struct, kw_only=True):
     """One system. Scores are in 0–1."""
 
     system: str
     label: str
-    kind: str
-    # retriever, fused, reranker or expansion; for our own results, the kind of retriever.
-    family: str
-    # lexical, dense, fused, expanded, reranked or other.
+    kind: str  # retriever, fused, reranker or expansion; for our own results, the kind of retriever.
+    family: str  # lexical, dense, fused, expanded, reranked or other.
     source: str
     date: str
     protocol: str
-    measured: bool
-    # Whether the scores were measured here.
-    origin: str
-    # measured here, published (by others), or our reference (measured by r2med, elsewhere).
+    measured: bool  # Whether the scores were measured here.
+    origin: str  # measured here, published (by others), or our reference (measured by r2med, elsewhere).
     collection: str
-    tasks: dict[str, float]
-    # By the full name of the task.
+    tasks: dict[str, float]  # By the full name of the task.
     macro: float | None
     # Mean over all tasks of the collection; None where tasks are missing, for then it would be another number.
     query_weighted: float | None
     complete: bool
-    tasks_of: tuple[int, int]
-    # How many tasks are known, of how many.
-    tie_group: int | None = None
-    # Our systems in one group do not differ significantly from the best of it.
-    also: list[str] = []
-    # Other sources that state the same average.
-    intervals: dict[str, tuple[float, float]] = {}
-    # Of `macro`, `query_weighted` and tasks, where they were computed.
+    tasks_of: tuple[int, int]  # How many tasks are known, of how many.
+    tie_group: int | None = None  # Our systems in one group do not differ significantly from the best of it.
+    also: list[str] = []  # Other sources that state the same average.
+    intervals: dict[str, tuple[float, float]] = {}  # Of `macro`, `query_weighted` and tasks, where they were computed.
 
     @property
     def scope(self) -> str:

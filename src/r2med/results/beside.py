@@ -1,8 +1,20 @@
-"""The files beside a result: per-query scores as arrays, and what queries were expanded to."""
+"""The files beside a result: its run, per-query scores as arrays, and what queries were expanded to.
+
+`<task>.run.gz` is a TREC run, compressed in blocks: a gzip member holds the lines of some queries, queries are sorted
+by id, and the header of each member says how long it is and what its text hashes to. Any tool unpacks it as one file.
+Here blocks are found by their headers, a query's block by bisection, and only that block is unpacked. A run in one
+piece, as the first edition or another tool wrote it, is read whole.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import os
+import re
+import struct
+import zlib
+from abc import ABC, abstractmethod
+from bisect import bisect_right
 from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
@@ -11,13 +23,23 @@ from typing import Any, BinaryIO, NamedTuple
 import msgspec
 import numpy as np
 
-from ..core import DataError, ResultError
+from ..core import DataError, Hasher, IdTable, ResultError, Run
+from ..core.atomic import atomic_file
+from ..core.compression import inflated_block
 from ..core.places import open_regular
+from ..core.trec import read_run, run_lines
 from ..scoring.hits import Float64
 from .schema import TaskResult
 
 RUN, QUERIES, EXPANSIONS = ".run.gz", ".queries.jsonl", ".expansions.jsonl"
 CHUNK = 1 << 24
+BLOCK = 1 << 16  # Bytes of text after which a block is closed; it always holds whole queries.
+LARGEST_BLOCK = 1 << 28
+_HEADER = struct.Struct("<4s6sH2sHI16s")
+"""A gzip header: magic and flags, time and system, and one extra field that holds the block's length and hash."""
+_MAGIC, _NO_TIME, _FIELD = b"\x1f\x8b\x08\x04", b"\0\0\0\0\0\xff", b"R2"
+_TAIL = struct.Struct("<II")
+_LINES_OF_A_QUERY = re.compile(rb"(\S+) [^\n]*\n(?:\1 [^\n]*\n)*")
 
 
 class ScoreColumns(NamedTuple):
@@ -113,3 +135,172 @@ def read_expansion(path: Path, query_id: str, *, expected: str = "") -> Expansio
     if expected and digest.hexdigest() != expected:
         raise DataError("was changed after it was written; run it again", path=path)
     return found
+
+
+class Ranking(NamedTuple):
+    """One query's documents, best first, with their scores."""
+
+    docs: tuple[str, ...] = ()
+    scores: tuple[float, ...] = ()
+
+    def ranks(self, doc_ids: list[str]) -> list[int | None]:
+        """The rank of each document, None where it is not in the list."""
+        places = {doc_id: rank for rank, doc_id in enumerate(self.docs, 1)}
+        return [places.get(doc_id) for doc_id in doc_ids]
+
+
+def write_blocks(run: Run, path: Path) -> str:
+    """Write a run in blocks, with the same bytes every time; returns the hash of all block headers."""
+    hasher = Hasher("run blocks")
+    with atomic_file(path) as stream:
+        for text in _texts(run):
+            digest = _digest(text)
+            packer = zlib.compressobj(6, zlib.DEFLATED, -zlib.MAX_WBITS)
+            body = packer.compress(text) + packer.flush() + _TAIL.pack(zlib.crc32(text), len(text) & 0xFFFFFFFF)
+            size = _HEADER.size + len(body)
+            stream.write(_HEADER.pack(_MAGIC, _NO_TIME, 24, _FIELD, 20, size, digest) + body)
+            hasher.data(size.to_bytes(8, "little") + digest)
+    return hasher.digest()
+
+
+def _texts(run: Run) -> Iterator[bytes]:
+    """The lines of a run, queries sorted by id, in pieces of whole queries."""
+    pending, written = bytearray(), False
+    for lines in run_lines(run.for_queries(IdTable(sorted(run.query_ids)))):
+        pending += lines
+        if len(pending) >= BLOCK:
+            yield bytes(pending)
+            pending.clear()
+            written = True
+    if pending or not written:  # an empty run has one empty block, so that it is a gzip file all the same
+        yield bytes(pending)
+
+
+def _digest(text: bytes) -> bytes:
+    return hashlib.blake2b(text, digest_size=16).digest()
+
+
+class StoredRun(ABC):
+    """One run, read at the queries that are asked for."""
+
+    @abstractmethod
+    def of(self, query_id: str) -> Ranking:
+        """The ranking of a query; empty where the run has none."""
+
+    @property
+    @abstractmethod
+    def nbytes(self) -> int:
+        """Bytes held in memory."""
+
+    @abstractmethod
+    def check(self) -> None:
+        """Compare everything with its hashes, where the run has any."""
+
+
+def open_run(path: Path, *, expected: str = "") -> StoredRun:
+    """Open a stored run. `expected`: the hash that its result file states."""
+    with _open(path) as stream:
+        head = stream.read(_HEADER.size)
+    if head[:4] == _MAGIC and head[12:14] == _FIELD:
+        return _Blocks(path, expected)
+    if expected:
+        raise _changed(path)
+    return _InOnePiece(path)
+
+
+class _InOnePiece(StoredRun):
+    """A run as the first edition or another tool wrote it."""
+
+    def __init__(self, path: Path) -> None:
+        self._run = read_run(path)
+
+    @property
+    def nbytes(self) -> int:
+        return self._run.docs.nbytes + self._run.scores.nbytes
+
+    def of(self, query_id: str) -> Ranking:
+        hits = self._run.of(query_id)
+        return Ranking(tuple(hit.doc_id for hit in hits), tuple(hit.score for hit in hits))
+
+    def check(self) -> None:
+        """It carries no hashes."""
+
+
+class _Blocks(StoredRun):
+    """A run in blocks; its headers must hash to `expected`, where that is known, and each block as its header says."""
+
+    def __init__(self, path: Path, expected: str) -> None:
+        self._path = path
+        self._places: list[tuple[int, int, bytes]] = []  # offset, length and hash of each block
+        self._last: tuple[int, bytes] = (-1, b"")  # the block unpacked last
+        hasher, offset = Hasher("run blocks"), 0
+        with _open(path) as stream:
+            whole = os.fstat(stream.fileno()).st_size
+            while offset < whole:
+                stream.seek(offset)
+                data = stream.read(_HEADER.size).ljust(_HEADER.size, b"\0")
+                magic, _, _, field, _, size, digest = _HEADER.unpack(data)
+                if magic != _MAGIC or field != _FIELD or not _HEADER.size < size <= whole - offset:
+                    raise _changed(path)
+                hasher.data(size.to_bytes(8, "little") + digest)
+                self._places.append((offset, size, digest))
+                offset += size
+        if expected and hasher.digest() != expected:
+            raise _changed(path)
+
+    @property
+    def nbytes(self) -> int:
+        return 100 * len(self._places) + 2 * BLOCK
+
+    def of(self, query_id: str) -> Ranking:
+        name = query_id.encode()
+        after = bisect_right(range(len(self._places)), name, key=self._first_query)
+        text = b"\n" + self.block(after - 1) if after else b""
+        found = _LINES_OF_A_QUERY.match(text, text.find(b"\n" + name + b" ") + 1)
+        if found is None or found[1] != name:
+            return Ranking()
+        tokens = found[0].split()
+        try:
+            return Ranking(tuple(token.decode() for token in tokens[2::6]), tuple(map(float, tokens[4::6])))
+        except ValueError:
+            raise _changed(self._path) from None
+
+    def _first_query(self, block: int) -> bytes:
+        return self.block(block, most=4096).partition(b" ")[0]
+
+    def block(self, number: int, *, most: int = 0) -> bytes:
+        """The text of a block, checked against its hash; with `most`, only its beginning, unchecked."""
+        last, text = self._last  # taken at once: another thread may unpack another block meanwhile
+        if last == number:
+            return text
+        offset, size, digest = self._places[number]
+        with _open(self._path) as stream:
+            stream.seek(offset + _HEADER.size)
+            packed = stream.read(size - _HEADER.size)
+        try:
+            text = inflated_block(packed, most or LARGEST_BLOCK)
+        except zlib.error:
+            raise _changed(self._path) from None
+        if most:
+            return text
+        if _digest(text) != digest:
+            raise _changed(self._path)
+        self._last = (number, text)
+        return text
+
+    def check(self) -> None:
+        for number in range(len(self._places)):
+            self.block(number)
+
+
+def _open(path: Path) -> BinaryIO:
+    try:
+        return open_regular(path)
+    except FileNotFoundError:
+        raise DataError("there is no run beside this result", path=path) from None
+    except OSError as error:
+        raise DataError(f"cannot be read ({error.strerror or error})", path=path) from None
+
+
+def _changed(path: Path) -> DataError:
+    return DataError("was changed after it was written; run it again", path=path)

@@ -14,15 +14,13 @@ from pathlib import Path
 from typing import Generic, NamedTuple, TypeVar
 
 from ..core import DataError, ResultError, Run, UnknownName, UsageError
-from .beside import EXPANSIONS, QUERIES, RUN, Expansion, ScoreColumns, read_expansion, read_scores
-from .runs import StoredRun, open_run
+from .beside import EXPANSIONS, QUERIES, RUN, Expansion, ScoreColumns, StoredRun, open_run, read_expansion, read_scores
 from .schema import TaskResult
 from .store import ResultStore, collection_slug, load_run, read_key, read_result
 
 CHECK_EVERY = 1.0
 SCORES_BUDGET, RUNS_BUDGET = 512 << 20, 96 << 20
-NAMED = 20
-"""Systems that an error message lists."""
+NAMED = 20  # Systems that an error message lists.
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 Stamp = tuple[int, int]
@@ -59,10 +57,8 @@ class StoredResult:
         self._index, self.root, self.path = index, root, path
         self.key = read_key(path)
         self.system, self.collection, self.task = self.key
-        self.slug = collection_slug(self.collection)
-        """The collection in options and addresses."""
-        self.label = self.system
-        """The system's name; with its folder's where several folders hold it."""
+        self.slug = collection_slug(self.collection)  # The collection in options and addresses.
+        self.label = self.system  # The system's name; with its folder's where several folders hold it.
         self._result: TaskResult | None = None
 
     @property

@@ -34,8 +34,7 @@ class Progress(msgspec.Struct, kw_only=True):
     done: int
     total: int
     current: Step | None = None
-    finished: list[Step] = []
-    # The latest ones only.
+    finished: list[Step] = []  # The latest ones only.
     ended: float | None = None
     pid: int = 0
     host: str = ""

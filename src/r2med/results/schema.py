@@ -1,21 +1,28 @@
-"""What a result file holds."""
+"""What a result file holds, and how its numbers were made: versions, machine, commit."""
 
 from __future__ import annotations
 
+import os
+import platform
+import sys
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
 import msgspec
 
+from .._version import __version__
+
 SCHEMA = 1
+PACKAGES = ("numpy", "onnxruntime", "tokenizers", "torch", "transformers", "sentence-transformers")
 
 
 class SystemInfo(msgspec.Struct, kw_only=True):
     """The system that was run."""
 
-    name: str
-    # Its printed spec: what results are filed under.
-    kind: str
-    # `lexical`, `dense`, `fused`, `expanded`, `reranked` …
-    description: dict[str, object]
-    # Everything that changes its rankings.
+    name: str  # Its printed spec: what results are filed under.
+    kind: str  # `lexical`, `dense`, `fused`, `expanded`, `reranked` …
+    description: dict[str, object]  # Everything that changes its rankings.
     spec: dict[str, object] = {}
     # What it is made of, as data: `retrievers`, `fusion`, `expander`, `reranker`. Empty in files of the first edition.
 
@@ -23,24 +30,15 @@ class SystemInfo(msgspec.Struct, kw_only=True):
 class TaskInfo(msgspec.Struct, kw_only=True):
     """The task it was run on."""
 
-    name: str
-    # As in the catalogue, or the folder's name.
-    collection: str
-    # Empty for a folder of one's own.
-    family: str
-    # Which instructions and prompts fit.
-    source: str
-    # Data set on the hub, `built in`, or the folder.
-    revision: str
-    # Pinned commit of the data.
-    fingerprint: str
-    # Hash of all content.
-    queries: int
-    # Judged queries.
-    documents: int
-    # In the corpus.
-    judgments: int
-    # Positive or not.
+    name: str  # As in the catalogue, or the folder's name.
+    collection: str  # Empty for a folder of one's own.
+    family: str  # Which instructions and prompts fit.
+    source: str  # Data set on the hub, `built in`, or the folder.
+    revision: str  # Pinned commit of the data.
+    fingerprint: str  # Hash of all content.
+    queries: int  # Judged queries.
+    documents: int  # In the corpus.
+    judgments: int  # Positive or not.
 
     @property
     def full_name(self) -> str:
@@ -51,28 +49,19 @@ class TaskInfo(msgspec.Struct, kw_only=True):
 class TaskResult(msgspec.Struct, kw_only=True):
     """One system on one task: `<task>.json`."""
 
-    schema: int
-    # Version of this layout.
-    fingerprint: str
-    # Hash of all that the result depends on: a changed input is noticed by it.
-    system: SystemInfo
-    # What was run.
-    task: TaskInfo
-    # What it was run on.
+    schema: int  # Version of this layout.
+    fingerprint: str  # Hash of all that the result depends on: a changed input is noticed by it.
+    system: SystemInfo  # What was run.
+    task: TaskInfo  # What it was run on.
     measures: dict[str, float]
     # Mean over judged queries of each measure, 0 to 1; `recall_micro_at_k` counts judgments.
-    depth: int
-    # Documents per query.
-    missing_queries: int
-    # Judged queries for which nothing was retrieved; they score 0.
-    queries_without_positives: int
-    # They score 0 too.
-    seconds: dict[str, float]
-    # Wall time of each stage.
+    depth: int  # Documents per query.
+    missing_queries: int  # Judged queries for which nothing was retrieved; they score 0.
+    queries_without_positives: int  # They score 0 too.
+    seconds: dict[str, float]  # Wall time of each stage.
     notes: dict[str, object] = {}
     # What must be said about the number: truncation, expansion, a reranker's effect, tokens, cost.
-    environment: dict[str, object] = {}
-    # Versions, processor, cores, commit, and whether the C extension was used.
+    environment: dict[str, object] = {}  # Versions, processor, cores, commit, and whether the C extension was used.
     files: dict[str, str] = {}
     # Hashes of the files beside it, by suffix; checked when they are read. Empty in files of the first edition.
     checksum: str = ""
@@ -82,7 +71,47 @@ class TaskResult(msgspec.Struct, kw_only=True):
 class QueryScores(msgspec.Struct, kw_only=True):
     """One line of `<task>.queries.jsonl`."""
 
-    query_id: str
-    # As in the task.
-    measures: dict[str, float]
-    # Each measure of this query.
+    query_id: str  # As in the task.
+    measures: dict[str, float]  # Each measure of this query.
+
+
+def environment() -> dict[str, object]:
+    """The machine and the software now; packages that were not imported so far are not listed."""
+    versions = {"r2med": __version__, "python": platform.python_version()}
+    for package in PACKAGES:
+        if package.replace("-", "_") in sys.modules:
+            try:
+                versions[package] = version(package)
+            except PackageNotFoundError:
+                continue
+    return {
+        "versions": versions,
+        "platform": platform.platform(),
+        "processor": _processor(),
+        "cores": os.cpu_count() or 1,
+        "commit": _commit(),
+        "native": "r2med._fast" in sys.modules and "r2med._sparse" in sys.modules,
+    }
+
+
+@cache
+def _processor() -> str:
+    try:
+        with Path("/proc/cpuinfo").open() as lines:
+            return next(line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.processor() or platform.machine()
+
+
+@cache
+def _commit() -> str | None:
+    """Commit of the checkout r2med runs from; None for an installed package."""
+    root = Path(__file__).resolve().parents[3]
+    head = root / ".git" / "HEAD"
+    try:
+        content = head.read_text().strip()
+        if not content.startswith("ref: "):
+            return content
+        return (root / ".git" / content.removeprefix("ref: ")).read_text().strip()
+    except OSError:
+        return None

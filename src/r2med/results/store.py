@@ -23,16 +23,13 @@ from ..core.places import open_regular
 from ..core.trec import read_run
 from ..core.untrusted import file_name
 from ..scoring import Evaluation
-from .beside import EXPANSIONS, QUERIES, RUN, read_scores
+from .beside import EXPANSIONS, QUERIES, RUN, open_run, read_scores, write_blocks
 from .ledger import ledger
-from .runs import open_run, write_blocks
 from .schema import SCHEMA, QueryScores, TaskResult
 
 T = TypeVar("T")
-OWN = "own"
-"""Folder of tasks that belong to no collection."""
-LARGEST = 8 << 20
-"""Bytes of a result file; ours have some thousand."""
+OWN = "own"  # Folder of tasks that belong to no collection.
+LARGEST = 8 << 20  # Bytes of a result file; ours have some thousand.
 
 
 @cache
@@ -114,8 +111,7 @@ class ResultStore:
         return iter([stored.result for stored in ResultIndex([self.root]).all()])
 
 
-Key = tuple[str, str, str]
-"""System, collection and task: there is one result of each."""
+Key = tuple[str, str, str]  # System, collection and task: there is one result of each.
 
 
 def read_key(path: Path) -> Key:

@@ -1,4 +1,4 @@
-"""Scores of a run: one value per query and measure, and their means."""
+"""Scores of a run: one value per query and measure, and their means; and what a reranker changed about them."""
 
 from __future__ import annotations
 
@@ -6,11 +6,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from ..core import DataError, IdTable, MissingExtra, Qrels, Run, Task, UsageError
-from .hits import Float64, HitsAt, exact_hits
+import msgspec
+import numpy as np
+
+from ..core import NO_DOCUMENT, DataError, IdTable, MissingExtra, Qrels, Run, Task, UsageError
+from .hits import EMPTY, Float64, HitsAt, exact_hits, grades_along
 from .measures import CUTOFFS, MAIN, STANDARD, USUAL, Measure, parse_measures
 
 V = TypeVar("V")
+SAME = 1e-9  # Differences of a query's score below this are rounding.
 
 
 class ByMeasure(Mapping[str, V]):
@@ -39,7 +43,6 @@ class ByMeasure(Mapping[str, V]):
 
     @property
     def measures(self) -> tuple[Measure, ...]:
-        """The measures there are values of."""
         return tuple(self._values)
 
     def by_key(self) -> dict[str, V]:
@@ -128,3 +131,66 @@ def import_pandas() -> Any:
     except ImportError:
         raise MissingExtra("making data frames", "interop") from None
     return pandas
+
+
+class BeforeAfter(msgspec.Struct, frozen=True, kw_only=True):
+    """A reranker's effect on one task; measures by their keys in JSON."""
+
+    measure: str  # The one by which queries count as helped or hurt.
+    depth: int  # How many candidates were reranked.
+    queries: int  # Judged queries; all shares are of these.
+    before: dict[str, float]
+    after: dict[str, float]
+    oracle: dict[str, float]  # The same candidates in the best order.
+    helped: float  # Share of queries whose measure rose.
+    hurt: float  # Share of queries whose measure fell.
+    unchanged: float
+
+    @property
+    def share_of_possible(self) -> float | None:
+        """The gain as a share of what the best order would have gained; None where there was nothing to gain."""
+        before = self.before[self.measure]
+        possible = self.oracle[self.measure] - before
+        return (self.after[self.measure] - before) / possible if possible > SAME else None
+
+    def as_notes(self) -> dict[str, object]:
+        """Plain data for a result file, with the main measure and the one that queries are counted by."""
+        keys = dict.fromkeys([self.measure, MAIN.key])
+        facts = msgspec.structs.asdict(self) | {"share_of_possible": self.share_of_possible}
+        return {k: {key: v[key] for key in keys} if isinstance(v, dict) else v for k, v in facts.items()}
+
+
+def before_after(
+    first: Run, reranked: Run, qrels: Qrels, depth: int, *, measure: Measure = MAIN, rest: str = "keep"
+) -> BeforeAfter:
+    """Compare a reranked run with the candidates it was made of; `rest` as it was reranked with."""
+    if first.query_ids != reranked.query_ids or first.doc_ids != reranked.doc_ids:
+        raise DataError(f"runs {first.name!r} and {reranked.name!r} are not over the same queries and documents")
+    runs = (first, reranked, oracle(first, qrels, depth, rest=rest))
+    before, after, best = (score(run, qrels, [*STANDARD, measure]) for run in runs)
+    change = after.per_query[measure] - before.per_query[measure]
+    return BeforeAfter(
+        measure=measure.key,
+        depth=depth,
+        queries=len(change),
+        before=before.means.by_key(),
+        after=after.means.by_key(),
+        oracle=best.means.by_key(),
+        helped=float((change > SAME).mean()),
+        hurt=float((change < -SAME).mean()),
+        unchanged=float((np.abs(change) <= SAME).mean()),
+    )
+
+
+def oracle(first: Run, qrels: Qrels, depth: int, *, rest: str = "keep") -> Run:
+    """The first `depth` candidates of each query by grade, equal grades in their given order.
+
+    The remaining candidates follow unchanged, or are dropped with `rest="drop"`.
+    """
+    depth = min(depth, first.depth)
+    docs = np.array(first.docs if rest == "keep" else first.docs[:, :depth])
+    for _, row, grades in grades_along(first, qrels):
+        value = np.where(grades == EMPTY, EMPTY, np.maximum(grades, 0))[:depth]
+        docs[row, :depth] = docs[row, :depth][np.argsort(-value, kind="stable")]
+    scores = np.where(docs == NO_DOCUMENT, -np.inf, np.arange(docs.shape[1], 0, -1)).astype(np.float32)
+    return Run(first.query_ids, first.doc_ids, docs, scores, name=f"{first.name}.oracle@{depth}")

@@ -52,8 +52,7 @@ class Hits(Entries):
     relevant: Int64  # how many of them each query has
 
 
-HitsAt = Callable[[int], Hits]
-"""Gives the hits of at least this grade."""
+HitsAt = Callable[[int], Hits]  # Gives the hits of at least this grade.
 
 
 class Graded(NamedTuple):

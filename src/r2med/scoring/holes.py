@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 
 from ..core import DataError, IdTable, Judgment, Qrels, Run, Task, UsageError
-from ..core.atomic import atomic_file
+from ..core.atomic import write_bytes
 from .evaluation import score
 from .hits import UNJUDGED, Float64, grades_along, place_in_query
 from .measures import MAIN, Measure
@@ -20,10 +20,10 @@ COLUMNS = ("task", "query_id", "doc_id", "grade", "best_rank", "systems", "query
 
 
 class Hole(NamedTuple):
-    """A retrieved document without a judgment: the query by its position in the judgments, the rank from 0."""
+    """A retrieved document without a judgment."""
 
-    query: int
-    rank: int
+    query: int  # by its position in the judgments
+    rank: int  # from 0
     doc_id: str
 
 
@@ -152,8 +152,7 @@ class PoolEntry(msgspec.Struct, kw_only=True):
     systems: list[str] = []
     query: str = ""
     passage: str = ""
-    judge: str = ""
-    # Who gave the grade, where it was not a person.
+    judge: str = ""  # Who gave the grade, where it was not a person.
 
 
 def build_pool(
@@ -182,15 +181,13 @@ def build_pool(
 
 def write_pool(pool: Iterable[PoolEntry], path: str | Path) -> int:
     """Write `.tsv` or `.jsonl`, by the name's ending; gives the number of entries."""
-    path, number = Path(path), 0
+    path = Path(path)
     check_pool_name(path)
-    with atomic_file(path) as stream:
-        if path.suffix == ".tsv":
-            stream.write("\t".join(COLUMNS).encode() + b"\n")
-        for entry in pool:
-            stream.write((_tsv(entry) if path.suffix == ".tsv" else msgspec.json.encode(entry)) + b"\n")
-            number += 1
-    return number
+    table = path.suffix == ".tsv"
+    lines = [_tsv(entry) if table else msgspec.json.encode(entry) for entry in pool]
+    heading = ["\t".join(COLUMNS).encode()] if table else []
+    write_bytes(path, b"".join(line + b"\n" for line in heading + lines))
+    return len(lines)
 
 
 def check_pool_name(path: Path) -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 from statistics import NormalDist
 from typing import Literal, NamedTuple
 
@@ -19,24 +20,24 @@ import msgspec
 import numpy as np
 
 from ..core import UsageError
-from . import student
 from .hits import Float64, Int64
 from .score_set import ScoreSet, Weights
 
 Method = Literal["percentile", "bca"]
 METHODS: tuple[Method, ...] = ("percentile", "bca")
-RESAMPLES = 10_000
-LEVEL = 0.95
 _CELLS_AT_ONCE = 1 << 21
 _NORMAL = NormalDist()
+_TINY = 1e-300
+_PRECISION = 1e-15
+_MOST_STEPS = 500
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """How intervals and tests are computed; stored beside what they gave."""
 
-    level: float = LEVEL
+    level: float = 0.95
     method: Method = "percentile"
-    resamples: int = RESAMPLES
+    resamples: int = 10_000
     seed: int = 0
     expanded: bool = True
 
@@ -163,9 +164,8 @@ class _Moments:
 
     def acceleration(self) -> Float64:
         """BCa's correction for skewness."""
-        return np.divide(
-            self._third, 6.0 * self._second**1.5, out=np.zeros(len(self._third)), where=self._second > 1e-30
-        )
+        nothing = np.zeros(len(self._third))
+        return np.divide(self._third, 6.0 * self._second**1.5, out=nothing, where=self._second > 1e-30)
 
     def reach(self, tail: float) -> Float64:
         """How many standard deviations of the resamples an interval must reach: more than the normal 1.96."""
@@ -173,7 +173,7 @@ class _Moments:
         for row in np.flatnonzero(self._second > 1e-30).tolist():
             freedom = self._unbiased[row] ** 2 / self._pooled[row]
             wider = math.sqrt(self._unbiased[row] / self._second[row])
-            reach[row] = wider * student.quantile(1.0 - tail, round(float(freedom), 6))
+            reach[row] = wider * student_quantile(1.0 - tail, round(float(freedom), 6))
         return reach
 
 
@@ -199,17 +199,12 @@ def _resampled_means(matrix: Float64, resamples: int, rng: np.random.Generator) 
     step = max(1, _CELLS_AT_ONCE // queries)
     for begin in range(0, resamples, step):
         size = min(step, resamples - begin)
-        means[:, begin : begin + size] = matrix @ _counts(size, queries, rng).T
+        drawn: Int64 = rng.integers(0, queries, size=(size, queries), dtype=np.int64)
+        drawn += np.arange(size, dtype=np.int64)[:, None] * queries
+        counts = np.bincount(drawn.ravel(), minlength=size * queries).reshape(size, queries)  # how often each was drawn
+        means[:, begin : begin + size] = matrix @ counts.astype(np.float64).T
     means /= queries
     return means
-
-
-def _counts(resamples: int, queries: int, rng: np.random.Generator) -> Float64:
-    """How often each query was drawn in each resample."""
-    drawn: Int64 = rng.integers(0, queries, size=(resamples, queries), dtype=np.int64)
-    drawn += np.arange(resamples, dtype=np.int64)[:, None] * queries
-    counts = np.bincount(drawn.ravel(), minlength=resamples * queries)
-    return counts.reshape(resamples, queries).astype(np.float64)
 
 
 class SystemScores(msgspec.Struct, frozen=True, kw_only=True):
@@ -247,3 +242,79 @@ def score_intervals(
         )
         for i, name in enumerate(scores.systems)
     ]
+
+
+def incomplete_beta(a: float, b: float, x: float) -> float:
+    """Regularised incomplete beta function I_x(a, b)."""
+    if x <= 0.0:
+        return 0.0
+    if x >= 1.0:
+        return 1.0
+    log_front = math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x)
+    front = math.exp(log_front)
+    if x < (a + 1.0) / (a + b + 2.0):  # where the continued fraction converges fast
+        return front * _continued_fraction(a, b, x) / a
+    return 1.0 - front * _continued_fraction(b, a, 1.0 - x) / b
+
+
+def _continued_fraction(a: float, b: float, x: float) -> float:
+    """The fraction behind the incomplete beta function, by Lentz's method."""
+    numerator, denominator = 1.0, 1.0 / _away_from_zero(1.0 - (a + b) * x / (a + 1.0))
+    value = denominator
+    for m in range(1, _MOST_STEPS):
+        even = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m))
+        odd = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))
+        for coefficient in (even, odd):
+            denominator = 1.0 / _away_from_zero(1.0 + coefficient * denominator)
+            numerator = _away_from_zero(1.0 + coefficient / numerator)
+            step = numerator * denominator
+            value *= step
+        if abs(step - 1.0) < _PRECISION:
+            break
+    return value
+
+
+def _away_from_zero(value: float) -> float:
+    return value if abs(value) > _TINY else _TINY
+
+
+def two_sided_p(t: float, freedom: float) -> float:
+    """Probability of a value at least as far from zero as `t`."""
+    if math.isinf(t):
+        return 0.0
+    if t * t < 1.0:  # near zero the other form would lose t in 1 - t²; far out this one loses the tail
+        return 1.0 - incomplete_beta(0.5, freedom / 2.0, t * t / (freedom + t * t))
+    return incomplete_beta(freedom / 2.0, 0.5, freedom / (freedom + t * t))
+
+
+def student_cdf(t: float, freedom: float) -> float:
+    """Probability of a value up to `t`."""
+    tail = two_sided_p(t, freedom) / 2.0
+    return 1.0 - tail if t > 0 else tail
+
+
+@lru_cache(maxsize=4096)
+def student_quantile(probability: float, freedom: float) -> float:
+    """The value that is not exceeded with `probability`: Newton's method, halving where it would leave the bracket."""
+    if probability == 0.5:
+        return 0.0
+    if probability < 0.5:
+        return -student_quantile(1.0 - probability, freedom)
+    low, high = 0.0, 2.0
+    while student_cdf(high, freedom) < probability:
+        low, high = high, high * 2.0
+    value = min(max(_NORMAL.inv_cdf(probability), low), high)
+    for _ in range(200):
+        excess = student_cdf(value, freedom) - probability
+        low, high = (low, value) if excess > 0 else (value, high)
+        step = value - excess / _density(value, freedom)
+        following = step if low < step < high else (low + high) / 2.0
+        if abs(following - value) <= 1e-14 * abs(value) or high - low <= 1e-14 * high:
+            return following
+        value = following
+    return value
+
+
+def _density(t: float, freedom: float) -> float:
+    log_front = math.lgamma((freedom + 1.0) / 2.0) - math.lgamma(freedom / 2.0) - math.log(freedom * math.pi) / 2.0
+    return math.exp(log_front - (freedom + 1.0) / 2.0 * math.log1p(t * t / freedom))

@@ -25,8 +25,7 @@ from ..core.spec import Value, show
 from .hits import Float64, HitsAt, Int64
 
 CUTOFFS = (1, 3, 5, 10, 20, 25, 50, 100, 1000)
-SPELLINGS = {"exp-log2": "exp"}
-"""Values as ir_measures spells them, and ours."""
+SPELLINGS = {"exp-log2": "exp"}  # Values as ir_measures spells them, and ours.
 LARGEST_EXPONENT = 1000  # of two, that a float can hold with room for a sum
 
 Cutoff = Literal["optional", "required"]
@@ -40,8 +39,7 @@ Dcg = Annotated[
 class Definition(Entry[Float64]):
     """How a measure is named and computed."""
 
-    key: str = ""
-    """Its name in JSON."""
+    key: str = ""  # Its name in JSON.
     cutoff: Cutoff = "optional"
     usual: tuple[int, ...] = ()
     """Cut-offs that tables show unless told otherwise; a measure with any is stored at all of `CUTOFFS`."""

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..core import DataError, IdTable, UsageError
+from ..core import DataError, UsageError
 from .evaluation import Evaluation, import_pandas
 from .hits import Float64
 from .measures import MAIN, Measure
@@ -20,13 +20,6 @@ class TaskScores(NamedTuple):
     name: str
     query_ids: tuple[str, ...]
     scores: Float64
-
-
-class PerQuery(NamedTuple):
-    """One measure of one system on one task."""
-
-    query_ids: Sequence[str]
-    values: Float64
 
 
 @dataclass(frozen=True)
@@ -63,24 +56,6 @@ class ScoreSet:
                 )
 
     @classmethod
-    def build(
-        cls, scores: Mapping[str, Mapping[str, PerQuery]], measure: Measure = MAIN, *, of_tasks: int | None = None
-    ) -> ScoreSet:
-        """From `{system: {task: scores}}`: the tasks that every system has, `of_tasks` of all that are named."""
-        named = list(dict.fromkeys(task for of_system in scores.values() for task in of_system))
-        shared = [task for task in named if all(task in of_system for of_system in scores.values())]
-        tasks = []
-        for task in shared:
-            (first, reference), *others = ((system, of_system[task]) for system, of_system in scores.items())
-            rows = [reference.values]
-            for system, column in others:
-                if set(column.query_ids) != set(reference.query_ids):
-                    raise DataError(f"{task}: {first!r} and {system!r} were scored on other queries")
-                rows.append(column.values[IdTable(column.query_ids).positions(reference.query_ids)])
-            tasks.append(TaskScores(task, tuple(reference.query_ids), np.stack(rows)))
-        return cls(tuple(scores), tuple(tasks), len(named) if of_tasks is None else of_tasks, measure)
-
-    @classmethod
     def of_evaluations(
         cls,
         evaluations: Mapping[str, Mapping[str, Evaluation]],
@@ -88,26 +63,31 @@ class ScoreSet:
         *,
         of_tasks: int | None = None,
     ) -> ScoreSet:
-        """From `{system: {task: evaluation}}`."""
-        scores = {
-            system: {task: PerQuery(e.query_ids, e.per_query[measure]) for task, e in of_system.items()}
-            for system, of_system in evaluations.items()
-        }
-        return cls.build(scores, measure, of_tasks=of_tasks)
+        """From `{system: {task: evaluation}}`: the tasks that every system has, `of_tasks` of all that are named."""
+        named = list(dict.fromkeys(task for of_system in evaluations.values() for task in of_system))
+        tasks = []
+        for task in named:
+            if not all(task in of_system for of_system in evaluations.values()):
+                continue
+            (first, reference), *others = ((system, of_system[task]) for system, of_system in evaluations.items())
+            rows = [reference.per_query[measure]]
+            for system, other in others:
+                if set(other.query_ids) != set(reference.query_ids):
+                    raise DataError(f"{task}: {first!r} and {system!r} were scored on other queries")
+                rows.append(other.per_query[measure][other.query_ids.positions(reference.query_ids)])
+            tasks.append(TaskScores(task, tuple(reference.query_ids), np.stack(rows)))
+        return cls(tuple(evaluations), tuple(tasks), len(named) if of_tasks is None else of_tasks, measure)
 
     @property
     def matrices(self) -> list[Float64]:
-        """The scores of each task."""
         return [task.scores for task in self.tasks]
 
     @property
     def complete(self) -> bool:
-        """Whether no task is missing."""
         return len(self.tasks) == self.of_tasks
 
     @property
     def queries(self) -> int:
-        """Queries over all tasks."""
         return sum(len(task.query_ids) for task in self.tasks)
 
     def to_pandas(self) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -16,8 +17,8 @@ from .score_set import ScoreSet
 TINY = 10
 NOT_STATED = "not stated"
 THIRDS = ("hard: least shared words", "middle", "easy: most shared words")
-_POSITIVES = {0: "none", 1: "1", 2: "2", 5: "3–5"}
-_WORDS = {0: "none", 50: "up to 50 words", 100: "51–100 words", 200: "101–200 words"}
+_POSITIVES = {0: "none", 1: "1", 2: "2", 5: "3–5", math.inf: "6 and more"}
+_WORDS = {0: "none", 50: "up to 50 words", 100: "51–100 words", 200: "101–200 words", math.inf: "over 200 words"}
 
 Tokens = Callable[[str], Iterable[str]]
 
@@ -84,31 +85,29 @@ def slice_scores(
     whatever task they come from; differences are each other system minus the first.
     """
     order = [(task.name, query_id) for task in scores.tasks for query_id in task.query_ids]
-    lacking = next((f"{t}: {q}" for t, q in order if q not in traits.get(t, {})), None)
-    if lacking is not None:
+    if lacking := next((f"{t}: {q}" for t, q in order if q not in traits.get(t, {})), None):
         raise UsageError(f"nothing is known about query {lacking}")
     known = [traits[task][query_id] for task, query_id in order]
-    positives = [_bin(t.positives, _POSITIVES, "6 and more") for t in known]
-    lengths = [_bin(t.words, _WORDS, "over 200 words") for t in known]
+    positives = [_bin(t.positives, _POSITIVES) for t in known]
+    lengths = [_bin(t.words, _WORDS) for t in known]
     groups = {
         "family": _by_name([t.family for t in known]),
         "body system": _by_name([t.body_system for t in known]),
-        "positives": _in_order(positives, [*_POSITIVES.values(), "6 and more"]),
-        "query length": _in_order(lengths, [*_WORDS.values(), "over 200 words"]),
+        "positives": _in_order(positives, _POSITIVES.values()),
+        "query length": _in_order(lengths, _WORDS.values()),
         "difficulty": _in_order([THIRDS[i] for i in thirds([t.overlap for t in known])], THIRDS),
     }
     if flagged is not None:
-        chosen = frozenset(flagged)
-        labels = ["flagged" if place in chosen else "not flagged" for place in order]
+        labels = ["flagged" if place in flagged else "not flagged" for place in order]
         groups["audit"] = _in_order(labels, ("flagged", "not flagged"))
     return [
         _slice(scores, by, value, inside, settings) for by, values in groups.items() for value, inside in values.items()
     ]
 
 
-def _bin(number: int, bins: Mapping[int, str], beyond: str) -> str:
+def _bin(number: int, bins: Mapping[float, str]) -> str:
     """The label of the first bin whose upper limit is not exceeded."""
-    return next((label for limit, label in bins.items() if number <= limit), beyond)
+    return next(label for limit, label in bins.items() if number <= limit)
 
 
 def _by_name(labels: Sequence[str]) -> dict[str, Bools]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ..core.table import NONE, Table, interval, p_value, points, share, signed
-from .measures import Measure
+from .measures import USUAL, Measure
 
 if TYPE_CHECKING:
     from .compare import Comparison, Difference, Pair
@@ -16,20 +16,16 @@ if TYPE_CHECKING:
     from .score_set import ScoreSet
     from .slices import Slice
 
-SHOWN = ("nDCG@10", "AP@10", "P@10", "R@10", "R@100", "RR@10")
-
 
 def evaluation_table(evaluation: Evaluation) -> Table:
     """The means of the usual measures, or of those that were asked for."""
-    usual = [m.key for m in map(Measure.parse, SHOWN) if m.key in evaluation.per_query]
-    keys = usual or list(evaluation.per_query)
+    shown = [m for m in USUAL if m in evaluation.per_query.measures] or evaluation.per_query.measures
     lost = len(evaluation.missing_queries)
     caption = f"Mean of {len(evaluation.query_ids)} judged queries, × 100"
     caption += f"; {lost} without results score 0" if lost else ""
-    hidden = len(evaluation.per_query) - len(keys)
+    hidden = len(evaluation.per_query) - len(shown)
     caption += f"; {hidden} more measures in .means" if hidden else ""
-    means = evaluation.means
-    return Table([str(Measure.parse(k)) for k in keys], [[points(means[k]) for k in keys]], caption, left=0)
+    return Table(list(map(str, shown)), [[points(evaluation.mean(m)) for m in shown]], caption, left=0)
 
 
 def score_set_table(scores: ScoreSet) -> Table:

@@ -13,7 +13,10 @@ from pathlib import Path
 import pytest
 
 import r2med
-from r2med.integrations.upstream.command import main
+from r2med.core import UnknownName, UsageError
+from r2med.expand import Expansion, expanders
+from r2med.expand.replay import as_recorded
+from r2med.integrations.upstream import METHODS, OPEN_LLMS, as_written, expander_spec, main
 from r2med.retrieve.stored import read_topk
 from r2med.tasks import convert, resolve
 from tests.llm.server import ChatServer, serving
@@ -324,3 +327,24 @@ def test_no_dataset_folder(tmp_path: Path) -> None:
     (tmp_path / "src").mkdir()
     done = upstream(tmp_path, "--mode", "eval_retrieval", "--task", "All", "--retriever_name", "bm25")
     assert "r2med data convert mini dataset --to r2med" in done.stderr
+
+
+@pytest.mark.parametrize("marking", ["none", "think", "think-optional", "final-response", "answer", "hidden"])
+def test_what_is_written_is_read_back(marking: str) -> None:
+    item = Expansion(query_id="q", original="?", texts=("Wilson disease.",), reasoning=("Copper, then.",))
+    assert as_recorded(as_written(item, marking), marking).texts == ("Wilson disease.",)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_answers_are_sampled_as_in_the_scripts(method: str) -> None:
+    declared = {name: parameter.default for name, parameter in expanders[method].parameters.items()}
+    sampled = {llm: declared | dict(expander_spec(method, llm).parameters) for llm in (*OPEN_LLMS, "gpt4", "o3-mini")}
+    assert sampled.pop("gpt4") == declared | {"temperature": 0.8, "top_p": 0.8}
+    assert sampled.pop("o3-mini") == declared
+    for parameters in sampled.values():
+        assert parameters == declared | {"temperature": 0.7, "seed": 42, "max_tokens": 10_240}
+
+
+def test_an_unknown_llm_is_refused() -> None:
+    with pytest.raises((UnknownName, UsageError), match="qwen-77b"):
+        expander_spec("hyde", "qwen-77b")

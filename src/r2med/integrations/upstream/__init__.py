@@ -3,3 +3,191 @@
 The same flags, the same folders, the same keys in the same files, so that scripts written for the repository's `run.py`
 go on working; what is computed is computed here.
 """
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Final, NoReturn
+
+from ...core import ModelError, R2MedError, Task, UsageError
+from ...core.atomic import write_bytes
+from ...core.options import Options
+from ...core.spec import Spec
+from ...core.untrusted import printable
+from ...expand import Expander, Expansion, expanders
+from ...expand.replay import marking_of, read_recorded
+from ...pipeline import Builder
+from .evaluate import RECALL_K, Gar, Scored, evaluate_reranker, evaluate_retriever, paper_retriever
+from .tree import ALL, Tree, find_tree, load_tasks
+
+OPEN_LLMS: Final = (
+    *("qwen-7b", "qwen-32b", "qwen-72b", "llama-70b", "r1-qwen-32b", "r1-llama-70b"),
+    *("huatuo-o1-70b", "qwq-32b", "qwen3-32b"),
+)
+"""Those that the repository's scripts run themselves."""
+PROGRAM: Final = "python -m r2med.upstream"
+NEEDS: Final = {
+    "eval_retrieval": ("retriever_name",),
+    "eval_reranker": ("retriever_name", "reranker_name"),
+    "generate_hydoc": ("gar_method", "gar_llm"),
+}
+"""The modes, and the flags that each cannot do without."""
+OLD_RERANKERS: Final = {"bge": "bge-reranker", "mono": "monobert", "llama": "rankllama"}
+"""As the scripts spelled them before May 2025."""
+METHODS: Final = ("hyde", "query2doc", "lamer", "search-o1", "search-r1")
+
+
+def expander_spec(method: str, llm: str) -> Spec:
+    """A method on an LLM, sampled as the repository's scripts sample that LLM; others go as r2med's default."""
+    spec = expanders.parse(f"{method}:{llm}")
+    if llm in OPEN_LLMS:
+        return expanders.changed(spec, temperature=0.7, seed=42, max_tokens=10_240)
+    if llm == "gpt4":
+        return expanders.changed(spec, temperature=0.8, top_p=0.8)
+    return spec
+
+
+def generate(path: Path, task: Task, expander: Expander, llm: str, *, overwrite: bool = False) -> int:
+    """Generate for every query and write the file; returns how many queries were asked.
+
+    Answers are kept in the generation store as they come: a command that was stopped goes on where it was.
+    """
+    if not overwrite and path.is_file() and set(task.query_ids) <= set(read_recorded(path, expander.method)):
+        return 0
+    made = expander.expand(task)
+    failed = [item for item in made if "failed" in item.statuses]
+    if failed:
+        why = failed[0].notes.get("error", "no answer")
+        again = "the same command asks for the rest: answers so far are kept"
+        raise ModelError(
+            f"{llm} gave no answer to {len(failed)} of {len(made)} queries of {task.name} ({why}); {again}"
+        )
+    marking = marking_of(llm)
+    lines = [
+        json.dumps(
+            {
+                "id": item.query_id,
+                "text": item.original,
+                "hy_doc": as_written(item, marking),
+                "doc_id": [doc_id for doc_id, grade in task.qrels.of(item.query_id).items() if grade > 0],
+            },
+            ensure_ascii=False,
+        )
+        for item in made
+    ]
+    write_bytes(path, ("\n".join(lines) + "\n").encode())
+    return len(made)
+
+
+def as_written(item: Expansion, marking: str) -> str:
+    """A text with its reasoning marked as the LLM marks it: where the repository's readers cut, and ours."""
+    if not item.usable:
+        return ""
+    text, reasoning = "\n\n".join(item.texts), item.reasoning[0] if item.reasoning else ""
+    if marking == "think" or (marking == "think-optional" and reasoning):
+        return f"<think>\n{reasoning}\n</think>\n\n{text}"
+    if marking == "final-response":
+        return f"## Thinking\n\n{reasoning}\n\n## Final Response\n\n{text}"
+    if marking == "answer":
+        return f"<answer>{text}</answer>"
+    return text
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose errors are one line."""
+
+    def error(self, message: str) -> NoReturn:
+        """Raise the error; `main` prints it."""
+        raise UsageError(f"{message} ({PROGRAM} --help)")
+
+
+def parser() -> argparse.ArgumentParser:
+    """The repository's flags, and four of ours at the end."""
+    made = Parser(prog=PROGRAM, description="The commands of the R2MED repository, on r2med.", allow_abbrev=False)
+    add = made.add_argument
+    add("--mode", required=True, choices=NEEDS)
+    add("--task", required=True, help=f"{ALL}, or a folder in dataset/ (Biology, MedQA-Diag, …)")
+    add("--retriever_name", default="", help="bm25, bge, nv or any other retriever that r2med models lists")
+    add("--reranker_name", default="", help="bge-reranker, monobert, rankllama or any other")
+    add("--recall_k", type=int, default=RECALL_K[0], choices=RECALL_K, help="documents to rerank (default: 10)")
+    add("--gar_method", default="", choices=("", *METHODS), help="how texts are generated")
+    add("--gar_llm", default="", help="qwen-7b, gpt4 or any other chat model that r2med models lists")
+    ours = made.add_argument_group("not in the repository")
+    ours.add_argument("--root", help="folder that holds dataset/ (default: this one or the one above)")
+    ours.add_argument("--overwrite", action="store_true", help="run again what has results")
+    ours.add_argument("--device", help="cpu, cuda, cuda:1 …")
+    ours.add_argument("--trust_remote_code", action="store_true", help="let a model run code of its own (nv does)")
+    return made
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command line; a user's mistake is one line and an exit code."""
+    try:
+        run(parser().parse_args(arguments))
+    except R2MedError as error:
+        print(f"r2med: {error}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        print("r2med: interrupted; what was finished is kept, the same command goes on from there", file=sys.stderr)
+        return 130
+    return 0
+
+
+def run(given: argparse.Namespace) -> None:
+    """Run one mode."""
+    missing = [f"--{name}" for name in NEEDS[given.mode] if not getattr(given, name)]
+    if missing:
+        raise UsageError(f"--mode {given.mode} needs {' and '.join(missing)}")
+    tree = find_tree(given.root)
+    with Builder(Options(device=given.device or None, trust_remote_code=given.trust_remote_code)) as builder:
+        if given.mode == "generate_hydoc":
+            _generate(given, tree, builder)
+        elif given.mode == "eval_reranker":
+            _reranking(given, tree, builder)
+        else:
+            _retrieval(given, tree, builder)
+
+
+def _retrieval(given: argparse.Namespace, tree: Tree, builder: Builder) -> None:
+    if bool(given.gar_method) != bool(given.gar_llm):
+        raise UsageError("--gar_method and --gar_llm go together")
+    gar = Gar(given.gar_method, given.gar_llm) if given.gar_method else None
+    retriever = builder.retriever(paper_retriever(given.retriever_name))
+    retriever.check()
+    evaluate = partial(evaluate_retriever, tree, retriever, gar, overwrite=given.overwrite)
+    _evaluate(given, tree, given.retriever_name, evaluate)
+
+
+def _reranking(given: argparse.Namespace, tree: Tree, builder: Builder) -> None:
+    name = OLD_RERANKERS.get(given.reranker_name, given.reranker_name)
+    reranker, first = builder.reranker(name), paper_retriever(given.retriever_name)
+    evaluate = partial(
+        evaluate_reranker, tree, reranker, first, builder, recall_k=given.recall_k, overwrite=given.overwrite
+    )
+    _evaluate(given, tree, f"{name} over {given.retriever_name}", evaluate)
+
+
+def _evaluate(given: argparse.Namespace, tree: Tree, system: str, evaluate: Callable[[Task], Scored]) -> None:
+    """Evaluate every task; the last line on standard output holds the scores."""
+    done = []
+    for task in load_tasks(given.task, tree):
+        scored = evaluate(task)
+        kept = " (was there already; --overwrite runs it again)" if scored.kept else ""
+        print(printable(f"{system} on {task.name}: nDCG@10 {scored.value:.5f}{kept}"), file=sys.stderr)
+        done.append(scored.value)
+    print("\t".join(str(round(value * 100, 2)) for value in done))
+
+
+def _generate(given: argparse.Namespace, tree: Tree, builder: Builder) -> None:
+    expander = builder.expander(expander_spec(given.gar_method, given.gar_llm))
+    if expander.warning:
+        print(f"Note: {expander.warning}", file=sys.stderr)
+    for task in load_tasks(given.task, tree):
+        path = tree.texts(task.name, given.gar_method, given.gar_llm)
+        asked = generate(path, task, expander, given.gar_llm, overwrite=given.overwrite)
+        print(printable(f"{task.name}: {f'{asked} texts in' if asked else 'already in'} {path}"))

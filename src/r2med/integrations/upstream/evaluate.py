@@ -24,8 +24,7 @@ from ...retrieve.stored import load_candidates
 from ...scoring import Measure, score
 from .tree import Tree
 
-TOP = 100
-"""Documents of a query that are scored and kept."""
+TOP = 100  # Documents of a query that are scored and kept.
 RECALL_K = (10, 100)
 FAMILIES = ("ndcg", "map", "recall", "precision")
 CUTOFFS = {"lexical": (1, 10, 25, 50, 100), "dense": (1, 3, 5, 10, 100), "reranked": (1, 10, 25, 50, 100)}

@@ -13,8 +13,7 @@ from ...tasks import resolve
 from ...tasks.catalogue import TaskEntry, entries, find_tasks
 
 Kind = Literal["base retriever", "gar", "reranker"]
-ALL = "All"
-"""What `--task` calls the eight tasks of R2MED."""
+ALL = "All"  # What `--task` calls the eight tasks of R2MED.
 
 
 class Tree(NamedTuple):

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from ...core import Task, TextColumn
 from ...results import TaskResult
-from ...results.runs import StoredRun
+from ...results.beside import StoredRun
 from ...text import get_analyzer
 from ...text.duplicates import text_key
 

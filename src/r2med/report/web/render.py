@@ -1,15 +1,173 @@
-"""Templates to HTML. Everything is escaped; text from data goes through `v`, which also shows odd characters."""
+"""From an address to HTML: what a visitor asks for, text from data made safe, templates.
+
+Text from data is never run, and nothing in it is hidden: control characters, NULs and marks that turn the direction of
+writing are shown by their number (`v` in templates), everything else is escaped.
+"""
 
 from __future__ import annotations
 
-from functools import cache
+import re
+import unicodedata
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, lru_cache
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
+
+from markupsafe import Markup, escape
 
 from ...core import MissingExtra
 from ...core.table import p_value, points, shortened, signed
-from .request import Links, Page
-from .text import plain, visible
+from ...text import get_analyzer
+from ...text.wordbreak import words
+
+LONGEST = 1 << 16
+# C0 but tab and line feed, DEL and C1, zero-width space, direction marks, separators, BOM, half characters.
+_ODD = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028\u2029\u202a-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb"
+    "\ud800-\udfff\U000e0000-\U000e007f]"
+)
+
+
+@dataclass(frozen=True)
+class PageRequest:
+    """A page, what it is about, and choices."""
+
+    page: str
+    parts: tuple[str, ...] = ()
+    params: tuple[tuple[str, str], ...] = ()
+
+    @classmethod
+    def of(cls, path: str, query: str) -> PageRequest:
+        """From the two halves of an address. All but the first two parts of a path belong to one id."""
+        page, *rest = path[:LONGEST].lstrip("/").split("/", 3)
+        params = parse_qsl(query[:LONGEST], keep_blank_values=False, errors="replace", max_num_fields=None)
+        return cls(page, tuple(unquote(part) for part in rest if part), tuple(params))
+
+    @classmethod
+    def from_url(cls, url: str) -> PageRequest:
+        """From an address that `Links` made."""
+        split = urlsplit(url)
+        return cls.of(split.path, split.query)
+
+    def get(self, name: str, default: str = "") -> str:
+        """One choice."""
+        return next((value for key, value in self.params if key == name), default)
+
+    def all(self, name: str) -> list[str]:
+        """A choice that can be made several times, each value once."""
+        return list(dict.fromkeys(value for key, value in self.params if key == name))
+
+
+class Page(NamedTuple):
+    """What a page function returns: a template and what goes into it."""
+
+    template: str
+    title: str
+    context: Mapping[str, Any]
+    section: str = ""
+
+
+class Links:
+    """Addresses of the running app."""
+
+    brief = False  # Whether pages should be kept short.
+
+    def __call__(self, page: str, *parts: str, **params: str | Sequence[str]) -> str:
+        """The address of a page; empty where that page is not there."""
+        pairs = [
+            (name, value)
+            for name, given in sorted(params.items())
+            for value in ([given] if isinstance(given, str) else given)
+            if value
+        ]
+        path = "/" + "/".join([page, *(quote(part, safe="") for part in parts)])
+        return path + (f"?{urlencode(pairs)}" if pairs else "")
+
+    def near(self, page: str, *parts: str, **params: str | Sequence[str]) -> str:
+        """The address of a page, or of the same page with its usual choices where only that is there."""
+        return self(page, *parts, **params) or self(page, *parts)
+
+
+class FileLinks(Links):
+    """Addresses inside one file: an anchor for each page that was put into it."""
+
+    brief = True
+
+    def __init__(self, anchors: Mapping[str, str]) -> None:
+        self.anchors = anchors
+
+    def __call__(self, page: str, *parts: str, **params: str | Sequence[str]) -> str:
+        anchor = self.anchors.get(super().__call__(page, *parts, **params))
+        return f"#{anchor}" if anchor else ""
+
+
+def visible(text: object) -> Markup:
+    """A text as it is, odd characters shown by their numbers."""
+    whole = str(text)
+    if not _ODD.search(whole):
+        return escape(whole)
+    out, at = [], 0
+    for match in _ODD.finditer(whole):
+        out += [escape(whole[at : match.start()]), _shown(match[0])]
+        at = match.end()
+    return Markup("").join([*out, escape(whole[at:])])
+
+
+def _shown(character: str) -> Markup:
+    if character == "\r":
+        return Markup("")
+    name = unicodedata.name(character, "control character").lower()
+    return Markup('<span class="odd" title="{}">U+{:04X}</span>').format(name, ord(character))
+
+
+def plain(text: object) -> str:
+    """The same for places that take no markup, such as the title of a window."""
+    return _ODD.sub(lambda match: "" if match[0] == "\r" else f"[U+{ord(match[0]):04X}]", str(text))
+
+
+def terms_of(text: str) -> frozenset[str]:
+    """The terms that a lexical retriever would look for."""
+    return frozenset(get_analyzer("english")(text))
+
+
+@lru_cache(maxsize=1 << 16)
+def _term(word: str) -> str:
+    found = get_analyzer("english")(word)
+    return found[0] if len(found) == 1 else ""
+
+
+def marked(text: str, terms: Collection[str], *, most: int | None = None) -> Markup:
+    """A text with the words of `terms` marked, cut at a word after `most` characters."""
+    cut = most is not None and len(text) > most
+    shown = _cut(text, most) if cut and most is not None else text
+    out, at, done = list[Markup](), 0, 0
+    for word in words(shown) if terms else ():
+        start = shown.find(word, done)
+        done = start + len(word)
+        if _term(word) in terms:
+            out += [visible(shown[at:start]), Markup("<mark>"), visible(word), Markup("</mark>")]
+            at = done
+    out.append(visible(shown[at:]))
+    return Markup("").join(out) + (" …" if cut else "")
+
+
+def _cut(text: str, most: int) -> str:
+    head = text[:most]
+    short = head.rsplit(None, 1)[0]
+    return short if len(short) > most // 2 else head
+
+
+def shared_words(text: str, terms: Collection[str]) -> dict[str, str]:
+    """Terms of a text that are among `terms`, each with the word it first stands as."""
+    found: dict[str, str] = {}
+    for word in words(text):
+        term = _term(word)
+        if term in terms and term not in found:
+            found[term] = word if word.isupper() and len(word) > 1 else word.lower()
+    return found
+
 
 if TYPE_CHECKING:
     from jinja2 import Environment

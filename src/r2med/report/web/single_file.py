@@ -19,14 +19,12 @@ from ...core import ResultError
 from ...core.atomic import write_bytes
 from ...scoring import MAIN
 from ..costs import AXES
-from .pages import find_page
-from .render import environment, page_html, static_file
-from .request import FileLinks, Links, PageRequest
+from .app import find_page
+from .render import FileLinks, Links, PageRequest, environment, page_html, static_file
 from .site import Site
 
 MEASURES = ("", "recall_at_100", "hit_at_10")
-SYSTEMS, PAIRS = 40, 4
-"""Systems that have a page each, and of which every pair is compared."""
+SYSTEMS, PAIRS = 40, 4  # Systems that have a page each, and of which every pair is compared.
 LONGEST_ANCHOR = 200
 _UNSAFE = re.compile(r"[^A-Za-z0-9._/=~-]+")
 _TITLES = {"board": "Leaderboard", "tradeoffs": "Trade-offs", "compare": "Compare", "task": "Tasks"}

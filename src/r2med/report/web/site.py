@@ -1,35 +1,133 @@
-"""All that pages are made from, in one place."""
+"""All that pages are made from, in one place: results, the texts behind them, and what is worked out of both.
+
+Tasks of the catalogue are read, and folders that were named when the app was started. A result also says which folder
+it was made from, but anybody can write that: such a path is shown, never read.
+"""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Sequence
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as StillWorking
 from itertools import islice
 from pathlib import Path
-from typing import ParamSpec, TypeVar
+from queue import SimpleQueue
+from typing import Any, NamedTuple, ParamSpec, TypeVar
 
-from ...core import R2MedError, UnknownName
-from ...results import ResultIndex, StoredResult
+from ...core import R2MedError, Task, UnknownName
+from ...results import ResultIndex, StoredResult, TaskInfo
 from ...results.index import Kept
 from ...results.ledger import ledger
 from ...results.progress import Progress, read_progress
 from ...scoring import MAIN, Measure
 from ...scoring.compare import Comparison, compare
 from ...scoring.score_set import ScoreSet
-from ...tasks import collections
+from ...tasks import Stats, Tendencies, collections, resolve, stats, tendencies
+from ...tasks.audit import audit
+from ...tasks.audit.findings import TaskAudit
+from ...tasks.load import from_path
 from ..collection import MEASURES, ORDER, CollectionResults, all_collections
 from ..costs import Parameters, unknown_parameters
-from ..standing import Standing, standing, usual_settings
-from .background import Background
+from ..leaderboard import Standing, standing, usual_settings
 from .failures import failures, reading_limit
-from .texts import TaskFacts, TaskTexts, measure_task
 
+KEPT = 64
 P = ParamSpec("P")
 T = TypeVar("T")
+BUDGET = 160 << 20  # Bytes of text kept.
+AUDIT_UP_TO = 500  # Documents: larger tasks are audited by the command.
 WAIT = 0.25
-FAILURES_UP_TO = 2_000
-"""Queries: of larger tasks, only single queries are looked at for failures."""
+FAILURES_UP_TO = 2_000  # Queries: of larger tasks, only single queries are looked at for failures.
 SUGGESTED = 100
+
+
+class Background:
+    """Values by key, worked out when they are first asked for and kept until what they depend on changes."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._known: OrderedDict[Hashable, tuple[object, Future[Any]]] = OrderedDict()
+        self._jobs: SimpleQueue[tuple[Future[Any], Callable[[], Any]]] = SimpleQueue()
+        # A daemon, so that the app does not wait for it when it is stopped.
+        threading.Thread(target=self._work, name="background", daemon=True).start()
+
+    def get(self, key: Hashable, depends_on: object, make: Callable[[], T], *, wait: float | None) -> T | None:
+        """The value, or None where it takes longer than `wait` seconds (None: wait for it)."""
+        with self._lock:
+            known = self._known.get(key)
+            if known is None or known[0] is not depends_on:
+                if known is not None:
+                    known[1].cancel()
+                known = (depends_on, Future())
+                self._known[key] = known
+                self._jobs.put((known[1], make))
+            self._known.move_to_end(key)
+            while len(self._known) > KEPT:
+                self._known.popitem(last=False)[1][1].cancel()
+        try:
+            value: T = known[1].result(timeout=wait)
+        except StillWorking:
+            return None
+        return value
+
+    def _work(self) -> None:
+        while True:
+            future, make = self._jobs.get()
+            if future.set_running_or_notify_cancel():
+                try:
+                    future.set_result(make())
+                except BaseException as error:
+                    future.set_exception(error)
+
+
+class Behind(NamedTuple):
+    """A task with its texts, or why they are not here."""
+
+    task: Task | None
+    why: str = ""
+
+
+class TaskFacts(NamedTuple):
+    """Figures about a task that do not depend on results."""
+
+    stats: Stats
+    tendencies: Tendencies
+    audit: TaskAudit | None
+
+
+def measure_task(task: Task) -> TaskFacts:
+    """Measure a task; one with few documents is audited, too."""
+    small = len(task.documents) <= AUDIT_UP_TO
+    return TaskFacts(stats(task), tendencies(task), audit([task]).tasks[0] if small else None)
+
+
+class TaskTexts:
+    """Loads tasks when they are looked at and keeps the latest."""
+
+    def __init__(self, folders: Sequence[Path] = ()) -> None:
+        self._folders = tuple(folders)
+        self._kept: Kept[str, Behind] = Kept(BUDGET, lambda b: b.task.documents.texts.nbytes if b.task else 0)
+
+    def of(self, info: TaskInfo) -> Behind:
+        """The task that a result was made on, if it is here and unchanged."""
+        return self._kept.get(info.fingerprint, lambda: self._load(info))
+
+    def _load(self, info: TaskInfo) -> Behind:
+        try:
+            if info.collection in collections():
+                refs = resolve(info.full_name)
+            else:
+                refs = [ref for folder in self._folders for ref in from_path(folder) if ref.name == info.name]
+            if not refs:
+                return Behind(None, f"Name its folder when starting: --tasks {info.source or 'FOLDER'}")
+            task = refs[0].load()
+        except R2MedError as error:
+            return Behind(None, f"{error}.")
+        if task.fingerprint != info.fingerprint:
+            return Behind(None, f"{info.full_name} on this machine is not what these results were made on.")
+        return Behind(task)
 
 
 class Site:

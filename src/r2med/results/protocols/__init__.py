@@ -1,17 +1,204 @@
-"""Protocols: named, hashed sets of the settings that change scores."""
+"""Protocols: named, hashed sets of the settings that change scores, each a TOML file.
 
-from .bundle import MAIN_PROTOCOL, Protocol, get_protocol, parse_protocol, protocol_names
-from .checking import Expected, Part, differences, parts, unstated
+Whether a result was made under one is read from what the result says about its system, choice by choice.
+"""
 
-__all__ = [
-    "MAIN_PROTOCOL",
-    "Expected",
-    "Part",
-    "Protocol",
-    "differences",
-    "get_protocol",
-    "parse_protocol",
-    "parts",
-    "protocol_names",
-    "unstated",
-]
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Final, Literal, NamedTuple
+
+import msgspec
+
+from ...core import DataError, UnknownName, fingerprint
+from ...core.toml import loads
+from ..schema import SystemInfo
+
+UNSTATED: Final = "unstated"
+MAIN_PROTOCOL: Final = {"mini": "default", "nano": "nano-profile", "r2med": "r2med-paper"}
+"""The protocol that a collection's main figures were made under."""
+ABOUT = ("name", "title", "summary", "sources")  # change no score
+
+
+class BM25Flavour(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Which BM25."""
+
+    k1: float
+    b: float
+    query: Literal["bm25", "count"]  # How query terms count: weighted as a document's, or as often as they occur.
+    analyzer: str
+
+
+class Protocol(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The settings that change scores, apart from the system itself."""
+
+    name: str
+    title: str
+    summary: str
+    sources: tuple[str, ...] = ()  # Where the choices were read.
+    instructions: str = UNSTATED  # Whose wording models are instructed with.
+    truncation: Literal["model", "published", "library", "unstated"] = UNSTATED
+    # Lengths that the model's authors, the published scripts or the loading library give.
+    similarity: Literal["model", "cosine", "unstated"] = UNSTATED
+    # What each model was trained with, or cosine for all.
+    bm25: BM25Flavour | None = None  # None: not stated.
+    expansion: dict[str, dict[str, str]] = {}  # Kind of retriever → method → how a generated text meets the query.
+    identical_ids: Literal["kept", "dropped", "unstated"] = UNSTATED
+    # Whether a document that carries the query's id is left out of its ranking.
+    identical_ids_for: tuple[str, ...] = ()  # Kinds of retriever for which it is; empty: all.
+
+    @property
+    def fingerprint(self) -> str:
+        """Hash of the choices; words about them do not count, nor the name, unless it stands for unknown choices."""
+        choices: dict[str, Any] = msgspec.to_builtins(self)
+        unknown = UNSTATED in (self.instructions, self.truncation, self.similarity, self.identical_ids)
+        left_out = ABOUT[1:] if unknown else ABOUT
+        return fingerprint("protocol", {key: value for key, value in choices.items() if key not in left_out})
+
+
+@cache
+def protocol_names() -> tuple[str, ...]:
+    """The protocols that come with r2med, the default first."""
+    found = sorted(entry.name[:-5] for entry in files(__package__).iterdir() if entry.name.endswith(".toml"))
+    return ("default", *(name for name in found if name != "default"))
+
+
+@cache
+def get_protocol(name: str) -> Protocol:
+    """A protocol by name."""
+    if name not in protocol_names():
+        raise UnknownName("protocol", name, protocol_names(), hint=f"(known: {', '.join(protocol_names())})")
+    return parse_protocol(files(__package__).joinpath(f"{name}.toml").read_text("utf-8"), f"{name}.toml")
+
+
+def parse_protocol(text: str, path: str | Path) -> Protocol:
+    """A protocol from the text of its file."""
+    try:
+        return msgspec.convert(loads(text), Protocol)
+    except ValueError as error:  # tomllib's and msgspec's errors both are
+        raise DataError(f"not a protocol ({error})", path=path) from None
+
+
+class Expected(NamedTuple):
+    """What a protocol means for one dense model; the models' cards know, so a higher room fills this in."""
+
+    query_length: int | None = None
+    document_length: int | None = None
+    similarity: str | None = None
+    own_wording: bool = False  # The model is instructed, in words that are ours.
+    policy: str | None = None  # How expansions meet it, where that is finer than the protocol's own table.
+
+
+class Part(NamedTuple):
+    """One retriever of a system."""
+
+    name: str
+    kind: str
+    described: Mapping[str, Any]
+
+
+def parts(system: SystemInfo) -> list[Part]:
+    """The retrievers of a system, under the names its spec gives them: `hyde:gpt4+bm25+nv.rrf+maxsim@50` has two."""
+    described = _tables(system.description.get("retrievers"))
+    named = [str(spec.get("name", "")) for spec in _tables(system.spec.get("retrievers"))]
+    if len(named) != len(described):
+        named = _first_edition_names(system, len(described))
+    return [
+        Part(name, "lexical" if of.get("retriever") == "bm25" else str(of.get("kind", "dense")), of)
+        for name, of in zip(named, described, strict=True)
+    ]
+
+
+def _tables(value: object) -> list[dict[str, Any]]:
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
+def _first_edition_names(system: SystemInfo, count: int) -> list[str]:
+    """A file of the first edition names its retrievers in the system's name only."""
+    before = 1 if isinstance(system.description.get("expander"), dict) else 0
+    names = system.name.split("+")[before : before + count]
+    if len(names) < count:
+        return [system.name] * count
+    fusion = system.description.get("fusion")
+    method = fusion.get("method") if isinstance(fusion, dict) else ""
+    suffix = f".{method}" if method else ""
+    return [name.partition(",policy=")[0].removesuffix(suffix).partition("@")[0] for name in names]
+
+
+def differences(
+    system: SystemInfo,
+    protocol: Protocol,
+    expected: Mapping[str, Expected] | None = None,
+    policies: Mapping[str, str] | None = None,
+) -> list[str]:
+    """Where a system deviates from a protocol; empty where nothing that can be checked does.
+
+    By name of the retriever, `expected` holds what the protocol means for it, `policies` how expansions met it.
+    """
+    found: list[str] = []
+    for part in parts(system):
+        wanted = (expected or {}).get(part.name, Expected())
+        if part.kind == "lexical":
+            found += _lexical(part.name, part.described, protocol)
+        else:
+            found += _dense(part.described, protocol, wanted)
+        found += _expansion(system, part, protocol, wanted, (policies or {}).get(part.name))
+    return list(dict.fromkeys(found))
+
+
+def unstated(protocol: Protocol, kind: str) -> list[str]:
+    """Choices that matter for a kind of system and that the protocol's sources do not state."""
+    if kind == "lexical":
+        return [] if protocol.bm25 else ["the flavour of BM25"]
+    choices = {
+        "instructions": protocol.instructions,
+        "truncation": protocol.truncation,
+        "similarity": protocol.similarity,
+    }
+    return [name for name, choice in choices.items() if choice == UNSTATED]
+
+
+def _lexical(name: str, described: Mapping[str, Any], protocol: Protocol) -> Iterator[str]:
+    if protocol.bm25 is None:
+        return
+    wanted = {f: getattr(protocol.bm25, f) for f in ("k1", "b", "query", "analyzer")}
+    if name.startswith("bm25-lucene"):  # the name itself says how query terms count
+        wanted["query"] = "count"
+    for choice, value in wanted.items():
+        if described.get(choice) != value:
+            yield f"BM25 {choice} is {_show(described.get(choice))}, {protocol.name} has {_show(value)}"
+
+
+def _dense(described: Mapping[str, Any], protocol: Protocol, expected: Expected) -> Iterator[str]:
+    similarity = described.get("similarity")
+    wanted = "cosine" if protocol.similarity == "cosine" else expected.similarity
+    if wanted and similarity and similarity != wanted:
+        yield f"similarity is {similarity}, {protocol.name} has {wanted}"
+    for side, length in (("query", expected.query_length), ("document", expected.document_length)):
+        encoder = described.get(side)
+        cut = encoder.get("max_length") if isinstance(encoder, dict) else None
+        if length is not None and cut != length:
+            yield f"a {side} keeps {_show(cut)} tokens, under {protocol.name} {length}"
+    if protocol.truncation == "library":
+        yield f"truncation is r2med's, {protocol.name} leaves it to its library"
+    if expected.own_wording and protocol.instructions not in ("r2med", UNSTATED):
+        yield f"instructions are r2med's, {protocol.name} has those of {protocol.instructions}"
+
+
+def _expansion(
+    system: SystemInfo, part: Part, protocol: Protocol, expected: Expected, used: str | None
+) -> Iterator[str]:  # fmt: skip
+    expander = system.description.get("expander")
+    if not isinstance(expander, dict):
+        return
+    method = str(expander.get("method"))
+    wanted = expected.policy or protocol.expansion.get(part.kind, {}).get(method)
+    if wanted and used != wanted:
+        yield f"{method} reaches {part.name} as {_show(used)}, under {protocol.name} as {wanted}"
+
+
+def _show(value: object) -> str:
+    return "unknown" if value is None else f"{value:g}" if isinstance(value, float) else str(value)

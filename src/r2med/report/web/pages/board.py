@@ -1,4 +1,4 @@
-"""The leaderboard: rows with intervals, sorted and filtered, and the same table in formats for elsewhere."""
+"""The leaderboard, with the same table in formats for elsewhere, and scores against costs."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ from ....core.table import Table, points
 from ....results.ledger import ledger
 from ....results.protocols import MAIN_PROTOCOL
 from ....scoring import MAIN, Measure
+from ...chart import Scale, linear
 from ...collection import CollectionResults
+from ...costs import AXES, CostPoint, cost_points
 from ...leaderboard import ALL, FAMILIES, Row, measured_rows, published_rows
-from ...plots import interval_mark
-from ...plots.chart import Scale, linear
+from ...pictures import draw_tradeoff, frontier, interval_mark
 from ...scores import short_name
-from ..request import Links, Page, PageRequest
+from ..render import Links, Page, PageRequest
 from ..site import Site
-from .choices import Chip, chips, choose, collection_chips, measure_chips, measure_param
+from . import Chip, chips, choose, collection_chips, measure_chips, measure_param
 
 FORMATS: dict[str, tuple[str, str, Callable[[Table], str]]] = {
     "md": ("Markdown", "text/markdown", lambda table: table.markdown() + "\n"),
@@ -244,3 +245,39 @@ def _row(shown: Board, row: Row, columns: list[Column], scale: Scale, url: Links
         mark = interval_mark(scale, 100 * score, hundred, hollow=not row.measured)
     href = url("system", shown.results.slug, row.system) if row.measured else ""
     return {"row": row, "cells": cells, "mark": Markup(mark), "href": href}
+
+
+def tradeoffs(site: Site, asked: PageRequest, url: Links) -> Page:
+    """The page."""
+    slug = asked.parts[0] if asked.parts else site.default_collection()
+    results = site.results(slug)
+    measure = site.measure(asked.get("measure"))
+    usual = "seconds" if results.systems else "parameters"
+    against = choose("cost", asked.get("against", usual), AXES)
+    points, left_out = cost_points(results, results.whole, measure, against, site.parameters)
+    points = [p._replace(href=url("system", slug, p.system)) for p in points]
+    if against == "parameters":
+        for row in published(results, measure, MAIN_PROTOCOL.get(slug, ALL)):
+            weights = site.parameters(row.system)
+            if weights is not None and row.macro is not None:
+                points.append(CostPoint(f"{row.label} (published)", weights, row.macro, measured=False))
+
+    def link(**changed: str) -> str:
+        chosen = {"measure": measure_param(measure), "against": against} | changed
+        return url("tradeoffs", slug, **(chosen | {"against": "" if chosen["against"] == usual else chosen["against"]}))
+
+    picture = draw_tradeoff(points, AXES[against], measure, results.title, headed=False) if points else None
+    context = {
+        "collections": collection_chips(site, slug, lambda c: url("tradeoffs", c)),
+        "axes": chips([(k, a.title) for k, a in AXES.items()], against, lambda a: link(against=a)),
+        "measures": measure_chips(measure, lambda key: link(measure=key)),
+        "axis": AXES[against],
+        "measure": measure,
+        "title": picture.title if picture else "",
+        "points": sorted(points, key=lambda p: (-p.score, p.cost)),
+        "front": frontier(points),
+        "picture": Markup(picture.render(dark=False)) if picture else "",
+        "left_out": left_out,
+        "any_published": any(not p.measured for p in points),
+    }
+    return Page("tradeoffs.html", "Trade-offs", context, "tradeoffs")

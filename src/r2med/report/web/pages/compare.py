@@ -14,11 +14,11 @@ from ....core.table import shortened
 from ....scoring import Measure
 from ....scoring.score_set import ScoreSet
 from ...collection import CollectionResults
-from ...plots import draw_scatter
-from ..request import Links, Page, PageRequest
+from ...pictures import draw_scatter
+from ..render import Links, Page, PageRequest
 from ..site import Site
-from .choices import Chip, chips, collection_chips, measure_chips, measure_param
-from .hits import nth_query
+from . import Chip, chips, collection_chips, measure_chips, measure_param
+from .query import nth_query
 
 LISTED, LISTED_ALL = 25, 1_000
 FEW = 6

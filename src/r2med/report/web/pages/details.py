@@ -12,10 +12,9 @@ from ....core import Task, UnknownName, UsageError
 from ....text.duplicates import find_copies
 from ...collection import MEASURES
 from ...leaderboard import family_of
-from ..request import Links, Page, PageRequest
+from ..render import Links, Page, PageRequest, marked, terms_of
 from ..site import Site
-from ..text import marked, terms_of
-from .choices import find_task
+from . import find_task
 
 SHOWN = ("ndcg_at_10", "map_at_10", "mrr_at_10", "recall_at_10", "recall_at_100", "hit_at_10")
 LONGEST = 400_000

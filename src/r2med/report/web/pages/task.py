@@ -16,15 +16,13 @@ from ...collection import MEASURES, CollectionResults, TaskMatrix
 from ...leaderboard import ALL
 from ...task_page import audit_lines, catalogue_entry, examples, task_facts
 from ..failures import KINDS
-from ..request import Links, Page, PageRequest
-from ..site import Site, readable
-from ..texts import TaskFacts
+from ..render import Links, Page, PageRequest
+from ..site import Site, TaskFacts, readable
+from . import best_on, chips, find_task, measure_chips, measure_param
 from .board import published
-from .choices import best_on, chips, find_task, measure_chips, measure_param
 
 SHOWN, LISTED, ROWS = 3, 8, 500
-FEWEST = 9
-"""Queries that make three thirds worth showing."""
+FEWEST = 9  # Queries that make three thirds worth showing.
 
 
 def task(site: Site, asked: PageRequest, url: Links) -> Page:

@@ -11,22 +11,20 @@ import numpy as np
 import pytest
 
 from r2med.core import MissingExtra, ResultError, UsageError
+from r2med.report import svg
+from r2med.report.chart import fit
 from r2med.report.collection import SideBySide, collection_results, side_by_side
 from r2med.report.costs import AXES, CostPoint, CutPoint, cost_of, cost_points, cut_points, unknown_parameters
-from r2med.report.plots import (
-    Canvas,
+from r2med.report.pictures import (
+    MOST_MARKS,
     draw_field,
     draw_scatter,
     draw_scores,
     draw_tradeoff,
     draw_truncation,
     frontier,
-    svg,
-    write_picture,
 )
-from r2med.report.plots.chart import fit
-from r2med.report.plots.scatter import MOST_MARKS
-from r2med.report.plots.svg import SERIES, SHAPES, check_output, text_width
+from r2med.report.svg import SERIES, SHAPES, Canvas, check_output, text_width, write_picture
 from r2med.results import ResultIndex, TaskResult
 from r2med.scoring import MAIN
 from r2med.scoring.intervals import Settings, score_intervals

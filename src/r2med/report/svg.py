@@ -15,9 +15,9 @@ from html import escape
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from ...core import MissingExtra, UsageError
-from ...core.atomic import write_bytes
-from ...core.untrusted import printable
+from ..core import MissingExtra, UsageError
+from ..core.atomic import write_bytes
+from ..core.untrusted import printable
 
 FONT = "DejaVu Sans, Verdana, Helvetica, Arial, sans-serif"
 Anchor = Literal["start", "middle", "end"]

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from r2med.core.table import shortened
-from r2med.report.web.text import _ODD, marked, plain, shared_words, terms_of, visible
+from r2med.report.web.render import _ODD, marked, plain, shared_words, terms_of, visible
 
 HOSTILE = "<script>alert(1)</script> \"'&\x00\u202eevil\u2066 \ud800 \ufeff"
 

@@ -7,20 +7,17 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from ...core.untrusted import printable
+from ..core.untrusted import printable
 from .svg import Anchor, Canvas, text_width
 
 SMALL, NORMAL, LARGE = 12.0, 13.0, 16.0
-BOLD = 1.12
-"""How much wider bold is."""
+BOLD = 1.12  # How much wider bold is.
 MARGIN = 20.0
 LONGEST_NAME = 300.0
-FAR = 22.0
-"""From here on, a line leads from a point to its label."""
+FAR = 22.0  # From here on, a line leads from a point to its label.
 STEPS = (1.0, 2.0, 2.5, 5.0, 10.0)
 MOST_DECADES = 8
-LEAST_WIDTH = 0.4
-"""Of a character, in parts of its size."""
+LEAST_WIDTH = 0.4  # Of a character, in parts of its size.
 
 
 class Scale(NamedTuple):
