@@ -24,7 +24,7 @@ from ..core import DataError, R2MedError
 from ..core.atomic import atomic_folder
 from ..core.places import home
 from ..core.untrusted import component
-from .checked import FileIdentity, intact
+from .shards import FileIdentity, intact
 
 Array = npt.NDArray[Any]
 MANIFEST = "index.json"

@@ -26,8 +26,8 @@ def command(context: click.Context, kinds: Sequence[str], as_json: bool) -> None
     if context.invoked_subcommand is not None:
         return
     from ..cache import entries
+    from ..core.parameters import show_size
     from ..core.places import home
-    from ..core.sizes import show_size
 
     kept = entries(kinds=kinds or KINDS)
     total = sum(entry.bytes for entry in kept)
@@ -57,7 +57,7 @@ def _document(entry: Entry) -> dict[str, object]:
 def verify_command(kinds: Sequence[str], as_json: bool) -> None:
     """Read every byte of what is kept and compare it with its checksums; exits with 1 where a file is damaged."""
     from ..cache import verify
-    from ..core.sizes import show_size
+    from ..core.parameters import show_size
 
     checked = list(verify(kinds=kinds or KINDS))
     damaged = [damage for _, found in checked for damage in found]
@@ -86,7 +86,7 @@ def verify_command(kinds: Sequence[str], as_json: bool) -> None:
 def prune_command(kinds: Sequence[str], max_size: str | None, unused_days: float | None, as_json: bool) -> None:
     """Remove damaged and abandoned files, and entries that are unused or too many."""
     from ..cache import PRUNED, prune
-    from ..core.sizes import parse_size, show_size
+    from ..core.parameters import parse_size, show_size
 
     most = parse_size(max_size, least=0) if max_size else None
     done = prune(kinds=kinds or PRUNED, max_bytes=most, unused_days=unused_days)

@@ -47,9 +47,9 @@ def build(
     """
     from ..core.options import Options
     from ..pipeline.nano_build import build_nano
-    from ..pipeline.nano_candidates import dense_retriever
+    from ..pipeline.nano_profile import dense_retriever
     from ..retrieve import get_retriever
-    from ..tasks.nano.pool import PoolSettings
+    from ..tasks.nano import PoolSettings
 
     refs = resolve_all(paths)
     settings = PoolSettings(docs=docs, fill="hard" if fill == "hard" else "source-order", seed=seed)
@@ -120,7 +120,7 @@ def profile(paths: tuple[str, ...], published: bool, markdown: bool, as_json: bo
 @json_option
 def fidelity(full: str, small: str, retrievers: tuple[str, ...], measure: str, as_json: bool) -> None:
     """Rank the same systems on a full task and on its Nano, and say how well the two orders agree."""
-    from ..pipeline.nano_fidelity import SYSTEMS, compare
+    from ..pipeline.nano_build import SYSTEMS, compare
     from ..scoring import Measure
     from ..tasks import load
 

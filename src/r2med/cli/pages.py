@@ -30,7 +30,7 @@ def command(paths: tuple[str, ...], out: Path | None, against: tuple[Path, ...],
     """
     from ..pipeline.audit import inspect
     from ..report.group_page import write_pages
-    from ..tasks.audit.outside import read_outside
+    from ..tasks.audit.leaks import read_outside
 
     refs = resolve_all(paths)
     first = Path(paths[0])

@@ -8,7 +8,7 @@ from .output import emit, note, print_table, say, show
 
 if TYPE_CHECKING:
     from ..api import Scores
-    from ..pipeline.estimate import StageEstimate
+    from ..pipeline.plan import StageEstimate
     from ..results import TaskResult
 
 
@@ -49,7 +49,7 @@ def _warn(result: TaskResult) -> None:
 
 def print_plan(stages: list[StageEstimate], executor: str, *, as_json: bool) -> None:
     """The stages that would run, what of them is there already, and what the rest would take."""
-    from ..pipeline.estimate import totals
+    from ..pipeline.plan import totals
 
     total = totals(stages)
     if as_json:

@@ -10,8 +10,7 @@ from ..core.table import points
 from ..report.collection import by_system
 from ..results import TaskResult, macro_average
 from ..scoring import MAIN
-from ..tasks.nano.card import HUB_LICENCES
-from ..tasks.nano.folder import Manifest
+from ..tasks.nano.folder import HUB_LICENCES, Manifest
 
 MARK = "<!-- prepared by r2med export hub -->"
 NOT_CLINICAL = (

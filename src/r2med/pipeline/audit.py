@@ -23,11 +23,10 @@ from ..scoring.slices import thirds
 from ..tasks import TaskRef, tendencies
 from ..tasks.audit import AuditSettings, audit
 from ..tasks.audit.findings import AuditReport, Subset, SystemAudit, TaskAudit
-from ..tasks.audit.outside import OutsideTexts, read_outside
-from ..tasks.audit.traps import clearest_traps
+from ..tasks.audit.leaks import OutsideTexts, read_outside
 from ..tasks.nano.figures import Inspected, Tercile
-from .nano_candidates import make_candidates, without_safeguard
-from .nano_profile import mean_interval, measure, read_nano
+from ..tasks.stats import clearest_traps
+from .nano_profile import make_candidates, mean_interval, measure, read_nano, without_safeguard
 
 DEFAULT_SYSTEM = "bm25-lucene"
 MEASURES = parse_measures(["nDCG@10", "hit@10", "R@100"])

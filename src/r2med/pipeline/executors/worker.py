@@ -13,8 +13,8 @@ from typing import Any, Literal, NamedTuple
 
 from ..._version import __version__
 from ...core import ModelError, R2MedError, fingerprint
-from ...core.foreign import one_line
 from ...core.options import Options
+from ...core.plugins import one_line
 from ...core.queries import Side
 from ...core.spec import Spec
 from ...rerank.pairs import Pairs

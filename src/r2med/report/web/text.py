@@ -14,7 +14,7 @@ from functools import lru_cache
 from markupsafe import Markup, escape
 
 from ...text import get_analyzer
-from ...text.wordbreak import words
+from ...text.english import words
 
 # C0 but tab and line feed, DEL and C1, zero-width space, direction marks, separators, BOM, half characters.
 _ODD = re.compile(

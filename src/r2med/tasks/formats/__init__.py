@@ -10,13 +10,15 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import ClassVar, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, TypeVar
 
 from ...core import DataError, Documents, IdTable, Qrels, Query, Run, UsageError
 from ...core.registry import Registry
 from ...core.spec import Spec
 from ...core.stores import Store
-from ..checks import Checks
+
+if TYPE_CHECKING:
+    from ..validate import Checks
 
 SHOWN = 5
 """Files named in a message."""
