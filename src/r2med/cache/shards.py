@@ -84,13 +84,11 @@ class Shard(NamedTuple):
     """An open shard: views into the mapped file."""
 
     path: Path
-    keys: Keys
-    """count × 2."""
+    keys: Keys  # count × 2
     tokens: Int32
     vectors: Float32
     identity: FileIdentity
-    matches: Callable[[], bool]
-    """Reads the body and compares it with its checksum."""
+    matches: Callable[[], bool]  # reads the body and compares it with its checksum
 
     def is_intact(self) -> bool:
         """Whether the body is what was written; read once per process."""

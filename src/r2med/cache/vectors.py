@@ -32,11 +32,9 @@ from .shards import Float32, Found, Keys, ShardSet
 KEY_BYTES = 16
 UNLIMITED = "unlimited"
 ABOUT = "set.json"
-LABEL = "label"
-"""In `set.json`: the display name of the model."""
+LABEL = "label"  # in `set.json`: the display name of the model
 SPEED = "speed.json"
-TELLING_SECONDS = 0.5
-"""Encoding that took less was mostly loading, and says nothing about speed."""
+TELLING_SECONDS = 0.5  # encoding that took less was mostly loading, and says nothing about speed
 TOLERANCE = {"float32": 1e-3, "model": 1e-3}
 LOOSE = 5e-2
 """Half precision: vectors of one text move by a percent with the texts it shares a batch with."""
@@ -116,10 +114,8 @@ class Piece(NamedTuple):
     """Vectors as they lie in memory or in a file."""
 
     matrix: Float32
-    places: Int64 | None
-    """Rows of the matrix in rising order; None: all of them."""
-    documents: Int64 | None
-    """Which documents these are; None: the same numbers."""
+    places: Int64 | None  # rows of the matrix in rising order; None: all of them
+    documents: Int64 | None  # which documents these are; None: the same numbers
 
 
 class CachedRows:

@@ -114,10 +114,8 @@ def _remembered(memory: Path) -> dict[str, tuple[str, str]]:
         return {}
 
 
-LARGEST = 4 << 20
-"""Characters of a document; the largest of our own has thirty thousand."""
-DEEPEST = 64
-"""Dots of a key: the parser's time and memory grow with the square of them."""
+LARGEST = 4 << 20  # characters of a document; the largest of our own has thirty thousand
+DEEPEST = 64  # dots of a key: the parser's time and memory grow with the square of them
 _STRING_OR_COMMENT = re.compile(
     r'"""(?:\\.|(?!""")[^\\])*"""|\'\'\'(?:(?!\'\'\').)*\'\'\'|"(?:\\.|[^"\\\n])*"|\'[^\'\n]*\'|\#[^\n]*', re.DOTALL
 )

@@ -31,8 +31,7 @@ if TYPE_CHECKING:
     from .parameters import Parameter
     from .spec import Value
 
-STRAY_CHILD = 70
-"""Exit status of a process that a model forked and let run on into r2med."""
+STRAY_CHILD = 70  # exit status of a process that a model forked and let run on into r2med
 
 
 class _Redirect:

@@ -31,8 +31,7 @@ from .nano_profile import make_candidates, mean_interval, measure, read_nano, wi
 DEFAULT_SYSTEM = "bm25-lucene"
 MEASURES = parse_measures(["nDCG@10", "hit@10", "R@100"])
 LEAST_WORDS = 8
-SMALLEST = 5
-"""Queries: an interval over fewer says nothing."""
+SMALLEST = 5  # queries: an interval over fewer says nothing
 FEWEST_FOR_THIRDS = 9
 TRAPS = 3
 _PART = re.compile(r"\n(?=\s*\n|\w+ = )|\"\"\"")

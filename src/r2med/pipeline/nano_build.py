@@ -36,8 +36,7 @@ from .nano_profile import make_candidates, measure
 
 HARD_DEPTH = 500
 
-Notify = Callable[[str, str], None]
-"""Called with (task, what is being done)."""
+Notify = Callable[[str, str], None]  # called with (task, what is being done)
 
 
 class Built(NamedTuple):

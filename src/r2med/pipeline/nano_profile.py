@@ -121,8 +121,7 @@ class Measured(NamedTuple):
     """The figures of a task with what they were made of."""
 
     figures: TaskFigures
-    per_query: dict[str, Float64]
-    """nDCG@10 by role."""
+    per_query: dict[str, Float64]  # nDCG@10 by role
     contrasts: list[Contrast]
 
 

@@ -34,13 +34,10 @@ class Step:
 
     key: str
     kind: Kind
-    what: str
-    """The component that does it, by name."""
+    what: str  # the component that does it, by name
     needs: tuple[str, ...]
-    owner: str
-    """The system that asked for it first."""
-    part: Any = field(repr=False)
-    """The retriever, expander, fusion, reranking or system behind it."""
+    owner: str  # the system that asked for it first
+    part: Any = field(repr=False)  # the retriever, expander, fusion, reranking or system behind it
     do: Callable[[Values], Any] = field(repr=False)
     """Makes the value out of those of the stages it needs."""
     systems: list[str] = field(default_factory=list)
@@ -54,12 +51,9 @@ class Plan:
     depth: int
     steps: list[Step]
     systems: list[System]
-    kept: dict[str, TaskResult]
-    """By system."""
-    stale: dict[str, str]
-    """Why a stored result of a system does not count."""
-    expected: dict[str, str]
-    """Fingerprint of each system's result."""
+    kept: dict[str, TaskResult]  # by system
+    stale: dict[str, str]  # why a stored result of a system does not count
+    expected: dict[str, str]  # fingerprint of each system's result
 
 
 def result_fingerprint(system: System, task: Task, depth: int) -> str:
@@ -251,25 +245,17 @@ class StageEstimate(msgspec.Struct, kw_only=True):
 
     task: str
     stage: str
-    what: str
-    # The part that does it.
+    what: str  # the part that does it
     key: str
-    needs: list[str] = []
-    # Keys of the stages whose values it takes.
-    systems: list[str] = []
-    # Whose result depends on it.
+    needs: list[str] = []  # keys of the stages whose values it takes
+    systems: list[str] = []  # whose result depends on it
     cached: Cached = "no"
     # `yes`: nothing is left to do; `unknown`: it depends on what an earlier stage makes.
-    texts: int | None = None
-    # Texts, generations or pairs in all.
-    missing: int | None = None
-    # Those that are not kept from an earlier run.
-    tokens: int | None = None
-    # About; of those that are missing.
-    dollars: float | None = None
-    # At most; None where no price is known.
-    seconds: float | None = None
-    # At the speed measured last; None where nothing was measured.
+    texts: int | None = None  # texts, generations or pairs in all
+    missing: int | None = None  # those that are not kept from an earlier run
+    tokens: int | None = None  # about; of those that are missing
+    dollars: float | None = None  # at most; None where no price is known
+    seconds: float | None = None  # at the speed measured last; None where nothing was measured
 
 
 def estimate_all(plans: Iterable[Plan]) -> list[StageEstimate]:

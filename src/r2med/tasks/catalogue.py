@@ -55,8 +55,7 @@ class Collection(msgspec.Struct, frozen=True, kw_only=True):
     summary: str
     licence: str
     layout: str
-    tasks: tuple[TaskEntry, ...] = msgspec.field(name="task")
-    """In the order of the paper."""
+    tasks: tuple[TaskEntry, ...] = msgspec.field(name="task")  # in the order of the paper
     dataset: str = ""
     homepage: str = ""
 

@@ -19,8 +19,7 @@ import struct
 from collections.abc import Iterator
 from importlib.resources import files
 
-MAX_UNITS = 255
-"""The longest token, in UTF-16 units; what is longer goes on as a new token."""
+MAX_UNITS = 255  # the longest token, in UTF-16 units; what is longer goes on as a new token
 
 # Where all is ASCII a regular expression says the same as the automaton, but for runs of underscores and for length.
 _ASCII_WORD = re.compile(r"[A-Za-z0-9_]+(?:(?:(?<=[A-Za-z])[.:'](?=[A-Za-z])|(?<=[0-9])[.,;'](?=[0-9]))[A-Za-z0-9_]+)*")

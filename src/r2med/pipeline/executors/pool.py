@@ -36,15 +36,13 @@ class Event(NamedTuple):
 
     worker: Any
     value: Any
-    died: str = ""
-    """Why, in a few words; empty while it lives."""
+    died: str = ""  # why, in a few words; empty while it lives
 
 
 class Workers(Protocol):
     """Where workers come from."""
 
-    size: int
-    """How many are wanted."""
+    size: int  # how many are wanted
 
     def start(self) -> None:
         """Get ready; raises if there can be no workers."""
@@ -70,8 +68,7 @@ class Workers(Protocol):
 class Sent(NamedTuple):
     """A job that is to be done."""
 
-    call: int
-    """Of `map`: what an abandoned one asked for is dropped when it comes."""
+    call: int  # of `map`: what an abandoned one asked for is dropped when it comes
     number: int
     job: Job
     attempts: int = 0
@@ -82,11 +79,9 @@ class Pool:
 
     def __init__(self, workers: Workers) -> None:
         self.workers = workers
-        self.nodes: dict[Any, Hello] = {}
-        """Workers that are up."""
+        self.nodes: dict[Any, Hello] = {}  # workers that are up
         self.deaths = 0
-        self.sent = 0
-        """Jobs that were handed to workers."""
+        self.sent = 0  # jobs that were handed to workers
         self._busy: dict[Any, Sent] = {}
         self._calls = 0
         self._coming = 0

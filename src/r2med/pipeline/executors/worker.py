@@ -33,8 +33,7 @@ class EncodeJob(NamedTuple):
     """Texts to encode."""
 
     component: Component
-    expected: dict[str, Any]
-    """How the driver's encoder describes itself."""
+    expected: dict[str, Any]  # how the driver's encoder describes itself
     method: str
     """Of the encoder: `stream` for vectors, others for term weights and for vectors of tokens."""
     texts: list[str]

@@ -20,12 +20,9 @@ from ...text.duplicates import THRESHOLD, Overlaps, Pairs, Shingles, near_duplic
 from ..load import from_path
 from .findings import EXAMPLES, CopyCount, FlagList
 
-INSIDE = 0.8
-"""The share of a text's word runs that must stand in another for it to be inside it."""
-LEAST_WORDS = 8
-"""Shorter texts stand inside others without having been copied."""
-FEWEST_WORDS = 3
-"""Of a text from outside: ids and labels are no texts."""
+INSIDE = 0.8  # the share of a text's word runs that must stand in another for it to be inside it
+LEAST_WORDS = 8  # shorter texts stand inside others without having been copied
+FEWEST_WORDS = 3  # of a text from outside: ids and labels are no texts
 SLUG_SHARE = 0.6
 BRIGHT_NOTE = (
     "bright-biology: queries and judgments of R2MED's Biology come from BRIGHT's biology split; "

@@ -54,8 +54,7 @@ class JsonLinesFormat(Format):
     """What the two layouts of JSON lines share."""
 
     query_file: ClassVar[str]
-    usual_qrels: ClassVar[str]
-    """What to look for, in an error."""
+    usual_qrels: ClassVar[str]  # what to look for, in an error
     every_query_judged = True
 
     def qrels_file(self, names: list[str]) -> str | None:
