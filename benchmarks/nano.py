@@ -56,7 +56,7 @@ def once(folder: str) -> None:
 def build(folder: str, fill: str) -> None:
     from r2med.pipeline.nano_build import build_nano
     from r2med.tasks.load import from_path
-    from r2med.tasks.nano.pool import PoolSettings
+    from r2med.tasks.nano import PoolSettings
 
     settings = PoolSettings(fill="hard" if fill == "hard" else "source-order")
     with tempfile.TemporaryDirectory() as out:
@@ -65,8 +65,7 @@ def build(folder: str, fill: str) -> None:
 
 def duplicates(folder: str) -> None:
     import r2med
-    from r2med.text.duplicates import near_duplicates
-    from r2med.text.shingles import shingle
+    from r2med.text.duplicates import near_duplicates, shingle
 
     pairs = near_duplicates(shingle(r2med.load(Path(folder)).documents.contents))
     assert len(pairs) >= DOCUMENTS // 25

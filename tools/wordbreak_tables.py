@@ -230,7 +230,7 @@ def show(ranges: Iterable[Range]) -> str:
 def python_tables(
     classes: dict[str, list[Range]], lower: list[Lower], rows: list[list[int]], accepts: list[bool]
 ) -> str:
-    """Sections of words, as `r2med.text.wordbreak` reads them."""
+    """Sections of words, as `r2med.text.english` reads them."""
     accepting = " ".join(str(s) for s, flag in enumerate(accepts) if flag)
     mapping = " ".join(f"{show([(a, b)])}/{step:X}>{target:X}" for a, b, step, target in lower)
     sections = {f"class {name}": show(ranges) for name, ranges in classes.items()}

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays, scalar_dtypes
 
-from r2med.cache import ArrayCache, checked
+from r2med.cache import ArrayCache, shards
 from r2med.core import HostileData
 
 KEY = "0123456789abcdef"
@@ -69,7 +69,7 @@ def test_a_file_is_read_once_until_it_changes(tmp_path: Path, monkeypatch: pytes
     cache = ArrayCache(tmp_path)
     cache.save(KEY, {"a": np.arange(3)}, {})
     path = tmp_path / KEY / "a.npy"
-    monkeypatch.setattr(checked, "SETTLED_SECONDS", -1.0)
+    monkeypatch.setattr(shards, "SETTLED_SECONDS", -1.0)
     reads: list[Path] = []
 
     def counted(path: Path) -> int:

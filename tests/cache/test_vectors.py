@@ -18,11 +18,11 @@ from hypothesis import strategies as st
 from r2med.cache import (
     DamagedShard,
     EmbeddingCache,
-    checked,
     compact,
     entries,
     open_shard,
     prune,
+    shards,
     text_keys,
     write_shard,
 )
@@ -138,7 +138,7 @@ def count_reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         return real(data, start)
 
     monkeypatch.setattr("r2med.cache.shards.zlib.crc32", counted)
-    monkeypatch.setattr(checked, "SETTLED_SECONDS", -1.0)
+    monkeypatch.setattr(shards, "SETTLED_SECONDS", -1.0)
     return reads
 
 
@@ -149,7 +149,7 @@ def test_only_shards_that_are_used_are_checked_and_once_per_process(
     cache = EmbeddingCache(tmp_path)
     for name in ("one", "two", "three"):
         embed(HashEncoder(), [f"{name} {i}" for i in range(40)], "document", cache=cache)
-    monkeypatch.setattr("r2med.cache.checked._intact", set())
+    monkeypatch.setattr("r2med.cache.shards._intact", set())
     reads = count_reads(monkeypatch)
     for _ in range(5):
         made = embed(HashEncoder(), [f"two {i}" for i in range(40)], "document", cache=cache)
@@ -160,7 +160,7 @@ def test_only_shards_that_are_used_are_checked_and_once_per_process(
 
 
 def test_damage_after_a_check_is_still_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checked, "SETTLED_SECONDS", -1.0)
+    monkeypatch.setattr(shards, "SETTLED_SECONDS", -1.0)
     cache = EmbeddingCache(tmp_path)
     embed(HashEncoder(), MANY, "document", cache=cache)
     (path,) = shard_files(tmp_path)

@@ -14,7 +14,7 @@ from r2med.cli.data import audit
 from r2med.cli.export import command as export
 from r2med.cli.nano import command as nano
 from r2med.core import R2MedError, UsageError
-from r2med.pipeline.nano_candidates import dense_retriever
+from r2med.pipeline.nano_profile import dense_retriever
 from r2med.tasks import convert, resolve
 from r2med.tasks.validate import validate
 

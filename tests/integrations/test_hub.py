@@ -21,8 +21,8 @@ from r2med.pipeline.nano_build import build_nano
 from r2med.results import ResultStore
 from r2med.retrieve import get_retriever
 from r2med.tasks import load_all, resolve, write_task
+from r2med.tasks.nano import PoolSettings
 from r2med.tasks.nano.folder import read_manifest
-from r2med.tasks.nano.pool import PoolSettings
 from tests.hub_uploads import WritableHub, writable_hub
 
 pytest.importorskip("pyarrow")

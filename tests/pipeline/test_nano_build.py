@@ -10,16 +10,15 @@ import pytest
 from r2med.core import DataError, UsageError
 from r2med.core.options import Options
 from r2med.pipeline.nano_build import build_nano
-from r2med.pipeline.nano_candidates import dense_retriever
-from r2med.pipeline.nano_profile import profile, read_nano
+from r2med.pipeline.nano_profile import dense_retriever, profile, read_nano
 from r2med.retrieve import BM25
 from r2med.retrieve.bm25 import BM25Lucene
 from r2med.retrieve.custom import as_retriever
 from r2med.retrieve.dense import DenseRetriever
 from r2med.tasks import resolve
 from r2med.tasks.load import from_path
+from r2med.tasks.nano import PoolSettings
 from r2med.tasks.nano.folder import read_manifest, split_name
-from r2med.tasks.nano.pool import PoolSettings
 from tests.builders import lines
 
 

@@ -9,14 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from r2med.core import Document, Documents, Qrels, Query, Run, Task, UsageError
-from r2med.pipeline.nano_candidates import with_safeguard, without_safeguard
-from r2med.pipeline.nano_fidelity import compare, kendall, spearman
-from r2med.pipeline.nano_profile import contrasts, measure, published_profile
+from r2med.pipeline.nano_build import compare, kendall, spearman
+from r2med.pipeline.nano_profile import contrasts, measure, published_profile, with_safeguard, without_safeguard
 from r2med.retrieve import BM25
 from r2med.retrieve.bm25 import BM25Lucene
 from r2med.tasks import load
+from r2med.tasks.nano import PoolSettings, build_pool
 from r2med.tasks.nano.figures import group
-from r2med.tasks.nano.pool import PoolSettings, build_pool
 
 
 def ranked(documents: int, positives: dict[str, list[int]], lists: dict[str, list[int]]) -> tuple[Task, Run]:

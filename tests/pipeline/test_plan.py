@@ -18,8 +18,7 @@ from r2med.core.spec import Spec
 from r2med.expand import as_expander
 from r2med.fuse import ReciprocalRank
 from r2med.pipeline import System, run_experiment
-from r2med.pipeline.estimate import StageEstimate, estimate_all
-from r2med.pipeline.plan import Plan, plan_experiment
+from r2med.pipeline.plan import Plan, StageEstimate, estimate_all, plan_experiment
 from r2med.pipeline.run import run_plan
 from r2med.results import ResultStore
 from r2med.retrieve import BM25, Retriever, as_retriever, embed

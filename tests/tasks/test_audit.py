@@ -12,9 +12,8 @@ from r2med.retrieve import BM25
 from r2med.tasks import load, load_all, tendencies
 from r2med.tasks.audit import audit
 from r2med.tasks.audit.findings import TaskAudit
-from r2med.tasks.audit.leaks import article
-from r2med.tasks.audit.outside import OutsideTexts, read_outside
-from r2med.tasks.audit.traps import clearest_traps, lexical_traps
+from r2med.tasks.audit.leaks import OutsideTexts, article, read_outside
+from r2med.tasks.stats import clearest_traps, lexical_traps
 
 LONG = "A man of sixty has had a dull ache behind the breastbone on climbing stairs for two months"
 OTHER = "A girl of six has been drinking and passing water without end and has lost four kilograms"

@@ -21,8 +21,8 @@ from r2med.retrieve import BM25
 from r2med.tasks import convert, load_all, write_task
 from r2med.tasks.formats import layouts
 from r2med.tasks.load import from_path
+from r2med.tasks.nano import PoolSettings
 from r2med.tasks.nano.folder import Manifest, changed_files
-from r2med.tasks.nano.pool import PoolSettings
 from tests.builders import r2med_folder, small_task
 
 HOSTILE = [

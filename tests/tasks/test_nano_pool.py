@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from r2med.core import DataError, Document, Documents, Qrels, Query, Run, Task, UsageError
 from r2med.retrieve import BM25
-from r2med.tasks.nano.pool import Pool, PoolSettings, build_pool
+from r2med.tasks.nano import Pool, PoolSettings, build_pool
 from tests.builders import tasks
 
 

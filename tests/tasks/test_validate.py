@@ -8,9 +8,8 @@ import pytest
 
 from r2med.core import DataError, Unavailable
 from r2med.tasks import resolve, write_task
-from r2med.tasks.checks import ABSURD_ID, ABSURD_TEXT, EXAMPLES
 from r2med.tasks.load import from_path
-from r2med.tasks.validate import Report, lines, validate
+from r2med.tasks.validate import ABSURD_ID, ABSURD_TEXT, EXAMPLES, Report, lines, validate
 from tests.builders import CORPUS, QUERIES, r2med_folder, small_task
 from tests.builders import lines as jsonl
 

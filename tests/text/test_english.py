@@ -21,9 +21,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from r2med.text import english, wordbreak
-from r2med.text.english import stem
-from r2med.text.wordbreak import code_points, read_tables
+from r2med.text import english
+from r2med.text.english import code_points, read_tables, stem
 
 ROOT = Path(__file__).resolve().parents[2]
 CORPORA = ROOT.parent / "shared" / "data"
@@ -168,15 +167,15 @@ def test_malformed_bytes_read_as_replacement_characters(raw: bytes) -> None:
 @given(any_text)
 def test_words_stand_in_the_text_in_order(text: str) -> None:
     at = 0
-    for word in wordbreak.words(text):
+    for word in english.words(text):
         at = text.index(word, at) + len(word)
-        assert len(word.encode("utf-16-le", "surrogatepass")) <= 2 * wordbreak.MAX_UNITS
+        assert len(word.encode("utf-16-le", "surrogatepass")) <= 2 * english.MAX_UNITS
         assert " " not in word
 
 
 @given(st.text(st.sampled_from("abZ019.,:;'_ \"#*-"), max_size=40))
 def test_the_ascii_expression_equals_the_automaton(text: str) -> None:
-    assert wordbreak.words(text) == list(wordbreak._walk(text))
+    assert english.words(text) == list(english._walk(text))
 
 
 @pytest.mark.parametrize("analyze", BOTH)
@@ -191,8 +190,8 @@ def test_terms(analyze: Analyze, text: str) -> None:
     terms = analyze(text)
     assert not re.search("[A-Z ]", "".join(terms))
     assert "" not in terms
-    bare = [re.sub("['’＇][sS]$", "", word) for word in wordbreak.words(text)]
-    lower = [word.translate(wordbreak.LOWER) for word in bare]
+    bare = [re.sub("['’＇][sS]$", "", word) for word in english.words(text)]
+    lower = [word.translate(english.LOWER) for word in bare]
     assert terms == [stem(word) for word in lower if word not in english.ENGLISH_STOP_WORDS]
 
 

@@ -12,12 +12,10 @@ from typing import Literal, NamedTuple
 from ..core import UsageError
 from ..core.options import Options
 from ..pipeline.audit import ScoredAudit, audit_tasks, inspect
-from ..pipeline.nano_build import Built
+from ..pipeline.nano_build import SYSTEMS, Built, Fidelity
 from ..pipeline.nano_build import build_nano as build
-from ..pipeline.nano_candidates import dense_retriever
-from ..pipeline.nano_fidelity import SYSTEMS, Fidelity
-from ..pipeline.nano_fidelity import compare as compare_orders
-from ..pipeline.nano_profile import profile, published_profile
+from ..pipeline.nano_build import compare as compare_orders
+from ..pipeline.nano_profile import dense_retriever, profile, published_profile
 from ..pipeline.training import MiningSettings, TrainingReport, make_training_data
 from ..report.group_page import write_pages as write_inspected
 from ..retrieve import Retriever, get_retriever
@@ -26,12 +24,12 @@ from ..tasks import Stats, find_tasks, list_tasks, load, resolve_all
 from ..tasks import convert as convert_refs
 from ..tasks import stats as stats_of
 from ..tasks.audit import AuditSettings
-from ..tasks.audit.outside import read_outside
+from ..tasks.audit.leaks import read_outside
 from ..tasks.convert import Converted
 from ..tasks.download import Downloaded
 from ..tasks.download import download as download_entry
+from ..tasks.nano import PoolSettings
 from ..tasks.nano.figures import Inspected, NanoProfile
-from ..tasks.nano.pool import PoolSettings
 from ..tasks.validate import Report
 from ..tasks.validate import validate as validate_ref
 

@@ -24,11 +24,9 @@ from ..expand import judge as ask_judge
 from ..llm import chats
 from ..pipeline import Builder, Executor, SystemSpec, ablations, check_writable, default_systems, run_experiment
 from ..pipeline.build import Spending
-from ..pipeline.estimate import StageEstimate, estimate_all
 from ..pipeline.experiment import at_lengths, expander_spec, fusion_spec, reranker_spec
-from ..pipeline.plan import plan_experiment
-from ..pipeline.run import Notify
-from ..pipeline.search import Found, search_text
+from ..pipeline.plan import StageEstimate, estimate_all, plan_experiment
+from ..pipeline.run import Found, Notify, search_text
 from ..pipeline.system import System
 from ..report.scores import Scores
 from ..rerank import DEPTH as RERANK_DEPTH

@@ -2,16 +2,17 @@
 
 from .admin import PRUNED, Damage, Entry, Pruned, entries, prune, verify
 from .arrays import ArrayCache
-from .scores import find_scores, store_scores
 from .shards import LARGE, DamagedShard, Found, Keys, ShardSet, compact, open_shard, write_shard
 from .vectors import (
     CachedRows,
     EmbeddingCache,
     Piece,
     ScoreCache,
+    find_scores,
     known_speed,
     pair_keys,
     remember_speed,
+    store_scores,
     text_keys,
     verify_sample,
 )

@@ -26,8 +26,7 @@ FOLDERS = {"vectors": "embeddings", "scores": "rerank", "generations": "generati
 """Kind of what is kept, and its folder in the home."""
 PRUNED = ("vectors", "scores", "indexes")
 """What `prune` looks at unless told otherwise: generations may have cost money."""
-STALE_SECONDS = 24 * 3600.0
-"""A temporary file this old belongs to a process that was killed."""
+STALE_SECONDS = 24 * 3600.0  # a temporary file this old belongs to a process that was killed
 
 
 class Entry(NamedTuple):
@@ -35,16 +34,12 @@ class Entry(NamedTuple):
 
     kind: str
     path: Path
-    label: str
-    """Display name of the model; may be empty."""
-    detail: str
-    """Which side, method or task."""
-    about: dict[str, Any]
-    """The facts that the name of the folder or file is a hash of."""
+    label: str  # display name of the model; may be empty
+    detail: str  # which side, method or task
+    about: dict[str, Any]  # the facts that the name of the folder or file is a hash of
     bytes: int
     files: int
-    last_used: float
-    """Seconds since 1970."""
+    last_used: float  # seconds since 1970
 
 
 class Damage(NamedTuple):
@@ -53,8 +48,7 @@ class Damage(NamedTuple):
     kind: str
     path: Path
     reason: str
-    lost: bool
-    """Whether it is of no use at all; False: some lines of it."""
+    lost: bool  # whether it is of no use at all; False: some lines of it
 
 
 class Pruned(NamedTuple):

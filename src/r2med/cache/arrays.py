@@ -24,7 +24,7 @@ from ..core import DataError, R2MedError
 from ..core.atomic import atomic_folder
 from ..core.places import home
 from ..core.untrusted import component
-from .checked import FileIdentity, intact
+from .shards import FileIdentity, intact
 
 Array = npt.NDArray[Any]
 MANIFEST = "index.json"
@@ -35,10 +35,8 @@ class Manifest(msgspec.Struct, kw_only=True):
     """`index.json`."""
 
     version: int
-    about: dict[str, Any] = {}
-    """What the arrays are, for people and for checks of whoever wrote them."""
-    checksums: dict[str, int] = {}
-    """Name of an array to the CRC-32 of its file."""
+    about: dict[str, Any] = {}  # what the arrays are, for people and for checks of whoever wrote them
+    checksums: dict[str, int] = {}  # name of an array to the CRC-32 of its file
 
 
 class Stored(NamedTuple):

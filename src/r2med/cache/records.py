@@ -31,8 +31,7 @@ SCHEMA = 1
 BLOCK = 1 << 24
 _CHECKSUM = re.compile(rb',"crc32":(\d{1,10})\}\s*\Z')
 Record = TypeVar("Record", bound=msgspec.Struct)
-Place = tuple[str, str]
-"""What a claim is for: a query and its prompt."""
+Place = tuple[str, str]  # what a claim is for: a query and its prompt
 
 
 class RecordFile(Generic[Record]):

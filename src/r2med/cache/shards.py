@@ -8,7 +8,7 @@
 
 A shard is written under a temporary name and renamed, and never changed afterwards: processes that encode at the same
 time each write their own, and nobody waits. Its header is checked when it is opened, its body before a row of it is
-used, once per process.
+used: a file that was found intact is not read again by this process until it changes.
 """
 
 from __future__ import annotations
@@ -31,7 +31,41 @@ import numpy.typing as npt
 from ..core import ModelError
 from ..core.atomic import atomic_file
 from ..core.columns import Int32, Int64
-from .checked import FileIdentity, intact
+
+SETTLED_SECONDS = 2.0
+"""How long ago a file must have changed last for its times to tell it from a later version: clocks of file systems
+tick in milliseconds, and two writes within one tick leave the same times."""
+
+
+class FileIdentity(NamedTuple):
+    """What differs between a file and anything that is later written in its place."""
+
+    device: int
+    inode: int
+    size: int
+    modified: int
+    changed: int
+
+    @classmethod
+    def of(cls, facts: os.stat_result) -> FileIdentity:
+        """From what the file system says of a file."""
+        return cls(facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns)
+
+
+_intact: set[FileIdentity] = set()
+"""Files this process has read from end to end and found to match their checksum."""
+
+
+def intact(identity: FileIdentity, matches: Callable[[], bool]) -> bool:
+    """Whether a file matches its checksum; `matches` reads it, once per process and version of the file."""
+    if identity in _intact:
+        return True
+    if not matches():
+        return False
+    if time.time() - max(identity.modified, identity.changed) / 1e9 > SETTLED_SECONDS:
+        _intact.add(identity)
+    return True
+
 
 MAGIC = b"r2med vectors 1\n"
 HEADER = struct.Struct("<QIII")
@@ -50,13 +84,11 @@ class Shard(NamedTuple):
     """An open shard: views into the mapped file."""
 
     path: Path
-    keys: Keys
-    """count × 2."""
+    keys: Keys  # count × 2
     tokens: Int32
     vectors: Float32
     identity: FileIdentity
-    matches: Callable[[], bool]
-    """Reads the body and compares it with its checksum."""
+    matches: Callable[[], bool]  # reads the body and compares it with its checksum
 
     def is_intact(self) -> bool:
         """Whether the body is what was written; read once per process."""

@@ -12,11 +12,12 @@ Tasks that share passages share their vectors, whatever ids the passages have.
 from __future__ import annotations
 
 import hashlib
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
@@ -31,11 +32,9 @@ from .shards import Float32, Found, Keys, ShardSet
 KEY_BYTES = 16
 UNLIMITED = "unlimited"
 ABOUT = "set.json"
-LABEL = "label"
-"""In `set.json`: the display name of the model."""
+LABEL = "label"  # in `set.json`: the display name of the model
 SPEED = "speed.json"
-TELLING_SECONDS = 0.5
-"""Encoding that took less was mostly loading, and says nothing about speed."""
+TELLING_SECONDS = 0.5  # encoding that took less was mostly loading, and says nothing about speed
 TOLERANCE = {"float32": 1e-3, "model": 1e-3}
 LOOSE = 5e-2
 """Half precision: vectors of one text move by a percent with the texts it shares a batch with."""
@@ -115,10 +114,8 @@ class Piece(NamedTuple):
     """Vectors as they lie in memory or in a file."""
 
     matrix: Float32
-    places: Int64 | None
-    """Rows of the matrix in rising order; None: all of them."""
-    documents: Int64 | None
-    """Which documents these are; None: the same numbers."""
+    places: Int64 | None  # rows of the matrix in rising order; None: all of them
+    documents: Int64 | None  # which documents these are; None: the same numbers
 
 
 class CachedRows:
@@ -202,3 +199,45 @@ def verify_sample(
             f"{difference.max():.2g} away, {allowed:g} allowed); remove {shards.folder} and encode again"
         )
     return {"checked": len(sample), "largest_difference": float(difference.max())}
+
+
+FLUSH_SECONDS = 10.0
+Scored = TypeVar("Scored", bound=tuple[Int64, Float32, Int32])
+"""Positions of some pairs, their scores (NaN: no opinion), and the tokens cut off document and query."""
+
+
+def find_scores(shards: ShardSet, keys: Keys) -> tuple[Float32, Int32, Int64]:
+    """Scores and cut tokens of stored pairs, and the positions of pairs that are not stored."""
+    found = shards.find(keys)
+    known = np.flatnonzero(found.row >= 0)
+    scores = np.full(len(keys), np.nan, dtype=np.float32)
+    cut = np.full((len(keys), 2), -1, dtype=np.int32)
+    if len(known):
+        rows = CachedRows(shards, found).take(known)
+        scores[known], cut[known] = rows[:, 0], rows[:, 1:].astype(np.int32)
+    return scores, cut, np.flatnonzero(found.row < 0)
+
+
+def store_scores(shards: ShardSet, keys: Keys, stream: Iterator[Scored]) -> Iterator[Scored]:
+    """Pass scores on and store them every few seconds, also when the stream breaks; NaN (no opinion) is not stored."""
+    group: list[Scored] = []
+    since = time.monotonic()
+
+    def flush() -> None:
+        rows, scores, cut = (np.concatenate([scored[i] for scored in group]) for i in range(3))
+        group.clear()
+        kept = ~np.isnan(scores)
+        if kept.any():
+            values = np.column_stack((scores[kept], cut[kept])).astype(np.float32)
+            shards.append(keys[rows[kept]], np.full(int(kept.sum()), -1, dtype=np.int32), values)
+
+    try:
+        for scored in stream:
+            group.append(scored)
+            yield scored
+            if time.monotonic() - since > FLUSH_SECONDS:
+                flush()
+                since = time.monotonic()
+    finally:
+        if group:
+            flush()

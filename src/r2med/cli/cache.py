@@ -27,8 +27,8 @@ def command(context: click.Context, kinds: Sequence[str], as_json: bool) -> None
     if context.invoked_subcommand is not None:
         return
     from ..api.machine import cache_entries
+    from ..core.parameters import show_size
     from ..core.places import home
-    from ..core.sizes import show_size
 
     kept = cache_entries(kinds=kinds or KINDS)
     total = sum(entry.bytes for entry in kept)
@@ -58,7 +58,7 @@ def _document(entry: Entry) -> dict[str, object]:
 def verify_command(kinds: Sequence[str], as_json: bool) -> None:
     """Read every byte of what is kept and compare it with its checksums; exits with 1 where a file is damaged."""
     from ..api.machine import verify_cache
-    from ..core.sizes import show_size
+    from ..core.parameters import show_size
 
     checked = list(verify_cache(kinds=kinds or KINDS))
     damaged = [damage for _, found in checked for damage in found]
@@ -88,7 +88,7 @@ def prune_command(kinds: Sequence[str], max_size: str | None, unused_days: float
     """Remove damaged and abandoned files, and entries that are unused or too many."""
     from ..api.machine import prune_cache
     from ..cache import PRUNED
-    from ..core.sizes import parse_size, show_size
+    from ..core.parameters import parse_size, show_size
 
     most = parse_size(max_size, least=0) if max_size else None
     done = prune_cache(kinds=kinds or PRUNED, max_bytes=most, unused_days=unused_days)

@@ -50,7 +50,7 @@ def options_from(given: Mapping[str, Any], bar: Bar | None = None) -> Options:
     """How models are run, from what was typed; one budget for all that the command spends."""
     from ..core.budget import Budget
     from ..core.options import Options
-    from ..core.sizes import parse_size
+    from ..core.parameters import parse_size
 
     memory, cost = given.get("memory"), given.get("max_cost")
     return Options(

@@ -37,7 +37,7 @@ def command(results: Path, as_json: bool) -> None:
 
 
 def _print(found: Diagnosis) -> None:
-    from ..core.sizes import show_size
+    from ..core.parameters import show_size
 
     machine = found.machine
     memory = f", {show_size(machine.memory_bytes)} of memory" if machine.memory_bytes else ""
@@ -87,7 +87,7 @@ def _packages(packages: dict[str, str | None]) -> str:
 
 
 def _place(place: Place) -> list[str]:
-    from ..core.sizes import show_size
+    from ..core.parameters import show_size
 
     size = f"{'' if place.complete else 'over '}{show_size(place.bytes)}" if place.exists else "not there"
     return [place.name, place.path, size, "" if place.free_bytes is None else show_size(place.free_bytes)]

@@ -88,7 +88,7 @@ def _parameters(count: int | None) -> str:
 
 
 def _sentence(result: Fetched) -> str:
-    from ..core.sizes import show_size
+    from ..core.parameters import show_size
 
     size = show_size(result.bytes)
     checked = ", hashes agree" if result.verified else ", not compared with any hash"

@@ -16,7 +16,7 @@ from .output import emit, note, print_table, progress, say, show, spending
 
 if TYPE_CHECKING:
     from ..pipeline import SystemSpec
-    from ..pipeline.estimate import StageEstimate
+    from ..pipeline.plan import StageEstimate
     from ..report.scores import Scores
     from ..results import TaskResult
 
@@ -215,7 +215,7 @@ def _warn(result: TaskResult) -> None:
 
 def _print_plan(stages: list[StageEstimate], executor: str, *, as_json: bool) -> None:
     """The stages that would run, what of them is there already, and what the rest would take."""
-    from ..pipeline.estimate import totals
+    from ..pipeline.plan import totals
 
     total = totals(stages)
     if as_json:

@@ -28,8 +28,7 @@ except ImportError:  # Windows has no such locks, so nothing is removed there
 # Machines that share a disk may not see each other's locks: each removes only what was written on it.
 _HOST = hashlib.blake2b(os.uname().nodename.encode() if hasattr(os, "uname") else b"", digest_size=4).hexdigest()
 _TEMPORARY = re.compile(rf"\..+\.{_HOST}-[a-z0-9_]{{8}}\.tmp", re.DOTALL)
-_LOOKED_THROUGH: set[str] = set()
-"""Folders in which this process has removed what was abandoned."""
+_LOOKED_THROUGH: set[str] = set()  # folders in which this process has removed what was abandoned
 
 
 @contextmanager

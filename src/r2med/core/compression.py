@@ -22,8 +22,7 @@ COMPRESSIONS = {"none": "", "gz": ".gz", "zst": ".zst"}
 SUFFIXES = tuple(COMPRESSIONS.values())
 EXPANSION_LIMIT = 200
 """Times its compressed size; prose shrinks to a third or a fifth, a bomb to a thousandth."""
-EXPANSION_FLOOR = 64 << 20
-"""Bytes that are always allowed."""
+EXPANSION_FLOOR = 64 << 20  # bytes that are always allowed
 BUFFER = 1 << 18
 ZSTD_PIECE = 2048
 """Bytes given to zstd at once: all they unpack to is in memory, and four bytes of a bomb are 128 KiB."""

@@ -1,4 +1,4 @@
-"""Files on disk: opened only where they are plain files, and known by the hash of their content."""
+"""Files on disk: opened only where they are plain files, known by the hash of their content; and bounded TOML."""
 
 from __future__ import annotations
 
@@ -6,17 +6,24 @@ import hashlib
 import os
 import re
 import stat
+import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
-from typing import BinaryIO, Literal
+from typing import Any, BinaryIO, Literal
 
 import msgspec
 
 from .atomic import write_bytes
 from .errors import DataError, ResultError
 from .places import exists, home
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
 
 BLOCK = 1 << 20
 SMALL = 1 << 18
@@ -105,3 +112,31 @@ def _remembered(memory: Path) -> dict[str, tuple[str, str]]:
         return msgspec.json.decode(memory.read_bytes(), type=dict[str, tuple[str, str]])
     except (OSError, ValueError, RecursionError):
         return {}
+
+
+LARGEST = 4 << 20  # characters of a document; the largest of our own has thirty thousand
+DEEPEST = 64  # dots of a key: the parser's time and memory grow with the square of them
+_STRING_OR_COMMENT = re.compile(
+    r'"""(?:\\.|(?!""")[^\\])*"""|\'\'\'(?:(?!\'\'\').)*\'\'\'|"(?:\\.|[^"\\\n])*"|\'[^\'\n]*\'|\#[^\n]*', re.DOTALL
+)
+_NAME_CHARACTERS = dict.fromkeys(map(ord, "_- \t" + "".join(chr(c) for c in range(128) if chr(c).isalnum())))
+
+
+def parse_toml(text: str) -> dict[str, Any]:
+    """Parse one document; a mistake is a `ValueError`."""
+    if len(text) > LARGEST:
+        raise ValueError(f"is longer than {LARGEST:,} characters")
+    if _has_deep_key(text):
+        raise ValueError(f"holds a key with more than {DEEPEST} dots")
+    try:
+        return tomllib.loads(text)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+
+
+def _has_deep_key(text: str) -> bool:
+    """Whether dots follow each other with nothing but the parts of a key between them."""
+    if not any(line.count(".") > DEEPEST for line in text.splitlines()):
+        return False
+    outside = _STRING_OR_COMMENT.sub("", text)
+    return "." * (DEEPEST + 1) in outside.translate(_NAME_CHARACTERS)

@@ -19,8 +19,7 @@ from .parallel import in_parallel
 from .places import hub_cache
 from .untrusted import inside
 
-ANSWER_WITHIN = 5.0
-"""Seconds for the first answer: a laptop on a train should not wait for minutes."""
+ANSWER_WITHIN = 5.0  # seconds for the first answer: a laptop on a train should not wait for minutes
 AT_ONCE = 8
 BLOCK = 1 << 20
 NETWORK_ERRORS = {

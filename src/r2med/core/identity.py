@@ -18,17 +18,14 @@ from .code import Unreadable, constructor_arguments
 from .state import state_digest
 
 REVISION_ATTRS = ("cache_key", "revision", "version", "__version__")
-NAMELESS = "no_model_name/available"
-"""What mteb calls a model without a name."""
+NAMELESS = "no_model_name/available"  # what mteb calls a model without a name
 
 
 class Identity(NamedTuple):
     """What tells an object from every other."""
 
-    facts: dict[str, object]
-    """Part of every fingerprint and cache key."""
-    digest: str
-    """Short form for names; empty where the object declares a revision."""
+    facts: dict[str, object]  # part of every fingerprint and cache key
+    digest: str  # short form for names; empty where the object declares a revision
     unknown: str = ""
     """Why its state cannot be read; stored results and vectors of it are then not reused."""
 

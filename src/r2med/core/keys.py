@@ -12,8 +12,7 @@ from typing import Any, Literal
 from .errors import UsageError
 
 HIDDEN = "[key]"
-SHORTEST = 4
-"""Characters of a secret; hiding shorter ones would tear words apart."""
+SHORTEST = 4  # characters of a secret; hiding shorter ones would tear words apart
 _warned: set[str] = set()
 
 

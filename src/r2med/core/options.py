@@ -10,8 +10,7 @@ from .budget import Budget
 from .errors import UsageError
 from .parameters import Parameter
 
-Progress = Callable[[int, int], None]
-"""Called with (done, in all)."""
+Progress = Callable[[int, int], None]  # called with (done, in all)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,33 +20,22 @@ class Options:
     device: str | None = None
     """`cpu`, `cuda`, `cuda:1`, `cuda:0,cuda:1`; None: every GPU there is, else the CPU."""
     threads: int | None = None
-    batch_tokens: int | None = None
-    """Tokens that go through a model together."""
+    batch_tokens: int | None = None  # tokens that go through a model together
     memory: int | None = None
     """Bytes that dense search may hold beside its mapped vectors; None: what is fastest."""
-    verify: int = 0
-    """Cached texts that are encoded again and compared."""
-    cache: bool = True
-    """Whether vectors, scores and indexes are kept on disk."""
+    verify: int = 0  # cached texts that are encoded again and compared
+    cache: bool = True  # whether vectors, scores and indexes are kept on disk
     trust_remote_code: bool = False
-    allow_pickle: bool = False
-    """Load weights that are published as pickles only, which can run code."""
-    base_url: str = ""
-    """Of an API, instead of the environment's."""
-    concurrency: int | None = None
-    """Requests in flight; None: 16 for chat models, 8 for embeddings."""
+    allow_pickle: bool = False  # load weights that are published as pickles only, which can run code
+    base_url: str = ""  # of an API, instead of the environment's
+    concurrency: int | None = None  # requests in flight; None: 16 for chat models, 8 for embeddings
     requests_per_minute: int | None = None
     tokens_per_minute: int | None = None
-    timeout: float | None = None
-    """Seconds for one answer; None: 600 for chat models, 60 for embeddings."""
-    attempts: int = 5
-    """Times a request is sent before giving up on the server."""
-    budget: Budget | None = None
-    """One for all that a command spends."""
-    keep_prompts: bool = False
-    """Store every prompt in full beside its answer."""
-    dry_run: bool = False
-    """Nothing is sent or encoded."""
+    timeout: float | None = None  # seconds for one answer; None: 600 for chat models, 60 for embeddings
+    attempts: int = 5  # times a request is sent before giving up on the server
+    budget: Budget | None = None  # one for all that a command spends
+    keep_prompts: bool = False  # store every prompt in full beside its answer
+    dry_run: bool = False  # nothing is sent or encoded
     on_progress: Progress | None = None
 
     def __post_init__(self) -> None:

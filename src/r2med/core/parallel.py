@@ -53,12 +53,10 @@ class _Window(Generic[Job, Result]):
         workers: int,
         on_result: Callable[[Job, Result], None] | None,
     ) -> None:
-        self.failure: BaseException | None = None
-        """What ended it all; later ones follow from it."""
+        self.failure: BaseException | None = None  # what ended it all; later ones follow from it
         self._work, self._workers, self._on_result = work, workers, on_result
         self._stop = threading.Event()
-        self._open = 0
-        """Jobs handed in whose outcome has not been taken out."""
+        self._open = 0  # jobs handed in whose outcome has not been taken out
         # Only working takes a slot: while one result is put on disk, the next job has already begun.
         self._slots = threading.Semaphore(workers)
         self._threads: list[threading.Thread] = []

@@ -1,17 +1,21 @@
-"""Objects of the user's own, by address (`module:attr`) or as a plug-in that an installed package offers.
+"""Code that is not ours: by address (`module:attr`) or as a plug-in of an installed package, loaded and called.
 
 [project.entry-points."r2med.retrievers"]
 char-ngrams = "my_package:CharNgrams"
 
 Plug-ins are found by their metadata alone and imported when somebody names one: a broken one breaks nothing else.
+While such code runs its output is redirected, its errors are one line, and processes that it forks end.
 """
 
 from __future__ import annotations
 
 import importlib
 import inspect
+import os
 import sys
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -20,13 +24,96 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_type_hints
 import msgspec
 
 from .errors import ModelError, R2MedError, UsageError, nearest
-from .foreign import one_line, redirect_stdout, takes
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
     from .parameters import Parameter
     from .spec import Value
+
+STRAY_CHILD = 70  # exit status of a process that a model forked and let run on into r2med
+
+
+class _Redirect:
+    """Standard output goes to standard error while any thread is inside."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._inside = 0
+        self._output: Any = None
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if not self._inside:
+                self._output, sys.stdout = sys.stdout, sys.stderr
+            self._inside += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._inside -= 1
+            if not self._inside:
+                sys.stdout, self._output = self._output, None
+
+
+_redirect = _Redirect()
+
+
+@contextmanager
+def redirect_stdout(label: str, doing: str) -> Iterator[None]:
+    """Keep standard output for our results; a process that the code forks ends here, so that none writes them twice."""
+    process = os.getpid()
+    try:
+        with _redirect:
+            yield
+    finally:
+        if os.getpid() != process:
+            sys.stderr.write(f"r2med: {label} forked on {doing}; the child process ends here\n")
+            sys.stderr.flush()
+            os._exit(STRAY_CHILD)
+
+
+@contextmanager
+def wrap_errors(label: str, given: str) -> Iterator[None]:
+    """Turn whatever the code raises into one line that says what it was given."""
+    with redirect_stdout(label, given):
+        try:
+            yield
+        except R2MedError:
+            raise
+        except (Exception, SystemExit) as error:
+            raise ModelError(f"{label} failed on {given} ({one_line(error)})") from error
+
+
+def one_line(error: BaseException) -> str:
+    """An error as its type and message, on one line."""
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}: {text[:300]}" if text else type(error).__name__
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of a library's message."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
+
+
+def accepted(call: Callable[..., Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of the arguments that a call takes by keyword."""
+    try:
+        parameters = inspect.signature(call).parameters.values()
+    except (TypeError, ValueError):
+        return {}
+    if any(p.kind is p.VAR_KEYWORD for p in parameters):
+        return dict(arguments)
+    names = {p.name for p in parameters if p.kind in (p.KEYWORD_ONLY, p.POSITIONAL_OR_KEYWORD)}
+    return {key: value for key, value in arguments.items() if key in names}
+
+
+def takes(call: Any, *names: str) -> bool:
+    """Whether a call has parameters of all these names."""
+    try:
+        return set(names) <= set(inspect.signature(call).parameters)
+    except (TypeError, ValueError):
+        return False
+
 
 Kind = Literal["retriever", "reranker", "expander"]
 GROUPS: dict[Kind, str] = {kind: f"r2med.{kind}s" for kind in ("retriever", "reranker", "expander")}

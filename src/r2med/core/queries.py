@@ -18,10 +18,8 @@ class QueryText(NamedTuple):
 
     text: str
     weight: float = 1.0
-    side: Side = "query"
-    """Which of a model's two sides encodes it; lexical retrievers know no sides."""
-    instruction: bool = True
-    """Whether a model's query instruction stands before it."""
+    side: Side = "query"  # which of a model's two sides encodes it; lexical retrievers know no sides
+    instruction: bool = True  # whether a model's query instruction stands before it
 
 
 class Queries:
@@ -35,8 +33,7 @@ class Queries:
         if texts is not None and not all(texts):
             raise UsageError("a query needs at least one text")
         self.ids = ids
-        self.originals = originals
-        """The queries as the task has them."""
+        self.originals = originals  # the queries as the task has them
         self._texts = texts
 
     @classmethod

@@ -31,27 +31,22 @@ T = TypeVar("T")
 ARGUMENTS = {"chat": "LLM", "file": "FILE", "text": "NAME"}
 """What may stand behind a colon, and how it is written in help."""
 _DEPTH = re.compile(r"(?P<rest>.+)@(?P<depth>\d+)", re.DOTALL)
-_PARAMETERS = re.compile(r":(?=\w+=)")
-"""Where a place ends and its parameters begin."""
+_PARAMETERS = re.compile(r":(?=\w+=)")  # where a place ends and its parameters begin
 
 
 @dataclass(frozen=True)
 class Entry(Generic[T]):
     """One thing that has a name."""
 
-    name: str
-    """As it is printed; that of a folder is its content."""
-    make: Callable[..., T]
-    """Called with the spec and whatever else its kind needs."""
+    name: str  # as it is printed; that of a folder is its content
+    make: Callable[..., T]  # called with the spec and whatever else its kind needs
     summary: str = ""
     parameters: Mapping[str, Parameter] = field(default_factory=dict)
     argument: str = ""
     """What may stand behind the colon: `chat` (a spec of that kind), `file`, `text`, or nothing."""
     needs_argument: bool = False
-    path: Path | None = None
-    """Where a folder lies."""
-    target: Any = None
-    """The class that was registered."""
+    path: Path | None = None  # where a folder lies
+    target: Any = None  # the class that was registered
     open: bool = False
     """Whether it takes parameters that are known only when it is made, as a plug-in does; they stay texts till then."""
 
@@ -84,8 +79,7 @@ class Registry(Generic[T]):
         """Asked in turn for names that nobody registered: model cards, plug-ins."""
         self.places: list[Callable[[str], Entry[T] | None]] = []
         """Asked for what is no name at all: folders, hub ids."""
-        self.listings: list[Callable[[], Iterable[str]]] = []
-        """More names for listings and suggestions."""
+        self.listings: list[Callable[[], Iterable[str]]] = []  # more names for listings and suggestions
         self.from_address: Callable[..., T] | None = None
         """Makes what lies at `module:attr`; None where a kind has no such thing."""
         self._nested = nested

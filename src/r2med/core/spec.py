@@ -27,8 +27,7 @@ from .errors import DataError
 
 P = TypeVar("P")
 
-ADDRESS = re.compile(r"[^\W\d]\w*(\.\w+)*:[^\W\d][\w.]*")
-"""`module:attr`."""
+ADDRESS = re.compile(r"[^\W\d]\w*(\.\w+)*:[^\W\d][\w.]*")  # `module:attr`
 _RESERVED = re.compile(r"[%,+\s\x00-\x1f]|@(?=\d+$)")
 _RESERVED_IN_NAMES = re.compile(r"[=:]")
 _EQUALS = re.compile("=")
@@ -40,8 +39,7 @@ class Content:
     """A file or folder, known by what it holds; where it lies is not part of its identity."""
 
     label: str
-    digest: str
-    """Eight digits of the hash: what is printed."""
+    digest: str  # eight digits of the hash: what is printed
     path: Path | None = field(default=None, compare=False)
     whole: str = field(default="", compare=False, repr=False)
     """The hash in full; empty where only the printed form is known."""
@@ -81,8 +79,7 @@ class Spec:
     """What stands behind the colon without a key: the chat model of `hyde:gpt4`, the file of `run:FILE`."""
     parameters: tuple[tuple[str, Value], ...] = ()
     """Sorted; only those that differ from the declared defaults."""
-    depth: int | None = None
-    """How many candidates a reranker reorders."""
+    depth: int | None = None  # how many candidates a reranker reorders
     options: Mapping[str, object] = field(default_factory=dict, compare=False, repr=False)
     """How it is run (`device`, `threads`): read from the same text, no part of what it is."""
     path: Path | None = field(default=None, compare=False, repr=False)

@@ -45,8 +45,7 @@ _DESCRIPTORS = (
     types.GetSetDescriptorType,
     types.MemberDescriptorType,
 )
-_HOOKS = ("_forward_hooks", "_forward_pre_hooks")
-"""Functions that a torch module calls."""
+_HOOKS = ("_forward_hooks", "_forward_pre_hooks")  # functions that a torch module calls
 
 
 def state_digest(model: Any) -> str:

@@ -19,8 +19,7 @@ from .errors import DataError, HostileData
 from .files import open_file
 from .places import exists
 
-LEVELS = 3
-"""Levels of folders that are looked through: no layout we read goes deeper."""
+LEVELS = 3  # levels of folders that are looked through: no layout we read goes deeper
 BOUNDED_METHODS = {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}
 """Ways to pack a zip's member that Python unpacks piece by piece; of others it holds the whole in memory."""
 OTHER_METHODS = {zipfile.ZIP_BZIP2: "bzip2", zipfile.ZIP_LZMA: "LZMA", 9: "deflate64", 93: "zstd"}

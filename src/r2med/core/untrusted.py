@@ -13,8 +13,7 @@ from collections.abc import Collection
 from pathlib import Path, PurePosixPath
 from typing import NoReturn
 
-LONGEST = 120
-"""Characters of a file name; most systems take 255 bytes, and suffixes follow."""
+LONGEST = 120  # characters of a file name; most systems take 255 bytes, and suffixes follow
 _PLAIN = re.compile(r"[a-z0-9][a-z0-9._+@=,-]*")
 _HASHED = re.compile(r".*~[0-9a-f]{8}")
 _NOT_PLAIN = re.compile(r"[^A-Za-z0-9._+@=,~-]+")

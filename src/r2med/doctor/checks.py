@@ -12,8 +12,8 @@ import numpy as np
 
 from ..core import R2MedError, TextColumn
 from ..core.keys import key_problem
+from ..core.parameters import show_size
 from ..core.places import home
-from ..core.sizes import show_size
 from ..models import get_card, locate
 from ..pipeline.experiment import EMBEDDED
 from ..retrieve import _sparse_python, sparse

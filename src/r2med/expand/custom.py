@@ -8,10 +8,9 @@ from dataclasses import replace
 from typing import Any
 
 from ..core import ModelError, Query, Task, UsageError
-from ..core.foreign import wrap_errors
 from ..core.identity import Identity, identify, name_of
 from ..core.options import Progress
-from ..core.plugins import find_plugin, instantiate, load_address, plugins
+from ..core.plugins import find_plugin, instantiate, load_address, plugins, wrap_errors
 from ..core.registry import Entry
 from ..core.spec import Spec
 from ..retrieve import Build

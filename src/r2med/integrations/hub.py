@@ -30,8 +30,7 @@ from ..results.store import checksum, encode_result
 from ..scoring import MAIN
 from ..tasks import collections
 from ..tasks.download import hub_client, offline
-from ..tasks.nano.card import HUB_LICENCES
-from ..tasks.nano.folder import Manifest, read_manifest, read_metadata
+from ..tasks.nano.folder import HUB_LICENCES, Manifest, read_manifest, read_metadata
 from .exporting import results_in
 
 MARK = "<!-- prepared by r2med export hub -->"

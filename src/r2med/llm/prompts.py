@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from ..core import DataError, UsageError, fingerprint
-from ..core.toml import loads
+from ..core.files import parse_toml
 from .protocol import Message
 
 _GAP = re.compile(r"\{\{([a-z_]+)\}\}")
@@ -99,7 +99,7 @@ def read_prompt(path: Path, *, gaps: Sequence[str] = ("query",)) -> Prompt:
 
 def _parse(data: bytes, place: str, gaps: Sequence[str]) -> Prompt:
     try:
-        prompt = msgspec.convert(loads(data.decode()), Prompt)
+        prompt = msgspec.convert(parse_toml(data.decode()), Prompt)
     except ValueError as error:  # of the encoding, of TOML, of msgspec
         raise DataError(f"is no prompt ({error})", path=place) from None
     if lacking := next((gap for gap in gaps if f"{{{{{gap}}}}}" not in prompt.user), None):

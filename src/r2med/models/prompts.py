@@ -18,7 +18,7 @@ from pathlib import Path
 import msgspec
 
 from ..core import DataError
-from ..core.toml import loads
+from ..core.files import parse_toml
 from .parts import Instructions
 
 
@@ -38,13 +38,13 @@ class PromptPack(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def built_in(name: str) -> PromptPack:
     """A pack that comes with r2med."""
-    return msgspec.convert(loads(files(__package__).joinpath(f"packs/{name}.toml").read_text("utf-8")), PromptPack)
+    return msgspec.convert(parse_toml(files(__package__).joinpath(f"packs/{name}.toml").read_text("utf-8")), PromptPack)
 
 
 def read_pack(path: Path) -> PromptPack:
     """A user's pack; it is called after its file unless it names itself."""
     try:
-        pack = msgspec.convert(loads(path.read_text("utf-8")), PromptPack)
+        pack = msgspec.convert(parse_toml(path.read_text("utf-8")), PromptPack)
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise DataError(f"cannot be read ({reason})", path=path) from None

@@ -11,8 +11,8 @@ from typing import NamedTuple
 import msgspec
 
 from ..core import UnknownName, UsageError
+from ..core.files import parse_toml
 from ..core.places import exists, typed_path
-from ..core.toml import loads
 from .card import Card, ChatCard
 from .parts import Instructions
 from .prompts import built_in
@@ -38,7 +38,7 @@ def _read_all() -> _Cards:
     ):
         if not entry.name.endswith(".toml"):
             continue
-        name, data = entry.name[:-5], loads(entry.read_text("utf-8"))
+        name, data = entry.name[:-5], parse_toml(entry.read_text("utf-8"))
         if data["kind"] == "chat":
             found.chats[name] = msgspec.convert(data, ChatCard)
             continue

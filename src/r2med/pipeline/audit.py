@@ -23,17 +23,15 @@ from ..scoring.slices import thirds
 from ..tasks import TaskRef, tendencies
 from ..tasks.audit import AuditSettings, audit
 from ..tasks.audit.findings import AuditReport, Subset, SystemAudit, TaskAudit
-from ..tasks.audit.outside import OutsideTexts, read_outside
-from ..tasks.audit.traps import clearest_traps
+from ..tasks.audit.leaks import OutsideTexts, read_outside
 from ..tasks.nano.figures import Inspected, Tercile
-from .nano_candidates import make_candidates, without_safeguard
-from .nano_profile import mean_interval, measure, read_nano
+from ..tasks.stats import clearest_traps
+from .nano_profile import make_candidates, mean_interval, measure, read_nano, without_safeguard
 
 DEFAULT_SYSTEM = "bm25-lucene"
 MEASURES = parse_measures(["nDCG@10", "hit@10", "R@100"])
 LEAST_WORDS = 8
-SMALLEST = 5
-"""Queries: an interval over fewer says nothing."""
+SMALLEST = 5  # queries: an interval over fewer says nothing
 FEWEST_FOR_THIRDS = 9
 TRAPS = 3
 _PART = re.compile(r"\n(?=\s*\n|\w+ = )|\"\"\"")

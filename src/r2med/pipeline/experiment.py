@@ -26,8 +26,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from ..core import DataError, UsageError
+from ..core.files import parse_toml
 from ..core.spec import Spec
-from ..core.toml import loads
 from ..expand import expanders
 from ..fuse import fusions
 from ..models import get_card, locate
@@ -106,7 +106,7 @@ class Experiment(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 def read_experiment(path: Path) -> Experiment:
     """Read a TOML file."""
     try:
-        return msgspec.convert(loads(path.read_text("utf-8")), Experiment)
+        return msgspec.convert(parse_toml(path.read_text("utf-8")), Experiment)
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"cannot be read ({error})", path=path) from None
     except ValueError as error:  # TOML and msgspec

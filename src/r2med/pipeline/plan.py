@@ -1,22 +1,25 @@
 """An experiment as a graph of stages: what is printed is what runs.
 
 Each stage has a key made of everything that its value depends on: task content, parameters, and the keys of the stages
-it needs. Two systems that ask for the same thing ask for the same key, and it is there once.
+it needs. Two systems that ask for the same thing ask for the same key, and it is there once. What the stages will take
+is counted where it can be, estimated where it must be, else left empty.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
+
+import msgspec
 
 from .._version import __version__
 from ..core import Task, UsageError, fingerprint
 from ..core.queries import Queries
 from ..expand import Expander
 from ..results import SCHEMA, ResultStore, TaskResult
-from ..retrieve import Retriever
+from ..retrieve import Retriever, Work
 from . import stages
 from .stages import Ranked, Timed
 from .system import Reranking, System
@@ -31,13 +34,10 @@ class Step:
 
     key: str
     kind: Kind
-    what: str
-    """The component that does it, by name."""
+    what: str  # the component that does it, by name
     needs: tuple[str, ...]
-    owner: str
-    """The system that asked for it first."""
-    part: Any = field(repr=False)
-    """The retriever, expander, fusion, reranking or system behind it."""
+    owner: str  # the system that asked for it first
+    part: Any = field(repr=False)  # the retriever, expander, fusion, reranking or system behind it
     do: Callable[[Values], Any] = field(repr=False)
     """Makes the value out of those of the stages it needs."""
     systems: list[str] = field(default_factory=list)
@@ -51,12 +51,9 @@ class Plan:
     depth: int
     steps: list[Step]
     systems: list[System]
-    kept: dict[str, TaskResult]
-    """By system."""
-    stale: dict[str, str]
-    """Why a stored result of a system does not count."""
-    expected: dict[str, str]
-    """Fingerprint of each system's result."""
+    kept: dict[str, TaskResult]  # by system
+    stale: dict[str, str]  # why a stored result of a system does not count
+    expected: dict[str, str]  # fingerprint of each system's result
 
 
 def result_fingerprint(system: System, task: Task, depth: int) -> str:
@@ -238,3 +235,118 @@ class Planner:
             "prepare", [retriever.name, *described], retriever.name, [self._load()], retriever,
             lambda values: Timed.of(lambda: retriever.prepare(task)),
         )  # fmt: skip
+
+
+Cached = Literal["yes", "partly", "no", "unknown"]
+
+
+class StageEstimate(msgspec.Struct, kw_only=True):
+    """One stage of a plan, as it is printed."""
+
+    task: str
+    stage: str
+    what: str  # the part that does it
+    key: str
+    needs: list[str] = []  # keys of the stages whose values it takes
+    systems: list[str] = []  # whose result depends on it
+    cached: Cached = "no"
+    # `yes`: nothing is left to do; `unknown`: it depends on what an earlier stage makes.
+    texts: int | None = None  # texts, generations or pairs in all
+    missing: int | None = None  # those that are not kept from an earlier run
+    tokens: int | None = None  # about; of those that are missing
+    dollars: float | None = None  # at most; None where no price is known
+    seconds: float | None = None  # at the speed measured last; None where nothing was measured
+
+
+def estimate_all(plans: Iterable[Plan]) -> list[StageEstimate]:
+    """Every stage of every task, in the order of the plan; results that are there already come as one stage each."""
+    found: list[StageEstimate] = []
+    for plan in plans:
+        found += [estimate(step, plan) for step in plan.steps]
+        for system in plan.systems:
+            if system.name in plan.kept:
+                key = plan.expected[system.name]
+                found.append(
+                    StageEstimate(
+                        task=plan.task.full_name, stage="score", what=system.name, key=key, systems=[system.name],
+                        cached="yes", dollars=0.0, seconds=0.0,
+                    )
+                )  # fmt: skip
+    return found
+
+
+def estimate(step: Step, plan: Plan) -> StageEstimate:
+    """One stage."""
+    made = StageEstimate(
+        task=plan.task.full_name,
+        stage=step.kind,
+        what=step.what,
+        key=step.key,
+        needs=list(step.needs),
+        systems=list(step.systems),
+    )
+    for name, value in _facts(step, plan.task).items():
+        setattr(made, name, value)
+    return made
+
+
+def _facts(step: Step, task: Task) -> dict[str, Any]:
+    part = step.part
+    if step.kind == "load":
+        return {"cached": "yes", "texts": len(task.documents) + len(task.queries)}
+    if step.kind == "prepare":
+        return {"stage": part.prepares, "texts": len(task.documents), **_work(part.estimate(task, "document"))}
+    if step.kind == "search":
+        # What an expander makes of the queries is known when it has.
+        raw = len(step.needs) == 1
+        return {"texts": len(task.queries), **(_work(part.estimate(task, "query")) if raw else {"cached": "unknown"})}
+    if step.kind == "expand":
+        return _expanding(part, task)
+    if step.kind == "rerank":
+        return {"cached": "unknown", "texts": len(task.queries) * min(part.depth, len(task.documents))}
+    return {}
+
+
+def _work(work: Work | None) -> dict[str, Any]:
+    if work is None:
+        return {}
+    return {
+        "cached": _cached(work.distinct - work.missing, work.missing),
+        "texts": work.texts,
+        "missing": work.missing,
+        "tokens": work.tokens,
+        "dollars": work.dollars,
+        "seconds": work.seconds,
+    }
+
+
+def _expanding(expander: Expander, task: Task) -> dict[str, Any]:
+    asked = expander.plan(task)
+    return {
+        "cached": _cached(asked.stored, asked.calls),
+        "texts": asked.calls + asked.stored,
+        "missing": asked.calls,
+        "tokens": asked.prompt_tokens + asked.completion_tokens,
+        "dollars": asked.cost,
+    }
+
+
+def _cached(there: int, missing: int) -> Cached:
+    if not missing:
+        return "yes"
+    return "partly" if there else "no"
+
+
+def totals(stages: Iterable[StageEstimate]) -> dict[str, Any]:
+    """Sums over what is known, and how many stages are not."""
+    stages = list(stages)
+    to_do = [s for s in stages if s.cached != "yes"]
+    return {
+        "stages": len(stages),
+        "to_do": len(to_do),
+        "missing": sum(s.missing or 0 for s in stages),
+        "tokens": sum(s.tokens or 0 for s in stages),
+        "dollars": sum(s.dollars or 0.0 for s in stages),
+        "seconds": sum(s.seconds or 0.0 for s in stages),
+        "without_seconds": sum(s.seconds is None for s in to_do),
+    }

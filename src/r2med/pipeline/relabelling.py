@@ -20,8 +20,7 @@ from ..rerank.yesno import YesNoScorer
 from ..scoring.hits import Float64
 from ..scoring.holes import PoolEntry
 
-Texts = tuple[str, str]
-"""A query and a passage."""
+Texts = tuple[str, str]  # a query and a passage
 Progress = Callable[[int, int], None]
 Judge = Callable[[str, str], "int | None"]
 """Takes a query and a passage, gives a grade, or None where it has no usable answer."""
@@ -34,8 +33,7 @@ class Label(msgspec.Struct, frozen=True):
     query_id: str
     doc_id: str
     grade: int
-    assumed: bool = False
-    # A random passage without a judgment, taken to be irrelevant.
+    assumed: bool = False  # a random passage without a judgment, taken to be irrelevant
     judged: int | None = None
 
 

@@ -21,13 +21,19 @@ from ..core import DataError, Query, Run, Task, TextColumn, UsageError
 from ..core.atomic import atomic_folder, write_bytes
 from ..retrieve import Retriever, get_retriever
 from ..tasks import TaskRef, entries
-from ..tasks.audit.leaks import ShingledTask, article
-from ..tasks.audit.outside import Match, OutsideTexts, positive_matches, query_matches, read_outside
+from ..tasks.audit.leaks import (
+    Match,
+    OutsideTexts,
+    ShingledTask,
+    article,
+    positive_matches,
+    query_matches,
+    read_outside,
+)
 from ..tasks.catalogue import locate
 from ..tasks.jsonl import encode_lines
-from ..tasks.nano.pool import take
-from ..text.duplicates import overlaps
-from ..text.shingles import WIDTH, shingle
+from ..tasks.nano import take
+from ..text.duplicates import WIDTH, overlaps, shingle
 
 SCHEMA = 1
 

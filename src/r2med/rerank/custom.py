@@ -11,11 +11,10 @@ from typing import Any
 import numpy as np
 
 from ..core import ModelError, Run, Task, UsageError
-from ..core.foreign import accepted, takes, wrap_errors
 from ..core.identity import Identity, identify, name_of
 from ..core.options import Options
 from ..core.parameters import declared_parameters
-from ..core.plugins import Made, find_plugin, instantiate, load_address
+from ..core.plugins import Made, accepted, find_plugin, instantiate, load_address, takes, wrap_errors
 from ..core.queries import Queries
 from ..core.spec import Spec
 from ..retrieve import Build

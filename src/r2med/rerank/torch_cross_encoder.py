@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from ..core import MissingExtra, ModelError
-from ..core.foreign import first_line
 from ..core.options import Options
+from ..core.plugins import first_line
 from ..models import Card
 from ..models.hashes import folder_hashes
 from ..retrieve.encoders.batching import pad

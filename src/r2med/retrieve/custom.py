@@ -11,11 +11,10 @@ from typing import Any
 import numpy as np
 
 from ..core import DataError, Hit, ModelError, Query, Run, Task, UsageError, fingerprint
-from ..core.foreign import accepted, wrap_errors
 from ..core.identity import Identity, class_name, identify, name_of
 from ..core.options import Options
 from ..core.parameters import declared_parameters
-from ..core.plugins import Made, find_plugin, instantiate, load_address
+from ..core.plugins import Made, accepted, find_plugin, instantiate, load_address, wrap_errors
 from ..core.queries import Queries
 from ..core.registry import Registry
 from ..core.spec import Spec

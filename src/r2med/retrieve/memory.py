@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ..core import UsageError
-from ..core.sizes import show_size
+from ..core.parameters import show_size
 from .sparse import available_cores
 
 TILE = 8

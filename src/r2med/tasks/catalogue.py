@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 import msgspec
 
 from ..core import DataError, UnknownName
+from ..core.files import parse_toml
 from ..core.places import home, hub_cache
 from ..core.stores import FolderStore
-from ..core.toml import loads
 from ..core.untrusted import component
 from .formats import layouts
 
@@ -55,8 +55,7 @@ class Collection(msgspec.Struct, frozen=True, kw_only=True):
     summary: str
     licence: str
     layout: str
-    tasks: tuple[TaskEntry, ...] = msgspec.field(name="task")
-    """In the order of the paper."""
+    tasks: tuple[TaskEntry, ...] = msgspec.field(name="task")  # in the order of the paper
     dataset: str = ""
     homepage: str = ""
 
@@ -68,7 +67,7 @@ def collections() -> dict[str, Collection]:
 
 
 def _read(name: str) -> Collection:
-    data: dict[str, Any] = loads(files(__package__).joinpath(f"collections/{name}.toml").read_text("utf-8"))
+    data: dict[str, Any] = parse_toml(files(__package__).joinpath(f"collections/{name}.toml").read_text("utf-8"))
     shared = {key: data[key] for key in ("layout", "licence")} | {"collection": data["name"]}
     for entry in data["task"]:
         entry.update(shared | {"dataset": data.get("dataset", "").format(task=entry["name"])})

@@ -20,8 +20,7 @@ class Converted(NamedTuple):
     task: str
     path: str
     fingerprint: str
-    expansions_left_out: int
-    """Sets of generated texts that the new layout has no place for."""
+    expansions_left_out: int  # sets of generated texts that the new layout has no place for
 
 
 def convert(refs: list[TaskRef], destination: Path, *, to: str, compress: str = "none") -> list[Converted]:

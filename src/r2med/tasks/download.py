@@ -12,8 +12,7 @@ from .catalogue import TaskEntry, drop_in, locate, snapshot
 from .formats import get_format
 from .load import TaskRef
 
-TIMEOUT = 20.0
-"""Seconds for the hub's first answer."""
+TIMEOUT = 20.0  # seconds for the hub's first answer
 
 
 class Downloaded(NamedTuple):

@@ -2,16 +2,129 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import hashlib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, Literal
 
 import msgspec
 
-from ..core.stores import open_store
+from ..core import DataError
+from ..core.stores import Store, open_store, open_stream
 from ..core.untrusted import printable
-from .checks import Checks, Finding
 from .formats import detect
+from .jsonl import explain, uses_underscore_id
 from .load import TaskRef
 from .nano.folder import changed_files, read_manifest
+
+EXAMPLES = 5
+ABSURD_TEXT = 1_000_000
+ABSURD_ID = 512
+
+Level = Literal["error", "warning"]
+
+
+class Finding(msgspec.Struct):
+    """One kind of problem, with how often and where it was seen first."""
+
+    level: Level
+    code: str
+    message: str
+    count: int = 0
+    examples: list[str] = msgspec.field(default_factory=list)
+
+
+class Checks:
+    """Takes what a layout finds in its files, one record at a time, and collects the findings."""
+
+    def __init__(self) -> None:
+        self.documents = TextChecks("document", "documents", self)
+        self.queries = TextChecks("query", "queries", self)
+        self.judgments = 0
+        self._findings: dict[str, Finding] = {}
+
+    def add(self, level: Level, code: str, message: str, example: str) -> None:
+        """Count one problem; the first few are quoted."""
+        finding = self._findings.setdefault(code, Finding(level, code, message))
+        finding.count += 1
+        if len(finding.examples) < EXAMPLES:
+            finding.examples.append(example)
+
+    def of(self, level: Level) -> list[Finding]:
+        """The findings of one level."""
+        return [f for f in self._findings.values() if f.level == level]
+
+    def check_lines(self, store: Store, name: str, spellings: tuple[type[Any], type[Any]], texts: TextChecks) -> None:
+        """Look through a file of JSON lines whose ids are called `id` or `_id`; a broken line is a finding."""
+        file = Path(name).name
+        try:
+            decode = msgspec.json.Decoder(spellings[uses_underscore_id(store, name)]).decode
+            with open_stream(store, name) as stream:
+                for number, line in enumerate(stream, start=1):
+                    try:
+                        item = decode(line)
+                    except (ValueError, RecursionError) as error:
+                        if not line.isspace():
+                            code, reason = explain(line, error)
+                            self.add("error", code, "lines that cannot be read", f"{file}:{number}: {reason}")
+                        continue
+                    texts.check(f"{file}:{number}", item.id, item.text)
+        except DataError as error:
+            self.add("error", "unreadable-file", "files that cannot be read to their end", str(error))
+
+    def check_judgments(self, judgments: Iterable[tuple[str, str, int]], *, every_query_judged: bool = True) -> None:
+        """Compare judgments with the documents and queries they name."""
+        positive: set[str] = set()
+        judged: set[str] = set()
+        for query_id, doc_id, grade in judgments:
+            where = f"{query_id} → {doc_id}"
+            self.judgments += 1
+            judged.add(query_id)
+            if query_id not in self.queries.ids:
+                self.add("error", "judgment-of-missing-query", "judgments that name a query that is not there", where)
+            if doc_id not in self.documents.ids:
+                message = "judgments that name a document that is not there"
+                self.add("error", "judgment-of-missing-document", message, where)
+            if grade < 0:
+                self.add("warning", "negative-grade", "judgments with a grade below zero", where)
+            elif grade > 0:
+                positive.add(query_id)
+        expected = self.queries.ids if every_query_judged else self.queries.ids & judged
+        for query_id in sorted(expected - positive):
+            self.add("error", "query-without-positive", "queries without a positive judgment", query_id)
+
+
+class TextChecks:
+    """Checks that documents and queries share."""
+
+    def __init__(self, kind: str, plural: str, checks: Checks) -> None:
+        self.kind, self.plural, self.checks = kind, plural, checks
+        self.ids: set[str] = set()
+        self._digests: set[bytes] = set()
+
+    def check(self, place: str, identifier: str, text: str) -> None:
+        """Look at one document or query."""
+        add, kind, plural, where = self.checks.add, self.kind, self.plural, f"{place} ({identifier})"
+        if identifier in self.ids:
+            add("error", f"duplicate-{kind}-id", f"{kind} ids that stand more than once", where)
+        self.ids.add(identifier)
+        if not identifier.strip():
+            add("error", f"empty-{kind}-id", f"{plural} without an id", place)
+        elif identifier.split() != [identifier]:
+            add("error", f"space-in-{kind}-id", f"{kind} ids with white space, which TREC files cannot carry", where)
+        elif len(identifier) > ABSURD_ID:
+            add("warning", f"long-{kind}-id", f"{kind} ids of over {ABSURD_ID} characters", place)
+        if not text.strip():
+            add("error", f"empty-{kind}", f"{plural} without text", where)
+            return
+        if "\0" in text:
+            add("error", "nul", "texts that hold a NUL character", where)
+        if len(text) > ABSURD_TEXT:
+            add("warning", f"long-{kind}", f"{plural} of over {ABSURD_TEXT:,} characters", where)
+        digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+        if digest in self._digests:
+            add("warning", f"duplicate-{kind}-text", f"{plural} whose text is an exact copy of an earlier one", where)
+        self._digests.add(digest)
 
 
 class Report(msgspec.Struct):

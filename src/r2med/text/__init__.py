@@ -1,6 +1,5 @@
 """Text to terms."""
 
-from .analyzers import ANALYZERS, Analyzer, get_analyzer, term_sets
-from .terms import TermCounts, Vocabulary
+from .analyzers import ANALYZERS, Analyzer, TermCounts, Vocabulary, get_analyzer, term_sets
 
 __all__ = ["ANALYZERS", "Analyzer", "TermCounts", "Vocabulary", "get_analyzer", "term_sets"]

@@ -3,6 +3,10 @@
 Words by Unicode's rules, a possessive 's dropped, lower case, stop words dropped, Porter stems. This is the twin of
 r2med/_native/analyze.c, for where that is not built: same results, more slowly.
 
+Words are those of Lucene's StandardTokenizer: UAX #29 (Unicode 12.1) with emoji sequences kept whole. The tables are
+written by tools/wordbreak_tables.py, where the grammar is. They do not depend on the Unicode version of the running
+Python, so an index built today fits queries asked under any other.
+
 Porter's stemmer (1980) has the two later changes of its author, -bli and -logi, as Lucene has it. It never looks words
 up: a suffix goes when what stands before it is long enough. Length is the measure, the number of times a consonant
 follows a vowel. Everything but a, e, i, o, u and some y is a consonant, so any script is fine.
@@ -10,11 +14,106 @@ follows a vowel. Everything but a, e, i, o, u and some y is a consonant, so any 
 
 from __future__ import annotations
 
+import re
 import struct
+from collections.abc import Iterator
+from importlib.resources import files
 
-from .wordbreak import LOWER, words
+MAX_UNITS = 255  # the longest token, in UTF-16 units; what is longer goes on as a new token
 
-__all__ = ["ENGLISH_STOP_WORDS", "analyze", "stem"]
+# Where all is ASCII a regular expression says the same as the automaton, but for runs of underscores and for length.
+_ASCII_WORD = re.compile(r"[A-Za-z0-9_]+(?:(?:(?<=[A-Za-z])[.:'](?=[A-Za-z])|(?<=[0-9])[.,;'](?=[0-9]))[A-Za-z0-9_]+)*")
+_BEYOND_ASCII = re.compile(r"[^\x00-\x7f]")
+
+
+def read_tables() -> dict[str, list[str]]:
+    """The words of each section of the tables, in the order of the file."""
+    tables: dict[str, list[str]] = {}
+    for line in files(__package__).joinpath("wordbreak.txt").read_text("ascii").splitlines():
+        if line.startswith("["):
+            section = tables[line.strip("[]")] = []
+        elif line and not line.startswith("#"):
+            section.extend(line.split())
+    return tables
+
+
+def code_points(item: str) -> tuple[int, int]:
+    """The first and the last code point of a range in hexadecimal."""
+    first, _, last = item.partition("-")
+    return int(first, 16), int(last or first, 16)
+
+
+def _lower(items: list[str]) -> dict[int, int]:
+    """Map code points to their simple lower case, one to one (as Java's Character.toLowerCase)."""
+    mapping: dict[int, int] = {}
+    for item in items:
+        source, _, target = item.partition(">")
+        span, _, step = source.partition("/")
+        first, last = code_points(span)
+        shift = int(target, 16) - first
+        mapping.update((code, code + shift) for code in range(first, last + 1, int(step, 16)))
+    return mapping
+
+
+def _classes(tables: dict[str, list[str]]) -> bytes:
+    classes = bytearray(0x110000)
+    for number, name in enumerate((name for name in tables if name.startswith("class ")), 1):
+        for first, last in map(code_points, tables[name]):
+            classes[first : last + 1] = bytes([number]) * (last + 1 - first)
+    return bytes(classes)
+
+
+_TABLES = read_tables()
+LOWER = _lower(_TABLES["lower"])
+_CLASSES = _classes(_TABLES)
+_ROWS = list(map(bytes.fromhex, _TABLES["transitions"]))
+_ACCEPTING = frozenset(map(int, _TABLES["accepting"]))
+
+
+def words(text: str) -> list[str]:
+    """Find the words in order, each as it stands in the text; what lies between them is dropped."""
+    if text.isascii():
+        return _ascii_words(text)
+    found: list[str] = []
+    done = 0
+    # A space never is part of a word: the automaton walks only the stretches between spaces that need it.
+    for match in _BEYOND_ASCII.finditer(text):
+        if match.start() < done:
+            continue
+        first = max(text.rfind(" ", done, match.start()), done)
+        last = text.find(" ", match.end())
+        last = len(text) if last < 0 else last
+        found += _ascii_words(text[done:first])
+        found += _walk(text[first:last])
+        done = last
+    return found + _ascii_words(text[done:])
+
+
+def _ascii_words(text: str) -> list[str]:
+    found: list[str] = _ASCII_WORD.findall(text)
+    if len(text) > MAX_UNITS and max(map(len, found), default=0) > MAX_UNITS:
+        return list(_walk(text))
+    return [word for word in found if word.strip("_")] if "_" in text else found
+
+
+def _walk(text: str) -> Iterator[str]:
+    """Find the words by the automaton: at each place the longest match, else one character on."""
+    start, size = 0, len(text)
+    while start < size:
+        at, end, state, units = start, start, 1, 0
+        while at < size:
+            code = ord(text[at])
+            units += 1 if code < 0x10000 else 2
+            state = _ROWS[state][_CLASSES[code]]
+            if not state or units > MAX_UNITS:
+                break
+            at += 1
+            if state in _ACCEPTING:
+                end = at
+        if end > start:
+            yield text[start:end]
+        start = max(end, start + 1)
+
 
 ENGLISH_STOP_WORDS = frozenset(
     {"a", "an", "and", "are", "as", "at", "be", "but", "by", "for", "if", "in", "into", "is", "it", "no", "not"}

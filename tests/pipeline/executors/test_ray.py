@@ -11,7 +11,7 @@ import pytest
 
 from .nodes import Node, command_line, descendants, free_address, home_with, wait_for_nodes
 from .runs import Ran
-from .test_processes import late_interaction
+from .test_pool import late_interaction
 
 SHORT = "bge-small:max_length=16"
 BRIEF = [

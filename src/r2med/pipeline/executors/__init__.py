@@ -51,7 +51,7 @@ def get_executor(
     from .models import PoolExecutor
 
     if name == "local":
-        from .processes import Processes
+        from .pool import Processes
 
         return PoolExecutor("local", Processes(workers or 1, device), tell)
     from .ray import RayWorkers

@@ -30,8 +30,7 @@ QUIET = {
 
 
 TOKEN_HINT = "export RAY_AUTH_MODE=token RAY_AUTH_TOKEN=…"
-SILENCE = 5
-"""Seconds without news after which the head is looked for."""
+SILENCE = 5  # seconds without news after which the head is looked for
 
 
 class RayWorkers:
@@ -41,8 +40,7 @@ class RayWorkers:
         self.size = size or 1
         self._asked, self._address, self._device, self._tell = size, address, device, tell
         self._ray: Any = None
-        self._waiting: dict[Any, Any] = {}
-        """Replies that are due, with the actors that owe them."""
+        self._waiting: dict[Any, Any] = {}  # replies that are due, with the actors that owe them
         self._actors: set[Any] = set()
         self._gpus = 0
         self._head, self._headless, self._silent = "", False, 0

@@ -13,8 +13,8 @@ from typing import Any, Literal, NamedTuple
 
 from ..._version import __version__
 from ...core import ModelError, R2MedError, fingerprint
-from ...core.foreign import one_line
 from ...core.options import Options
+from ...core.plugins import one_line
 from ...core.queries import Side
 from ...core.spec import Spec
 from ...rerank.pairs import Pairs
@@ -33,8 +33,7 @@ class EncodeJob(NamedTuple):
     """Texts to encode."""
 
     component: Component
-    expected: dict[str, Any]
-    """How the driver's encoder describes itself."""
+    expected: dict[str, Any]  # how the driver's encoder describes itself
     method: str
     """Of the encoder: `stream` for vectors, others for term weights and for vectors of tokens."""
     texts: list[str]

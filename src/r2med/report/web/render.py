@@ -20,7 +20,7 @@ from markupsafe import Markup, escape
 from ...core import MissingExtra
 from ...core.table import p_value, points, shortened, signed
 from ...text import get_analyzer
-from ...text.wordbreak import words
+from ...text.english import words
 
 LONGEST = 1 << 16
 # C0 but tab and line feed, DEL and C1, zero-width space, direction marks, separators, BOM, half characters.

@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 from ...core import DataError, ResultError, UnknownName, UsageError
-from ...core.toml import loads
+from ...core.files import parse_toml
 from ..schema import TaskResult
 
 Kind = Literal["retriever", "fused", "reranker", "expansion"]
@@ -158,7 +158,7 @@ def read_ledger(path: str | Path) -> Ledger:
 
 def _figures(text: str, path: str | Path) -> Iterator[Figure]:
     try:
-        data: dict[str, Any] = loads(text)
+        data: dict[str, Any] = parse_toml(text)
     except ValueError as error:
         raise DataError(f"not TOML ({error})", path=path) from None
     if not isinstance(data.get("source"), list):

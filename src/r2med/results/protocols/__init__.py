@@ -14,7 +14,7 @@ from typing import Any, Final, Literal, NamedTuple
 import msgspec
 
 from ...core import DataError, UnknownName, fingerprint
-from ...core.toml import loads
+from ...core.files import parse_toml
 from ..schema import SystemInfo
 
 UNSTATED: Final = "unstated"
@@ -77,7 +77,7 @@ def get_protocol(name: str) -> Protocol:
 def parse_protocol(text: str, path: str | Path) -> Protocol:
     """A protocol from the text of its file."""
     try:
-        return msgspec.convert(loads(text), Protocol)
+        return msgspec.convert(parse_toml(text), Protocol)
     except ValueError as error:  # tomllib's and msgspec's errors both are
         raise DataError(f"not a protocol ({error})", path=path) from None
 

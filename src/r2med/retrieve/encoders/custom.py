@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from ...core import ModelError, Task, UsageError
-from ...core.foreign import accepted, takes, wrap_errors
 from ...core.identity import Identity
+from ...core.plugins import accepted, takes, wrap_errors
 from ...core.queries import Side
 from ..mteb_inputs import BATCH, SPLIT, SUBSET, loader, prompt_type, task_facts
 from .base import UNKNOWN_TOKENS, BaseEncoder, Batch, Float32, WorkOrder, check_vectors

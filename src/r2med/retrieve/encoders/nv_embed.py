@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...core import ModelError
-from ...core.foreign import first_line
+from ...core.plugins import first_line
 from ...core.queries import Side
 from .base import Float32
 from .batching import Tokens

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...core import MissingExtra, ModelError
-from ...core.foreign import first_line
 from ...core.options import Options
+from ...core.plugins import first_line
 from ...core.queries import Side
 from ...models import Card
 from ...models.hashes import file_hash

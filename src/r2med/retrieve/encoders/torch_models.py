@@ -11,8 +11,8 @@ import msgspec
 import numpy as np
 
 from ...core import MissingExtra, ModelError
-from ...core.foreign import first_line
 from ...core.options import Options
+from ...core.plugins import first_line
 from ...models import Card
 from .devices import torch_dtype
 

@@ -10,23 +10,23 @@ import numpy as np
 
 from ...core import DataError, Task
 from ...core.columns import Int64
-from ...text.duplicates import THRESHOLD, Pairs, groups, near_duplicates, overlaps
-from ...text.shingles import WIDTH, concatenate
+from ...text.duplicates import THRESHOLD, WIDTH, Pairs, concatenate, groups, near_duplicates, overlaps
 from .findings import EXAMPLES, AuditReport, FlagList, SharedTexts, TaskAudit
 from .leaks import (
     BRIGHT_NOTE,
     INSIDE,
     LEAST_WORDS,
+    OutsideTexts,
     ShingledTask,
     count_copies,
     exact_groups,
     flag_documents_of_queries,
     flag_duplicate_queries,
     flag_ids,
+    flag_outside,
     flag_unjudged_copies,
     is_bright,
 )
-from .outside import OutsideTexts, flag_outside
 
 
 @dataclass(frozen=True)

@@ -10,16 +10,17 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import ClassVar, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, TypeVar
 
 from ...core import DataError, Documents, IdTable, Qrels, Query, Run, UsageError
 from ...core.registry import Registry
 from ...core.spec import Spec
 from ...core.stores import Store
-from ..checks import Checks
 
-SHOWN = 5
-"""Files named in a message."""
+if TYPE_CHECKING:
+    from ..validate import Checks
+
+SHOWN = 5  # files named in a message
 METHODS = ("hyde", "query2doc", "lamer", "search-o1", "search-r1")
 """Folders that hold generated texts in R2MED's own data; others are known by the files in them."""
 
@@ -47,14 +48,12 @@ class Format(ABC):
     """One layout of a task on disk."""
 
     name: ClassVar[str]
-    summary: ClassVar[str]
-    """The files it consists of, in one line."""
+    summary: ClassVar[str]  # the files it consists of, in one line
     rank: ClassVar[int] = 100
     """Of two layouts that both fit a folder, the one with the lower rank is read."""
     holds_several: ClassVar[bool] = False
     """Whether one folder holds several tasks, each as a split of its own name."""
-    holds_expansions: ClassVar[bool] = True
-    """Whether it has a place for generated texts."""
+    holds_expansions: ClassVar[bool] = True  # whether it has a place for generated texts
 
     @abstractmethod
     def splits(self, names: list[str]) -> list[str]:

@@ -15,8 +15,7 @@ from ...core.stores import Store, open_stream
 from ...core.untrusted import component
 from ..judgments import whole_grade
 
-MOST_ROWS = 512
-"""Of one batch."""
+MOST_ROWS = 512  # of one batch
 
 
 class ArrowTable(NamedTuple):

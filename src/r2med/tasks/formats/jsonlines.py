@@ -5,14 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import ClassVar, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import msgspec
 
 from ...core import DataError, Query
 from ...core.compression import write_lines
 from ...core.stores import Store, find
-from ..checks import Checks
 from ..jsonl import (
     BeirQuery,
     BeirRecord,
@@ -26,6 +25,9 @@ from ..jsonl import (
 )
 from ..judgments import qrels_from_store
 from . import METHODS, Expansion, Format, Parts, register
+
+if TYPE_CHECKING:
+    from ..validate import Checks
 
 HYDOC_FILE = "query_with_hydoc.jsonl"
 BEIR_QRELS = re.compile(r"(?:qrels/)?(test|dev|validation|train|qrels)\.(?:tsv|jsonl|txt|qrels)(?:\.gz|\.zst)?")
@@ -52,8 +54,7 @@ class JsonLinesFormat(Format):
     """What the two layouts of JSON lines share."""
 
     query_file: ClassVar[str]
-    usual_qrels: ClassVar[str]
-    """What to look for, in an error."""
+    usual_qrels: ClassVar[str]  # what to look for, in an error
     every_query_judged = True
 
     def qrels_file(self, names: list[str]) -> str | None:

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from ...core import IdTable, Task, UsageError
-from ...core.toml import loads
+from ...core.files import parse_toml
 from ..audit.findings import SystemAudit, TaskAudit
-from ..audit.traps import LexicalTrap
-from ..stats import Tendencies
+from ..stats import LexicalTrap, Tendencies
 
 if TYPE_CHECKING:
     from .folder import Metadata
@@ -141,7 +140,7 @@ def _group_one(tasks: Sequence[TaskFigures], role: str) -> GroupFigures | None:
 
 def published_shapes() -> dict[str, dict[str, Any]]:
     """What NanoR2MED's pages say about each task beside its scores, by its name in the catalogue."""
-    data = loads(files(__package__).joinpath("published.toml").read_text("utf-8"))
+    data = parse_toml(files(__package__).joinpath("published.toml").read_text("utf-8"))
     return msgspec.convert(data, dict[str, dict[str, int | float]])
 
 

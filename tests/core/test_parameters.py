@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from r2med.core import UsageError
-from r2med.core.sizes import parse_size, show_size
+from r2med.core.parameters import parse_size, show_size
 
 
 def test_one_kind_of_gigabyte() -> None:
