@@ -33,7 +33,7 @@ ROOMS: dict[str, set[str]] = {
 ROOMS["pipeline"] = {*ROOMS} - {"report"}
 ROOMS["doctor"] = {*ROOMS} - {"report"}  # looks at everything, prints nothing
 ROOMS["integrations"] = {*ROOMS} - {"doctor"}  # the shapes of other tools
-ROOMS["api"] = {*ROOMS} - {"doctor", "integrations"}  # what the package itself offers
+ROOMS["api"] = {*ROOMS}  # what the package itself offers
 ROOMS["cli"] = {*ROOMS}
 ROOMS["upstream"] = {"integrations"}  # `python -m r2med.upstream`, and nothing else
 HEAVY = ("torch", "pyarrow", "huggingface_hub", "rich", "zstandard", "transformers")
@@ -71,20 +71,20 @@ def test_a_room_imports_only_what_it_may(path: Path) -> None:
 
 
 PRINTING = {"click.echo", "print", "console.print", "sys.stdout.write"}
-ONLY_OUTPUT_PRINTS = [
-    *(path for path in FILES if path.relative_to(ROOT).parts[0] in ("core", "report", "results", "scoring")),
-    *(ROOT / "cli" / f"{name}.py" for name in ("common", "compare", "leaderboard", "pages", "plot", "report")),
-    *(ROOT / "cli" / f"{name}.py" for name in ("reproduce", "run_output", "view")),
-]
+MAY_PRINT = {
+    "cli/output.py",
+    "cli/__init__.py",  # our own words, and errors, which are made harmless when they are raised
+    "integrations/upstream/__init__.py",  # a command of its own, which prints as upstream's scripts do
+}
 
 
-@pytest.mark.parametrize("path", ONLY_OUTPUT_PRINTS, ids=lambda path: path.relative_to(ROOT).as_posix())
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_only_the_output_module_prints(path: Path) -> None:
     """What comes from data goes through `cli/output.py`, which makes it harmless for a terminal."""
     calls = [
         ast.unparse(node.func) for node in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(node, ast.Call)
     ]
-    assert not PRINTING & set(calls)
+    assert path.relative_to(ROOT).as_posix() in MAY_PRINT or not PRINTING & set(calls)
 
 
 def loaded_after(statement: str) -> set[str]:

@@ -160,7 +160,7 @@ def test_the_command_line_refuses_in_one_line(hub: WritableHub, nano: Path, tmp_
         assert [line[:7] for line in done.stderr.splitlines()] == ["r2med: "]
     done = export(hub, nano, "--repo", "lab/nano", "--out", tmp_path / "private", "--private")
     assert done.returncode == 2
-    assert "--private goes with --upload" in done.stderr
+    assert "only a repository that is uploaded can be private" in done.stderr
     assert not (tmp_path / "private").exists()
 
 

@@ -38,6 +38,16 @@ def say(text: str | Path = "", *, lines: bool = False) -> None:
     click.echo(printable(str(text), keep="\n" if lines else ""))
 
 
+def say_styled(pieces: Iterable[tuple[str, str]]) -> None:
+    """Print a text of the result whose pieces have styles of their own, where the terminal has any."""
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(highlight=False)
+    text = Text.assemble(*((printable(piece, keep="\n"), style) for piece, style in pieces))
+    console.print(text, soft_wrap=not console.is_terminal)
+
+
 def note(text: str) -> None:
     """Say something that is not the result."""
     click.echo(printable(text), err=True)

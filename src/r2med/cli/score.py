@@ -8,7 +8,7 @@ import click
 
 from ..scoring.measures import STANDARD, USUAL, definitions, parse_measures
 from .common import json_option, options_from
-from .output import emit, note, print_table
+from .output import emit, note, print_table, say, say_styled
 
 _PARAMETERS = {p.name: p.help for d in definitions() for p in d.parameters.values()}
 _MEASURES = "\n".join(
@@ -92,28 +92,15 @@ def search(text: str, spec: str, retriever: str, top: int, memory: str | None, a
     if as_json:
         emit({"query": text, "task": task.full_name, "retriever": retriever, "hits": [hit._asdict() for hit in found]})
         return
-    from rich.console import Console
-    from rich.text import Text
-
-    from ..core.untrusted import printable
-
-    console = Console(highlight=False)
     if not found:
-        console.print("Nothing found: no passage shares a term with the query.")
+        say("Nothing found: no passage shares a term with the query.")
     for hit in found:
-        console.print(Text(printable(f"{hit.rank}. {hit.doc_id}  {hit.score:.3f}"), style="bold"))
-        passage, end = Text("   "), 0
+        say_styled([(f"{hit.rank}. {hit.doc_id}  {hit.score:.3f}", "bold")])
+        pieces, end = [("   ", "")], 0
         for start, stop in hit.marks:
-            passage.append(_shown(hit.text[end:start])).append(_shown(hit.text[start:stop]), style="bold yellow")
+            pieces += [(hit.text[end:start], ""), (hit.text[start:stop], "bold yellow")]
             end = stop
-        console.print(passage.append(_shown(hit.text[end:])), soft_wrap=not console.is_terminal)
+        say_styled([*pieces, (hit.text[end:], "")])
         if hit.marks:
             words = dict.fromkeys(hit.text[start:stop].lower() for start, stop in hit.marks)
-            console.print(Text(printable(f"   matched: {', '.join(words)}"), style="dim"))
-
-
-def _shown(text: str) -> str:
-    """A piece of a passage that cannot drive the terminal."""
-    from ..core.untrusted import printable
-
-    return printable(text, keep="\n")
+            say_styled([(f"   matched: {', '.join(words)}", "dim")])
