@@ -92,8 +92,8 @@ _signals: list[int] = []
 
 def _on_signal(number: int, frame: FrameType | None) -> None:
     _signals.append(number)
-    if client := sys.modules.get("r2med.http"):
-        client.STOP.set()  # threads that wait for a server end at once
+    if waiting := sys.modules.get("r2med.core.waiting"):
+        waiting.STOP.set()  # threads that wait for a server end at once
     raise Terminated if number == signal.SIGTERM else KeyboardInterrupt
 
 

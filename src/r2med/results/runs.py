@@ -21,6 +21,7 @@ from typing import BinaryIO, NamedTuple
 
 from ..core import DataError, Hasher, IdTable, Run
 from ..core.atomic import atomic_file
+from ..core.compression import inflate
 from ..core.places import open_regular
 from ..core.trec import read_run, run_lines
 
@@ -175,8 +176,8 @@ class _Blocks(StoredRun):
             stream.seek(offset + _HEADER.size)
             packed = stream.read(size - _HEADER.size)
         try:
-            text = zlib.decompressobj(-zlib.MAX_WBITS).decompress(packed, most or LARGEST_BLOCK)
-        except zlib.error:
+            text = inflate(packed, most or LARGEST_BLOCK, self._path)
+        except DataError:
             raise _changed(self._path) from None
         if most:
             return text
