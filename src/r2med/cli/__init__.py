@@ -10,6 +10,7 @@ import importlib
 import os
 import signal
 import sys
+import threading
 import warnings
 from types import FrameType
 from typing import Any
@@ -42,6 +43,8 @@ COMMANDS = {
 }
 
 
+PATIENCE = 0.7
+"""Seconds that an interrupted command gives the threads of libraries."""
 KEPT = "what was finished is kept, the same command goes on from there"
 
 
@@ -140,6 +143,7 @@ def _failed(error: BaseException) -> int:
     if _signals or isinstance(error, KeyboardInterrupt | click.Abort):
         how, code = ("terminated", 143) if signal.SIGTERM in _signals else ("interrupted", 130)
         click.echo(f"r2med: {how}; {KEPT}", err=True)
+        _end_soon(code)
         return code
     if isinstance(error, MemoryError):
         click.echo(f"r2med: not enough memory ({error or 'an allocation failed'}); {KEPT}", err=True)
@@ -150,6 +154,14 @@ def _failed(error: BaseException) -> int:
         raise error
     click.echo(f"r2med: {error}", err=True)
     return error.exit_code
+
+
+def _end_soon(code: int) -> None:
+    """Python waits at its end for the threads of libraries, which may wait for a server: not for longer than this."""
+    sys.stdout.flush()
+    watch = threading.Timer(PATIENCE, os._exit, [code])
+    watch.daemon = True
+    watch.start()
 
 
 def _write_nothing_more() -> None:

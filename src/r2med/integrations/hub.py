@@ -19,9 +19,10 @@ import msgspec
 
 from ..core import DataError, R2MedError, Unavailable, UsageError
 from ..core.atomic import atomic_folder, write_bytes
-from ..core.hub import library, offline
+from ..core.hub import MOST_LISTED, SLOWEST, bounded_replies, library, offline
 from ..core.stores import FolderStore
 from ..core.untrusted import inside
+from ..core.waiting import in_time
 from ..results import ResultIndex, ResultStore, TaskResult
 from ..results.store import checksum, encode_result
 from ..tasks import collections
@@ -32,6 +33,8 @@ from .hub_cards import MARK, known_licences, nano_card, results_card
 PUBLIC_HUB = "https://huggingface.co"
 REPO = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}", re.ASCII)
 PATH = r"(/|~|[A-Za-z]:\\)"
+UPLOAD_WITHIN = 600.0
+"""Seconds for an upload, and then those that its bytes take at the slowest."""
 BESIDE = (".run.gz", ".queries.jsonl", ".expansions.jsonl")
 
 
@@ -181,14 +184,19 @@ def upload(prepared: Prepared, *, private: bool) -> Uploaded:
         hub.utils.disable_progress_bars()
     endpoint = os.environ.get("HF_ENDPOINT") or PUBLIC_HUB
     api = hub.HfApi(endpoint=endpoint, token=token)
-    try:
+
+    def send() -> Any:
         _create(api, prepared.repo, private=private)
-        done = api.upload_folder(
+        return api.upload_folder(
             repo_id=prepared.repo,
             repo_type="dataset",
             folder_path=str(prepared.folder),
             commit_message=f"r2med export hub: {len(prepared.files)} files",
         )
+
+    try:
+        with bounded_replies(hub, MOST_LISTED):
+            done = in_time(send, UPLOAD_WITHIN + prepared.size / SLOWEST)
     except R2MedError:
         raise
     except Exception as error:
