@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+# Every package at a locked version and compared with its hash (requirements/lock.sh writes the locks).
+LOCKED := $(PIP) install --no-deps --require-hashes --requirement
 NATIVE := $(wildcard src/r2med/_native/*.[ch])
 TEST_HOME := $(abspath $(VENV)/home)
 BENCHMARKS := loading lexical measures intervals dense rerank llm_throughput nano view scale
@@ -41,19 +43,20 @@ clean:
 
 $(VENV)/.python:
 	@$(PYTHON) -m venv $(VENV)
-	@$(PIP) install --upgrade pip
+	@$(LOCKED) requirements/build.txt
 	@touch $@
 
-$(VENV)/.installed: $(VENV)/.python pyproject.toml setup.py $(NATIVE)
+$(VENV)/.installed: $(VENV)/.python pyproject.toml setup.py requirements/run.txt $(NATIVE)
 	@echo "Installing r2med into $(VENV) ..." >&2
-	@$(PIP) install --editable ".[onnx]"
+	@$(LOCKED) requirements/run.txt
+	@$(PIP) install --no-deps --no-build-isolation --editable .
 	@touch $@
 
-# PyTorch first and pinned: a plain install then takes its CPU build and nothing asks for another.
-$(VENV)/.tested: $(VENV)/.installed
+# PyTorch last and pinned, without a hash: the index says which build of that version comes (requirements/torch.in).
+$(VENV)/.tested: $(VENV)/.installed requirements/dev.txt
 	@echo "Installing what the tests need ..." >&2
+	@$(LOCKED) requirements/dev.txt
 	@$(PIP) install torch==2.13.0
-	@$(PIP) install --editable ".[all,torch,ray]" --group test --group docs --group lint
 	@touch $@
 
 # Real weights and a real browser; tests that lack one say so and are skipped.

@@ -2,7 +2,7 @@
 # The steps by which the images are built. The Dockerfiles call them, and so do the tests, without a container engine.
 #
 #   steps.sh wheel OUT               build the wheel of the sources here, C extensions included, into OUT
-#   steps.sh install PREFIX OUT EXTRAS   a fresh environment in PREFIX with that wheel and the named extras
+#   steps.sh install PREFIX OUT LOCK a fresh environment in PREFIX with that wheel and the packages of a lock file
 #   steps.sh check PREFIX            the environment works: version, a real run, nothing broken
 #   steps.sh check-cuda PREFIX       and its PyTorch was built for CUDA
 set -eu
@@ -21,8 +21,17 @@ the_wheel() {
     echo "$1"
 }
 
+# Every package at a locked version, compared with its hash.
+locked() {
+    "$1/bin/python" -m pip install --quiet --no-deps --require-hashes --requirement "$2"
+}
+
 wheel() {
-    "$PYTHON" -m pip wheel --quiet --no-deps --wheel-dir "$1" .
+    tools=$(mktemp -d)
+    "$PYTHON" -m venv "$tools"
+    locked "$tools" requirements/build.txt
+    "$tools/bin/python" -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir "$1" .
+    rm -rf "$tools"
     # An image is worth its bytes only with the fast code in it: a missing compiler must not pass unnoticed.
     case $("$PYTHON" -m zipfile -l "$(the_wheel "$1")") in
         *r2med/_sparse*.so*) ;;
@@ -33,7 +42,8 @@ wheel() {
 install() {
     file=$(the_wheel "$2")
     "$PYTHON" -m venv "$1"
-    "$1/bin/python" -m pip install --quiet "r2med${3:+[$3]} @ file://$(cd "$(dirname "$file")" && pwd)/$(basename "$file")"
+    locked "$1" "$3"
+    "$1/bin/python" -m pip install --quiet --no-deps --no-index "$file"
     "$1/bin/python" -m compileall -q "$1/lib" || true
 }
 
@@ -54,13 +64,13 @@ check_cuda() {
 }
 
 usage() {
-    fail "usage: steps.sh wheel OUT | install PREFIX OUT [EXTRAS] | check PREFIX | check-cuda PREFIX"
+    fail "usage: steps.sh wheel OUT | install PREFIX OUT LOCK | check PREFIX | check-cuda PREFIX"
 }
 
 # No `… && step || fail` here: inside such a list the shell would not stop at a failing command.
 case "${1:-} $#" in
     "wheel 2") wheel "$2" ;;
-    "install 3" | "install 4") install "$2" "$3" "${4:-}" ;;
+    "install 4") install "$2" "$3" "$4" ;;
     "check 2") check "$2" ;;
     "check-cuda 2") check_cuda "$2" ;;
     *) usage ;;

@@ -9,6 +9,7 @@ import base64
 import hashlib
 import json
 import re
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -34,6 +35,9 @@ class WritableHub(Hub):
         self.private: set[str] = set()
         self.large: dict[str, bytes] = {}
         self.drop_next: str = ""
+        self.hang: str = ""
+        """Requests whose path holds this are never answered."""
+        self.hanging, self.closing = threading.Event(), threading.Event()
         self.commits: list[dict[str, Any]] = []
 
     def drop(self, part: str) -> bool:
@@ -79,6 +83,9 @@ class WritingHandler(Handler):
         path = unquote(urlsplit(self.path).path)
         self.server.note(Request(self.command, path, self.headers.get("Authorization"), None))
         body = self._body()
+        if self.server.hang and self.server.hang in path:
+            self.server.hanging.set()
+            self.server.closing.wait()
         if self.server.drop(path):
             self.close_connection = True
             self.connection.close()

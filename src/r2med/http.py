@@ -14,10 +14,9 @@ import re
 import threading
 import time
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime, timezone
 from email.utils import parsedate_to_datetime
-from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit, urlunsplit
 
@@ -27,14 +26,12 @@ from .core import MissingExtra, ModelError, Unavailable, UsageError
 from .core.budget import Usage
 from .core.compression import inflated
 from .core.keys import Secrets, read_key, warn_once
+from .core.waiting import in_time, sleep
 
 FIRST_WAIT, LONGEST_BACKOFF, LONGEST_WAIT = 0.5, 30.0, 120.0
 """Seconds between attempts: the first, the longest of ours, the longest a server may ask for."""
 CONNECT_SECONDS = 10.0
-LOOK_SECONDS = 0.2
-"""How often a waiting thread looks whether it shall stop."""
 MOST_TOKENS = 1 << 40
-PIECE = 1 << 20
 PASSING = {408, 409, 425, 429}
 """Refusals that may be gone the next time, besides everything from 500 up."""
 THIS_REQUEST = {400, 413, 422}
@@ -44,8 +41,6 @@ TOO_LONG = (
 )
 FILTERED = ("content_filter", "content management policy", "content_policy", "safety system", "responsibleai")
 NO_MONEY = ("insufficient_quota", "billing", "exceeded your current quota", "credit balance")
-STOP = threading.Event()
-"""Set when the program ends: requests under way are abandoned at once, whichever thread waits for them."""
 
 
 class Rejected(Exception):
@@ -124,7 +119,7 @@ class RateLimit:
             now = time.monotonic()
             turn = max(self._free_at, now)
             self._free_at = turn + span
-        _sleep(turn - now, stop)
+        sleep(turn - now, stop)
 
 
 class Client:
@@ -166,39 +161,20 @@ class Client:
                 break
             self._usage.add(attempts=1)
             try:
-                return self._in_time(lambda deadline: self._exchange(content, deadline))
+                return self._attempt(content)
             except _TryAgain as why:
                 problem = str(why)
                 if attempt + 1 < self._attempts:
-                    _sleep(_backoff(attempt) if why.wait is None else why.wait, stop)
+                    sleep(_backoff(attempt) if why.wait is None else why.wait, stop)
         times = "once" if self._attempts == 1 else f"{self._attempts} times"
         raise Unavailable(f"{self.host} {problem}, {times}; what was finished is kept, run it again later")
 
-    def _in_time(self, exchange: Callable[[float], Answer]) -> Answer:
-        """One attempt with one deadline for the whole exchange, however slowly the server sends.
-
-        It runs in a thread of its own, which is left to itself when the time is over or the program ends: no library
-        call can be interrupted while it waits for a header, a name server or a certificate.
-        """
-        outcome: SimpleQueue[Answer | BaseException] = SimpleQueue()
+    def _attempt(self, content: bytes) -> Answer:
         deadline = time.monotonic() + self._timeout
-
-        def run() -> None:
-            try:
-                outcome.put(exchange(deadline))
-            except BaseException as error:
-                outcome.put(error)
-
-        threading.Thread(target=run, daemon=True).start()
-        while (left := deadline - time.monotonic()) > 0 and not STOP.is_set():
-            try:
-                found = outcome.get(timeout=min(left, LOOK_SECONDS))
-            except Empty:
-                continue
-            if isinstance(found, BaseException):
-                raise found
-            return found
-        raise Unavailable("interrupted") if STOP.is_set() else _TryAgain("did not answer in time")
+        try:
+            return in_time(lambda: self._exchange(content, deadline), self._timeout)
+        except TimeoutError:
+            raise _TryAgain("did not answer in time") from None
 
     def _exchange(self, content: bytes, deadline: float) -> Answer:
         httpx, client = self._import(), self._open()
@@ -334,12 +310,6 @@ def _backoff(attempt: int) -> float:
     return float(min(FIRST_WAIT * 2**attempt, LONGEST_BACKOFF) * random.uniform(0.5, 1.5))
 
 
-def _sleep(seconds: float, stop: threading.Event) -> None:
-    until = time.monotonic() + seconds
-    while (left := until - time.monotonic()) > 0 and not (stop.is_set() or STOP.is_set()):
-        stop.wait(min(left, LOOK_SECONDS))
-
-
 def _unpacked(response: Any) -> Iterator[bytes]:
     """The decompressed body in pieces of bounded size."""
     encoding = response.headers.get("content-encoding", "identity").strip().lower()
@@ -348,7 +318,7 @@ def _unpacked(response: Any) -> Iterator[bytes]:
         return
     if encoding not in ("gzip", "x-gzip", "deflate"):
         raise _TryAgain("answered in a compression that was not asked for")
-    yield from inflated(response.iter_raw(), PIECE)
+    yield from inflated(response.iter_raw())
 
 
 def _message(raw: bytes) -> str:

@@ -50,7 +50,7 @@ def test_hadolint_has_nothing_to_say(path: Path) -> None:
 @each
 def test_bases_are_pinned_and_alike(path: Path) -> None:
     bases = [i.value.split(" AS ")[0] for i in read(path) if i.name == "FROM"]
-    versions = {re.fullmatch(r"python:(\d+\.\d+\.\d+)-(?:slim-)?bookworm", base) for base in bases}
+    versions = {re.fullmatch(r"python:(\d+\.\d+\.\d+)-(?:slim-)?bookworm@sha256:[0-9a-f]{64}", base) for base in bases}
     assert None not in versions, bases
     assert len({found[1] for found in versions if found}) == 1, "the environment is copied: the Python must be the same"
     assert "slim" in bases[-1]
@@ -93,3 +93,11 @@ def test_both_call_the_tested_steps(path: Path) -> None:
         assert f"steps.sh {step} " in run
     assert ("check-cuda" in run) == ("cuda" in path.name)
     assert "pip install" not in run, "everything is installed by the steps"
+    assert f"requirements/{path.suffix[1:]}.txt" in run
+
+
+def test_nothing_is_installed_without_a_hash() -> None:
+    for line in (ROOT / "docker" / "steps.sh").read_text().splitlines():
+        if "pip install" in line:
+            assert "--require-hashes" in line or "--no-index" in line, line
+            assert "--no-deps" in line, line

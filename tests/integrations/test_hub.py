@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -128,6 +130,31 @@ def test_a_broken_upload_is_one_line_and_goes_on(hub: WritableHub, nano: Path, t
     again = export(hub, *asked)
     assert again.returncode == 0, again.stderr
     assert sum("/large/" in r.path for r in hub.requests) == sent, "what had arrived is not sent twice"
+
+
+@pytest.mark.parametrize("place", ["/api/repos/create", "/large/"])
+def test_an_interrupt_ends_an_upload_within_two_seconds(
+    hub: WritableHub, nano: Path, tmp_path: Path, place: str
+) -> None:
+    """The client's own threads were waited for, as long as the server kept them."""
+    hub.hang = place
+    asked = ("export", "hub", str(nano), "--repo", "lab/nano-mini", "--out", str(tmp_path / "out"), "--upload")
+    environment = {**os.environ, "HF_ENDPOINT": hub.url, "HF_TOKEN": TOKEN, "HF_HUB_DISABLE_XET": "1"}
+    for _ in range(4):  # the machine may have other work
+        hub.hanging.clear()
+        with subprocess.Popen(
+            [sys.executable, "-m", "r2med", *asked], env=environment, stderr=subprocess.PIPE, text=True
+        ) as process:
+            assert hub.hanging.wait(60)
+            begun = time.monotonic()
+            process.send_signal(signal.SIGINT)
+            _, said = process.communicate(timeout=60)
+        assert process.returncode == 130, said
+        assert "interrupted" in said
+        assert "Traceback" not in said
+        if time.monotonic() - begun < 2:
+            return
+    pytest.fail("it took two seconds or more four times")
 
 
 def test_refusals_are_one_line(hub: WritableHub, nano: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

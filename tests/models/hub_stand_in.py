@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import json
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import unquote, urlsplit
+
+from tests.serving import in_background
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 LARGE = 64
@@ -44,8 +47,19 @@ class Hub(ThreadingHTTPServer):
         # What files are called instead of their hash.
         self.elsewhere = ""
         # The server that large files are fetched from, where the hub has one of its own for them.
+        self.slow = ""
+        # A file, or `api` for the list, that comes a byte at a time and never ends.
+        self.spaces = 0
+        # Megabytes of spaces before the list, packed where `packed`.
+        self.packed = False
+        self.dripping, self.closing = threading.Event(), threading.Event()
+        self.prefix = ""
+        # `datasets/` where what is served are datasets.
         self.tokens: list[str] = []
         # What each request was authorized with.
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Clients that give up are part of the game."""
 
     @property
     def url(self) -> str:
@@ -74,17 +88,19 @@ class Handler(BaseHTTPRequestHandler):
         if self.server.gated:
             self._send(403, b"{}", {"X-Error-Code": "GatedRepo"})
             return
+        prefix = self.server.prefix
         for model, files in self.server.models.items():
-            if path.startswith(f"api/models/{model}"):
-                self._api(path.removeprefix(f"api/models/{model}").strip("/").split("/"), model, files)
+            api, resolve = f"api/{prefix or 'models/'}{model}", f"{prefix}{model}/resolve/"
+            if path.startswith(api):
+                self._api(path.removeprefix(api).strip("/").split("/"), model, files)
                 return
-            if path.startswith(f"{model}/resolve/"):
-                self._file(path.removeprefix(f"{model}/resolve/").partition("/")[2], files)
+            if path.startswith(resolve):
+                self._file(path.removeprefix(resolve).partition("/")[2], files)
                 return
         self._send(404, b"{}", {"X-Error-Code": "RepoNotFound"})
 
     def _api(self, rest: list[str], model: str, files: dict[str, bytes]) -> None:
-        if len(rest) > 1 and rest[1] not in ("main", COMMIT):
+        if len(rest) > 1 and rest[1] not in ("main", COMMIT) and not self.server.prefix:
             self._send(404, b"{}", {"X-Error-Code": "RevisionNotFound"})
         elif rest[0] == "tree":
             tree = [{"type": "file", "path": n, "size": len(d), "oid": etag(d)} for n, d in files.items()]
@@ -92,13 +108,38 @@ class Handler(BaseHTTPRequestHandler):
         else:
             siblings = [{"rfilename": n, **(listed(d) if self.server.lists_hashes else {})} for n, d in files.items()]
             info = {"id": model, "modelId": model, "sha": COMMIT, "siblings": siblings}
-            self._send(200, json.dumps(info).encode(), {"Content-Type": "application/json"})
+            self._list(json.dumps(info).encode())
+
+    def _list(self, content: bytes) -> None:
+        kind = {"Content-Type": "application/json"}
+        if self.server.slow == "api":
+            self._drip(kind)
+            return
+        content = b" " * (self.server.spaces << 20) + content
+        if self.server.packed:
+            self._send(200, gzip.compress(content, 1), {**kind, "Content-Encoding": "gzip"})
+        else:
+            self._send(200, content, kind)
+
+    def _drip(self, headers: dict[str, str]) -> None:
+        self.send_response(200)
+        for key, value in {**headers, "Content-Length": str(1 << 30)}.items():
+            self.send_header(key, value)
+        self.end_headers()
+        self.server.dripping.set()
+        with suppress(OSError):
+            while not self.server.closing.wait(0.05):
+                self.wfile.write(b" ")
+        self.close_connection = True
 
     def _file(self, name: str, files: dict[str, bytes]) -> None:
         if name not in files:
             self._send(404, b"", {"X-Error-Code": "EntryNotFound"})
             return
         data = self.server.served.get(name, files[name])
+        if self.server.slow == name and self.command == "GET":
+            self._drip({"ETag": f'"{etag(data)}"', "X-Repo-Commit": COMMIT})
+            return
         if self.server.elsewhere and len(data) >= LARGE:
             linked = {"X-Linked-Etag": f'"{etag(data)}"', "X-Linked-Size": str(len(data)), "X-Repo-Commit": COMMIT}
             self._send(302, b"", {"Location": f"{self.server.elsewhere}{self.path}", **linked})
@@ -118,11 +159,5 @@ class Handler(BaseHTTPRequestHandler):
 @contextmanager
 def serving(models: dict[str, dict[str, bytes]]) -> Iterator[Hub]:
     """A running hub."""
-    with Hub(models) as hub:
-        thread = threading.Thread(target=hub.serve_forever, kwargs={"poll_interval": 0.02})
-        thread.start()
-        try:
-            yield hub
-        finally:
-            hub.shutdown()
-            thread.join()
+    with in_background(Hub(models)) as hub:
+        yield hub

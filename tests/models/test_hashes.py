@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from r2med.core import ModelError
-from r2med.core.hub import sha256_of
 from r2med.core.options import Options
 from r2med.models import fetch, folder_card, hashes, verified
 from r2med.models.hashes import folder_hashes
@@ -41,25 +40,6 @@ def test_files_of_the_users_own_are_not_compared(wheel: Path, tmp_path: Path) ->
     card = carrier_card(wheel, only=False)
     (tmp_path / "model.onnx").write_bytes(b"mine")
     assert verified(card, tmp_path) == tmp_path
-
-
-def test_large_hashes_are_remembered_until_the_file_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    reads: list[Path] = []
-
-    def counted(path: Path) -> str:
-        reads.append(path)
-        return sha256_of(path)
-
-    monkeypatch.setattr(hashes, "sha256_of", counted)
-    monkeypatch.setattr(hashes, "SMALL", 10)
-    file = tmp_path / "model.safetensors"
-    for content in (b"one " * 100, b"two " * 100):
-        file.write_bytes(content)
-        os.utime(file, ns=(1, len(reads)))
-        for _ in range(3):
-            monkeypatch.setattr(hashes, "_SEEN", {})  # as in a new process
-            assert hashes.file_hash(file) == hashlib.sha256(content).hexdigest()
-    assert len(reads) == 2
 
 
 def test_a_blob_is_not_believed_by_its_name(tmp_path: Path) -> None:

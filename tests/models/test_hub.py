@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from r2med.core import HostileData, ModelError, Unavailable
-from r2med.models import Card, fetch, find_card, get_card, locate, ready
-from r2med.models.hub import damaged, wanted
+from r2med.core.files import wrong_files
+from r2med.models import Card, fetch, find_card, get_card, locate, ready, verified
+from r2med.models.hub import wanted
 from tests.models.hub_stand_in import COMMIT, Hub, etag, serving
 from tests.models.wheels import FILES, build_wheel, carrier_card, use_index
 
@@ -107,7 +108,9 @@ def test_damage_in_the_cache_is_found_and_repaired(hub: Hub, name: str) -> None:
     folder = Path(fetch(tiny()).path)
     blob = (folder / name).resolve()
     blob.write_bytes(b"x" + blob.read_bytes()[1:])
-    assert damaged(folder) == [name]
+    assert wrong_files(folder) == [name]
+    with pytest.raises(ModelError, match=f"{name} is not the file that the hub's cache names.* --force"):
+        verified(tiny(), folder)
     with pytest.raises(ModelError, match=f"{name} is damaged"):
         fetch(tiny())
     assert fetch(tiny(), force=True).fetched

@@ -10,6 +10,7 @@ import importlib
 import os
 import signal
 import sys
+import threading
 import warnings
 from types import FrameType
 from typing import Any
@@ -51,6 +52,8 @@ HOMES = {
     "data": "data",
 }
 """Commands that share a module."""
+PATIENCE = 0.7
+"""Seconds that an interrupted command gives the threads of libraries."""
 KEPT = "what was finished is kept, the same command goes on from there"
 
 
@@ -114,8 +117,8 @@ _signals: list[int] = []
 
 def _on_signal(number: int, frame: FrameType | None) -> None:
     _signals.append(number)
-    if client := sys.modules.get("r2med.http"):
-        client.STOP.set()  # threads that wait for a server end at once
+    if waiting := sys.modules.get("r2med.core.waiting"):
+        waiting.STOP.set()  # threads that wait for a server end at once
     raise Terminated if number == signal.SIGTERM else KeyboardInterrupt
 
 
@@ -162,6 +165,7 @@ def _failed(error: BaseException) -> int:
     if _signals or isinstance(error, KeyboardInterrupt | click.Abort):
         how, code = ("terminated", 143) if signal.SIGTERM in _signals else ("interrupted", 130)
         click.echo(f"r2med: {how}; {KEPT}", err=True)
+        _end_soon(code)
         return code
     if isinstance(error, MemoryError):
         click.echo(f"r2med: not enough memory ({error or 'an allocation failed'}); {KEPT}", err=True)
@@ -172,6 +176,14 @@ def _failed(error: BaseException) -> int:
         raise error
     click.echo(f"r2med: {error}", err=True)
     return error.exit_code
+
+
+def _end_soon(code: int) -> None:
+    """Python waits at its end for the threads of libraries, which may wait for a server: not for longer than this."""
+    sys.stdout.flush()
+    watch = threading.Timer(PATIENCE, os._exit, [code])
+    watch.daemon = True
+    watch.start()
 
 
 def _write_nothing_more() -> None:

@@ -95,20 +95,23 @@ def gunzip(data: bytes, label: str) -> bytes:
         return stream.read()
 
 
-def inflated_block(packed: bytes, most: int) -> bytes:
-    """The beginning of what a bare deflate block holds, `most` bytes of it."""
-    return zlib.decompressobj(-zlib.MAX_WBITS).decompress(packed, most)
-
-
-def inflated(parts: Iterable[bytes], piece: int) -> Iterator[bytes]:
-    """What gzip or deflate packed, as it comes, in pieces of bounded size; who reads them counts."""
+def inflated(parts: Iterable[bytes]) -> Iterator[bytes]:
+    """A body of gzip or deflate as it comes, unpacked in pieces of bounded size; whoever takes them counts them."""
     unpacker = zlib.decompressobj(zlib.MAX_WBITS | 32)  # reads the headers of both
     for part in parts:
         packed = part
         while packed:
-            yield unpacker.decompress(packed, piece)
+            yield unpacker.decompress(packed, BUFFER)
             packed = unpacker.unconsumed_tail
     yield unpacker.flush()
+
+
+def inflate(packed: bytes, most: int, label: str | Path) -> bytes:
+    """The first bytes, at most so many, of a deflate stream without a header."""
+    try:
+        return zlib.decompressobj(-zlib.MAX_WBITS).decompress(packed, most)
+    except zlib.error as error:
+        raise DataError(f"broken compressed data ({error})", path=label) from None
 
 
 class _ZstdReader:

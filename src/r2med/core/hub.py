@@ -6,8 +6,8 @@ huggingface_hub.
 
 from __future__ import annotations
 
-import hashlib
 import os
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -15,16 +15,26 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from .errors import MissingExtra, Unavailable
+from .files import HashKind, content_hashes
 from .parallel import in_parallel
 from .places import hub_cache
 from .untrusted import inside
+from .waiting import in_time
 
-ANSWER_WITHIN = 5.0  # seconds for the first answer: a laptop on a train should not wait for minutes
+ANSWER_WITHIN = 5.0
+"""Seconds for the first answer: a laptop on a train should not wait for minutes."""
+LIST_WITHIN = 30.0
+"""Seconds for the whole list of files."""
+MOST_LISTED = 32 << 20
+"""Bytes of a list of files, or of any other answer that is no file."""
+FIRST_MINUTE, SLOWEST = 60.0, 20_000
+"""Seconds that any file may take, and bytes a second below which a download is given up after them."""
+LARGEST = 64 << 30
+"""Bytes of a file whose size the hub does not list."""
 AT_ONCE = 8
-BLOCK = 1 << 20
 NETWORK_ERRORS = {
     *("HTTPError", "TransportError", "LocalEntryNotFoundError", "OfflineModeIsEnabled", "OSError", "ConnectionError"),
-    *("TimeoutException", "RequestException", "HfHubHTTPError", "JSONDecodeError", "RuntimeError"),
+    *("TimeoutException", "RequestException", "HfHubHTTPError", "JSONDecodeError", "RuntimeError", "ValueError"),
 }
 
 
@@ -34,6 +44,10 @@ class Repository(NamedTuple):
     name: str
     revision: str
     kind: Literal["model", "dataset"] = "model"
+    label: str = ""
+    """What messages call it, where that is not its name."""
+    advice: str = ""
+    """What else a user can do where the hub cannot be reached."""
 
 
 class Download(NamedTuple):
@@ -62,28 +76,74 @@ def download(
     """
     if offline():
         raise Unavailable(f"HF_HUB_OFFLINE forbids downloading {repository.name}")
-    hub = library()
+    hub = library("downloading from the hub")
     where = {"repo_type": repository.kind, "revision": repository.revision}
     access = {"endpoint": os.environ.get("HF_ENDPOINT") or None, "token": os.environ.get("HF_TOKEN") or None}
 
-    def fetch(name: str, _: threading.Event) -> tuple[str, Path]:
-        path = hub.hf_hub_download(
-            repository.name, name, cache_dir=hub_cache(), force_download=force, **where, **access
-        )
-        return name, Path(path)
-
-    with _explained(repository):
+    def ask() -> Any:
         # The client tries an unreachable hub for half a minute before it gives up; one question first tells at once.
-        info = hub.HfApi(**access).repo_info(repository.name, files_metadata=True, timeout=ANSWER_WITHIN, **where)
-    listed = {file.rfilename: file for file in info.siblings or []}
+        return hub.HfApi(**access).repo_info(repository.name, files_metadata=True, timeout=ANSWER_WITHIN, **where)
+
+    with _explained(repository), bounded_replies(hub, MOST_LISTED):
+        listed = {file.rfilename: file for file in in_time(ask, LIST_WITHIN).siblings or []}
     names = choose(list(listed))
     if not names:
         raise Unavailable(f"{repository.name} on the hub has none of the files that are wanted")
     for name in names:
         inside(hub_cache(), name, f"a file of {repository.name}")  # refuses names that lead elsewhere
-    with _explained(repository), _progress_bars(hub, shown=progress):
+    sizes = {name: listed[name].size or LARGEST for name in names}
+
+    def fetch(name: str, _: threading.Event) -> tuple[str, Path]:
+        options = {"cache_dir": hub_cache(), "force_download": force, **where, **access}
+        seconds = FIRST_MINUTE + sizes[name] / SLOWEST
+        return name, Path(in_time(lambda: hub.hf_hub_download(repository.name, name, **options), seconds))
+
+    largest = max(MOST_LISTED, *sizes.values())
+    with _explained(repository), _progress_bars(hub, shown=progress), bounded_replies(hub, largest):
         paths = dict(in_parallel(names, fetch, AT_ONCE))
     return _verified(repository, names, listed, paths)
+
+
+@contextmanager
+def bounded_replies(hub: Any, most: int) -> Iterator[None]:
+    """The hub client refuses an answer of more than so many bytes, or a compressed one, which it would unpack whole."""
+    hooks = hub.utils.get_session().event_hooks
+
+    def ask_plainly(request: Any) -> None:
+        request.headers["Accept-Encoding"] = "identity"
+
+    def limit(response: Any) -> None:
+        if response.headers.get("content-encoding", "identity").lower() != "identity":
+            raise Unavailable(f"{response.url.host} answered in a compression that was not asked for")
+        response.stream = _counted(response, most)
+
+    added = {"request": ask_plainly, "response": limit}
+    for when, hook in added.items():
+        hooks.setdefault(when, []).append(hook)
+    try:
+        yield
+    finally:
+        for when, hook in added.items():
+            hooks[when].remove(hook)
+
+
+def _counted(response: Any, most: int) -> Any:
+    """The body of an answer, up to a limit."""
+    library, inner, host = sys.modules[type(response).__module__.partition(".")[0]], response.stream, response.url.host
+
+    class Counted(library.SyncByteStream):  # type: ignore[misc, name-defined]
+        def __iter__(self) -> Iterator[bytes]:
+            size = 0
+            for part in inner:
+                size += len(part)
+                if size > most:
+                    raise Unavailable(f"{host} answered with more than {most >> 20} MB")
+                yield part
+
+        def close(self) -> None:
+            inner.close()
+
+    return Counted()
 
 
 @contextmanager
@@ -96,21 +156,27 @@ def _explained(repository: Repository) -> Iterator[None]:
 
 
 def _verified(repository: Repository, names: list[str], listed: dict[str, Any], paths: dict[str, Path]) -> Download:
-    hashed = True
-    for name in names:
-        lfs, blob = getattr(listed[name], "lfs", None), getattr(listed[name], "blob_id", None)
-        expected, actual = (lfs["sha256"], sha256_of) if lfs else (blob, git_hash_of)
-        if not expected:
-            hashed = False
-        elif (found := actual(paths[name])) != expected:
+    """What was downloaded, if each file is what the list says; a wrong one is removed, so that nothing finds it."""
+    stated = {name: _stated(listed[name]) for name in names}
+    hashed = [(name, *fact) for name, fact in stated.items() if fact is not None]
+    found = content_hashes([(paths[name], kind) for name, kind, _ in hashed])
+    for (name, _, expected), actual in zip(hashed, found, strict=True):
+        if actual != expected:
             with suppress(OSError):
                 paths[name].resolve().unlink()
                 paths[name].unlink(missing_ok=True)
-            raise Unavailable(f"{repository.name}: {name} came with hash {found}, but the hub's list says {expected}")
-    return Download(paths[names[0]].parents[names[0].count("/")], hashed)
+            raise Unavailable(f"{repository.name}: {name} came with hash {actual}, but the hub's list says {expected}")
+    return Download(paths[names[0]].parents[names[0].count("/")], len(hashed) == len(names))
 
 
-def explain(error: Exception, repository: Repository, advice: str = "") -> Exception:
+def _stated(file: Any) -> tuple[HashKind, str] | None:
+    """What the list says of a file's content: SHA-256 of a large one, git's hash of a small one."""
+    if file.lfs:
+        return "sha256", file.lfs["sha256"]
+    return ("git", file.blob_id) if file.blob_id else None
+
+
+def explain(error: Exception, repository: Repository) -> Exception:
     """One line for what the hub client raised; a bug of ours stays as it is."""
     names = {cls.__name__ for cls in type(error).__mro__}
     where = os.environ.get("HF_ENDPOINT") or "https://huggingface.co"
@@ -125,35 +191,19 @@ def explain(error: Exception, repository: Repository, advice: str = "") -> Excep
         return Unavailable(f"the hub has no revision {repository.revision} of {name}")
     if names & NETWORK_ERRORS:
         first = next(iter(str(error).strip().splitlines()), "") or type(error).__name__
-        return Unavailable(f"cannot download {name} from {where} ({first[:200]}){advice}")
+        advice = f": {repository.advice}" if repository.advice else ""
+        return Unavailable(f"cannot download {repository.label or name} from {where} ({first[:200]}){advice}")
     return error
 
 
-def library() -> Any:
+def library(purpose: str) -> Any:
     """huggingface_hub, or an error that says how to get it."""
     try:
         import huggingface_hub
         import huggingface_hub.utils
     except ImportError:
-        raise MissingExtra("downloading from the hub", "hub") from None
+        raise MissingExtra(purpose, "hub") from None
     return huggingface_hub
-
-
-def sha256_of(path: Path) -> str:
-    """SHA-256 of a file's content."""
-    return _hash(hashlib.sha256(), path)
-
-
-def git_hash_of(path: Path) -> str:
-    """What git, and so the hub, calls a small file's content."""
-    return _hash(hashlib.sha1(f"blob {path.stat().st_size}\0".encode(), usedforsecurity=False), path)
-
-
-def _hash(digest: Any, path: Path) -> str:
-    with path.open("rb") as stream:
-        while block := stream.read(BLOCK):
-            digest.update(block)
-    return str(digest.hexdigest())
 
 
 @contextmanager

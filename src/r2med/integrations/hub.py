@@ -21,15 +21,16 @@ import msgspec
 from .._version import __version__
 from ..core import DataError, R2MedError, Unavailable, UsageError
 from ..core.atomic import atomic_folder, write_bytes
+from ..core.hub import MOST_LISTED, SLOWEST, bounded_replies, library, offline
 from ..core.stores import FolderStore
 from ..core.table import points
 from ..core.untrusted import inside
+from ..core.waiting import in_time
 from ..report.collection import by_system
 from ..results import ResultIndex, ResultStore, TaskResult, macro_average
 from ..results.store import checksum, encode_result
 from ..scoring import MAIN
 from ..tasks import collections
-from ..tasks.download import hub_client, offline
 from ..tasks.nano.folder import HUB_LICENCES, Manifest, read_manifest, read_metadata
 from .exporting import results_in
 
@@ -41,6 +42,8 @@ NOT_CLINICAL = (
 PUBLIC_HUB = "https://huggingface.co"
 REPO = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}", re.ASCII)
 PATH = r"(/|~|[A-Za-z]:\\)"
+UPLOAD_WITHIN = 600.0
+"""Seconds for an upload, and then those that its bytes take at the slowest."""
 BESIDE = (".run.gz", ".queries.jsonl", ".expansions.jsonl")
 
 
@@ -289,7 +292,7 @@ def upload(prepared: Prepared, *, private: bool) -> Uploaded:
         raise UsageError("the source data state no licence, or several: say under which one you publish (--licence)")
     if offline():
         raise Unavailable("HF_HUB_OFFLINE forbids uploading")
-    hub = hub_client("uploading to the hub")
+    hub = library("uploading to the hub")
     token = os.environ.get("HF_TOKEN") or hub.get_token()
     if not token:
         raise UsageError("uploading needs a token: set HF_TOKEN, or log in once with hf auth login")
@@ -297,14 +300,19 @@ def upload(prepared: Prepared, *, private: bool) -> Uploaded:
         hub.utils.disable_progress_bars()
     endpoint = os.environ.get("HF_ENDPOINT") or PUBLIC_HUB
     api = hub.HfApi(endpoint=endpoint, token=token)
-    try:
+
+    def send() -> Any:
         _create(api, prepared.repo, private=private)
-        done = api.upload_folder(
+        return api.upload_folder(
             repo_id=prepared.repo,
             repo_type="dataset",
             folder_path=str(prepared.folder),
             commit_message=f"r2med export hub: {len(prepared.files)} files",
         )
+
+    try:
+        with bounded_replies(hub, MOST_LISTED):
+            done = in_time(send, UPLOAD_WITHIN + prepared.size / SLOWEST)
     except R2MedError:
         raise
     except Exception as error:

@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 
 from ..core import MissingExtra, ModelError, ResultError, Unavailable, UsageError
+from ..core.files import wrong_files
 from . import carrier, hub
 from .card import ModelCard
 from .locate import MARK, from_carrier, locate, own_folder, parts, ready
@@ -92,7 +93,7 @@ def _check(card: ModelCard) -> Fetched:
         assert folder is not None
         origin, bad = _origin(card, folder), list[str]()
         if origin == "hub":
-            bad = hub.damaged(folder)
+            bad = wrong_files(folder)
         elif origin == "carrier" and card.carrier:
             bad = carrier.damaged(card.carrier, folder)
         compared &= origin != "folder"

@@ -7,21 +7,13 @@ compared with it before a file is used.
 
 from __future__ import annotations
 
-from contextlib import suppress
 from pathlib import Path
 
-import msgspec
-
-from ..core import ModelError, ResultError
-from ..core.atomic import write_bytes
-from ..core.hub import sha256_of
-from ..core.places import home
+from ..core import DataError, ModelError
+from ..core.files import content_hashes, wrong_files
+from ..core.places import hub_cache
 from .card import ModelCard
 from .locate import from_carrier
-
-SMALL = 1 << 20
-"""Files up to this size are hashed anew by every process; hashes of larger ones are remembered."""
-_SEEN: dict[str, str] = {}
 
 WEIGHTS = ("*.safetensors", "*.onnx", "*.onnx_data", "*.bin", "*.pt", "*.pth")
 CODE = ("*.py",)
@@ -31,16 +23,13 @@ SLOW_TOKENIZERS = ("vocab.json", "merges.txt", "added_tokens.json", "special_tok
 
 
 def file_hash(path: Path) -> str:
-    """SHA-256 of a file's content; that of a large one is remembered under its path, size and times."""
-    target = path.resolve()
+    """SHA-256 of a file's content."""
     try:
-        facts = target.stat()
-        key = f"{target}:{facts.st_size}:{facts.st_mtime_ns}:{facts.st_ctime_ns}"
-        if key not in _SEEN:
-            _SEEN[key] = sha256_of(target) if facts.st_size <= SMALL else _large_hash(target, key)
+        return content_hashes([(path, "sha256")])[0]
     except OSError as error:
         raise ModelError(f"{path} cannot be read ({error.strerror or error})") from None
-    return _SEEN[key]
+    except DataError as error:
+        raise ModelError(str(error)) from None
 
 
 def folder_hashes(folder: Path) -> dict[str, str]:
@@ -54,30 +43,16 @@ def folder_hashes(folder: Path) -> dict[str, str]:
 
 
 def verified(card: ModelCard, folder: Path) -> Path:
-    """The folder, if the files of a carrier in it are those its card names; others cannot be compared."""
+    """The folder, if its files are those that the card's carrier or the hub's cache names; others are not compared."""
+    known, wrong = "the hub's cache", list[str]()
     if card.carrier is not None and from_carrier(card, folder):
-        for file in card.carrier.files:
-            if file_hash(folder / file.name) != file.sha256:
-                raise ModelError(
-                    f"{folder / file.name} is not the file that the card of {card.name} names: it was damaged or "
-                    f"changed after it was fetched; r2med models fetch {card.name} --force"
-                )
+        known = f"the card of {card.name}"
+        wrong = [file.name for file in card.carrier.files if file_hash(folder / file.name) != file.sha256]
+    elif folder.is_relative_to(hub_cache()):
+        wrong = wrong_files(folder)
+    if wrong:
+        raise ModelError(
+            f"{folder / wrong[0]} is not the file that {known} names: it was damaged or changed after it was fetched; "
+            f"r2med models fetch {card.name} --force"
+        )
     return folder
-
-
-def _large_hash(target: Path, key: str) -> str:
-    memory = home() / "models" / ".hashes.json"
-    known = _remembered(memory)
-    if key not in known:
-        known = {k: v for k, v in known.items() if not k.startswith(f"{target}:")}
-        known[key] = sha256_of(target)
-        with suppress(ResultError):  # a read-only home costs the hash again, nothing else
-            write_bytes(memory, msgspec.json.encode(known, order="sorted"))
-    return known[key]
-
-
-def _remembered(memory: Path) -> dict[str, str]:
-    try:
-        return msgspec.json.decode(memory.read_bytes(), type=dict[str, str])
-    except (OSError, ValueError, RecursionError):
-        return {}

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 
 from ..core import ModelError
-from ..core.hub import Download, Repository, download, git_hash_of, sha256_of
+from ..core.hub import Download, Repository, download
 from .card import ModelCard
 from .locate import Part
 
@@ -45,24 +45,3 @@ def wanted(names: list[str], card: ModelCard, *, allow_pickle: bool) -> list[str
     if not (folders or pickles):
         raise ModelError(f"{card.name}: no weights r2med can read among the files of {card.source}")
     return files + pickles
-
-
-def damaged(folder: Path) -> list[str]:
-    """Files of a snapshot whose content is not what their name in the hub's cache says.
-
-    The cache calls a large file by its SHA-256 and a small one by its git hash; where links are not possible there is
-    no such name and nothing to compare.
-    """
-    bad = []
-    for path in sorted(p for p in folder.rglob("*") if p.is_symlink()):
-        blob = path.resolve()
-        if not blob.is_file() or _hash_like(blob) != blob.name:
-            bad.append(path.relative_to(folder).as_posix())
-    return bad
-
-
-def _hash_like(blob: Path) -> str:
-    """The content's hash in the form of the blob's name; the name itself where it is no hash we know."""
-    if re.fullmatch(r"[0-9a-f]{64}", blob.name):
-        return sha256_of(blob)
-    return git_hash_of(blob) if re.fullmatch(r"[0-9a-f]{40}", blob.name) else blob.name

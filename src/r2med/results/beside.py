@@ -25,7 +25,7 @@ import numpy as np
 
 from ..core import DataError, Hasher, IdTable, ResultError, Run
 from ..core.atomic import atomic_file
-from ..core.compression import inflated_block
+from ..core.compression import inflate
 from ..core.places import open_regular
 from ..core.trec import read_run, run_lines
 from ..scoring.hits import Float64
@@ -278,8 +278,8 @@ class _Blocks(StoredRun):
             stream.seek(offset + _HEADER.size)
             packed = stream.read(size - _HEADER.size)
         try:
-            text = inflated_block(packed, most or LARGEST_BLOCK)
-        except zlib.error:
+            text = inflate(packed, most or LARGEST_BLOCK, self._path)
+        except DataError:
             raise _changed(self._path) from None
         if most:
             return text

@@ -6,7 +6,6 @@ from pathlib import Path
 
 from ...core import ModelError, UsageError
 from ...core.options import Options
-from ...core.places import home
 from ...models import Card, locate, verified
 from .base import Encoder
 
@@ -37,7 +36,7 @@ def load_encoder(card: Card, options: Options | None = None, *, dtype: str | Non
 
 def model_folder(card: Card, part: str = "main") -> Path:
     """Where the files of a card, or of one part of it, lie; an error that says how to get them if they do not."""
-    found = locate(card, part) or home() / "models" / card.name.replace("/", "--") / part.replace("main", "")
-    if not found.is_dir():
+    found = locate(card, part)
+    if found is None or not found.is_dir():
         raise ModelError(f"{card.name} is not on this machine: r2med models fetch {card.name}")
     return verified(card, found)
