@@ -35,9 +35,8 @@ def command(context: click.Context, kind: str | None, as_json: bool) -> None:
     if context.invoked_subcommand is not None:
         return
     from ..models import listing
-    from ..pipeline.build import REGISTRIES
 
-    rows = listing(FIRST_EDITION.get(kind or "", kind), REGISTRIES)
+    rows = listing(FIRST_EDITION.get(kind or "", kind))
     if as_json:
         emit(rows)
         return

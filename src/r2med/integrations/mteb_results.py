@@ -25,8 +25,7 @@ from .mteb import LANGUAGE, mteb_measure, mteb_name
 
 UNPINNED = "no_revision_available"
 LICENCES = {"mit", "apache-2.0", "cc-by-4.0", "cc-by-nc-4.0"}
-FRAMEWORKS = {"onnx": "ONNX", "transformers": "PyTorch"}
-"""Backends that run here; all others are services."""
+FRAMEWORKS = {"onnx": "ONNX", "transformers": "PyTorch", "openai": "API", "voyage": "API"}
 TYPES = {"dense": "dense", "lexical": "sparse", "sparse": "sparse", "late-interaction": "late-interaction"}
 
 
@@ -124,7 +123,7 @@ def model_meta(model: ModelIdentity) -> dict[str, object]:
         "open_weights": not card.is_api if card else None,
         "public_training_code": None,
         "public_training_data": None,
-        "framework": [FRAMEWORKS.get(card.backend, "API") if card else "NumPy"],
+        "framework": [FRAMEWORKS[card.backend]] if card and card.backend in FRAMEWORKS else ["NumPy"],
         "reference": f"https://huggingface.co/{card.source}" if card and on_hub else None,
         "similarity_fn_name": card.similarity if card and model.kind == "dense" else None,
         "use_instructions": bool(card.instructions.query or card.instructions.document) if card else None,

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from importlib.util import find_spec
-from typing import Any
 
 import msgspec
 
 from ..core.keys import key_place
-from ..core.plugins import Kind, Plugin, plugins
-from ..core.registry import Registry
+from ..core.plugins import RESERVED, Plugin, plugins
 from .card import Card, ChatCard, ModelCard
 from .locate import locate, ready
 from .registry import cards, chat_cards
@@ -50,25 +47,20 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     licence: str = ""
 
 
-def listing(kind: str | None = None, registries: Mapping[Kind, Registry[Any]] | None = None) -> list[Row]:
-    """All models, lexical ones first, ready or not; no model and no plug-in is loaded to find out.
-
-    A plug-in is hidden where its name is that of a model, or registered in `registries`.
-    """
+def listing(kind: str | None = None) -> list[Row]:
+    """All models, lexical ones first, ready or not; nothing is loaded to find out."""
     lexical = [
         Row(name=name, kind="lexical", source="r2med", revision="", ready=True, get="", summary=summary)
         for name, summary in LEXICAL.items()
     ]
     rows = lexical + sorted((row(card) for card in (*cards(), *chat_cards())), key=lambda r: ORDER.index(r.kind))
-    models = {r.name for r in rows}
-    ours = {which: {entry.name for entry in registry} for which, registry in (registries or {}).items()}
-    rows += [_plugged(plugin, models | ours.get(plugin.kind, set())) for plugin in plugins()]
+    rows += [_plugged(plugin, {r.name for r in rows}) for plugin in plugins()]
     return [r for r in rows if kind in (None, r.kind)]
 
 
 def _plugged(plugin: Plugin, taken: set[str]) -> Row:
     """The line of a plug-in, which is not loaded for it; a name of ours hides it."""
-    hidden = plugin.name in taken
+    hidden = plugin.name in taken or plugin.name in RESERVED[plugin.kind]
     missing = ("name",) if hidden else () if plugin.found else ("package",)
     summary = f"hidden by the {plugin.name} of r2med" if hidden else f"plug-in ({plugin.entry.value})"
     return Row(

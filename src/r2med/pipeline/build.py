@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 from ..core import UsageError, fingerprint
 from ..core.options import Options
-from ..core.plugins import Kind
 from ..core.registry import Registry
 from ..core.spec import Spec
 from ..expand import Expander, as_expander, expanders
@@ -20,8 +19,6 @@ from .system import Reranking, System, SystemSpec
 T = TypeVar("T")
 Spending = Callable[[int, int, Any], None]
 """Called with (done, total, usage): usage counts calls and dollars, or is None where no chat model is asked."""
-REGISTRIES: Mapping[Kind, Registry[Any]] = {"retriever": retrievers, "reranker": rerankers, "expander": expanders}
-"""The kinds of component that plug-ins may offer."""
 
 
 def _same(one: Any, other: Any) -> bool:
