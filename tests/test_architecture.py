@@ -16,25 +16,28 @@ import r2med
 ROOT = Path(r2med.__file__).parent
 ROOMS: dict[str, set[str]] = {
     "core": set(),
-    "text": {"core"},
-    "tasks": {"core", "text"},
     "http": {"core"},
     "cache": {"core"},
-    "llm": {"core", "http", "cache", "models"},  # the embedded model has a card like any other
+    "text": {"core"},
     "models": {"core"},
-    "retrieve": {"core", "http", "cache", "models", "text"},
-    "expand": {"core", "llm", "models", "retrieve"},
-    "fuse": {"core", "scoring"},  # weights are tuned by a measure
-    "rerank": {"core", "cache", "llm", "models", "retrieve"},  # cross-encoders share batching with encoders
+    "tasks": {"core", "text"},
+    "llm": {"core", "http", "cache", "models"},  # a chat model has a card like any other
+    "retrieve": {"core", "http", "cache", "text", "models"},
+    "expand": {"core", "llm", "retrieve", "models"},  # models: published texts are filed under the names of chat models
+    "rerank": {"core", "cache", "llm", "retrieve", "models"},  # retrieve: cross-encoders are batched as encoders are
     "scoring": {"core"},
+    "fuse": {"core", "scoring"},  # scoring: weights are tuned by a measure
     "results": {"core", "scoring"},
-    "report": {"core", "scoring", "results", "tasks", "text"},
+    "report": {"core", "results", "tasks", "scoring", "text"},  # text: which words of a passage match the query
 }
-ROOMS["pipeline"] = {*ROOMS} - {"report"}
-ROOMS["doctor"] = {*ROOMS} - {"report"}  # looks at everything, prints nothing
-ROOMS["integrations"] = {*ROOMS} - {"doctor"}  # the shapes of other tools
-ROOMS["api"] = {*ROOMS}  # what the package itself offers
-ROOMS["cli"] = {*ROOMS}
+_STAGES = {"core", "text", "models", "tasks", "llm", "retrieve", "expand", "rerank", "scoring", "fuse", "results"}
+ROOMS["pipeline"] = _STAGES
+ROOMS["doctor"] = {"core", "text", "models", "tasks", "retrieve", "results", "pipeline"}  # tries what a first run needs
+ROOMS["integrations"] = (_STAGES - {"text", "llm", "fuse"}) | {"pipeline", "report"}  # report: cards show its tables
+ROOMS["api"] = (_STAGES - {"text"}) | {"cache", "pipeline", "report", "doctor", "integrations"}  # all a command can do
+# A command parses, calls `api` and prints. Beside `api` it names the registries in its help (retrieve, expand, rerank,
+# fuse, llm), the tables of report and scoring that it prints, and the types of what `api` gives back.
+ROOMS["cli"] = {"api"} | ROOMS["api"] | {"text"}  # text: the analyzer for which `compare` looks for copies
 ROOMS["upstream"] = {"integrations"}  # `python -m r2med.upstream`, and nothing else
 HEAVY = ("torch", "pyarrow", "huggingface_hub", "rich", "zstandard", "transformers")
 

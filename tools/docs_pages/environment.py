@@ -7,6 +7,7 @@ from pathlib import Path
 
 import r2med
 from r2med.core.table import Table
+from r2med.models import cards, chat_cards
 
 KNOWN = {
     "R2MED_HOME": "Where r2med keeps models, embeddings and generations. Default: `r2med` in the XDG cache folder.",
@@ -23,8 +24,6 @@ KNOWN = {
     "OPENAI_BASE_URL": "Another OpenAI-compatible server: vLLM, llama.cpp, a gateway.",
     "RAY_ADDRESS": "The Ray cluster that `--executor ray` joins.",
     "RAY_AUTH_TOKEN": "Token of that cluster, with `RAY_AUTH_MODE=token`. A cluster started for one run gets its own.",
-    "VOYAGE_API_KEY": "Key for Voyage AI.",
-    "VOYAGE_BASE_URL": "Another address for Voyage AI's interface.",
 }
 ELSEWHERE = {
     "CUDA_VISIBLE_DEVICES": "Read by CUDA itself: which GPUs there are. r2med never changes it.",
@@ -41,9 +40,19 @@ def pages() -> dict[str, str]:
     read = {name for path in root.rglob("*.py") for name in _READ.findall(path.read_text("utf-8"))}
     if undocumented := sorted(read - KNOWN.keys() - ELSEWHERE.keys()):
         raise SystemExit(f"tools/docs_pages/environment.py says nothing about {', '.join(undocumented)}")
-    rows = [[f"`{name}`", words] for name, words in (KNOWN | ELSEWHERE).items()]
+    rows = [[f"`{name}`", words] for name, words in (KNOWN | _services() | ELSEWHERE).items()]
     text = (
         "# Environment variables\n\n`r2med doctor` shows those that are set. Keys are read from the environment or "
         "from a file, never from the command line, which other users of a machine can list.\n"
     )
     return {"environment.md": "\n".join([text, Table(["Variable", "Meaning"], rows, left=2).markdown(ready=True)])}
+
+
+def _services() -> dict[str, str]:
+    """The variables that model cards name."""
+    said: dict[str, str] = {}
+    for card in (*cards(), *chat_cards()):
+        if card.key and card.key not in KNOWN:
+            said[card.key] = f"Key for the service of {card.summary}."
+            said[card.url_variable] = "Another address for that service."
+    return said
