@@ -153,12 +153,7 @@ def unstated(protocol: Protocol, kind: str) -> list[str]:
     """Choices that matter for a kind of system and that the protocol's sources do not state."""
     if kind == "lexical":
         return [] if protocol.bm25 else ["the flavour of BM25"]
-    choices = {
-        "instructions": protocol.instructions,
-        "truncation": protocol.truncation,
-        "similarity": protocol.similarity,
-    }
-    return [name for name, choice in choices.items() if choice == UNSTATED]
+    return [name for name in ("instructions", "truncation", "similarity") if getattr(protocol, name) == UNSTATED]
 
 
 def _lexical(name: str, described: Mapping[str, Any], protocol: Protocol) -> Iterator[str]:
