@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -65,17 +65,14 @@ def open_site(results: tuple[Path, ...], folders: tuple[Path, ...]) -> Site:
     return Site(results or (Path("results"),), task_folders=folders, parameters=weights)
 
 
-def weights(system: str) -> int | None:
-    """Weights of all models in a system's name, as `r2med models` knows them; BM25 has none."""
+def weights(parts: Sequence[str]) -> int | None:
+    """Weights of all models of a system, as their cards state them; None where one is not known. BM25 has none."""
     from ..core import R2MedError
-    from ..models import card_names, get_card
+    from ..models import get_card
 
     total = 0
-    for part in re.split(r"[+@ ]", system):
-        name = part.partition(":")[0].partition(",")[0]
-        if name not in card_names():
-            name = name.rpartition(".")[0] or name  # how it was fused
-        if name.startswith("bm25") or name.isdigit() or not name:
+    for name in parts:
+        if name.startswith("bm25"):
             continue
         try:
             count = get_card(name).parameters

@@ -12,7 +12,6 @@ from ..scoring import CUTOFFS, MAIN, Measure
 from .collection import by_system
 
 SHORT = {
-    "Biology": "Biology",
     "Bioinformatics": "Bioinf",
     "Medical-Sciences": "MedSci",
     "MedXpertQA-Exam": "MedXpert",

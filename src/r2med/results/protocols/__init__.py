@@ -102,8 +102,8 @@ class Part(NamedTuple):
 
 def parts(system: SystemInfo) -> list[Part]:
     """The retrievers of a system, under the names its spec gives them: `hyde:gpt4+bm25+nv.rrf+maxsim@50` has two."""
-    described = _tables(system.description.get("retrievers"))
-    named = [str(spec.get("name", "")) for spec in _tables(system.spec.get("retrievers"))]
+    described = tables(system.description.get("retrievers"))
+    named = [str(spec.get("name", "")) for spec in tables(system.spec.get("retrievers"))]
     if len(named) != len(described):
         named = _first_edition_names(system, len(described))
     return [
@@ -112,7 +112,8 @@ def parts(system: SystemInfo) -> list[Part]:
     ]
 
 
-def _tables(value: object) -> list[dict[str, Any]]:
+def tables(value: object) -> list[dict[str, Any]]:
+    """The tables of a list that stands in a result file; anybody may have written it."""
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
