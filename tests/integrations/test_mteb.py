@@ -107,8 +107,10 @@ def test_every_task_of_mteb_is_known_by_its_name() -> None:
     for entry in entries("r2med"):
         theirs = mteb.get_task(mteb_name("r2med", entry.name)).metadata
         assert (theirs.dataset["path"], theirs.dataset["revision"]) == (entry.dataset, entry.revision)
-        assert task_of(theirs.name) == ("r2med", entry.name)
-        assert task_of(mteb_name("nano", entry.name)) == ("nano", entry.name)
+        assert task_of(theirs.name) == entry
+        nano = task_of(mteb_name("nano", entry.name))
+        assert nano is not None
+        assert nano.full_name == f"nano/{entry.name}"
     assert task_of("SciFact") is None
 
 

@@ -8,7 +8,6 @@ import pytest
 
 from r2med.core import Document, Documents, Qrels, Query, Run, Task
 from r2med.report.web.failures import failures, reading_limit
-from r2med.results import SCHEMA, SystemInfo, TaskInfo, TaskResult
 from r2med.results.beside import StoredRun, open_run, write_blocks
 
 FILLER = {f"n{i:02d}": f"unrelated passage number {i} about weather" for i in range(30)}
@@ -67,22 +66,11 @@ def test_every_kind_is_found_and_nothing_else(run: StoredRun, task: Task) -> Non
     assert failures(run, task, 512, ["trap", "cut"]) == {"trap": {"trap"}, "cut": {"cut"}}
 
 
-def noted(**notes: object) -> TaskResult:
-    system = SystemInfo(name="s", kind="dense", description={})
-    info = TaskInfo(
-        name="t", collection="", family="", source="", revision="", fingerprint="", queries=1, documents=1, judgments=1
-    )
-    return TaskResult(
-        schema=SCHEMA, fingerprint="", system=system, task=info, measures={}, depth=1, missing_queries=0,
-        queries_without_positives=0, seconds={}, notes=notes,
-    )  # fmt: skip
-
-
 def test_limits_come_from_notes_that_say_something_was_cut() -> None:
     cut = {"document": {"limit": 512, "texts_cut": 3}}
-    assert reading_limit(noted(truncation=cut)) == 512
+    assert reading_limit({"truncation": cut}) == 512
     shorter = {"truncation": {"document": {"limit": 256, "texts_cut": 1}}}
-    assert reading_limit(noted(a=shorter, b={"truncation": cut})) == 256
-    assert reading_limit(noted(truncation={"document": {"limit": 512, "texts_cut": 0}})) is None
-    assert reading_limit(noted(truncation="odd")) is None
-    assert reading_limit(noted()) is None
+    assert reading_limit({"a": shorter, "b": {"truncation": cut}}) == 256
+    assert reading_limit({"truncation": {"document": {"limit": 512, "texts_cut": 0}}}) is None
+    assert reading_limit({"truncation": "odd"}) is None
+    assert reading_limit({}) is None

@@ -7,9 +7,10 @@ import pytest
 
 import r2med
 from r2med.core import ResultError, UnknownName, UsageError
-from r2med.report.leaderboard import HERE, as_json, board, board_caption, board_table
+from r2med.pipeline.system import SystemSpec
+from r2med.report.leaderboard import HERE, as_json, board, board_caption, board_table, protocol_of
 from r2med.report.scores import score_table
-from r2med.results import ResultStore
+from r2med.results import ResultStore, SystemInfo
 from r2med.scoring import MAIN, Measure, score
 from r2med.tasks import load, resolve, write_task
 
@@ -154,7 +155,8 @@ def test_kinds_of_ours_answer_to_the_names_of_the_ledger(tmp_path: Path) -> None
     kinds = {"bm25+maxsim@50": "reranked", "hyde:gpt4+bm25,policy=r2med": "expanded", "bm25@mteb": "lexical"}
     for name, kind in kinds.items():
         policy = {"policy": "r2med"} if "policy" in name else {}
-        info = msgspec.structs.replace(made.system, name=name, kind=kind, description=made.system.description | policy)
+        described = made.system.description | policy
+        info = msgspec.structs.replace(made.system, name=name, kind=kind, description=described, spec={})
         scored = score(store.run(made), load("mini/Biology").qrels)
         store.write(msgspec.structs.replace(made, system=info), store.run(made), scored)
     shown = {k: {r.system for r in board(store.root, measured=True, kind=k).rows} for k in ("reranker", "expansion")}
@@ -168,3 +170,12 @@ def test_kinds_of_ours_answer_to_the_names_of_the_ledger(tmp_path: Path) -> None
 def test_a_measure_nobody_stored_is_refused(mini_results: Path) -> None:
     with pytest.raises(ResultError, match="nothing has R@7 on mini"):
         board(mini_results, measured=True, measure=Measure.parse("R@7"))
+
+
+def test_the_protocol_is_read_from_the_spec_inside_the_result() -> None:
+    paper = SystemSpec.parse("nv:protocol=r2med-paper")
+    info = SystemInfo(name=str(paper), kind="dense", description={}, spec=paper.data())
+    assert protocol_of(info) == "r2med-paper"
+    plain = SystemInfo(name="folder@mteb", kind="dense", description={}, spec=SystemSpec.parse("bm25").data())
+    assert protocol_of(plain) == "default"
+    assert protocol_of(SystemInfo(name="nv@r2med-paper", kind="dense", description={})) == "r2med-paper"

@@ -31,7 +31,7 @@ TASKS = 8
 
 @pytest.fixture(scope="module")
 def site(results: Path) -> Site:
-    made = Site([results], parameters=lambda system: 0 if system.startswith("bm25") else 7_000_000_000)
+    made = Site([results], parameters=lambda parts: 0 if parts[0].startswith("bm25") else 7_000_000_000)
     made.wait = None
     return made
 

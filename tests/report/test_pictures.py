@@ -114,7 +114,7 @@ def test_what_cannot_be_compared_is_left_out_with_the_reason(index: ResultIndex,
 def test_prices_come_from_notes_however_deep(found: SideBySide) -> None:
     def cost(notes: dict[str, object], axis: str) -> float | None:
         results = [msgspec.structs.replace(r, notes=notes) for r in found.results.results("bm25")]
-        return cost_of("bm25", results, axis, unknown_parameters)
+        return cost_of(results, axis, unknown_parameters)
 
     assert cost({"expansion": {"cost": None}}, "dollars") is None
     assert cost({"a": {"expansion": {"cost": 0.5}}}, "dollars") == pytest.approx(1000 * 8 * 0.5 / 102)

@@ -20,8 +20,11 @@ from click.testing import CliRunner
 from r2med.api.results import parameters_of
 from r2med.cli.browse import report, view
 from r2med.core import R2MedError
+from r2med.pipeline.system import SystemSpec
+from r2med.report.costs import part_names
 from r2med.report.web.app import Guard
 from r2med.report.web.server import listen
+from r2med.results import SystemInfo
 from r2med.results.progress import ProgressFile
 from tests.report.conftest import Server
 
@@ -158,19 +161,25 @@ def test_results_appear_while_a_run_goes_on(results: Path, tmp_path: Path, serve
 
 
 @pytest.mark.parametrize(
-    ("system", "count"),
+    ("parts", "count"),
     [
-        ("bm25", 0),
-        ("bm25:k1=1.2,b=0.75", 0),
-        ("minilm", 22_713_216),
-        ("bm25+minilm.rrf", 22_713_216),
-        ("minilm:max_length=128+medcpt.weighted+msmarco-minilm@50", 22_713_216 + 109_482_240 + 33_360_385),
-        ("hyde:gpt4+bm25", None),
-        ("somebody/unknown", None),
+        (["bm25"], 0),
+        (["minilm"], 22_713_216),
+        (["bm25", "minilm"], 22_713_216),
+        (["minilm", "medcpt", "msmarco-minilm"], 22_713_216 + 109_482_240 + 33_360_385),
+        (["bm25", "hyde"], None),
+        (["somebody/unknown"], None),
     ],
 )
-def test_weights_come_from_the_cards(system: str, count: int | None) -> None:
-    assert parameters_of(system) == count
+def test_weights_come_from_the_cards(parts: list[str], count: int | None) -> None:
+    assert parameters_of(parts) == count
+
+
+def test_the_parts_of_a_system_are_those_of_its_spec() -> None:
+    spec = SystemSpec.parse("hyde:gpt4+minilm:max_length=128+medcpt.rrf+msmarco-minilm@50")
+    info = SystemInfo(name="a name that says nothing", kind="reranked", description={}, spec=spec.data())
+    assert part_names(info) == ["minilm", "medcpt", "hyde", "msmarco-minilm"]
+    assert part_names(SystemInfo(name="minilm", kind="dense", description={})) == ["minilm"]
 
 
 def test_a_taken_port_is_one_line() -> None:

@@ -142,14 +142,14 @@ def test_one_query_unpacks_one_block(tmp_path: Path, monkeypatch: pytest.MonkeyP
     expected = write_blocks(run, tmp_path / "x.run.gz")
     stored = open_run(tmp_path / "x.run.gz", expected=expected)
     unpacked = list[int]()
-    whole = beside._Blocks.block
+    whole = beside.RunBlocks.block
 
-    def counting(self: beside._Blocks, number: int, *, most: int = 0) -> bytes:
+    def counting(self: beside.RunBlocks, number: int, *, most: int = 0) -> bytes:
         text = whole(self, number, most=most)
         unpacked.append(len(text))
         return text
 
-    monkeypatch.setattr(beside._Blocks, "block", counting)
+    monkeypatch.setattr(beside.RunBlocks, "block", counting)
     ranking = stored.of(run.query_ids[7])
     assert ranking.docs == tuple(hit.doc_id for hit in run.row(7))
     assert ranking.scores == pytest.approx([hit.score for hit in run.row(7)], rel=1e-6)

@@ -16,7 +16,7 @@ from ..integrations.mteb import Imported, Written, ledger_text, read_mteb
 from ..integrations.mteb import export_mteb as export_to_mteb
 from ..llm import get_llm
 from ..models import get_card
-from ..pipeline import SystemSpec, check_writable
+from ..pipeline import check_writable
 from ..pipeline.relabelling import Agreement, LlmJudge, agreement, label_pool, relabel_task
 from ..pipeline.reproduce import reproduce as compare_with_ledger
 from ..pipeline.run import Notify
@@ -325,15 +325,13 @@ def open_site(results: Sequence[str | Path], tasks: Sequence[str | Path] = ()) -
     return Site(roots or [Path(FOLDER)], task_folders=[Path(folder) for folder in tasks], parameters=parameters_of)
 
 
-def parameters_of(system: str) -> int | None:
-    """The weights of all models of a system, where each is known; BM25 has none."""
+def parameters_of(parts: Sequence[str]) -> int | None:
+    """Weights of all models of a system, as their cards state them; None where one is not known. BM25 has none."""
     try:
-        spec = SystemSpec.parse(system)
-        models = [s.name for s in (*spec.retrievers, spec.reranker) if s is not None and not s.name.startswith("bm25")]
-        counts = [get_card(name).parameters for name in models]
+        counts = [get_card(name).parameters for name in parts if not name.startswith("bm25")]
     except R2MedError:
         return None
-    return None if spec.expander or None in counts else sum(count or 0 for count in counts)
+    return None if None in counts else sum(count or 0 for count in counts)
 
 
 def view(

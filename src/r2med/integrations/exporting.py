@@ -12,7 +12,8 @@ from ..core import DataError, Task, UsageError
 from ..core.atomic import atomic_folder, write_bytes
 from ..core.trec import write_qrels, write_run
 from ..report.collection import task_behind
-from ..results import ResultIndex, ResultStore, StoredResult
+from ..results import ResultIndex, ResultStore, StoredResult, TaskInfo
+from ..results.beside import RUN
 from ..results.store import stored_names
 from ..tasks import convert, resolve
 from .runs import to_dict
@@ -28,17 +29,20 @@ class Exported(NamedTuple):
 
 def export_trec(source: str, out: Path, *, systems: Sequence[str] = ()) -> list[Exported]:
     """TREC runs with judgments from a results folder; judgments and topics from tasks."""
+    store = results_in(source)
     with atomic_folder(out) as folder:
-        if (store := results_in(source)) is None:
+        if store is None:
             _only_results(systems)
-            tasks = [ref.load() for ref in resolve(source)]
-            made = [one for task in tasks for one in _task_files(task, folder, topics=True)]
-        else:
-            chosen = ResultIndex([store.root]).select(systems)
-            made = [_run_file(stored, folder) for stored in chosen]
-            behind = {s.full_name: task_behind(s.result.task) for s in chosen}
-            made += [one for task in behind.values() if task for one in _task_files(task, folder, topics=False)]
-    return [one._replace(path=str(out / one.path)) for one in made]
+            return [one for ref in resolve(source) for one in _task_files(ref.load(), folder, out, topics=True)]
+        made, tasks = [], dict[str, TaskInfo]()
+        for stored in ResultIndex([store.root]).select(systems):
+            path = _place(stored, ".run")
+            write_run(stored.whole_run(), folder / path)
+            made.append(Exported(f"{stored.system} on {stored.full_name}", "run", str(out / path)))
+            tasks[stored.full_name] = stored.result.task
+        for task in map(task_behind, tasks.values()):
+            made += _task_files(task, folder, out, topics=False) if task else []
+    return made
 
 
 def export_beir(source: str, out: Path, *, systems: Sequence[str] = ()) -> list[Exported]:
@@ -58,38 +62,22 @@ def export_beir(source: str, out: Path, *, systems: Sequence[str] = ()) -> list[
 def results_in(source: str) -> ResultStore | None:
     """The results folder at `source`; None where it is something else, such as the name of a task."""
     folder = Path(source).expanduser()
-    if not folder.is_dir():
-        return None
-    for path in folder.glob("*/*/*.json"):
-        if path.with_suffix(".run.gz").is_file():
-            return ResultStore(folder)
-    return None
+    held = folder.glob("*/*/*.json") if folder.is_dir() else ()
+    return ResultStore(folder) if any(path.with_suffix(RUN).is_file() for path in held) else None
 
 
-def _run_file(stored: StoredResult, folder: Path) -> Exported:
-    path = _place(stored, ".run")
-    write_run(stored.whole_run(), folder / path)
-    return Exported(f"{stored.system} on {stored.full_name}", "run", str(path))
-
-
-def _task_files(task: Task, folder: Path, *, topics: bool) -> list[Exported]:
-    names = [stored_names(name)[0] for name in (task.collection, task.name) if name]
-    stem = Path(*names)
-    judgments = stem.with_name(f"{stem.name}.qrels")
-    write_qrels(task.qrels, folder / judgments)
-    made = [Exported(task.full_name, "judgments", str(judgments))]
+def _task_files(task: Task, folder: Path, out: Path, *, topics: bool) -> list[Exported]:
+    """Write the judgments of a task, and its topics, into a folder that will lie at `out`."""
+    stem = "/".join(stored_names(name)[0] for name in (task.collection, task.name) if name)
+    write_qrels(task.qrels, folder / f"{stem}.qrels")
+    made = [Exported(task.full_name, "judgments", str(out / f"{stem}.qrels"))]
     if topics:
-        path = stem.with_name(f"{stem.name}.topics.tsv")
-        lines = [f"{_field(q.id)}\t{' '.join(q.text.split())}\n" for q in task.queries]
-        write_bytes(folder / path, "".join(lines).encode())
-        made.append(Exported(task.full_name, "topics", str(path)))
+        if bad := next((q.id for q in task.queries if q.id.split() != [q.id]), None):
+            raise DataError(f"id {bad!r} holds white space, which TREC files cannot carry")
+        lines = [f"{q.id}\t{' '.join(q.text.split())}\n" for q in task.queries]
+        write_bytes(folder / f"{stem}.topics.tsv", "".join(lines).encode())
+        made.append(Exported(task.full_name, "topics", str(out / f"{stem}.topics.tsv")))
     return made
-
-
-def _field(identifier: str) -> str:
-    if identifier.split() != [identifier]:
-        raise DataError(f"id {identifier!r} holds white space, which TREC files cannot carry")
-    return identifier
 
 
 def _place(stored: StoredResult, suffix: str) -> Path:

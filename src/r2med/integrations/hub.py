@@ -23,13 +23,13 @@ from ..core import DataError, R2MedError, Unavailable, UsageError
 from ..core.atomic import atomic_folder, write_bytes
 from ..core.hub import MOST_LISTED, SLOWEST, bounded_replies, library, offline
 from ..core.stores import FolderStore
-from ..core.table import points
+from ..core.table import Table, counted, markdown_text, points
 from ..core.untrusted import inside
 from ..core.waiting import in_time
-from ..report.collection import by_system
-from ..results import ResultIndex, ResultStore, TaskResult, macro_average
-from ..results.store import checksum, encode_result
-from ..scoring import MAIN
+from ..report.scores import score_table
+from ..results import ResultIndex, ResultStore, TaskResult
+from ..results.beside import EXPANSIONS, QUERIES, RUN
+from ..results.store import checksum, indented_json
 from ..tasks import collections
 from ..tasks.nano.folder import HUB_LICENCES, Manifest, read_manifest, read_metadata
 from .exporting import results_in
@@ -42,9 +42,7 @@ NOT_CLINICAL = (
 PUBLIC_HUB = "https://huggingface.co"
 REPO = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}", re.ASCII)
 PATH = r"(/|~|[A-Za-z]:\\)"
-UPLOAD_WITHIN = 600.0
-"""Seconds for an upload, and then those that its bytes take at the slowest."""
-BESIDE = (".run.gz", ".queries.jsonl", ".expansions.jsonl")
+UPLOAD_WITHIN = 600.0  # seconds for an upload, and then those that its bytes take at the slowest
 
 
 def known_licences(licences: Iterable[str]) -> str:
@@ -59,72 +57,63 @@ def nano_card(card: str, repo: str, manifest: Manifest, licence: str) -> str:
     head, _, body = text.removeprefix("---\n").partition("\n---\n")
     stated = f"license: {_hub_licence(licence)}"
     lines = [stated if line.startswith("license:") else line for line in head.split("\n")]
-    sources = [
-        f"| {split} | {_source(t.source, t.revision)} | `{t.source_fingerprint[:16]}` | `{t.fingerprint[:16]}` |"
+    rows = [
+        [split, _source(t.source, t.revision), f"`{t.source_fingerprint[:16]}`", f"`{t.fingerprint[:16]}`"]
         for split, t in manifest.tasks.items()
     ]
+    titles = ["Task", "Source", "Fingerprint of the source", "Fingerprint of this task"]
     return "\n".join(
         [
             "---", *lines, "---", MARK, body.strip(), "",
             "## Provenance", "",
             f"Built by {manifest.made_by}, prepared for the hub by r2med {__version__}. Fingerprints are hashes of the "
             "whole content; two tasks with equal ones hold the same texts and judgments.", "",
-            "| Task | Source | Fingerprint of the source | Fingerprint of this task |",
-            "|:---|:---|:---|:---|", *sources, "",
-            *_terms(licence), "", NOT_CLINICAL, "",
+            Table(titles, rows, left=4).markdown(ready=True), "",
+            _terms(licence), "", NOT_CLINICAL, "",
         ]
     )  # fmt: skip
 
 
 def results_card(results: Sequence[TaskResult], repo: str, licence: str) -> str:
     """The card of a set of results."""
-    grouped = by_system(results)
+    by_collection: dict[str, list[TaskResult]] = {}
+    for result in results:
+        by_collection.setdefault(result.task.collection, []).append(result)
     tables = [
-        f"## {collection or 'Tasks of our own'}: nDCG@10 × 100\n\n" + "\n".join(_scores(grouped, collection))
-        for collection in dict.fromkeys(r.task.collection for r in results)
+        f"## {name or 'Tasks of our own'}: nDCG@10 × 100\n\n{_scores(found)}" for name, found in by_collection.items()
     ]
     template = files(__package__).joinpath("results_card.txt").read_text("utf-8")
     return template.format(
         licence=_hub_licence(licence),
         mark=MARK,
-        systems=f"{len(grouped)} retrieval system{'s' * (len(grouped) != 1)}",
-        results=f"{len(results)} result{'s' * (len(results) != 1)}",
+        systems=counted(len({r.system.name for r in results}), "retrieval system"),
+        results=counted(len(results), "result"),
         tables="\n\n".join(tables),
         repo=repo,
-        provenance="\n".join(_provenance(results)),
-        terms="\n".join(_terms(licence)),
+        provenance=_provenance(results),
+        terms=_terms(licence),
         not_clinical=NOT_CLINICAL,
     )
 
 
-def _scores(grouped: dict[str, dict[str, TaskResult]], collection: str) -> list[str]:
-    tasks = list(
-        dict.fromkeys(r.task.name for of in grouped.values() for r in of.values() if r.task.collection == collection)
-    )
-    lines = [f"| System | {' | '.join(tasks)} | Average |", f"|:---|{'---:|' * (len(tasks) + 1)}"]
-    ranked = []
-    for system, of_system in grouped.items():
-        here = {r.task.name: r for r in of_system.values() if r.task.collection == collection}
-        if not here:
-            continue
-        whole = macro_average([r.measures for r in here.values()])[MAIN.key] if len(here) == len(tasks) else None
-        cells = [points(here[t].measures[MAIN.key] if t in here else None) for t in tasks]
-        line = f"| {_cell(system)} | {' | '.join(cells)} | {points(whole)} |"
-        ranked.append((-1.0 if whole is None else whole, line))
-    return lines + [line for _, line in sorted(ranked, key=lambda r: -r[0])]
+def _scores(results: Sequence[TaskResult]) -> str:
+    """A table of one collection, best average first; a system that lacks a task has none and stands last."""
+    found = score_table(results)
+    ranked = sorted(found.rows, key=lambda row: 1.0 if row.macro is None else -row.macro)
+    rows = [[row.system, *(points(row.tasks.get(t)) for t in found.tasks), points(row.macro)] for row in ranked]
+    return Table(["System", *(t.rpartition("/")[2] for t in found.tasks), "Average"], rows).markdown()
 
 
-def _provenance(results: Sequence[TaskResult]) -> list[str]:
-    tasks = {r.task.full_name: r.task for r in results}
-    versions = sorted({str(_part(r.environment.get("versions"), "r2med")) for r in results})
-    lines = [f"Measured with r2med {', '.join(versions)}; prepared for the hub by r2med {__version__}.", ""]
-    lines += ["| Task | Source | Queries | Documents | Fingerprint |", "|:---|:---|---:|---:|:---|"]
-    for name, t in tasks.items():
+def _provenance(results: Sequence[TaskResult]) -> str:
+    made = [r.environment.get("versions") for r in results]
+    versions = sorted({str(v.get("r2med", "unknown") if isinstance(v, dict) else "unknown") for v in made})
+    rows = []
+    for name, t in {r.task.full_name: r.task for r in results}.items():
         source = t.source if not t.source.startswith(("/", "~")) else "a folder of our own"
-        shown = _cell(_source(source, t.revision))
-        row = [_cell(name), shown, f"{t.queries:,}", f"{t.documents:,}", f"`{t.fingerprint[:16]}`"]
-        lines.append(f"| {' | '.join(row)} |")
-    return lines
+        shown = [markdown_text(text) for text in (name, _source(source, t.revision))]
+        rows.append([*shown, f"`{t.fingerprint[:16]}`", f"{t.queries:,}", f"{t.documents:,}"])
+    table = Table(["Task", "Source", "Fingerprint", "Queries", "Documents"], rows, left=3).markdown(ready=True)
+    return f"Measured with r2med {', '.join(versions)}; prepared for the hub by r2med {__version__}.\n\n{table}"
 
 
 def _source(source: str, revision: str) -> str:
@@ -134,26 +123,18 @@ def _source(source: str, revision: str) -> str:
     return f"{source}@{revision}" if "/" in source else f"{source}, revision {revision}"
 
 
-def _terms(licence: str) -> list[str]:
+def _terms(licence: str) -> str:
     said = (
         f"The source data are under {licence}. Keep to its terms, and credit the source, when you use what was made "
         "from them."
         if licence
         else "The licence of the source data is not stated here: the terms of each source apply."
     )
-    return ["## Source and licence", "", said]
+    return f"## Source and licence\n\n{said}"
 
 
 def _hub_licence(licence: str) -> str:
     return HUB_LICENCES.get(licence, licence if licence in HUB_LICENCES.values() else "other")
-
-
-def _part(value: object, key: str) -> object:
-    return value.get(key, "unknown") if isinstance(value, dict) else "unknown"
-
-
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|")
 
 
 class Prepared(NamedTuple):
@@ -167,7 +148,6 @@ class Prepared(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Bytes in all."""
         return sum(self.files.values())
 
 
@@ -251,22 +231,21 @@ def _results(store: ResultStore, new: Path, repo: str, licence: str) -> str:
             )
         path = one.path.relative_to(store.root.resolve())
         target = ResultStore(new / "results").path(result.system.name, result.task.collection, result.task.name)
-        write_bytes(target, encode_result(public(result)))
-        for suffix in BESIDE:
+        write_bytes(target, indented_json(public(result)))
+        for suffix in (RUN, QUERIES, EXPANSIONS):
             if (store.root / path.with_suffix(suffix)).is_file():
                 _copy(source, path.with_suffix(suffix).as_posix(), target.with_suffix(suffix))
     known = collections()
     terms = (known[r.task.collection].licence if r.task.collection in known else "" for r in results)
     licence = licence or known_licences(terms)
-    write_bytes(new / "scores.jsonl", b"".join(msgspec.json.encode(row) + b"\n" for row in _rows(results)))
-    write_bytes(new / "README.md", results_card(results, repo, licence).encode())
-    return licence
-
-
-def _rows(results: Iterable[TaskResult]) -> Iterable[dict[str, object]]:
+    lines = []
     for r in results:
         facts = {"system": r.system.name, "kind": r.system.kind, "collection": r.task.collection, "task": r.task.name}
-        yield {**facts, "queries": r.task.queries, "documents": r.task.documents, **r.measures}
+        row = {**facts, "queries": r.task.queries, "documents": r.task.documents, **r.measures}
+        lines.append(msgspec.json.encode(row) + b"\n")
+    write_bytes(new / "scores.jsonl", b"".join(lines))
+    write_bytes(new / "README.md", results_card(results, repo, licence).encode())
+    return licence
 
 
 def public(result: TaskResult) -> TaskResult:

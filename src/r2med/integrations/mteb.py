@@ -21,22 +21,17 @@ from ..core.untrusted import component, file_name
 from ..models import Card, card_names, cards, find_card
 from ..report.collection import by_system
 from ..results import SystemInfo, TaskResult
+from ..results.store import indented_json
 from ..retrieve.mteb_inputs import SPLIT, SUBSET
 from ..retrieve.mteb_inputs import mteb_name as catalogue_name
 from ..scoring import MAIN, Measure
 from ..tasks import entries
+from ..tasks.catalogue import TaskEntry
 from .runs import to_dict
 
 LANGUAGE = "eng-Latn"
 CUTOFFS = (1, 3, 5, 10, 20, 100, 1000)
-FAMILIES = {
-    "ndcg": "ndcg",
-    "map": "map",
-    "recall": "recall",
-    "precision": "precision",
-    "mrr": "mrr",
-    "hit": "hit_rate",
-}
+FAMILIES = {name: name for name in ("ndcg", "map", "recall", "precision", "mrr")} | {"hit": "hit_rate"}
 """Our families of measures and what MTEB calls them."""
 UNPINNED = "no_revision_available"
 LICENCES = {"mit", "apache-2.0", "cc-by-4.0", "cc-by-nc-4.0"}
@@ -44,13 +39,6 @@ FRAMEWORKS = {"onnx": "ONNX", "transformers": "PyTorch", "openai": "API", "voyag
 TYPES = {"dense": "dense", "lexical": "sparse", "sparse": "sparse", "late-interaction": "late-interaction"}
 Scores = Mapping[str, Mapping[str, float]]  # Task to measure to value.
 Group = tuple[str, str, tuple[str, ...]]  # Protocol, collection and tasks: what the systems of one `[[source]]` share.
-
-
-class Named(NamedTuple):
-    """A task of the catalogue."""
-
-    collection: str
-    task: str
 
 
 def mteb_name(collection: str, task: str) -> str:
@@ -68,18 +56,15 @@ def mteb_name(collection: str, task: str) -> str:
     return f"Own{words}{mark}Retrieval"
 
 
-def task_of(name: str) -> Named | None:
+def task_of(name: str) -> TaskEntry | None:
     """The task of the catalogue that an MTEB name stands for."""
-    known = (Named(e.collection, e.name) for e in entries())
-    return next((task for task in known if mteb_name(*task) == name), None)
+    return next((entry for entry in entries() if mteb_name(entry.collection, entry.name) == name), None)
 
 
 def mteb_measure(key: str) -> str | None:
     """MTEB's key of one of our measures, None where MTEB has no such cut-off."""
-    measure = Measure.parse(key) if not key.startswith("recall_micro") else None
-    if measure is None or measure.cutoff not in CUTOFFS:
-        return None
-    return f"{FAMILIES[measure.family]}_at_{measure.cutoff}"
+    measure = None if key.startswith("recall_micro") else Measure.parse(key)
+    return f"{FAMILIES[measure.family]}_at_{measure.cutoff}" if measure and measure.cutoff in CUTOFFS else None
 
 
 def our_measure(key: str) -> str | None:
@@ -165,10 +150,10 @@ def export_mteb(results: Iterable[TaskResult], out: Path, *, model: str = "", re
         if folder in owners:
             raise ResultError(f"{owners[folder]} and {system} would both be {found.name}: export them one by one")
         owners[folder] = system
-        write_bytes(folder / "model_meta.json", _json(model_meta(found)))
+        write_bytes(folder / "model_meta.json", indented_json(model_meta(found)))
         for full_name, result in of_system.items():
             path = folder / f"{mteb_name(result.task.collection, result.task.name)}.json"
-            write_bytes(path, _json(task_result(result, found)))
+            write_bytes(path, indented_json(task_result(result, found)))
             written.append(Written(system, full_name, found.name, found.revision, str(path)))
     return written
 
@@ -262,10 +247,6 @@ def task_result(result: TaskResult, model: ModelIdentity) -> dict[str, object]:
     }
 
 
-def _json(value: object) -> bytes:
-    return msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n"
-
-
 class Imported(NamedTuple):
     """Scores of one model on one task."""
 
@@ -303,12 +284,11 @@ def _read(path: Path) -> Iterator[Imported]:
         raise DataError(f"not an MTEB result ({error!r})", path=path) from None
     if len(found) != 1 or not taken or not all(0 <= value <= 1 for value in taken.values()):
         raise DataError("not an MTEB result: expected one split with scores from 0 to 1", path=path)
-    name, revision = _model(path)
+    (name, revision), protocol = _model(path), "mteb"
     ours = data.get("r2med")
     if isinstance(ours, dict) and isinstance(ours.get("system"), str):  # what `r2med export mteb` wrote
-        yield Imported(ours["system"], revision, "default", *known, taken)
-    else:
-        yield Imported(name, revision, "mteb", *known, taken)
+        name, protocol = ours["system"], "default"
+    yield Imported(name, revision, protocol, known.collection, known.name, taken)
 
 
 def _model(path: Path) -> tuple[str, str]:

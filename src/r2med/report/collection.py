@@ -59,7 +59,6 @@ class CollectionResults:
 
     @property
     def title(self) -> str:
-        """Name for people."""
         return collection_title(self.slug)
 
     @property
@@ -72,7 +71,6 @@ class CollectionResults:
         return set(self.whole) <= set(self.systems[system])
 
     def get(self, system: str, task: str) -> StoredResult | None:
-        """One result."""
         return self.systems.get(system, {}).get(task)
 
     def results(self, system: str) -> list[TaskResult]:
@@ -148,17 +146,16 @@ def collection_results(collection: str, stored: Sequence[StoredResult], *, stric
     """
     problems: list[str] = []
     told: dict[StoredResult, TaskInfo] = {}
+    of_task: dict[str, list[StoredResult]] = {}
     for item in stored:
         try:
             told[item] = item.result.task
+            of_task.setdefault(item.task, []).append(item)
         except ResultError as error:
             if strict:
                 raise
             problems.append(str(error))
-    data: dict[str, list[StoredResult]] = {}
-    for item in told:
-        data.setdefault(item.task, []).append(item)
-    usual = {task: _usual(items, told, strict=strict) for task, items in data.items()}
+    usual = {task: _usual(items, told, strict=strict) for task, items in of_task.items()}
     systems: dict[str, dict[str, StoredResult]] = {}
     infos: dict[str, TaskInfo] = {}
     for item, info in told.items():
@@ -190,9 +187,8 @@ def all_collections(index: ResultIndex) -> dict[str, CollectionResults]:
     grouped: dict[str, list[StoredResult]] = {}
     for stored in index.stored:
         grouped.setdefault(stored.collection, []).append(stored)
-    order = [c for c in ORDER if c in grouped] + sorted(c for c in grouped if c not in ORDER)
-    found = (collection_results(c, grouped[c]) for c in order)
-    return {results.slug: results for results in found}
+    order = sorted(grouped, key=lambda c: (ORDER.index(c) if c in ORDER else len(ORDER), c))
+    return {collection_slug(c): collection_results(c, grouped[c]) for c in order}
 
 
 def collection_title(slug: str) -> str:
@@ -248,9 +244,7 @@ def side_by_side(
         )
     inside = [s for s in chosen if s.slug == several[0]]
     results = collection_results(inside[0].collection, inside, strict=True)
-    names = {info.full_name: task for task, info in results.infos.items()}
-    some = [names[t] for t in names if t in (wanted or shared)]
-    in_order = sorted(some, key=results.tasks.index)
+    in_order = [t for t in results.tasks if results.infos[t].full_name in (wanted or shared)]
     scores = results.score_set(measure, list(by_label), in_order, strict=True)
     assert scores is not None
     whole = max(scores.of_tasks, len(results.tasks))
@@ -270,10 +264,7 @@ def task_behind(info: TaskInfo) -> Task | None:
     """The task that a result was made on, where it is on this machine and unchanged."""
     try:
         refs = resolve(info.full_name) if info.collection in collections() else from_path(Path(info.source))
-        for ref in refs:
-            if ref.name == info.name:
-                task = ref.load()
-                return task if task.fingerprint == info.fingerprint else None
+        task = next((ref.load() for ref in refs if ref.name == info.name), None)
     except R2MedError:
         return None
-    return None
+    return task if task and task.fingerprint == info.fingerprint else None

@@ -100,32 +100,20 @@ def from_runs(paths: Sequence[Path], judgments: Path, measure: Measure) -> Compa
 
 def with_snippets(comparison: Comparison, compared: Compared) -> Comparison:
     """The queries that moved most with the beginning of their texts, where the task is at hand."""
-    pairs = [
-        msgspec.structs.replace(pair, moved=[_with_snippet(moved, compared) for moved in pair.moved])
-        for pair in comparison.pairs
-    ]
+
+    def begun(moved: Moved) -> Moved:
+        task = compared.task(moved.task)
+        query = task.query(moved.query_id) if task is not None else None
+        return moved if query is None else msgspec.structs.replace(moved, snippet=shortened(query.text, SNIPPET))
+
+    pairs = [msgspec.structs.replace(pair, moved=list(map(begun, pair.moved))) for pair in comparison.pairs]
     return msgspec.structs.replace(comparison, pairs=pairs)
-
-
-def _with_snippet(moved: Moved, compared: Compared) -> Moved:
-    task = compared.task(moved.task)
-    query = task.query(moved.query_id) if task is not None else None
-    return moved if query is None else msgspec.structs.replace(moved, snippet=shortened(query.text, SNIPPET))
 
 
 def document(comparison: Comparison, compared: Compared) -> dict[str, object]:
     """What `r2med compare --json` prints."""
-    return {
-        "schema": 1,
-        "measure": comparison.measure,
-        "settings": comparison.settings,
-        "left_out": compared.left_out,
-        "missing_queries": compared.missing_queries,
-        "unjudged_queries": compared.unjudged_queries,
-        "systems": comparison.systems,
-        "tie_groups": comparison.tie_groups,
-        "pairs": comparison.pairs,
-    }
+    said = {name: getattr(compared, name) for name in ("left_out", "missing_queries", "unjudged_queries")}
+    return {"schema": 1, **said, **msgspec.structs.asdict(comparison)}
 
 
 def slices_of(

@@ -6,12 +6,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from ..core import ResultError
-from ..results import TaskResult
+from ..results import SystemInfo, TaskResult
+from ..results.protocols import tables
 from ..scoring import Measure
 from .collection import CollectionResults
 
 Side = Literal["document", "query"]
-Parameters = Callable[[str], int | None]  # From the name of a system to the number of its models' weights.
+Parameters = Callable[[Sequence[str]], int | None]  # From the names of a system's parts to the number of its weights.
 OVERHEAD = ("load", "score")  # Stages that are not the system's own time.
 _TOKENS = ("tokens", "prompt_tokens", "completion_tokens")
 
@@ -58,9 +59,18 @@ class CutPoint(NamedTuple):
     score: float
 
 
-def unknown_parameters(system: str) -> int | None:
+def unknown_parameters(parts: Sequence[str]) -> int | None:
     """Nothing is known about the weights of any system."""
     return None
+
+
+def part_names(system: SystemInfo) -> list[str]:
+    """The retrievers, the expander and the reranker of a system; the first edition's files state only its name."""
+    found = [
+        *tables(system.spec.get("retrievers")),
+        *tables([system.spec.get("expander"), system.spec.get("reranker")]),
+    ]
+    return [str(table.get("name", "")) for table in found] or [system.name]
 
 
 def cost_points(
@@ -78,7 +88,7 @@ def cost_points(
         if len(scores) < len(tasks):
             left_out.append(f"{system} is left out: it has {len(scores)} of {len(tasks)} tasks")
             continue
-        cost = cost_of(system, of_system, axis, parameters)
+        cost = cost_of(of_system, axis, parameters)
         if cost is None:
             left_out.append(f"{system} is left out: its cost is not known")
             continue
@@ -86,7 +96,7 @@ def cost_points(
     return found, left_out
 
 
-def cost_of(system: str, results: Sequence[TaskResult], axis: str, parameters: Parameters) -> float | None:
+def cost_of(results: Sequence[TaskResult], axis: str, parameters: Parameters) -> float | None:
     """What a system costs in units of an axis; None where that is not known."""
     queries = sum(r.task.queries for r in results)
     if axis == "seconds":
@@ -99,7 +109,7 @@ def cost_of(system: str, results: Sequence[TaskResult], axis: str, parameters: P
         if any(v is None for v in paid):
             return None
         return 1000 * float(sum(v for v in paid if isinstance(v, int | float))) / queries
-    weights = parameters(system)
+    weights = parameters(part_names(results[0].system))
     return None if weights is None else float(weights)
 
 
@@ -107,8 +117,9 @@ def cut_points(results: Iterable[TaskResult], measure: Measure, side: Side) -> l
     """Share of tokens that were cut off, from the notes of results whose models count them."""
     points = []
     for result in results:
-        note = _table(_table(result.notes, "truncation"), side)
-        tokens, cut = note.get("tokens"), note.get("tokens_cut")
+        truncation = result.notes.get("truncation")
+        note = truncation.get(side) if isinstance(truncation, dict) else None
+        tokens, cut = (note.get("tokens"), note.get("tokens_cut")) if isinstance(note, dict) else (None, None)
         if isinstance(tokens, int) and isinstance(cut, int) and tokens:
             points.append(CutPoint(result.system.name, result.task.name, cut / tokens, result.measures[measure.key]))
     if not points:
@@ -123,8 +134,3 @@ def _values(notes: Mapping[str, object], keys: Sequence[str]) -> Iterator[object
             yield from _values(value, keys)
         elif name in keys:
             yield value
-
-
-def _table(notes: Mapping[str, object], key: str) -> dict[str, object]:
-    value = notes.get(key)
-    return value if isinstance(value, dict) else {}

@@ -6,12 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from ..core import IdTable, UsageError
 from ..core.atomic import write_bytes
 from ..core.table import NONE, Table, counted, markdown_text
 from ..core.untrusted import component
+from ..results.store import indented_json
 from ..tasks.nano.figures import ROLES, Inspected, NanoProfile, group
 from .task_page import ROLE_NAMES, description, score, task_page
 
@@ -90,8 +89,8 @@ def write_pages(name: str, tasks: Sequence[Inspected], folder: Path) -> list[Pat
     for page in tasks:
         stem = component(page.split, "task")
         files[f"{stem}.md"] = task_page(page).encode()
-        files[f"{stem}.json"] = _json(metadata(page))
-    files |= {"index.md": group_page(name, profile, tasks).encode(), "index.json": _json(profile)}
+        files[f"{stem}.json"] = indented_json(metadata(page))
+    files |= {"index.md": group_page(name, profile, tasks).encode(), "index.json": indented_json(profile)}
     for file, data in files.items():
         write_bytes(folder / file, data)
     return [folder / file for file in files]
@@ -112,7 +111,3 @@ def metadata(page: Inspected) -> dict[str, Any]:
         "failures": page.traps,
         "audit": {"settings": page.audit_settings, "findings": page.audit, "scores": page.scores},
     }
-
-
-def _json(value: object) -> bytes:
-    return msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n"

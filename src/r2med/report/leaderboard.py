@@ -15,7 +15,7 @@ from ..core import ResultError, UnknownName, UsageError
 from ..core.table import NONE, Table, points
 from ..results import ResultIndex, StoredResult, SystemInfo, macro_average, query_weighted
 from ..results.ledger import Figure, Kind, ledger
-from ..results.protocols import MAIN_PROTOCOL, get_protocol, protocol_names
+from ..results.protocols import MAIN_PROTOCOL, get_protocol, protocol_names, tables
 from ..results.store import OWN
 from ..scoring import MAIN, Measure
 from ..scoring.compare import tie_groups
@@ -126,9 +126,11 @@ def board(
     """Collect and rank. A folder that was named must be there; the default one may be missing."""
     if published and measured:
         raise UsageError("--published and --measured exclude each other; leave both out to see both")
-    ours = [] if published else _stored(Path(folder), required=measured or not default_folder)
-    where = collection or ("r2med" if published else _largest(ours))
-    notes = [] if collection else _other_collections(ours, where)
+    ours = () if published else _stored(Path(folder), required=measured or not default_folder)
+    present = list(dict.fromkeys(stored.slug for stored in ours))
+    where = collection or next((slug for slug in (*ORDER, *present) if slug in present), "r2med")
+    others = [] if collection else sorted(set(present) - {where})
+    notes = [f"there are results on {', '.join(others)} too (--collection)"] if others else []
     rows = [] if measured or where == OWN else published_rows(_figures(where, protocol, source, notes), measure)
     here = [stored for stored in ours if stored.slug == where]
     if here:
@@ -151,17 +153,6 @@ def _stored(folder: Path, *, required: bool) -> Sequence[StoredResult]:
             raise ResultError(f"{folder}: no such folder of results (r2med run makes one)")
         return ()
     return ResultIndex([folder]).all()
-
-
-def _largest(stored: Sequence[StoredResult]) -> str:
-    """The collection to show where none was named: the largest that has results."""
-    present = list(dict.fromkeys(s.slug for s in stored))
-    return next((c for c in (*ORDER, *present) if c in present), "r2med")
-
-
-def _other_collections(stored: Sequence[StoredResult], shown: str) -> list[str]:
-    others = sorted({s.slug for s in stored} - {shown})
-    return [f"there are results on {', '.join(others)} too (--collection)"] if others else []
 
 
 def _figures(collection: str, protocol: str, source: str, notes: list[str]) -> list[Figure]:
@@ -187,18 +178,12 @@ def published_rows(figures: Iterable[Figure], measure: Measure = MAIN) -> list[R
         if macro is None:
             continue
         same = rows.setdefault((figure.collection, figure.protocol, figure.system), [])
-        row = _published_row(figure, measure, macro)
-        known = next((r for r in same if figure.average_only and _rounds_to(r.macro, row.macro)), None)
-        if known:
-            known.also.append(row.source)
+        equal = [r for r in same if r.macro is not None and abs(r.macro - macro) <= 0.0005 + 1e-9]  # but for rounding
+        if figure.average_only and equal:
+            equal[0].also.append(figure.source.id)
         else:
-            same.append(row)
+            same.append(_published_row(figure, measure, macro))
     return [row for group in rows.values() for row in group]
-
-
-def _rounds_to(precise: float | None, stated: float | None) -> bool:
-    """Whether one average is the other with fewer digits."""
-    return precise is not None and stated is not None and abs(precise - stated) <= 0.0005 + 1e-9
 
 
 def _published_row(figure: Figure, measure: Measure, macro: float) -> Row:
@@ -239,12 +224,11 @@ def measured_rows(results: CollectionResults, measure: Measure = MAIN, said: Sta
 
 
 def _measured_row(system: str, results: CollectionResults, measure: Measure) -> Row:
-    scored = {r.task.name: r for r in results.results(system) if measure.key in r.measures}
-    values = {task: scored[task].measures[measure.key] for task in scored}
-    counts = {task: scored[task].task.queries for task in scored}
+    key = measure.key
+    scored = {r.task.name: r for r in results.results(system) if key in r.measures}
     complete = bool(results.whole) and set(results.whole) <= set(scored)
     info = next(iter(results.systems[system].values())).result.system
-    whole = [(counts[t], {measure.key: values[t]}) for t in results.whole] if complete else []
+    whole = [(scored[t].task.queries, {key: scored[t].measures[key]}) for t in results.whole] if complete else []
     return Row(
         system=system,
         label=system,
@@ -256,11 +240,11 @@ def _measured_row(system: str, results: CollectionResults, measure: Measure) -> 
         measured=True,
         origin=HERE,
         collection=results.collection,
-        tasks={scored[t].task.full_name: values[t] for t in scored},
-        macro=macro_average([scores for _, scores in whole]).get(measure.key),
-        query_weighted=query_weighted(whole).get(measure.key),
+        tasks={r.task.full_name: r.measures[key] for r in scored.values()},
+        macro=macro_average([scores for _, scores in whole]).get(key),
+        query_weighted=query_weighted(whole).get(key),
         complete=complete,
-        tasks_of=(len([t for t in results.whole if t in scored]), len(results.whole)),
+        tasks_of=(sum(t in scored for t in results.whole), len(results.whole)),
     )
 
 
@@ -277,10 +261,13 @@ def family_of(system: SystemInfo) -> str:
 
 
 def protocol_of(system: SystemInfo) -> str:
-    """`nv@r2med-paper` was run under that protocol; a policy of one's own is no protocol's."""
-    marked = next((p for p in protocol_names() if f"@{p}" in system.name), "")
+    """`nv:protocol=r2med-paper` was run under that protocol; a policy of one's own is no protocol's."""
+    parameters = tables([table.get("parameters") for table in tables(system.spec.get("retrievers"))])
+    stated = next((str(p["protocol"]) for p in parameters if "protocol" in p), "")
+    if not system.spec:  # the first edition put it into the name
+        stated = next((p for p in protocol_names() if f"@{p}" in system.name), "")
     own_policy = system.description.get("policy", "default") != "default"
-    return marked or (CUSTOM if own_policy else "default")
+    return stated or (CUSTOM if own_policy else "default")
 
 
 def ranked(rows: Iterable[Row]) -> list[Row]:
@@ -329,7 +316,6 @@ def as_json(rows: Sequence[Row]) -> list[dict[str, Any]]:
     documents: list[dict[str, Any]] = msgspec.to_builtins(rows)
     for document in documents:
         del document["intervals"]
-        document["scale"] = SCALE
-        document["tasks"] = {task: scaled(value) for task, value in document["tasks"].items()}
         document |= {key: scaled(document[key]) for key in ("macro", "query_weighted")}
+        document |= {"scale": SCALE, "tasks": {task: scaled(value) for task, value in document["tasks"].items()}}
     return documents

@@ -13,7 +13,6 @@ from ..scoring.evaluation import import_pandas
 from .collection import by_system
 
 SHORT = {
-    "Biology": "Biology",
     "Bioinformatics": "Bioinf",
     "Medical-Sciences": "MedSci",
     "MedXpertQA-Exam": "MedXpert",

@@ -13,7 +13,6 @@ import os
 import re
 import struct
 import zlib
-from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Iterator
 from functools import lru_cache
@@ -50,7 +49,6 @@ class ScoreColumns(NamedTuple):
 
     @property
     def nbytes(self) -> int:
-        """Bytes held in memory."""
         return int(self.values.nbytes) + 64 * len(self.query_ids)
 
 
@@ -154,7 +152,7 @@ def write_blocks(run: Run, path: Path) -> str:
     hasher = Hasher("run blocks")
     with atomic_file(path) as stream:
         for text in _texts(run):
-            digest = _digest(text)
+            digest = hashlib.blake2b(text, digest_size=16).digest()
             packer = zlib.compressobj(6, zlib.DEFLATED, -zlib.MAX_WBITS)
             body = packer.compress(text) + packer.flush() + _TAIL.pack(zlib.crc32(text), len(text) & 0xFFFFFFFF)
             size = _HEADER.size + len(body)
@@ -176,40 +174,19 @@ def _texts(run: Run) -> Iterator[bytes]:
         yield bytes(pending)
 
 
-def _digest(text: bytes) -> bytes:
-    return hashlib.blake2b(text, digest_size=16).digest()
-
-
-class StoredRun(ABC):
-    """One run, read at the queries that are asked for."""
-
-    @abstractmethod
-    def of(self, query_id: str) -> Ranking:
-        """The ranking of a query; empty where the run has none."""
-
-    @property
-    @abstractmethod
-    def nbytes(self) -> int:
-        """Bytes held in memory."""
-
-    @abstractmethod
-    def check(self) -> None:
-        """Compare everything with its hashes, where the run has any."""
-
-
 def open_run(path: Path, *, expected: str = "") -> StoredRun:
     """Open a stored run. `expected`: the hash that its result file states."""
     with _open(path) as stream:
         head = stream.read(_HEADER.size)
     if head[:4] == _MAGIC and head[12:14] == _FIELD:
-        return _Blocks(path, expected)
+        return RunBlocks(path, expected)
     if expected:
         raise _changed(path)
-    return _InOnePiece(path)
+    return WholeRun(path)
 
 
-class _InOnePiece(StoredRun):
-    """A run as the first edition or another tool wrote it."""
+class WholeRun:
+    """A run as the first edition or another tool wrote it: read at once, without hashes."""
 
     def __init__(self, path: Path) -> None:
         self._run = read_run(path)
@@ -223,10 +200,10 @@ class _InOnePiece(StoredRun):
         return Ranking(tuple(hit.doc_id for hit in hits), tuple(hit.score for hit in hits))
 
     def check(self) -> None:
-        """It carries no hashes."""
+        """There is nothing to check it with."""
 
 
-class _Blocks(StoredRun):
+class RunBlocks:
     """A run in blocks; its headers must hash to `expected`, where that is known, and each block as its header says."""
 
     def __init__(self, path: Path, expected: str) -> None:
@@ -253,8 +230,13 @@ class _Blocks(StoredRun):
         return 100 * len(self._places) + 2 * BLOCK
 
     def of(self, query_id: str) -> Ranking:
+        """The ranking of a query; empty where the run has none."""
+
+        def first_query(block: int) -> bytes:
+            return self.block(block, most=4096).partition(b" ")[0]
+
         name = query_id.encode()
-        after = bisect_right(range(len(self._places)), name, key=self._first_query)
+        after = bisect_right(range(len(self._places)), name, key=first_query)
         text = b"\n" + self.block(after - 1) if after else b""
         found = _LINES_OF_A_QUERY.match(text, text.find(b"\n" + name + b" ") + 1)
         if found is None or found[1] != name:
@@ -264,9 +246,6 @@ class _Blocks(StoredRun):
             return Ranking(tuple(token.decode() for token in tokens[2::6]), tuple(map(float, tokens[4::6])))
         except ValueError:
             raise _changed(self._path) from None
-
-    def _first_query(self, block: int) -> bytes:
-        return self.block(block, most=4096).partition(b" ")[0]
 
     def block(self, number: int, *, most: int = 0) -> bytes:
         """The text of a block, checked against its hash; with `most`, only its beginning, unchecked."""
@@ -283,12 +262,13 @@ class _Blocks(StoredRun):
             raise _changed(self._path) from None
         if most:
             return text
-        if _digest(text) != digest:
+        if hashlib.blake2b(text, digest_size=16).digest() != digest:
             raise _changed(self._path)
         self._last = (number, text)
         return text
 
     def check(self) -> None:
+        """Compare everything with its hashes."""
         for number in range(len(self._places)):
             self.block(number)
 
@@ -304,3 +284,6 @@ def _open(path: Path) -> BinaryIO:
 
 def _changed(path: Path) -> DataError:
     return DataError("was changed after it was written; run it again", path=path)
+
+
+StoredRun = RunBlocks | WholeRun  # read at the queries that are asked for

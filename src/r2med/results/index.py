@@ -63,7 +63,6 @@ class StoredResult:
 
     @property
     def full_name(self) -> str:
-        """The task's name in tables."""
         return f"{self.collection}/{self.task}" if self.collection else self.task
 
     @property

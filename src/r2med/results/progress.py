@@ -48,12 +48,10 @@ class Progress(msgspec.Struct, kw_only=True):
             return time.time() - self.updated < 3600
         try:
             os.kill(self.pid, 0)
-        except ProcessLookupError:
+        except (ProcessLookupError, OverflowError):  # no process has a number that large
             return False
         except OSError:  # somebody else's process
             return True
-        except OverflowError:  # no process has such a number
-            return False
         return True
 
 
@@ -68,9 +66,7 @@ class ProgressFile:
     def begin(self, total: int) -> None:
         """A run of `total` steps starts."""
         now = time.time()
-        self._state = Progress(
-            started=now, updated=now, done=0, total=total, finished=[], pid=os.getpid(), host=platform.node()
-        )
+        self._state = Progress(started=now, updated=now, done=0, total=total, pid=os.getpid(), host=platform.node())
         self._write(force=True)
 
     def step(self, system: str, task: str, *, finished: bool = False) -> None:

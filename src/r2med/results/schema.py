@@ -42,7 +42,6 @@ class TaskInfo(msgspec.Struct, kw_only=True):
 
     @property
     def full_name(self) -> str:
-        """The name in tables."""
         return f"{self.collection}/{self.name}" if self.collection else self.name
 
 
@@ -106,12 +105,9 @@ def _processor() -> str:
 @cache
 def _commit() -> str | None:
     """Commit of the checkout r2med runs from; None for an installed package."""
-    root = Path(__file__).resolve().parents[3]
-    head = root / ".git" / "HEAD"
+    git = Path(__file__).resolve().parents[3] / ".git"
     try:
-        content = head.read_text().strip()
-        if not content.startswith("ref: "):
-            return content
-        return (root / ".git" / content.removeprefix("ref: ")).read_text().strip()
+        head = (git / "HEAD").read_text().strip()
+        return (git / head.removeprefix("ref: ")).read_text().strip() if head.startswith("ref: ") else head
     except OSError:
         return None

@@ -18,7 +18,7 @@ import msgspec
 import numpy as np
 
 from ..core import ResultError, Run, fingerprint
-from ..core.atomic import atomic_file
+from ..core.atomic import atomic_file, write_bytes
 from ..core.places import open_regular
 from ..core.trec import read_run
 from ..core.untrusted import file_name
@@ -96,8 +96,7 @@ class ResultStore:
             lines = (msgspec.json.encode(item) + b"\n" for item in expansions)
             result.files[EXPANSIONS] = _write_lines(path.with_suffix(EXPANSIONS), lines)
         result.checksum = checksum(result)
-        with atomic_file(path) as stream:
-            stream.write(encode_result(result))
+        write_bytes(path, indented_json(result))
         return path
 
     def run(self, result: TaskResult) -> Run:
@@ -124,8 +123,7 @@ class _System(msgspec.Struct):
     name: str
 
 
-class _Task(msgspec.Struct):
-    name: str
+class _Task(_System):
     collection: str
 
 
@@ -181,15 +179,14 @@ def load_run(path: Path, result: TaskResult) -> Run:
     return run.renamed(result.system.name)
 
 
-def encode_result(result: TaskResult) -> bytes:
-    """A result as its file holds it."""
-    return msgspec.json.format(msgspec.json.encode(result), indent=2) + b"\n"
+def indented_json(value: object) -> bytes:
+    """A value as the JSON that people may read, such as a result file."""
+    return msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n"
 
 
 def checksum(result: TaskResult) -> str:
     """The checksum that belongs to a result, whatever it carries."""
-    facts: dict[str, object] = msgspec.json.decode(msgspec.json.encode(result))  # as it will be read
-    return _checksum(facts)
+    return _checksum(msgspec.json.decode(msgspec.json.encode(result)))  # as it will be read
 
 
 def _checksum(facts: dict[str, object]) -> str:

@@ -60,12 +60,11 @@ def generate(path: Path, task: Task, expander: Expander, llm: str, *, overwrite:
     if not overwrite and path.is_file() and set(task.query_ids) <= set(read_recorded(path, expander.method)):
         return 0
     made = expander.expand(task)
-    failed = [item for item in made if "failed" in item.statuses]
-    if failed:
-        why = failed[0].notes.get("error", "no answer")
-        again = "the same command asks for the rest: answers so far are kept"
+    if failed := [item for item in made if "failed" in item.statuses]:
         raise ModelError(
-            f"{llm} gave no answer to {len(failed)} of {len(made)} queries of {task.name} ({why}); {again}"
+            f"{llm} gave no answer to {len(failed)} of {len(made)} queries of {task.name} "
+            f"({failed[0].notes.get('error', 'no answer')}); "
+            "the same command asks for the rest: answers so far are kept"
         )
     marking = marking_of(llm)
     lines = [
@@ -99,10 +98,9 @@ def as_written(item: Expansion, marking: str) -> str:
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser whose errors are one line."""
+    """A parser whose errors are one line, which `main` prints."""
 
     def error(self, message: str) -> NoReturn:
-        """Raise the error; `main` prints it."""
         raise UsageError(f"{message} ({PROGRAM} --help)")
 
 

@@ -29,7 +29,6 @@ RECALL_K = (10, 100)
 FAMILIES = ("ndcg", "map", "recall", "precision")
 CUTOFFS = {"lexical": (1, 10, 25, 50, 100), "dense": (1, 3, 5, 10, 100), "reranked": (1, 10, 25, 50, 100)}
 MAIN = "ndcg_at_10"
-DIGITS = 5
 
 
 class Gar(NamedTuple):
@@ -77,14 +76,7 @@ def evaluate_retriever(
 
 
 def evaluate_reranker(
-    tree: Tree,
-    reranker: Reranker,
-    first: Spec,
-    build: Builder,
-    task: Task,
-    *,
-    recall_k: int,
-    overwrite: bool = False,
+    tree: Tree, reranker: Reranker, first: Spec, build: Builder, task: Task, *, recall_k: int, overwrite: bool = False
 ) -> Scored:
     """Rerank the first ten or hundred documents of a retriever, score and write one task; the rest is dropped.
 
@@ -148,7 +140,7 @@ def scores(run: Run, task: Task, kind: str) -> dict[str, float]:
     measures = [Measure(family, k) for family in FAMILIES for k in CUTOFFS.get(kind, CUTOFFS["dense"])]
     with_mrr = kind in ("lexical", "reranked")
     found = score(run.top(TOP), task.qrels, [*measures, *([Measure("mrr", TOP)] if with_mrr else [])]).means
-    return {"mrr" if key.startswith("mrr") else key: round(value, DIGITS) for key, value in found.by_key().items()}
+    return {"mrr" if key.startswith("mrr") else key: round(value, 5) for key, value in found.by_key().items()}
 
 
 def main_score(path: Path) -> float | None:

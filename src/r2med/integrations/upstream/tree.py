@@ -23,7 +23,6 @@ class Tree(NamedTuple):
 
     @property
     def dataset(self) -> Path:
-        """Task folders."""
         return self.root / "dataset"
 
     def scores(self, kind: Kind, *names: str, task: str) -> Path:
@@ -66,7 +65,11 @@ def load_tasks(asked: str, tree: Tree) -> Iterator[Task]:
         refs = resolve(str((tree.dataset / name).resolve()))
         if len(refs) != 1:
             raise DataError(f"holds {len(refs)} tasks, not one", path=tree.dataset / name)
-        yield replace(refs[0].load(), name=name, family=_family(name))
+        try:
+            family = find_tasks(name)[0].family  # decides which instructions it gets
+        except UnknownName:
+            family = ""
+        yield replace(refs[0].load(), name=name, family=family)
 
 
 def find_names(asked: str, tree: Tree) -> list[str]:
@@ -87,11 +90,3 @@ def _folder(entry: TaskEntry, tree: Tree) -> str:
         if (tree.dataset / name).is_dir():
             return name
     raise DataError(f"has no task {entry.name}", path=tree.dataset)
-
-
-def _family(name: str) -> str:
-    """Which instructions a task gets: those of the R2MED task of its name."""
-    try:
-        return find_tasks(name)[0].family
-    except UnknownName:
-        return ""

@@ -6,10 +6,11 @@ import asyncio
 import ipaddress
 import re
 import socket
-from collections.abc import Awaitable, Callable, Iterable, MutableMapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable
 
 import msgspec
+from starlette.responses import PlainTextResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ...core import R2MedError, UnknownName, UsageError
 from .pages.board import board, table_text, tradeoffs
@@ -19,11 +20,6 @@ from .pages.query import query
 from .pages.task import task
 from .render import Links, Page, PageRequest, page_html, static_file
 from .site import Site
-
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
-Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
 ANYWHERE = frozenset({"0.0.0.0", "::", "[::]"})
@@ -68,7 +64,7 @@ class Guard:
     an address cannot be made to resolve to another one, to the machine's own name, and to names that were allowed.
     """
 
-    def __init__(self, application: Application, host: str = "", allowed: Iterable[str] = ()) -> None:
+    def __init__(self, application: ASGIApp, host: str = "", allowed: Iterable[str] = ()) -> None:
         self._application = application
         self._any_address = host in ANYWHERE
         own = [socket.gethostname(), f"{socket.gethostname()}.local"] if self._any_address else [host]
@@ -80,18 +76,18 @@ class Guard:
             await self._application(scope, receive, send)
             return
 
-        async def with_headers(message: MutableMapping[str, Any]) -> None:
+        async def with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 message["headers"] = [*message.get("headers", []), *HEADERS]
             await send(message)
 
+        answer = self._application
         if not self._welcome(scope):
             said = "This app answers only to the address it was started with; --allow-host NAME adds a name.\n"
-            await _refuse(with_headers, 421, said)
+            answer = PlainTextResponse(said, 421)
         elif scope["method"] not in ("GET", "HEAD"):
-            await _refuse(with_headers, 405, "There is nothing to send here.\n", (b"allow", b"GET, HEAD"))
-        else:
-            await self._application(scope, receive, with_headers)
+            answer = PlainTextResponse("There is nothing to send here.\n", 405, {"allow": "GET, HEAD"})
+        await answer(scope, receive, with_headers)
 
     def _welcome(self, scope: Scope) -> bool:
         named = [value.decode("latin-1") for name, value in scope["headers"] if name == b"host"]
@@ -109,13 +105,6 @@ def _is_address(host: str) -> bool:
     return True
 
 
-async def _refuse(send: Send, status: int, text: str, *more: tuple[bytes, bytes]) -> None:
-    body = text.encode()
-    headers = [(b"content-type", b"text/plain; charset=utf-8"), (b"content-length", str(len(body)).encode()), *more]
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
-
-
 class NoSuchPage(UsageError):
     """An address that leads nowhere."""
 
@@ -131,64 +120,41 @@ def find_page(site: Site, asked: PageRequest, url: Links) -> Page:
     return PAGES[asked.page](site, asked, url)
 
 
-class Answer(NamedTuple):
-    """What is sent back."""
-
-    status: int
-    media: str
-    body: bytes
-    cache: str = "no-store"
-
-
-def create_app(site: Site, *, host: str = "", allowed: Iterable[str] = ()) -> Application:
+def create_app(site: Site, *, host: str = "", allowed: Iterable[str] = ()) -> ASGIApp:
     """An ASGI application. Pages are made in threads, so that one that takes long does not hold up the others."""
 
     async def application(scope: Scope, receive: Receive, send: Send) -> None:
         path = (scope.get("raw_path") or scope["path"].encode()).decode("latin-1").partition("?")[0]
         asked = PageRequest.of(path, scope["query_string"].decode("latin-1"))
         answer = await asyncio.to_thread(respond, site, asked)
-        headers = {"content-type": answer.media, "cache-control": answer.cache, "content-length": str(len(answer.body))}
-        pairs = [(name.encode(), value.encode()) for name, value in headers.items()]
-        await send({"type": "http.response.start", "status": answer.status, "headers": pairs})
-        await send({"type": "http.response.body", "body": answer.body})
+        await answer(scope, receive, send)
 
     return Guard(application, host, allowed)
 
 
-def respond(site: Site, asked: PageRequest) -> Answer:
+def respond(site: Site, asked: PageRequest) -> Response:
     """A page, a table, a file of the app itself, or the state of the latest run."""
-    rest = "/".join(asked.parts)
-    if asked.page == "static":
-        if rest not in STATIC:
-            return Answer(404, "text/plain", b"there is no such file\n")
-        return Answer(200, STATIC[rest], static_file(rest), "no-cache")
+    rest, url, status = "/".join(asked.parts), Links(), 200
+    if asked.page == "static" and rest in STATIC:
+        return _answer(static_file(rest), STATIC[rest], cache="no-cache")
     if asked.page == "api" and rest == "progress":
         site.index.refresh()
-        return Answer(200, "application/json", msgspec.json.encode(progress_state(site)))
-    if asked.page == "table":
-        try:
-            media, text = table_text(site, asked)
-        except R2MedError as error:
-            return Answer(_status(error), "text/plain; charset=utf-8", f"{error}\n".encode("utf-8", "replace"))
-        return Answer(200, f"{media}; charset=utf-8", text.encode("utf-8", "replace"))
-    html, status = page_or_error(site, asked)
-    return Answer(status, "text/html; charset=utf-8", html.encode("utf-8", "replace"))
-
-
-def page_or_error(site: Site, asked: PageRequest) -> tuple[str, int]:
-    """The HTML of a page, or of a page that says what is wrong, and the status."""
-    status, url = 200, Links()
+        return _answer(msgspec.json.encode(progress_state(site)), "application/json")
     try:
+        if asked.page == "table":
+            media, text = table_text(site, asked)
+            return _answer(text, f"{media}; charset=utf-8")
         page = find_page(site, asked, url)
     except R2MedError as error:
-        status = _status(error)
+        status = 404 if isinstance(error, NoSuchPage | UnknownName) else 400 if isinstance(error, UsageError) else 500
+        if asked.page in ("static", "table"):
+            return _answer(f"{error}\n", "text/plain; charset=utf-8", status)
         title = "Not found" if status == 404 else "This cannot be shown"
         page = Page("error.html", title, {"message": str(error), "home": url("board")})
     running = (found := site.progress()) is not None and found.running
-    return page_html(page, url, running=running), status
+    return _answer(page_html(page, url, running=running), "text/html; charset=utf-8", status)
 
 
-def _status(error: R2MedError) -> int:
-    if isinstance(error, NoSuchPage | UnknownName):
-        return 404
-    return 400 if isinstance(error, UsageError) else 500
+def _answer(body: str | bytes, media: str, status: int = 200, *, cache: str = "no-store") -> Response:
+    data = body.encode("utf-8", "replace") if isinstance(body, str) else body
+    return Response(data, status, {"content-type": media, "cache-control": cache})

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from ...core import Task, TextColumn
-from ...results import TaskResult
+from ...core import Task
 from ...results.beside import StoredRun
-from ...text import get_analyzer
+from ...tasks.audit.traps import lexical_traps
 from ...text.duplicates import text_key
 
 TOP = 10
@@ -54,7 +53,8 @@ def failures(run: StoredRun, task: Task, limit: int | None, queries: Sequence[st
             kinds.add("below")
         if query_id in trapped:
             kinds.add("trap")
-        if _copies(ranking.docs[:TOP], task):
+        texts = [d.contents for i in ranking.docs[:TOP] if (d := task.documents.get(i)) is not None]
+        if len(set(map(text_key, texts))) < len(texts):
             kinds.add("copies")
         if limit is not None and any((size := tokens_about(task, d)) is not None and size > limit for d in positives):
             kinds.add("cut")
@@ -62,37 +62,10 @@ def failures(run: StoredRun, task: Task, limit: int | None, queries: Sequence[st
     return found
 
 
-def lexical_traps(task: Task, first: Mapping[str, str]) -> set[str]:
-    """Queries whose first document is wrong and shares more of their terms than any positive does."""
-    position = task.documents.ids.position
-    judged = {q: [d for d in positive_ids(task, q) if position(d) >= 0] for q in first}
-    queries = [q for q, d in first.items() if judged[q] and d not in judged[q] and position(d) >= 0]
-    needed = {d: i for i, d in enumerate(dict.fromkeys(d for q in queries for d in (first[q], *judged[q])))}
-    asked = [query.text if (query := task.query(q)) else "" for q in queries]
-    contents = [task.documents[position(d)].contents for d in needed]
-    counted = get_analyzer("english").count(TextColumn.from_texts([*asked, *contents]))
-    bounds = counted.indptr.tolist()
-
-    def terms(row: int) -> set[int]:
-        return set(counted.terms[bounds[row] : bounds[row + 1]].tolist())
-
-    def shared(row: int, doc_id: str) -> int:
-        return len(terms(row) & terms(len(queries) + needed[doc_id]))
-
-    return {
-        q for row, q in enumerate(queries) if shared(row, first[q]) > max(shared(row, d) for d in judged[q])
-    }  # fmt: skip
-
-
 def positive_ids(task: Task, query_id: str) -> list[str]:
     """Relevant documents of a query, the highest grade first."""
     judged = task.qrels.of(query_id)
     return sorted((d for d, g in judged.items() if g > 0), key=lambda d: (-judged[d], d))
-
-
-def _copies(doc_ids: Sequence[str], task: Task) -> bool:
-    texts = [d.contents for i in doc_ids if (d := task.documents.get(i)) is not None]
-    return len({text_key(t) for t in texts}) < len(texts)
 
 
 def tokens_about(task: Task, doc_id: str) -> int | None:
@@ -103,12 +76,8 @@ def tokens_about(task: Task, doc_id: str) -> int | None:
     return max(len(document.contents.split()), round(len(document.contents) / CHARACTERS_PER_TOKEN))
 
 
-def reading_limit(result: TaskResult) -> int | None:
+def reading_limit(notes: Mapping[str, object]) -> int | None:
     """The document limit of a system that cut something, from the notes of its result; None where nothing was cut."""
-    return _limit(result.notes)
-
-
-def _limit(notes: Mapping[str, object]) -> int | None:
     truncation = notes.get("truncation")
     if isinstance(truncation, dict):
         document = truncation.get("document")
@@ -116,5 +85,5 @@ def _limit(notes: Mapping[str, object]) -> int | None:
             limit = document.get("limit")
             return limit if isinstance(limit, int) else None
         return None
-    limits = [found for part in notes.values() if isinstance(part, dict) and (found := _limit(part)) is not None]
+    limits = [found for part in notes.values() if isinstance(part, dict) and (found := reading_limit(part)) is not None]
     return min(limits, default=None)

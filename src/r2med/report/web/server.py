@@ -11,12 +11,13 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from ...core import MissingExtra, R2MedError, UsageError
-from .app import Application, create_app
+from .app import create_app
 from .render import compile_templates
 from .site import Site
 
 try:
     import uvicorn
+    from starlette.types import ASGIApp
     from uvicorn.protocols.http.h11_impl import H11Protocol
 except ImportError:
     raise MissingExtra("the web app", "view") from None
@@ -111,7 +112,7 @@ def address(opened: socket.socket, host: str) -> str:
     return f"http://{shown}:{opened.getsockname()[1]}/"
 
 
-def make_server(application: Application) -> Any:
+def make_server(application: ASGIApp) -> Any:
     """An HTTP server with limits on what its clients may hold."""
     allow_connections()
     settings = uvicorn.Config(

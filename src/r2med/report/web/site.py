@@ -216,7 +216,7 @@ class Site:
         task = self.texts.of(stored.result.task).task
         if task is None or stored.result.task.queries > FAILURES_UP_TO:
             return None
-        limit = reading_limit(stored.result)
+        limit = reading_limit(stored.result.notes)
         return self._failures.get(stored, lambda: failures(stored.run(), task, limit, task.qrels.query_ids))
 
     def failures_of(self, stored: StoredResult, query_id: str) -> frozenset[str]:
@@ -224,7 +224,7 @@ class Site:
         task = self.texts.of(stored.result.task).task
         if task is None:
             return frozenset()
-        return failures(stored.run(), task, reading_limit(stored.result), [query_id])[query_id]
+        return failures(stored.run(), task, reading_limit(stored.result.notes), [query_id])[query_id]
 
     def progress(self) -> Progress | None:
         """The run that is under way or was the last, over all folders."""

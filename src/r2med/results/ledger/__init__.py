@@ -5,6 +5,7 @@ A repetition is judged against them task by task: it matches, drifts, or was mad
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from importlib.resources import files
@@ -65,12 +66,10 @@ class Figure(NamedTuple):
 
     @property
     def collection(self) -> str:
-        """The collection it was measured on."""
         return self.source.collection
 
     @property
     def protocol(self) -> str:
-        """The protocol it was measured under."""
         return self.source.protocol
 
     @property
@@ -101,22 +100,15 @@ class Ledger:
 
     def __init__(self, figures: Iterable[Figure]) -> None:
         self.figures = tuple(figures)
-        seen = set[tuple[str, str, str]]()
-        for figure in self.figures:
-            key = (figure.source.id, figure.collection, figure.system)
-            if key in seen:
-                raise DataError(f"source {figure.source.id} has two systems called {figure.system!r}")
-            seen.add(key)
+        for (source, _, system), times in Counter((f.source.id, f.collection, f.system) for f in self.figures).items():
+            if times > 1:
+                raise DataError(f"source {source} has two systems called {system!r}")
 
     def __iter__(self) -> Iterator[Figure]:
         return iter(self.figures)
 
-    def __len__(self) -> int:
-        return len(self.figures)
-
     @property
     def sources(self) -> tuple[Source, ...]:
-        """Every source once."""
         return tuple({f.source.id: f.source for f in self.figures}.values())
 
     def select(self, *, collection: str = "", protocol: str = "", source: str = "", system: str = "") -> list[Figure]:

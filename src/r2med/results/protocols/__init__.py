@@ -102,8 +102,8 @@ class Part(NamedTuple):
 
 def parts(system: SystemInfo) -> list[Part]:
     """The retrievers of a system, under the names its spec gives them: `hyde:gpt4+bm25+nv.rrf+maxsim@50` has two."""
-    described = _tables(system.description.get("retrievers"))
-    named = [str(spec.get("name", "")) for spec in _tables(system.spec.get("retrievers"))]
+    described = tables(system.description.get("retrievers"))
+    named = [str(spec.get("name", "")) for spec in tables(system.spec.get("retrievers"))]
     if len(named) != len(described):
         named = _first_edition_names(system, len(described))
     return [
@@ -112,7 +112,8 @@ def parts(system: SystemInfo) -> list[Part]:
     ]
 
 
-def _tables(value: object) -> list[dict[str, Any]]:
+def tables(value: object) -> list[dict[str, Any]]:
+    """The tables of a list that stands in a result file; anybody may have written it."""
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
@@ -153,12 +154,7 @@ def unstated(protocol: Protocol, kind: str) -> list[str]:
     """Choices that matter for a kind of system and that the protocol's sources do not state."""
     if kind == "lexical":
         return [] if protocol.bm25 else ["the flavour of BM25"]
-    choices = {
-        "instructions": protocol.instructions,
-        "truncation": protocol.truncation,
-        "similarity": protocol.similarity,
-    }
-    return [name for name, choice in choices.items() if choice == UNSTATED]
+    return [name for name in ("instructions", "truncation", "similarity") if getattr(protocol, name) == UNSTATED]
 
 
 def _lexical(name: str, described: Mapping[str, Any], protocol: Protocol) -> Iterator[str]:

@@ -258,7 +258,7 @@ def tradeoffs(site: Site, asked: PageRequest, url: Links) -> Page:
     points = [p._replace(href=url("system", slug, p.system)) for p in points]
     if against == "parameters":
         for row in published(results, measure, MAIN_PROTOCOL.get(slug, ALL)):
-            weights = site.parameters(row.system)
+            weights = site.parameters([row.system])
             if weights is not None and row.macro is not None:
                 points.append(CostPoint(f"{row.label} (published)", weights, row.macro, measured=False))
 

@@ -18,7 +18,6 @@ from ...pictures import draw_scatter
 from ..render import Links, Page, PageRequest
 from ..site import Site
 from . import Chip, chips, collection_chips, measure_chips, measure_param
-from .query import nth_query
 
 LISTED, LISTED_ALL = 25, 1_000
 FEW = 6
@@ -87,11 +86,11 @@ def _compared(site: Site, results: CollectionResults, scores: ScoreSet, url: Lin
         return url.near("query", results.slug, names[full_name], query_id, **choices)
 
     both = np.concatenate([task.scores[:2] for task in scores.tasks], axis=1)
-    ids = [(task.name, task.query_ids) for task in scores.tasks]
+    queries = [(task.name, query_id) for task in scores.tasks for query_id in task.query_ids]
 
     def moved(place: int) -> dict[str, Any]:
         """A query whose score differs between the two systems."""
-        full_name, query_id = nth_query(ids, place)
+        full_name, query_id = queries[place]
         task = site.texts.of(results.infos[names[full_name]]).task
         query = task.query(query_id) if task else None
         first, second = both[:, place].tolist()

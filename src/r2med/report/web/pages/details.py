@@ -5,18 +5,17 @@ from __future__ import annotations
 import time
 from typing import Any
 
-import msgspec
 import numpy as np
 
 from ....core import Task, UnknownName, UsageError
+from ....results.store import indented_json
+from ....scoring import USUAL
 from ....text.duplicates import find_copies
-from ...collection import MEASURES
 from ...leaderboard import family_of
 from ..render import Links, Page, PageRequest, marked, terms_of
 from ..site import Site
 from . import find_task
 
-SHOWN = ("ndcg_at_10", "map_at_10", "mrr_at_10", "recall_at_10", "recall_at_100", "hit_at_10")
 LONGEST = 400_000
 
 
@@ -34,7 +33,7 @@ def system(site: Site, asked: PageRequest, url: Links) -> Page:
         "name": name,
         "kind": family_of(first.system),
         "results": found,
-        "measures": [m for m in MEASURES if m.key in SHOWN],
+        "measures": USUAL,
         "stages": list(dict.fromkeys(stage for r in found.values() for stage in r.seconds)),
         "spec": _json(first.system.spec) if first.system.spec else "",
         "description": _json(first.system.description),
@@ -49,7 +48,7 @@ def system(site: Site, asked: PageRequest, url: Links) -> Page:
 
 
 def _json(value: object) -> str:
-    return msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
+    return indented_json(value).decode().rstrip()
 
 
 def document(site: Site, asked: PageRequest, url: Links) -> Page:

@@ -131,7 +131,7 @@ class Stop(NamedTuple):
 class Way:
     """The queries of some tasks in an order."""
 
-    tasks: Sequence[tuple[str, Sequence[str]]]
+    queries: Sequence[tuple[str, str]]  # Task and id, all tasks one after the other.
     values: Float64
     order: Int64
 
@@ -141,33 +141,19 @@ class Way:
     def stop(self, position: int) -> Stop:
         """The query at a position."""
         place = int(self.order[position])
-        return Stop(*nth_query(self.tasks, place), float(self.values[place]))
+        return Stop(*self.queries[place], float(self.values[place]))
 
     def find(self, task: str, query_id: str) -> int | None:
         """The position of a query."""
-        before = 0
-        for name, ids in self.tasks:
-            if name == task and query_id in ids:
-                found = np.flatnonzero(self.order == before + ids.index(query_id))
-                return int(found[0]) if len(found) else None
-            before += len(ids)
-        return None
-
-
-def nth_query(tasks: Sequence[tuple[str, Sequence[str]]], place: int) -> tuple[str, str]:
-    """Task and id of the query at a place in all tasks, one after the other."""
-    for task, ids in tasks:
-        if place < len(ids):
-            return task, ids[place]
-        place -= len(ids)
-    raise IndexError(place)
+        places = enumerate(self.order.tolist())
+        return next((i for i, place in places if self.queries[place] == (task, query_id)), None)
 
 
 def way_through(
     site: Site, results: CollectionResults, tasks: Sequence[str], systems: Sequence[str], order: str, measure: Measure
 ) -> Way:
     """The queries of some tasks in an order that is about the first system, or the first two."""
-    found: list[tuple[str, Sequence[str]]] = []
+    queries: list[tuple[str, str]] = []
     values: list[Float64] = []
     wanted: list[bool] = []
     for task in tasks:
@@ -175,7 +161,7 @@ def way_through(
         if matrix is None or (order == "diff" and len(matrix.systems) < 2):
             continue
         value = matrix.scores[1] - matrix.scores[0] if order == "diff" else matrix.scores[0]
-        found.append((task, matrix.query_ids))
+        queries += [(task, query_id) for query_id in matrix.query_ids]
         values.append(value)
         if order in KINDS:
             kinds = readable([], site.failures, results.systems[matrix.systems[0]][task]) or {}
@@ -184,7 +170,7 @@ def way_through(
             wanted += (np.abs(value) > 1e-6).tolist() if order == "diff" else [True] * len(value)
     whole, kept = np.concatenate([np.zeros(0), *values]), np.flatnonzero(wanted)
     key = -np.abs(whole[kept]) if order == "diff" else whole[kept]
-    return Way(found, whole, kept[np.argsort(key, kind="stable")])
+    return Way(queries, whole, kept[np.argsort(key, kind="stable")])
 
 
 class View(NamedTuple):
@@ -209,11 +195,6 @@ class View(NamedTuple):
             "measure": measure_param(new.measure),
         }
 
-    def stored(self) -> dict[str, StoredResult]:
-        """The results of the systems shown."""
-        found = {system: self.results.get(system, self.task) for system in self.systems}
-        return {system: stored for system, stored in found.items() if stored is not None}
-
 
 def query(site: Site, asked: PageRequest, url: Links) -> Page:
     """The page."""
@@ -225,7 +206,8 @@ def query(site: Site, asked: PageRequest, url: Links) -> Page:
     found = task.query(view.query_id) if task else None
     scores = _scores(view)
     shown = {s: scores[s] for s in view.systems if s in scores}
-    stored, problems = view.stored(), list[str]()
+    stored = {s: one for s in view.systems if (one := view.results.get(s, view.task))}
+    problems: list[str] = []
     runs = {s: run for s, one in stored.items() if (run := readable(problems, _run, one, view))}
     positives = positive_ids(task, view.query_id) if task else []
     terms = terms_of(found.text) if found else frozenset[str]()
@@ -242,7 +224,7 @@ def query(site: Site, asked: PageRequest, url: Links) -> Page:
         "place": {s: f"{1 + sum(o > v + 1e-9 for o in scores.values())} of {len(scores)}" for s, v in shown.items()},
         "explained": explain(task, view.query_id, terms, positives, runs, brief=url.brief),
         "depths": {system: stored[system].result.depth for system in runs},
-        "limits": {system: reading_limit(stored[system].result) for system in runs},
+        "limits": {system: reading_limit(stored[system].result.notes) for system in runs},
         "lengths": {d: tokens_about(task, d) for d in positives} if task else {},
         "problems": problems,
         "expansions": {
