@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from r2med.core import ModelError
-from r2med.core.hub import sha256_of
+from r2med.core.files import sha256_of
 from r2med.core.options import Options
 from r2med.models import fetch, folder_card, hashes, verified
 from r2med.models.hashes import folder_hashes

@@ -6,7 +6,6 @@ huggingface_hub.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import threading
 from collections.abc import Callable, Iterator
@@ -15,13 +14,13 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from .errors import MissingExtra, Unavailable
+from .files import git_blob_id, sha256_of
 from .parallel import in_parallel
 from .places import hub_cache
 from .untrusted import inside
 
 ANSWER_WITHIN = 5.0  # seconds for the first answer: a laptop on a train should not wait for minutes
 AT_ONCE = 8
-BLOCK = 1 << 20
 NETWORK_ERRORS = {
     *("HTTPError", "TransportError", "LocalEntryNotFoundError", "OfflineModeIsEnabled", "OSError", "ConnectionError"),
     *("TimeoutException", "RequestException", "HfHubHTTPError", "JSONDecodeError", "RuntimeError"),
@@ -99,7 +98,7 @@ def _verified(repository: Repository, names: list[str], listed: dict[str, Any], 
     hashed = True
     for name in names:
         lfs, blob = getattr(listed[name], "lfs", None), getattr(listed[name], "blob_id", None)
-        expected, actual = (lfs["sha256"], sha256_of) if lfs else (blob, git_hash_of)
+        expected, actual = (lfs["sha256"], sha256_of) if lfs else (blob, git_blob_id)
         if not expected:
             hashed = False
         elif (found := actual(paths[name])) != expected:
@@ -110,7 +109,7 @@ def _verified(repository: Repository, names: list[str], listed: dict[str, Any], 
     return Download(paths[names[0]].parents[names[0].count("/")], hashed)
 
 
-def explain(error: Exception, repository: Repository, advice: str = "") -> Exception:
+def explain(error: Exception, repository: Repository) -> Exception:
     """One line for what the hub client raised; a bug of ours stays as it is."""
     names = {cls.__name__ for cls in type(error).__mro__}
     where = os.environ.get("HF_ENDPOINT") or "https://huggingface.co"
@@ -125,35 +124,18 @@ def explain(error: Exception, repository: Repository, advice: str = "") -> Excep
         return Unavailable(f"the hub has no revision {repository.revision} of {name}")
     if names & NETWORK_ERRORS:
         first = next(iter(str(error).strip().splitlines()), "") or type(error).__name__
-        return Unavailable(f"cannot download {name} from {where} ({first[:200]}){advice}")
+        return Unavailable(f"cannot download {name} from {where} ({first[:200]})")
     return error
 
 
-def library() -> Any:
+def library(purpose: str = "downloading from the hub") -> Any:
     """huggingface_hub, or an error that says how to get it."""
     try:
         import huggingface_hub
         import huggingface_hub.utils
     except ImportError:
-        raise MissingExtra("downloading from the hub", "hub") from None
+        raise MissingExtra(purpose, "hub") from None
     return huggingface_hub
-
-
-def sha256_of(path: Path) -> str:
-    """SHA-256 of a file's content."""
-    return _hash(hashlib.sha256(), path)
-
-
-def git_hash_of(path: Path) -> str:
-    """What git, and so the hub, calls a small file's content."""
-    return _hash(hashlib.sha1(f"blob {path.stat().st_size}\0".encode(), usedforsecurity=False), path)
-
-
-def _hash(digest: Any, path: Path) -> str:
-    with path.open("rb") as stream:
-        while block := stream.read(BLOCK):
-            digest.update(block)
-    return str(digest.hexdigest())
 
 
 @contextmanager

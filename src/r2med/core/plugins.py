@@ -117,11 +117,6 @@ def takes(call: Any, *names: str) -> bool:
 
 Kind = Literal["retriever", "reranker", "expander"]
 GROUPS: dict[Kind, str] = {kind: f"r2med.{kind}s" for kind in ("retriever", "reranker", "expander")}
-RESERVED: dict[Kind, tuple[str, ...]] = {
-    "retriever": (),
-    "reranker": ("maxsim", "rankgpt", "reasoning", "setwise", "yesno"),
-    "expander": ("hyde", "query2doc", "lamer", "search-o1", "search-r1", "oracle"),
-}
 _WORDS: dict[str, object] = {"yes": True, "true": True, "no": False, "false": False, "none": None}
 
 

@@ -19,12 +19,12 @@ import msgspec
 
 from ..core import DataError, R2MedError, Unavailable, UsageError
 from ..core.atomic import atomic_folder, write_bytes
+from ..core.hub import library, offline
 from ..core.stores import FolderStore
 from ..core.untrusted import inside
 from ..results import ResultIndex, ResultStore, TaskResult
 from ..results.store import checksum, encode_result
 from ..tasks import collections
-from ..tasks.download import hub_client, offline
 from ..tasks.nano.folder import Manifest, read_manifest, read_metadata
 from .exporting import results_in
 from .hub_cards import MARK, known_licences, nano_card, results_card
@@ -173,7 +173,7 @@ def upload(prepared: Prepared, *, private: bool) -> Uploaded:
         raise UsageError("the source data state no licence, or several: say under which one you publish (--licence)")
     if offline():
         raise Unavailable("HF_HUB_OFFLINE forbids uploading")
-    hub = hub_client("uploading to the hub")
+    hub = library("uploading to the hub")
     token = os.environ.get("HF_TOKEN") or hub.get_token()
     if not token:
         raise UsageError("uploading needs a token: set HF_TOKEN, or log in once with hf auth login")

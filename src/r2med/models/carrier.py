@@ -16,7 +16,7 @@ from pathlib import Path
 
 from ..core import DataError, ModelError, Unavailable
 from ..core.atomic import atomic_folder
-from ..core.hub import sha256_of
+from ..core.files import sha256_of
 from ..core.stores import ZipStore
 from .card import ModelCard
 from .locate import MARK

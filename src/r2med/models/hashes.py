@@ -14,7 +14,7 @@ import msgspec
 
 from ..core import ModelError, ResultError
 from ..core.atomic import write_bytes
-from ..core.hub import sha256_of
+from ..core.files import sha256_of
 from ..core.places import home
 from .card import ModelCard
 from .locate import from_carrier

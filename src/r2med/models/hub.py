@@ -6,7 +6,8 @@ import re
 from pathlib import Path, PurePosixPath
 
 from ..core import ModelError
-from ..core.hub import Download, Repository, download, git_hash_of, sha256_of
+from ..core.files import git_blob_id, sha256_of
+from ..core.hub import Download, Repository, download
 from .card import ModelCard
 from .locate import Part
 
@@ -65,4 +66,4 @@ def _hash_like(blob: Path) -> str:
     """The content's hash in the form of the blob's name; the name itself where it is no hash we know."""
     if re.fullmatch(r"[0-9a-f]{64}", blob.name):
         return sha256_of(blob)
-    return git_hash_of(blob) if re.fullmatch(r"[0-9a-f]{40}", blob.name) else blob.name
+    return git_blob_id(blob) if re.fullmatch(r"[0-9a-f]{40}", blob.name) else blob.name
