@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, BinaryIO, Literal
+from typing import Any, BinaryIO, Literal, TypeVar
 
 import msgspec
 
@@ -28,6 +28,7 @@ SMALL = 1 << 18
 """Files up to this size are hashed anew each time, which takes a fraction of a millisecond."""
 
 HashKind = Literal["sha256", "git"]
+Digest = TypeVar("Digest", bound="hashlib._Hash | hashlib.blake2b")
 
 
 def open_file(path: Path) -> BinaryIO:
@@ -42,19 +43,20 @@ def open_file(path: Path) -> BinaryIO:
 
 def sha256_of(path: Path) -> str:
     """SHA-256 of a file's content, which is how the hub names a large file."""
-    return _digest(path, hashlib.sha256())
+    return hash_file(path, hashlib.sha256()).hexdigest()
 
 
 def git_blob_id(path: Path) -> str:
     """The hash git gives a file's content, which is how the hub names a small file."""
-    return _digest(path, hashlib.sha1(f"blob {path.stat().st_size}\0".encode(), usedforsecurity=False))
+    return hash_file(path, hashlib.sha1(f"blob {path.stat().st_size}\0".encode(), usedforsecurity=False)).hexdigest()
 
 
-def _digest(path: Path, digest: hashlib._Hash) -> str:
+def hash_file(path: Path, digest: Digest) -> Digest:
+    """A hash with the content of a file added to it."""
     with open_file(path) as stream:
         while block := stream.read(BLOCK):
             digest.update(block)
-    return digest.hexdigest()
+    return digest
 
 
 def content_hashes(files: Sequence[tuple[Path, HashKind]]) -> list[str]:
