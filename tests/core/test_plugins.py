@@ -15,13 +15,12 @@ import pytest
 import r2med
 from r2med.core import ModelError, UnknownName, UsageError
 from r2med.core.options import Options
-from r2med.core.plugins import RESERVED, find_plugin, plugins, redirect_stdout
+from r2med.core.plugins import find_plugin, plugins, redirect_stdout
 from r2med.core.spec import Spec
-from r2med.expand import expanders
 from r2med.models import listing
 from r2med.pipeline import Builder, SystemSpec
-from r2med.rerank import rerankers
-from r2med.retrieve import get_retriever, retrievers
+from r2med.pipeline.build import REGISTRIES
+from r2med.retrieve import get_retriever
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "plugin"
 
@@ -141,14 +140,11 @@ def test_names_of_ours_are_never_taken_over(site: Path) -> None:
          rerankers="maxsim = takeover:X")  # fmt: skip
     assert isinstance(get_retriever("bm25"), r2med.BM25)
     assert Builder().expander("oracle").name == "oracle"
-    hidden = [row for row in listing() if row.source == "greedy"]
+    hidden = [row for row in listing(registries=REGISTRIES) if row.source == "greedy"]
     assert [row.name for row in hidden] == ["bge-small", "bm25", "maxsim", "oracle"]
     for row in hidden:
         assert (row.ready, row.missing) == (False, ("name",))
         assert "hidden by" in row.summary
-    assert {*RESERVED["reranker"]} == {entry.name for entry in rerankers}
-    assert {*RESERVED["expander"]} == {entry.name for entry in expanders}
-    assert {*RESERVED["retriever"]} <= {entry.name for entry in retrievers}
 
 
 def test_two_packages_with_one_name(site: Path) -> None:

@@ -9,10 +9,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from r2med.core import Document, Documents, Qrels, Query, Run, Task, UsageError
+from r2med.models import get_card
 from r2med.pipeline.nano_build import compare, kendall, spearman
-from r2med.pipeline.nano_profile import contrasts, measure, published_profile, with_safeguard, without_safeguard
-from r2med.retrieve import BM25
+from r2med.pipeline.nano_profile import (
+    contrasts,
+    harrier,
+    measure,
+    published_profile,
+    with_safeguard,
+    without_safeguard,
+)
+from r2med.retrieve import BM25, retrievers
 from r2med.retrieve.bm25 import BM25Lucene
+from r2med.retrieve.dense import DenseParameters
 from r2med.tasks import load
 from r2med.tasks.nano import PoolSettings, build_pool
 from r2med.tasks.nano.figures import group
@@ -153,3 +162,13 @@ def test_a_smaller_pool_inflates(shared_data: Path) -> None:
     assert found.inflation.low > 0
     assert found.queries == 300
     assert "says little" in found.note
+
+
+def test_harriers_profile_reads_what_it_prints() -> None:
+    """Its spec used to name a prompt pack that no registry could read."""
+    spec = harrier()
+    assert retrievers.parse(str(spec)) == spec
+    assert str(spec) != "harrier"
+    card = spec.values(DenseParameters).changed(get_card("harrier"))
+    asked = {card.instruction("query", family) for family in ("", "Q&A reference", "Clinical case")}
+    assert asked == {"Given a web search query, retrieve relevant passages that answer the query"}

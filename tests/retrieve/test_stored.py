@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from r2med.core import DataError, Run
+from r2med.core.spec import Content
 from r2med.core.trec import write_run
-from r2med.retrieve.stored import load_candidates, on_task, read_topk
+from r2med.retrieve.stored import StoredRun, load_candidates, on_task, read_topk
 from tests.builders import small_task
 
 TASK = small_task()
@@ -112,3 +113,25 @@ def test_published_runs_are_candidates(shared_runs: Path) -> None:
 def test_a_run_of_the_task_stays_itself() -> None:
     run = Run(TASK.query_ids, TASK.documents.ids, np.array([[0, 1], [2, -1]], np.int32), np.array([[2, 1], [1, -np.inf]], np.float32))  # fmt: skip  # noqa: E501
     assert on_task(run, TASK).docs is run.docs
+
+
+def test_a_run_is_refused_where_its_result_is_of_other_data(tmp_path: Path) -> None:
+    """A run of the same ids on another version of the data used to be taken."""
+    write_run(Run.from_rankings({"q1": [("d1", 2.0)]}), tmp_path / "small.run.gz")
+    beside = tmp_path / "small.json"
+    for fingerprint, words in (
+        (TASK.fingerprint, ""),
+        ("0" * 32, "was made on own/small, whose data are not those of"),
+    ):
+        beside.write_text(json.dumps({"task": {"name": "small", "collection": "own", "fingerprint": fingerprint}}))
+        for place in (tmp_path / "small.run.gz", tmp_path):
+            stored = StoredRun(Content.of(place))
+            if words:
+                with pytest.raises(DataError, match=words) as caught:
+                    stored.prepare(TASK)
+                assert "\n" not in str(caught.value)
+            else:
+                assert stored.retrieve(TASK).of("q1")[0].doc_id == "d1"
+    for other in ("[]", '{"task": "small"}', "not JSON"):  # somebody's own file
+        beside.write_text(other)
+        assert StoredRun(Content.of(tmp_path / "small.run.gz")).retrieve(TASK).lengths().tolist() == [1, 0]

@@ -9,9 +9,9 @@ from ..cache import prune as prune_cache
 from ..cache import verify as verify_cache
 from ..core import ModelError
 from ..doctor import diagnose as check_installation
+from ..models import Row, find_any_card, listing, locate
 from ..models import fetch as fetch_model
-from ..models import find_any_card, locate
-from ..models import listing as list_models
+from ..pipeline.build import REGISTRIES
 
 __all__ = [
     "cache_entries",
@@ -22,6 +22,11 @@ __all__ = [
     "prune_cache",
     "verify_cache",
 ]
+
+
+def list_models(kind: str | None = None) -> list[Row]:
+    """All models, or those of a kind: whether each is ready here, and the command that gets it."""
+    return listing(kind, REGISTRIES)
 
 
 def model_folder(name: str) -> Path:

@@ -11,8 +11,7 @@ import msgspec
 
 from .errors import R2MedError, UsageError
 
-BYTES_PER_TOKEN = 4
-# English prose; services bill what they count themselves.
+BYTES_PER_TOKEN = 4  # English prose; services bill what they count themselves
 
 
 def estimate_tokens(text: str) -> int:
@@ -31,21 +30,15 @@ class Usage:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self.calls = 0
-        # Requests that were answered.
-        self.attempts = 0
-        # Times something was sent.
+        self.calls = 0  # requests that were answered
+        self.attempts = 0  # times something was sent
         self.retries = 0
-        self.failures = 0
-        # Requests that could not be answered.
+        self.failures = 0  # requests that could not be answered
         self.prompt_tokens = 0
         self.completion_tokens = 0
-        self.estimated = 0
-        # Answers whose tokens the server did not count, so we did.
-        self.seconds = 0.0
-        # Sum over calls; several run at once.
-        self.cost = 0.0
-        # Dollars, as far as prices are known.
+        self.estimated = 0  # answers whose tokens the server did not count, so we did
+        self.seconds = 0.0  # sum over calls; several run at once
+        self.cost = 0.0  # dollars, as far as prices are known
 
     def add(self, **amounts: float) -> None:
         """Add to counters by name."""
@@ -62,9 +55,7 @@ class Usage:
 class Hold(msgspec.Struct):
     """Money set aside for one call under way."""
 
-    ahead: float
-    actual: float | None = None
-    # What it came to; None: the call failed and took nothing that we know of.
+    actual: float | None = None  # what it came to; None: the call failed and took nothing that we know of
 
 
 class Budget:
@@ -93,11 +84,12 @@ class Budget:
                     )
                 self._changed.wait()
             self._held += ahead
-        hold = Hold(ahead)
+        hold = Hold()
         try:
             yield hold
         finally:
             with self._changed:
-                self._held = max(self._held - ahead, 0.0) if self._held - ahead > 1e-12 else 0.0
+                left = self._held - ahead
+                self._held = left if left > 1e-12 else 0.0
                 self.spent += hold.actual or 0.0
                 self._changed.notify_all()

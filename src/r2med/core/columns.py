@@ -21,6 +21,7 @@ Int64 = npt.NDArray[np.int64]
 Int32 = npt.NDArray[np.int32]
 Bytes = npt.NDArray[np.uint8]
 
+BLOCK = 4 << 20  # bytes of text worked on at once
 _SPACE = np.isin(np.arange(256), list(b" \t\n\r\f\v"))
 
 
@@ -96,10 +97,7 @@ class TextColumn(Sequence[str]):
     def word_counts(self) -> Int64:
         """Number of words of each text, separated by ASCII white space."""
         counts = np.empty(len(self), dtype=np.int64)
-        begin = 0
-        while begin < len(self):  # in blocks of about 4 MB, to keep the intermediate arrays small
-            end = int(np.searchsorted(self.offsets, self.offsets[begin] + (4 << 20), side="left"))
-            end = min(max(end, begin + 1), len(self))
+        for begin, end in self.blocks(BLOCK):
             first, last = self.offsets[begin], self.offsets[end]
             inside = ~_SPACE[self.data[first:last]]
             starts = inside.copy()
@@ -109,8 +107,16 @@ class TextColumn(Sequence[str]):
             starts[heads] = inside[heads]
             running = np.concatenate(([0], np.cumsum(starts)))
             counts[begin:end] = np.diff(running[bounds])
-            begin = end
         return counts
+
+    def blocks(self, size: int, most: int = 1 << 62) -> Iterator[tuple[int, int]]:
+        """Where blocks of about `size` bytes, and at most `most` texts, begin and end: they keep arrays small."""
+        begin = 0
+        while begin < len(self):
+            end = int(np.searchsorted(self.offsets, self.offsets[begin] + size, side="left"))
+            end = min(max(end, begin + 1), begin + most, len(self))
+            yield begin, end
+            begin = end
 
     def digests(self) -> list[bytes]:
         """A hash of each text: equal where the bytes are."""
@@ -118,9 +124,8 @@ class TextColumn(Sequence[str]):
 
     def find_byte(self, byte: int) -> int:
         """Index of the first text that holds `byte`, or -1."""
-        step = 1 << 22
-        for start in range(0, self.nbytes, step):
-            at = bytes(self._view[start : start + step]).find(byte)
+        for start in range(0, self.nbytes, BLOCK):
+            at = bytes(self._view[start : start + BLOCK]).find(byte)
             if at >= 0:
                 return int(np.searchsorted(self.offsets, start + at, side="right")) - 1
         return -1
@@ -161,9 +166,6 @@ class TextColumnBuilder:
             self._data.resize(max(end, len(self._data) * 3 // 2), refcheck=False)
         self._data[self._size : end] = np.frombuffer(data, dtype=np.uint8)
         self._size = end
-
-    def __len__(self) -> int:
-        return len(self._lengths)
 
     def build(self) -> TextColumn:
         """The finished column; the builder must not be used afterwards."""

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import re
-import stat
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, BinaryIO, Literal
+from typing import Any, BinaryIO, Literal, TypeVar
 
 import msgspec
 
 from .atomic import write_bytes
 from .errors import DataError, ResultError
-from .places import exists, home
+from .places import exists, home, open_regular
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -30,44 +28,43 @@ SMALL = 1 << 18
 """Files up to this size are hashed anew each time, which takes a fraction of a millisecond."""
 
 HashKind = Literal["sha256", "git"]
+Digest = TypeVar("Digest", bound="hashlib._Hash | hashlib.blake2b")
 
 
-def open_file(path: Path, *, label: str | Path | None = None) -> BinaryIO:
-    """A plain file for reading; a pipe, a device or a folder is refused instead of waited for."""
-    label = path if label is None else label
+def open_file(path: Path) -> BinaryIO:
+    """A plain file for reading; anything else is refused in one line."""
     try:
-        handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+        return open_regular(path)
     except FileNotFoundError:
-        raise DataError("no such file", path=label) from None
+        raise DataError("no such file", path=path) from None
     except (OSError, ValueError) as error:
-        raise DataError(f"cannot be opened ({getattr(error, 'strerror', None) or error})", path=label) from None
-    if not stat.S_ISREG(os.fstat(handle).st_mode):
-        os.close(handle)
-        raise DataError("is not a plain file", path=label)
-    return os.fdopen(handle, "rb", buffering=1 << 18)
+        raise DataError(f"cannot be opened ({getattr(error, 'strerror', None) or error})", path=path) from None
 
 
 def sha256_of(path: Path) -> str:
     """SHA-256 of a file's content, which is how the hub names a large file."""
-    return _digest(path, hashlib.sha256())
+    return hash_file(path, hashlib.sha256()).hexdigest()
 
 
 def git_blob_id(path: Path) -> str:
     """The hash git gives a file's content, which is how the hub names a small file."""
-    return _digest(path, hashlib.sha1(f"blob {path.stat().st_size}\0".encode(), usedforsecurity=False))
+    return hash_file(path, hashlib.sha1(f"blob {path.stat().st_size}\0".encode(), usedforsecurity=False)).hexdigest()
 
 
-def _digest(path: Path, digest: hashlib._Hash) -> str:
+def hash_file(path: Path, digest: Digest) -> Digest:
+    """A hash with the content of a file added to it."""
     with open_file(path) as stream:
         while block := stream.read(BLOCK):
             digest.update(block)
-    return digest.hexdigest()
+    return digest
 
 
 def content_hashes(files: Sequence[tuple[Path, HashKind]]) -> list[str]:
     """Hashes of files; that of a large one is computed again only when its size or one of its times changed."""
     memory = home() / "hashes.json"
-    known = _remembered(memory)
+    known: dict[str, tuple[str, str]] = {}
+    with suppress(OSError, ValueError, RecursionError):
+        known = msgspec.json.decode(memory.read_bytes(), type=dict[str, tuple[str, str]])
     found, changed = [], False
     for path, kind in files:
         target = path.resolve()
@@ -105,13 +102,6 @@ def wrong_files(folder: Path, expected: Mapping[str, tuple[HashKind, str]] = Map
     hashes = content_hashes([(path, wanted[path][0]) for path in there])
     changed = [path for path, digest in zip(there, hashes, strict=True) if digest != wanted[path][1]]
     return [path.relative_to(folder).as_posix() for path in sorted([*missing, *changed])]
-
-
-def _remembered(memory: Path) -> dict[str, tuple[str, str]]:
-    try:
-        return msgspec.json.decode(memory.read_bytes(), type=dict[str, tuple[str, str]])
-    except (OSError, ValueError, RecursionError):
-        return {}
 
 
 LARGEST = 4 << 20  # characters of a document; the largest of our own has thirty thousand

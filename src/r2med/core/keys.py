@@ -74,13 +74,10 @@ class Secrets:
 
     def hide_in(self, value: Any, raw: bytes) -> Any:
         """Decoded JSON with every secret replaced; `raw` is what it was decoded from, and quicker to look through."""
-        return self._without(value) if self._occur(raw) else value
-
-    def _occur(self, raw: bytes) -> bool:
-        if any(secret.encode() in raw for secret in self._plain):
-            return True
-        escaped = bool(self._plain) and (b"\\" in raw or b"%" in raw)
-        return escaped and self._pattern.search(raw.decode("utf-8", "replace")) is not None
+        occur = any(secret.encode() in raw for secret in self._plain)
+        if not occur and self._plain and (b"\\" in raw or b"%" in raw):
+            occur = self._pattern.search(raw.decode("utf-8", "replace")) is not None
+        return self._without(value) if occur else value
 
     def _without(self, value: Any) -> Any:
         if isinstance(value, str):

@@ -12,7 +12,6 @@ import inspect
 import math
 import re
 import types
-from collections.abc import Iterator
 from dataclasses import is_dataclass
 from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
 
@@ -55,7 +54,8 @@ class Parameter(NamedTuple):
             checked: Value = msgspec.convert(value, self.type, strict=False)
         except msgspec.ValidationError:
             raise UsageError(f"{self.name} of {whose} must be {self.wanted}, not {value!r}") from None
-        if checked == "" or not _finite(checked):
+        numbers = checked if isinstance(checked, tuple) else (checked,)
+        if checked == "" or not all(math.isfinite(number) for number in numbers if isinstance(number, float)):
             raise UsageError(f"{self.name} of {whose} must be {self.wanted}, not {value!r}")
         return checked
 
@@ -71,8 +71,10 @@ class Parameter(NamedTuple):
             return "numbers with / between them"
         if not {int, float} & set(kinds):
             return "a text"
-        bounds = " and ".join(f"{word} {bound:g}" for word, bound in _bounds(_meta(self.type)))
-        return f"a number of {bounds}" if bounds else "a number"
+        words = (("at least", "ge"), ("more than", "gt"), ("at most", "le"), ("less than", "lt"))
+        meta = _meta(self.type)
+        bounds = [f"{word} {at:g}" for word, name in words if (at := getattr(meta, name, None)) is not None]
+        return f"a number of {' and '.join(bounds)}" if bounds else "a number"
 
 
 def declared_parameters(target: Any) -> dict[str, Parameter]:
@@ -94,11 +96,6 @@ def _number(text: str) -> float | str:
         return text
 
 
-def _finite(value: Value) -> bool:
-    numbers = value if isinstance(value, tuple) else (value,)
-    return all(math.isfinite(number) for number in numbers if isinstance(number, float))
-
-
 def _alternatives(kind: Any) -> tuple[Any, ...]:
     return get_args(kind) if isinstance(kind, types.UnionType) or get_origin(kind) is Union else (kind,)
 
@@ -112,13 +109,6 @@ def _kinds(kind: Any) -> list[Any]:
 def _meta(kind: Any) -> msgspec.Meta | None:
     extras = (e for k in _alternatives(kind) if get_origin(k) is Annotated for e in get_args(k)[1:])
     return next((extra for extra in extras if isinstance(extra, msgspec.Meta)), None)
-
-
-def _bounds(meta: msgspec.Meta | None) -> Iterator[tuple[str, float]]:
-    for word, name in (("at least", "ge"), ("more than", "gt"), ("at most", "le"), ("less than", "lt")):
-        bound = getattr(meta, name, None)
-        if bound is not None:
-            yield word, bound
 
 
 def content_at(text: str, what: str) -> Content:

@@ -43,12 +43,12 @@ def exists(path: Path) -> bool:
 
 
 def open_regular(path: Path) -> BinaryIO:
-    """Open a file for reading; a pipe or a device, which may never answer, is an `OSError`."""
+    """A plain file for reading; a pipe, a device or a folder, which may never answer, is an `OSError`."""
     handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
     if not stat.S_ISREG(os.fstat(handle).st_mode):
         os.close(handle)
-        raise OSError(errno.EINVAL, "not a regular file", str(path))
-    return os.fdopen(handle, "rb")
+        raise OSError(errno.EINVAL, "is not a plain file", str(path))
+    return os.fdopen(handle, "rb", buffering=1 << 18)
 
 
 def _xdg_cache() -> Path:

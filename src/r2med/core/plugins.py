@@ -117,11 +117,6 @@ def takes(call: Any, *names: str) -> bool:
 
 Kind = Literal["retriever", "reranker", "expander"]
 GROUPS: dict[Kind, str] = {kind: f"r2med.{kind}s" for kind in ("retriever", "reranker", "expander")}
-RESERVED: dict[Kind, tuple[str, ...]] = {
-    "retriever": (),
-    "reranker": ("maxsim", "rankgpt", "reasoning", "setwise", "yesno"),
-    "expander": ("hyde", "query2doc", "lamer", "search-o1", "search-r1", "oracle"),
-}
 _WORDS: dict[str, object] = {"yes": True, "true": True, "no": False, "false": False, "none": None}
 
 
@@ -224,7 +219,7 @@ def _value(value: Value, hint: Any, default: object, what: str) -> object:
         return value
     if hint is None and default not in (None, inspect.Parameter.empty):
         hint = type(default)
-    if hint is None:
+    if hint in (None, object, Any):
         return _guess(value)
     try:
         return msgspec.convert(_WORDS.get(value.lower(), value) if hint is not str else value, hint, strict=False)
@@ -258,8 +253,12 @@ def _needs_arguments(function: Any) -> bool:
 def has_module(name: str) -> bool:
     """Whether a module is installed or lies in the current folder; nothing of it runs."""
     top = name.partition(".")[0]
+    return _is_here(top) or _is_installed(top)
+
+
+def _is_installed(top: str) -> bool:
     try:
-        return _is_here(top) or find_spec(top) is not None
+        return find_spec(top) is not None
     except (ImportError, ValueError):
         return False
 
@@ -298,10 +297,7 @@ class Plugin(NamedTuple):
     @property
     def found(self) -> bool:
         """Whether its package can be imported at all; nothing of it runs to find out."""
-        try:
-            return find_spec(self.entry.module.partition(".")[0]) is not None
-        except (ImportError, ValueError):
-            return False
+        return _is_installed(self.entry.module.partition(".")[0])
 
     def load(
         self,
@@ -332,11 +328,11 @@ def _installed(places: tuple[str, ...]) -> list[Plugin]:
     from importlib.metadata import entry_points  # imports the email package: not for every command
 
     del places
-    found = {
-        Plugin(entry.name, which, *_owner(entry), entry)
-        for which, group in GROUPS.items()
-        for entry in entry_points(group=group)
-    }
+    found = set()
+    for kind, group in GROUPS.items():
+        for entry in entry_points(group=group):
+            owner = ("an unknown package", "") if entry.dist is None else (entry.dist.name, entry.dist.version)
+            found.add(Plugin(entry.name, kind, *owner, entry))
     return sorted(found, key=lambda p: (list(GROUPS).index(p.kind), p.name, p.distribution))
 
 
@@ -346,9 +342,3 @@ def find_plugin(kind: Kind, name: str) -> Plugin | None:
     if len({p.distribution for p in offers}) > 1:
         raise UsageError(f"{kind} {name!r} is offered by {' and by '.join(p.distribution for p in offers)}: remove one")
     return offers[0] if offers else None
-
-
-def _owner(entry: EntryPoint) -> tuple[str, str]:
-    if entry.dist is None:
-        return "an unknown package", ""
-    return entry.dist.name, entry.dist.version

@@ -102,7 +102,7 @@ class Registry(Generic[T]):
         """
 
         def add(target: Any) -> Any:
-            make = getattr(target, "from_spec", None) or _from_parameters(target)
+            make = getattr(target, "from_spec", None) or (lambda spec, *_: target(**dict(spec.parameters)))
             declared = declared_parameters(getattr(target, "Parameters", target))
             about = summary or first_sentence(target)
             self.add(Entry(name, make, about, declared, argument, needs_argument, target=target), aliases=aliases)
@@ -232,11 +232,11 @@ class Registry(Generic[T]):
             elif entry.open:
                 own[key] = value
             else:
-                raise self._no_parameter(entry, key)
+                raise self._no_parameter(entry.name, entry.parameters, key)
         if isinstance(argument, Spec) and self._nested is not None:
             argument = self._nested().normal(argument.with_parameters(**below))
         made = Spec(entry.name, argument, tuple(sorted(own.items())), options=options, path=entry.path)
-        return self.normal(made, entry)
+        return self._changed(made, entry.parameters, {})
 
     def _argument(
         self, entry: Entry[T], parts: list[str], text: str
@@ -273,10 +273,10 @@ class Registry(Generic[T]):
             pairs[key] = unquote(value)
         return pairs
 
-    def _no_parameter(self, entry: Entry[T], key: str) -> UsageError:
-        near = nearest(key, [*entry.parameters, *self.options])
-        advice = f"; did you mean {near[0]}?" if near else f"; it has {', '.join(entry.parameters) or 'none'}"
-        return UsageError(f"{entry.name} has no parameter {key!r}{advice}")
+    def _no_parameter(self, name: str, declared: Mapping[str, Parameter], key: str) -> UsageError:
+        near = nearest(key, [*declared, *self.options])
+        advice = f"; did you mean {near[0]}?" if near else f"; it has {', '.join(declared) or 'none'}"
+        return UsageError(f"{name} has no parameter {key!r}{advice}")
 
     def declared(self, spec: Spec) -> Mapping[str, Parameter]:
         """The parameters that a spec may have; of somebody's own object, those that every entry has."""
@@ -284,31 +284,25 @@ class Registry(Generic[T]):
 
     def changed(self, spec: Spec, **parameters: object) -> Spec:
         """The spec with some parameters set from Python values; None leaves one as it is."""
-        declared = self.declared(spec)
+        return self._changed(spec, self.declared(spec), parameters)
+
+    def _changed(self, spec: Spec, declared: Mapping[str, Parameter], parameters: Mapping[str, object]) -> Spec:
         given = {key: value for key, value in parameters.items() if value is not None}
         if unknown := next((key for key in given if key not in declared), None):
-            raise UsageError(f"{spec.name} has no parameter {unknown!r}")
+            raise self._no_parameter(spec.name, declared, unknown)
         typed = {key: declared[key].check(value, spec.name) for key, value in given.items()}
         changed = spec.with_parameters(**typed)
         kept = tuple((k, v) for k, v in changed.parameters if k not in declared or declared[k].default != v)
         return replace(changed, parameters=kept)
 
-    def normal(self, spec: Spec, entry: Entry[T] | None = None) -> Spec:
+    def normal(self, spec: Spec) -> Spec:
         """The spec without parameters that are at their defaults."""
-        declared = (entry or self.entry(spec)).parameters
-        kept = tuple((k, v) for k, v in spec.parameters if k not in declared or declared[k].default != v)
-        return replace(spec, parameters=kept)
+        return self._changed(spec, self.entry(spec).parameters, {})
 
     def spec(self, name: str, argument: Spec | Content | str | None = None, **parameters: object) -> Spec:
         """A spec from Python values: checked, typed, defaults left out."""
-        entry = self.find(name) or self._ask(self.places, name)
-        if entry is None:
-            raise self.unknown(name)
-        given = {key: value for key, value in parameters.items() if value is not None}
-        if unknown := next((key for key in given if key not in entry.parameters), None):
-            raise self._no_parameter(entry, unknown)
-        typed = {key: entry.parameters[key].check(value, name) for key, value in given.items()}
-        return self.normal(Spec(entry.name, argument, tuple(sorted(typed.items())), path=entry.path), entry)
+        entry = self.entry(Spec(name))
+        return self._changed(Spec(entry.name, argument, path=entry.path), entry.parameters, parameters)
 
     def help(self) -> str:
         """Every registered name, as it is typed."""
@@ -329,10 +323,3 @@ def first_sentence(target: Any) -> str:
     """The first sentence of a docstring."""
     text = " ".join((inspect.getdoc(target) or "").split("\n\n")[0].split())
     return text.partition(". ")[0].rstrip(".")
-
-
-def _from_parameters(target: Any) -> Callable[..., Any]:
-    def make(spec: Spec, *_: object) -> Any:
-        return target(**dict(spec.parameters))
-
-    return make

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from .errors import DataError
+from .files import hash_file
 
 P = TypeVar("P")
 
@@ -175,14 +176,18 @@ def content_digest(path: Path) -> str:
     digest = hashlib.blake2b(digest_size=16)
     try:
         if path.is_file():
-            digest.update(_hashed(path))
+            digest.update(_hash(path))
         else:
             for file in _files(path):
                 # Names hold no NUL, and hashes are of one length: no two folders give the same bytes.
-                digest.update(os.fsencode(file.relative_to(path).as_posix()) + b"\0" + _hashed(file))
+                digest.update(os.fsencode(file.relative_to(path).as_posix()) + b"\0" + _hash(file))
     except OSError as error:
         raise DataError(f"cannot be read ({error.strerror or error})", path=path) from None
     return digest.hexdigest()
+
+
+def _hash(file: Path) -> bytes:
+    return hash_file(file, hashlib.blake2b(digest_size=16)).digest()
 
 
 def _files(folder: Path) -> list[Path]:
@@ -203,21 +208,11 @@ def _files(folder: Path) -> list[Path]:
     return sorted(found)
 
 
-def _hashed(file: Path) -> bytes:
-    digest = hashlib.blake2b(digest_size=16)
-    with file.open("rb") as stream:
-        while block := stream.read(1 << 20):
-            digest.update(block)
-    return digest.digest()
-
-
 def _stem(path: Path) -> str:
     """The name of a file without its data suffixes, of a folder with its dots."""
     name = path.resolve().name
     if path.is_dir():
         return name
-    for suffix in (".gz", ".zst"):
-        name = name.removesuffix(suffix)
-    for suffix in (".run", ".jsonl", ".trec", ".txt", ".toml", ".json"):
+    for suffix in (".gz", ".zst", ".run", ".jsonl", ".trec", ".txt", ".toml", ".json"):
         name = name.removesuffix(suffix)
     return name or path.name

@@ -18,13 +18,10 @@ from .untrusted import printable
 NONE = "–"
 _MARKDOWN = re.compile(r"([\\`*_<>\[\]|#~$])")
 _FORMULA = ("=", "+", "-", "@", "\t")
-_LATEX = {
-    "\\": r"\textbackslash{}",
-    **{c: "\\" + c for c in "&%$#_{}"},
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    NONE: "--",
-}
+_LATEX = str.maketrans(
+    {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", NONE: "--"}
+    | {c: f"\\{c}" for c in "&%$#_{}"}
+)
 _LINE = "1px solid color-mix(in srgb, currentColor 25%, transparent)"
 _CELL = "padding:2px 10px;vertical-align:top;background:transparent;color:inherit;border:0"
 _HEADING = "display:block;margin-top:.8em"
@@ -71,7 +68,8 @@ class Table(NamedTuple):
 
     def latex(self) -> str:
         """A LaTeX table in the style of booktabs, with the caption as a comment."""
-        head, *body = (" & ".join(_tex(cell) for cell in row) + r" \\" for row in (self.titles, *self.rows))
+        rows = ([printable(cell).translate(_LATEX) for cell in row] for row in (self.titles, *self.rows))
+        head, *body = (" & ".join(row) + r" \\" for row in rows)
         columns = "l" * self.left + "r" * (len(self.titles) - self.left)
         lines = [rf"\begin{{tabular}}{{{columns}}}", r"\toprule", head, r"\midrule", *body, r"\bottomrule"]
         return "\n".join([f"% {printable(self.caption)}", *lines, r"\end{tabular}", ""])
@@ -87,13 +85,13 @@ class Table(NamedTuple):
         )
 
     def _html_row(self, tag: str, cells: Sequence[str], line: str = "") -> str:
-        return "<tr>" + "".join(self._html_cell(tag, cell, i, line) for i, cell in enumerate(cells)) + "</tr>"
-
-    def _html_cell(self, tag: str, text: str, column: int, line: str) -> str:
-        style = f"{_CELL};text-align:{'left' if column < self.left else 'right'}"
-        style += "" if column < self.left else ";font-variant-numeric:tabular-nums"
-        style += ";white-space:nowrap" if column == 0 or column >= self.left else ""
-        return f'<{tag} style="{style}{line}">{_html(text)}</{tag}>'
+        row = ""
+        for column, cell in enumerate(cells):
+            figure = column >= self.left
+            style = f"{_CELL};text-align:{'right;font-variant-numeric:tabular-nums' if figure else 'left'}"
+            style += ";white-space:nowrap" if column == 0 or figure else ""
+            row += f'<{tag} style="{style}{line}">{_html(cell)}</{tag}>'
+        return f"<tr>{row}</tr>"
 
 
 def html_tables(tables: Iterable[Table]) -> str:
@@ -113,10 +111,6 @@ def markdown_text(text: str) -> str:
 
 def _html(text: str) -> str:
     return escape(printable(text))
-
-
-def _tex(text: str) -> str:
-    return "".join(_LATEX.get(c, c) for c in printable(text))
 
 
 def points(value: float | None, digits: int = 2) -> str:

@@ -34,17 +34,14 @@ def file_name(name: str, *, known: Collection[str] = ()) -> str:
     if name in known:
         return name
     taken = any(name == other.casefold() for other in known)
-    if _PLAIN.fullmatch(name) and len(name) <= LONGEST and not _special(name) and not taken:
+    device = name.partition(".")[0] in _RESERVED  # of Windows, which also shortens a name that ends in a dot
+    special = device or name.endswith(".") or _HASHED.fullmatch(name) is not None
+    if _PLAIN.fullmatch(name) and len(name) <= LONGEST and not special and not taken:
         return name
     digest = hashlib.blake2b(name.encode("utf-8", "surrogatepass"), digest_size=4).hexdigest()
     readable = _NOT_PLAIN.sub("_", name).strip("._~")[: LONGEST - 9].rstrip(".")
     device = readable.partition(".")[0].lower() in _RESERVED
     return f"{'_' if device or not readable else ''}{readable}~{digest}"
-
-
-def _special(name: str) -> bool:
-    """A device of Windows, a name that Windows shortens, or one that looks as if it carried a hash."""
-    return name.partition(".")[0] in _RESERVED or name.endswith(".") or _HASHED.fullmatch(name) is not None
 
 
 def component(name: str, what: str, *, path: str | Path | None = None) -> str:
@@ -76,15 +73,13 @@ def printable(text: str, *, keep: str = "") -> str:
     """
     if text.isprintable():
         return text
-    return "".join(c if c in keep or _harmless(c) else _escaped(c) for c in text)
+    return "".join(c if c in keep or c in _JOINERS else _shown(c) for c in text)
 
 
-def _harmless(character: str) -> bool:
-    return character in _JOINERS or unicodedata.category(character) not in _INVISIBLE
-
-
-def _escaped(character: str) -> str:
+def _shown(character: str) -> str:
     code = ord(character)
+    if unicodedata.category(character) not in _INVISIBLE:
+        return character
     if code in _SHOWN:
         return _SHOWN[code]
     return f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}" if code < 1 << 16 else f"\\U{code:08x}"

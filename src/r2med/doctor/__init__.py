@@ -6,6 +6,7 @@ from pathlib import Path
 
 from ..core.plugins import plugins
 from ..models import listing
+from ..pipeline.build import REGISTRIES
 from ..pipeline.experiment import default_systems
 from ..tasks import collections
 from ..tasks.catalogue import locate
@@ -28,7 +29,7 @@ def diagnose(results: Path = Path("results")) -> Diagnosis:
         for name, c in collections().items()
     }
     models: dict[str, Counted] = {}
-    for row in listing():
+    for row in listing(registries=REGISTRIES):
         before = models.get(row.kind, Counted(ready=[], total=0))
         models[row.kind] = Counted(ready=[*before.ready, *([row.name] if row.ready else [])], total=before.total + 1)
     return Diagnosis(

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from importlib.util import find_spec
+from types import MappingProxyType
+from typing import Any
 
 import msgspec
 
 from ..core.keys import key_place
-from ..core.plugins import RESERVED, Plugin, plugins
+from ..core.plugins import Plugin, plugins
+from ..core.registry import Registry
 from .card import Card, ChatCard, ModelCard
 from .locate import locate, ready
 from .registry import cards, chat_cards
@@ -47,20 +51,24 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     licence: str = ""
 
 
-def listing(kind: str | None = None) -> list[Row]:
-    """All models, lexical ones first, ready or not; nothing is loaded to find out."""
+def listing(kind: str | None = None, registries: Mapping[str, Registry[Any]] = MappingProxyType({})) -> list[Row]:
+    """All models, lexical ones first, ready or not; nothing is loaded to find out.
+
+    A name that one of the `registries`, by kind, has of its own hides a plug-in of that kind.
+    """
     lexical = [
         Row(name=name, kind="lexical", source="r2med", revision="", ready=True, get="", summary=summary)
         for name, summary in LEXICAL.items()
     ]
     rows = lexical + sorted((row(card) for card in (*cards(), *chat_cards())), key=lambda r: ORDER.index(r.kind))
-    rows += [_plugged(plugin, {r.name for r in rows}) for plugin in plugins()]
+    own = {kind: {entry.name for entry in registry} for kind, registry in registries.items()}
+    taken = {r.name for r in rows}
+    rows += [_plugged(plugin, hidden=plugin.name in taken | own.get(plugin.kind, set())) for plugin in plugins()]
     return [r for r in rows if kind in (None, r.kind)]
 
 
-def _plugged(plugin: Plugin, taken: set[str]) -> Row:
+def _plugged(plugin: Plugin, *, hidden: bool) -> Row:
     """The line of a plug-in, which is not loaded for it; a name of ours hides it."""
-    hidden = plugin.name in taken or plugin.name in RESERVED[plugin.kind]
     missing = ("name",) if hidden else () if plugin.found else ("package",)
     summary = f"hidden by the {plugin.name} of r2med" if hidden else f"plug-in ({plugin.entry.value})"
     return Row(

@@ -17,6 +17,7 @@ from ..retrieve import Retriever, as_retriever, retrievers
 from .system import Reranking, System, SystemSpec
 
 T = TypeVar("T")
+REGISTRIES: dict[str, Registry[Any]] = {"retriever": retrievers, "reranker": rerankers, "expander": expanders}
 Spending = Callable[[int, int, Any], None]
 """Called with (done, total, usage): usage counts calls and dollars, or is None where no chat model is asked."""
 
@@ -98,8 +99,7 @@ class Builder:
 
     def _own(self, kind: str, spec: Spec, made: Any) -> None:
         """Keep an object under its spec; another that cannot be told from it is refused."""
-        registries: dict[str, Registry[Any]] = {"retriever": retrievers, "reranker": rerankers, "expander": expanders}
-        if spec.own and registries[kind].find(spec.name) is not None:
+        if spec.own and REGISTRIES[kind].find(spec.name) is not None:
             raise UsageError(f"an object is called {spec.name}, which is a {kind} of r2med's: give it another `name`")
         other = self._made.setdefault((kind, spec), (made, spec))[0]
         if other is not made and (_declared(other) or not _same(other, made)):

@@ -7,19 +7,19 @@ from a folder. Their scores are measured with intervals, or are those that were 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from importlib.resources import files
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 from ..core import NO_DOCUMENT, DataError, Run, Task, UsageError
 from ..core.options import Options
-from ..core.spec import Spec
+from ..core.spec import Content, Spec
 from ..core.stores import open_store
 from ..fuse import ReciprocalRank
-from ..models import find_card
-from ..models.parts import Instructions
 from ..results.ledger import ledger
-from ..retrieve import Retriever, get_retriever
+from ..retrieve import Retriever, get_retriever, retrievers
 from ..scoring import parse_measures, score
 from ..scoring.hits import Float64
 from ..scoring.intervals import Bootstrap, Settings
@@ -34,8 +34,6 @@ HYBRID_DEPTH = 100
 HYBRID_K = 100
 AUTOMATIC = ("harrier", "bge-small")
 """NanoR2MED's own dense model where it is at hand, else the embedded default."""
-# NanoR2MED asks Harrier with the model's own prompt `web_search_query`, whatever the task.
-WEB_SEARCH_QUERY = "Given a web search query, retrieve relevant passages that answer the query"
 
 
 class Candidates(NamedTuple):
@@ -52,18 +50,16 @@ def dense_retriever(spec: str, options: Options | None = None) -> Retriever | No
         spec = next((name for name in AUTOMATIC if not missing_for(name)), "none")
     if spec == "none":
         return None
-    if spec == "harrier":
-        from ..retrieve.dense import DenseRetriever
-        from ..retrieve.encoders import load_encoder
-
-        instructions = Instructions(query={"default": WEB_SEARCH_QUERY})
-        card = find_card("harrier").replace(prompts="web_search_query", instructions=instructions)
-        named = Spec("harrier", parameters=(("prompts", "web_search_query"),))
-        return DenseRetriever(load_encoder(card, options), named, card=card, options=options)
-    retriever = get_retriever(spec, options)
+    retriever = get_retriever(harrier() if spec == "harrier" else spec, options)
     if retriever.kind == "lexical":
         raise UsageError(f"{spec!r} is not a dense retriever; the BM25 profile is chosen with --bm25")
     return retriever
+
+
+def harrier() -> Spec:
+    """Harrier as NanoR2MED asks it: with one prompt of its own for every task."""
+    pack = Path(str(files("r2med.tasks.nano").joinpath("web_search_query.toml")))
+    return retrievers.spec("harrier", prompts=Content.of(pack))
 
 
 def make_candidates(task: Task, bm25: Retriever, dense: Retriever | None) -> Candidates:
@@ -72,7 +68,7 @@ def make_candidates(task: Task, bm25: Retriever, dense: Retriever | None) -> Can
     described: dict[str, dict[str, object]] = {"bm25": {"name": bm25.name, "top_k": DEPTH, **bm25.describe()}}
     if dense is None:
         return Candidates(runs, described, [])
-    config = config_name(dense.name)
+    config = config_name("harrier" if dense.spec == harrier() else dense.name)
     runs[config] = dense.retrieve(task, depth=DEPTH).renamed(config)
     described[config] = {"name": dense.name, "top_k": DEPTH, **dense.describe()}
     fused = ReciprocalRank(HYBRID_K).fuse(list(runs.values()), task, HYBRID_DEPTH, HYBRID)

@@ -14,6 +14,7 @@ import msgspec
 import numpy as np
 
 from ..core import NO_DOCUMENT, DataError, Hit, Run, Task, UsageError, fingerprint
+from ..core.places import open_regular
 from ..core.queries import Queries
 from ..core.spec import Content, Spec
 from ..core.stores import open_path
@@ -51,7 +52,9 @@ class StoredRun(Retriever):
         """The stored ranking of a task, checked against its queries and documents."""
         if self.path.is_file() and Content.of(self.path).whole != self.content.whole:
             raise DataError("has changed since this run began", path=self.path)
-        return StoredRanking(load_candidates(self._file(task), task).renamed(self.name), task)
+        path = self._file(task)
+        check_result(path, task)
+        return StoredRanking(load_candidates(path, task).renamed(self.name), task)
 
     def _file(self, task: Task) -> Path:
         if self.path.is_file():
@@ -116,6 +119,33 @@ class StoredRanking(NamedTuple):
         if list(queries.column) != list(queries.originals):
             raise UsageError(f"{self.run.name} is a stored ranking: expanded queries cannot change it")
         return self.run.top(depth)
+
+
+class ResultTask(msgspec.Struct):
+    """What a result says of its task."""
+
+    name: str
+    fingerprint: str
+    collection: str = ""
+
+
+class ResultFile(msgspec.Struct):
+    """A result that lies beside its run."""
+
+    task: ResultTask
+
+
+def check_result(path: Path, task: Task) -> None:
+    """Refuse a run whose result, the JSON file beside it, is of other data: ids alone do not tell versions apart."""
+    stem = next((path.name.removesuffix(suffix) for suffix in SUFFIXES if path.name.endswith(suffix)), path.stem)
+    try:
+        with open_regular(path.with_name(f"{stem}.json")) as stream:
+            found = msgspec.json.decode(stream.read(), type=ResultFile).task
+    except (OSError, ValueError, RecursionError):
+        return  # there is none, or it is no result
+    if found.fingerprint != task.fingerprint:
+        made_on = f"{found.collection}/{found.name}" if found.collection else found.name
+        raise DataError(f"was made on {made_on}, whose data are not those of {task.full_name} here", path=path)
 
 
 class TopkLine(msgspec.Struct):

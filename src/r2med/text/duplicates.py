@@ -13,7 +13,6 @@ over their bytes whose prefix sums give every word of a block of text in a few a
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
 from functools import cache
 from typing import NamedTuple, TypeVar
 
@@ -21,14 +20,13 @@ import numpy as np
 import numpy.typing as npt
 
 from ..core import Documents, UsageError
-from ..core.columns import Bytes, Int64, TextColumn
+from ..core.columns import BLOCK, Bytes, Int64, TextColumn
 
 UInt64 = npt.NDArray[np.uint64]
 Bools = npt.NDArray[np.bool_]
 Whole = TypeVar("Whole", UInt64, Int64)
 
 WIDTH = 5
-BLOCK = 1 << 22  # bytes of text worked on at once
 # A text's number in its block and a shingle's hash share one word, so that one sort orders both. Of the ten million
 # shingles of a large corpus about three pairs then meet by chance.
 HASH_BITS = np.uint64(44)
@@ -71,7 +69,7 @@ class Shingles(NamedTuple):
 def shingle(texts: TextColumn, width: int = WIDTH) -> Shingles:
     """Shingles of every text; one shorter than `width` words is a single shingle of all its words."""
     sizes, hashes = [], []
-    for begin, end in _blocks(texts):
+    for begin, end in texts.blocks(BLOCK, BLOCK_TEXTS):
         words, indptr = _words(texts, begin, end)
         owners, values = _runs(words, indptr, width)
         packed = distinct((owners.astype(np.uint64) << HASH_BITS) | (values >> (np.uint64(64) - HASH_BITS)))
@@ -94,15 +92,6 @@ def concatenate(parts: list[Shingles]) -> Shingles:
     sizes = np.concatenate([part.sizes() for part in parts])
     indptr = np.concatenate(([0], np.cumsum(sizes))).astype(np.int64)
     return Shingles(indptr, np.concatenate([part.hashes for part in parts]), parts[0].width)
-
-
-def _blocks(texts: TextColumn) -> Iterator[tuple[int, int]]:
-    begin = 0
-    while begin < len(texts):
-        end = int(np.searchsorted(texts.offsets, texts.offsets[begin] + BLOCK, side="left"))
-        end = min(max(end, begin + 1), begin + BLOCK_TEXTS, len(texts))
-        yield begin, end
-        begin = end
 
 
 def _words(texts: TextColumn, begin: int, end: int) -> tuple[UInt64, Int64]:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from ...core import Task
 from ...results.beside import StoredRun
-from ...tasks.audit.traps import lexical_traps
+from ...tasks.stats import lexical_traps
 from ...text.duplicates import text_key
 
 TOP = 10
