@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from .common import emit, json_option, note, print_table
+from .output import say
 
 if TYPE_CHECKING:
     from ..cache import Entry
@@ -67,7 +68,7 @@ def verify_command(kinds: Sequence[str], as_json: bool) -> None:
         emit({"entries": len(checked), "bytes": size, "damaged": rows})
     else:
         for damage in damaged:
-            click.echo(f"{damage.path}: {damage.reason}")
+            say(f"{damage.path}: {damage.reason}")
         lost = sum(damage.lost for damage in damaged)
         advice = "; r2med cache prune removes them" if lost else ""
         note(f"{show_size(size)} in {len(checked)} entries read, {lost} damaged files{advice}")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import click
 
+from .output import say
+
 
 @click.command("completion")
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
@@ -15,4 +17,4 @@ def command(shell: str) -> None:
 
     completer = get_completion_class(shell)
     assert completer is not None
-    click.echo(completer(app, {}, "r2med", "_R2MED_COMPLETE").source())
+    say(completer(app, {}, "r2med", "_R2MED_COMPLETE").source(), lines=True)

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from .common import emit, json_option, note, print_table, resolve_all, tasks_option
+from .output import say
 from .progress import progress
 
 
@@ -57,7 +58,8 @@ def validate(paths: tuple[str, ...], specs: tuple[str, ...], as_json: bool) -> N
         emit({"ok": all(r.ok for r in reports), "tasks": reports})
     else:
         for report in reports:
-            click.echo("\n".join(lines(report)))
+            for line in lines(report):
+                say(line)
     if not all(r.ok for r in reports):
         sys.exit(1)
 
@@ -138,7 +140,6 @@ def audit(
     runs: tuple[Path, ...], threshold: float, width: int, as_json: bool,
 ) -> None:  # fmt: skip
     """Look for leaks and copies: flagged queries with evidence, and scores with and without them."""
-    from ..core.untrusted import printable
     from ..pipeline.audit import audit_tasks
     from ..tasks.audit import AuditSettings
 
@@ -154,7 +155,8 @@ def audit(
         emit(scored.document())
         return
     for found, scores in zip(scored.report.tasks, scored.scores, strict=True):
-        click.echo("\n".join(map(printable, found.lines())))
+        for line in found.lines():
+            say(line)
         rows = [
             [s.system, name, str(part.queries), "–" if part.measures is None else f"{part.measures['ndcg_at_10']:.4f}"]
             for s in scores
@@ -162,10 +164,8 @@ def audit(
         ]
         print_table(["System", "Scored on", "Queries", "nDCG@10"], rows, left=2)
     for pair in scored.report.across:
-        click.echo(
-            printable(
-                f"{pair.tasks[0]} and {pair.tasks[1]} share {pair.documents_exact + pair.documents_near:,} documents "
-                f"({pair.documents_exact:,} word for word) and {pair.queries} queries"
-            )
+        say(
+            f"{pair.tasks[0]} and {pair.tasks[1]} share {pair.documents_exact + pair.documents_near:,} documents "
+            f"({pair.documents_exact:,} word for word) and {pair.queries} queries"
         )
     note("Every flag with its evidence: --json")

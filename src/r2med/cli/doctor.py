@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from .common import emit, json_option, print_table
+from .output import say
 
 if TYPE_CHECKING:
     from ..doctor import Diagnosis, Place
@@ -41,10 +42,10 @@ def _print(found: Diagnosis) -> None:
     machine = found.machine
     memory = f", {show_size(machine.memory_bytes)} of memory" if machine.memory_bytes else ""
     _heading("Machine")
-    click.echo("  " + ", ".join(f"{name} {version}" for name, version in found.versions.items()))
-    click.echo(f"  {machine.processor}, {machine.cores} cores{memory}; GPUs: {'; '.join(machine.gpus) or 'none'}")
+    say("  " + ", ".join(f"{name} {version}" for name, version in found.versions.items()))
+    say(f"  {machine.processor}, {machine.cores} cores{memory}; GPUs: {'; '.join(machine.gpus) or 'none'}")
     for name, value in found.settings.items():
-        click.echo(f"  {name}={value}")
+        say(f"  {name}={value}")
     _heading("Checks")
     rows = [
         [c.name, MARKS[c.status], c.detail + (f" → {c.advice}" if c.advice and c.status != "ok" else "")]
@@ -60,23 +61,23 @@ def _print(found: Diagnosis) -> None:
     if rows:
         print_table(["Extra", "Here", "Packages, or how to get them"], rows, left=3)
     else:
-        click.echo("  not known: r2med runs from its sources, without having been installed")
+        say("  not known: r2med runs from its sources, without having been installed")
     _heading("Keys (only whether they are there)")
     for secret in found.keys:
-        click.echo(f"  {secret.name}: {'in the ' + secret.where if secret.present else 'no'}")
+        say(f"  {secret.name}: {'in the ' + secret.where if secret.present else 'no'}")
     _heading("Folders")
     print_table(["Folder", "Path", "Size", "Free"], [_place(place) for place in found.places], left=2)
     if found.plugins:
         _heading("Plug-ins")
         for plugin in found.plugins:
-            click.echo(f"  {plugin}")
+            say(f"  {plugin}")
     _heading("Ready")
     for line in found.ready:
-        click.echo(f"  {line}")
+        say(f"  {line}")
 
 
 def _heading(text: str) -> None:
-    click.echo(f"\n{text}" if text != "Machine" else text)
+    say(f"\n{text}" if text != "Machine" else text, lines=True)
 
 
 def _packages(packages: dict[str, str | None]) -> str:

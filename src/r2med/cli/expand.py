@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..core.untrusted import printable
 from ..expand import expanders
 from .common import completing, emit, json_option, note, options_from, print_table, tasks_option
+from .output import say
 from .progress import progress, spending
 
 if TYPE_CHECKING:
@@ -195,23 +195,23 @@ def finish(expander: Expander, done: list[dict[str, Any]], stopped: Any, *, as_j
     if usage and not as_json:
         note(f"This time: {usage.calls:,} calls, ${usage.cost:.4f}; what was stored before is in the table too")
     if stopped:
-        click.echo(f"r2med: {stopped}", err=True)
+        note(f"r2med: {stopped}")
         sys.exit(stopped.exit_code)
     if failed:
-        click.echo("r2med: not one query got a text", err=True)
+        note("r2med: not one query got a text")
         sys.exit(1)
 
 
 def _tell(name: str, diagnosis: Diagnosis) -> None:
     ceiling = "–" if diagnosis.oracle is None else f"{diagnosis.oracle:.4f}"
     named = "–" if diagnosis.named is None else f"{100 * diagnosis.named:.0f} %"
-    click.echo(
-        f"{printable(name)}: raw {diagnosis.raw:.4f}, expanded {diagnosis.expanded:.4f}, oracle {ceiling}; "
-        f"{named} name the answer (by {printable(diagnosis.judged_by)})"
+    say(
+        f"{name}: raw {diagnosis.raw:.4f}, expanded {diagnosis.expanded:.4f}, oracle {ceiling}; "
+        f"{named} name the answer (by {diagnosis.judged_by})"
     )
     for verdict, group in diagnosis.groups.items():
         if group.queries and group.gain is not None:
-            click.echo(f"  {verdict}: {group.queries} queries, gain {group.gain:+.4f}")
+            say(f"  {verdict}: {group.queries} queries, gain {group.gain:+.4f}")
 
 
 def _dollars(cost: float | None) -> str:

@@ -8,6 +8,7 @@ import click
 
 from .common import emit, json_option, note, resolve_all
 from .export_results import beir, ledger, mteb, trec
+from .output import say
 from .progress import progress
 
 
@@ -56,7 +57,7 @@ def training(
     if as_json:
         emit(report)
         return
-    click.echo(f"{report.examples:,} queries, {report.positives:,} positives, {report.negatives:,} negatives in {out}/")
+    say(f"{report.examples:,} queries, {report.positives:,} positives, {report.negatives:,} negatives in {out}/")
     if report.examples_without_all_negatives:
         note(f"{report.examples_without_all_negatives} queries have fewer than {negatives} negatives: JSON lines only")
     if report.overlap_dropped:
@@ -98,9 +99,9 @@ def hub(folder: Path, repo: str, out: Path | None, licence: str, send: bool, pri
         return
     for path, size in prepared.files.items():
         note(f"{size:>12,}  {path}")
-    click.echo(f"{len(prepared.files)} files, {prepared.size:,} bytes in {prepared.folder}/")
+    say(f"{len(prepared.files)} files, {prepared.size:,} bytes in {prepared.folder}/")
     if uploaded:
-        click.echo(f"uploaded to {uploaded.url} ({uploaded.commit[:12]})")
+        say(f"uploaded to {uploaded.url} ({uploaded.commit[:12]})")
     else:
         note(f"nothing was uploaded; --upload sends this to {repo}")
         if not prepared.licence:

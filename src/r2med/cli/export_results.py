@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from .common import emit, json_option, note
+from .output import say
 
 if TYPE_CHECKING:
     from ..integrations.exporting import Exported
@@ -42,7 +43,7 @@ def mteb(results: Path, out: Path, systems: tuple[str, ...], model: str, revisio
         return
     for one in written:
         note(f"{one.system} on {one.task} → {one.path}")
-    click.echo(f"{_results_of(len(written), len({w.model for w in written}))} in {out}/results/")
+    say(f"{_results_of(len(written), len({w.model for w in written}))} in {out}/results/")
 
 
 @click.command("ledger")
@@ -67,7 +68,7 @@ def ledger(folder: Path, out: Path, source: str, title: str, url: str, date: str
     if as_json:
         emit({"schema": 1, "path": str(out), "results": len(found), "models": models})
     else:
-        click.echo(f"{_results_of(len(found), len(models))} in {out}")
+        say(f"{_results_of(len(found), len(models))} in {out}")
 
 
 @click.command("trec")
@@ -110,4 +111,4 @@ def _say(written: list[Exported], out: Path, as_json: bool) -> None:
         return
     for one in written:
         note(f"{one.of} → {one.path}")
-    click.echo(f"{len(written)} {'file' if len(written) == 1 else 'files'} in {out}/")
+    say(f"{len(written)} {'file' if len(written) == 1 else 'files'} in {out}/")

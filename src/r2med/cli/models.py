@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from .common import emit, json_option, note, print_table
+from .output import say
 
 if TYPE_CHECKING:
     from ..models import Fetched, Row
@@ -57,7 +58,7 @@ def fetch_command(names: Sequence[str], force: bool, allow_pickle: bool, as_json
     for name in names:
         done.append(fetch(name, force=force, allow_pickle=allow_pickle, progress=sys.stderr.isatty()))
         if not as_json:
-            click.echo(_sentence(done[-1]))
+            say(_sentence(done[-1]))
     if as_json:
         emit(done)
 
@@ -76,7 +77,7 @@ def where_command(name: str, as_json: bool) -> None:
     if as_json:
         emit({"name": name, "path": str(path)})
     else:
-        click.echo(path)
+        say(path)
 
 
 def _line(row: Row) -> list[str]:

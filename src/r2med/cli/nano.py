@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from .common import emit, json_option, note, print_table, resolve_all
-from .output import show
+from .output import say, show
 from .progress import progress
 
 
@@ -76,9 +76,7 @@ def build(
     for one in built:
         m = one.manifest
         parts = ", ".join(f"{count:,} {by}" for by, count in sorted(m.admitted.items(), key=lambda i: -i[1]))
-        click.echo(
-            f"{one.split}: {m.queries:,} queries, {m.documents:,} documents ({parts}), {m.positives:,} positives"
-        )
+        say(f"{one.split}: {m.queries:,} queries, {m.documents:,} documents ({parts}), {m.positives:,} positives")
         if m.documents < docs:
             note(f"{one.split}: the source has no more than {m.documents:,} different documents")
         if m.judgments_of_missing_documents:
@@ -105,7 +103,7 @@ def profile(paths: tuple[str, ...], published: bool, markdown: bool, as_json: bo
         return
     table = group_table(found)
     if markdown:
-        click.echo(table._replace(caption="").markdown())
+        say(table._replace(caption="").markdown(), lines=True)
     else:
         show(table)
     if published:
@@ -131,6 +129,6 @@ def fidelity(full: str, small: str, retrievers: tuple[str, ...], measure: str, a
     rows = [[s.name, f"{s.full:.4f}", f"{s.nano:.4f}", f"{s.nano - s.full:+.4f}"] for s in found.systems]
     print_table(["System", "Full", "Nano", "Inflation"], rows, caption=f"{measure} on {found.queries} queries.")
     for title, value in (("Spearman", found.spearman), ("Kendall", found.kendall), ("Inflation", found.inflation)):
-        click.echo(f"{title}: {value.value:.3f} (95 % interval {value.low:.3f} to {value.high:.3f})")
+        say(f"{title}: {value.value:.3f} (95 % interval {value.low:.3f} to {value.high:.3f})")
     if found.note:
         note(found.note)

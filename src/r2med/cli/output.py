@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from ..core.untrusted import printable
-
 if TYPE_CHECKING:
     from rich.table import Table as Drawn
 
@@ -26,18 +24,30 @@ def emit(data: object) -> None:
     """Print a JSON document."""
     import msgspec
 
-    sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(data), indent=2) + b"\n")
+    from ..core.untrusted import printable_json
+
+    text = msgspec.json.format(msgspec.json.encode(data), indent=2).decode()
+    sys.stdout.buffer.write(printable_json(text).encode() + b"\n")
     sys.stdout.buffer.flush()
 
 
 def say(text: str | Path = "", *, lines: bool = False) -> None:
     """Print a line of the result; with `lines`, a text of several."""
-    click.echo(printable(str(text), keep="\n" if lines else ""))
+    click.echo(harmless(str(text), keep="\n\t" if lines else ""))
 
 
-def note(text: str) -> None:
-    """Say something that is not the result."""
-    click.echo(printable(text), err=True)
+def note(text: str, *, lines: bool = False) -> None:
+    """Say something that is not the result, or what went wrong."""
+    click.echo(harmless(text, keep="\n\t" if lines else ""), err=True)
+
+
+def harmless(text: str, *, keep: str = "") -> str:
+    """A text that cannot drive the terminal; plain words need nothing but this module, also at an interrupt."""
+    if text.isprintable():
+        return text
+    from ..core.untrusted import printable
+
+    return printable(text, keep=keep)
 
 
 def show(table: Table) -> None:
@@ -46,7 +56,7 @@ def show(table: Table) -> None:
     from rich.console import Console
     from rich.text import Text
 
-    cells = [[printable(cell) for cell in row] for row in (table.titles, *table.rows)]
+    cells = [[harmless(cell) for cell in row] for row in (table.titles, *table.rows)]
     widths = [max(map(cell_len, column)) for column in zip(*cells, strict=True)]
     console = Console(highlight=False)
     if not console.is_terminal:
@@ -56,7 +66,7 @@ def show(table: Table) -> None:
             console.print()
         console.print(_drawn(cells, block, table.left))
     if table.caption:
-        console.print(Text(printable(table.caption)), soft_wrap=not console.is_terminal)
+        console.print(Text(harmless(table.caption)), soft_wrap=not console.is_terminal)
 
 
 class Block(NamedTuple):
@@ -111,6 +121,23 @@ def _drawn(cells: list[list[str]], block: Block, left: int) -> Drawn:
     for row in rows:
         drawn.add_row(*(Text(row[i]) for i in block.columns))
     return drawn
+
+
+def passage(title: str, text: str, marks: Sequence[tuple[int, int]], words: Iterable[str]) -> None:
+    """Print a passage below its title, with parts of it marked and the words that matched."""
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(highlight=False)
+    console.print(Text(harmless(title), style="bold"))
+    drawn, end = Text("   "), 0
+    for start, stop in marks:
+        drawn.append(harmless(text[end:start], keep="\n"))
+        drawn.append(harmless(text[start:stop], keep="\n"), style="bold yellow")
+        end = stop
+    console.print(drawn.append(harmless(text[end:], keep="\n")), soft_wrap=not console.is_terminal)
+    if marks:
+        console.print(Text(harmless(f"   matched: {', '.join(words)}"), style="dim"))
 
 
 def print_table(titles: Sequence[str], rows: Iterable[Sequence[str]], *, caption: str = "", left: int = 1) -> None:

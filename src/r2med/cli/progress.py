@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from ..core.untrusted import printable
+from .output import harmless
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -37,7 +37,7 @@ class TerminalBar(Bar):
         self._drawn.update(self._handle, total=count)
 
     def show(self, text: str, *, advance: bool = False) -> None:
-        self._text = printable(text)
+        self._text = harmless(text)
         self._drawn.update(self._handle, description=self._text, advance=int(advance))
 
     def within(self, done: int, count: int, more: str = "") -> None:

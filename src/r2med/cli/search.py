@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from .common import emit, json_option, options_from
+from .output import passage, say
 
 
 @click.command("search")
@@ -24,28 +25,8 @@ def command(text: str, spec: str, retriever: str, top: int, memory: str | None, 
     if as_json:
         emit({"query": text, "task": task.full_name, "retriever": retriever, "hits": [hit._asdict() for hit in found]})
         return
-    from rich.console import Console
-    from rich.text import Text
-
-    from ..core.untrusted import printable
-
-    console = Console(highlight=False)
     if not found:
-        console.print("Nothing found: no passage shares a term with the query.")
+        say("Nothing found: no passage shares a term with the query.")
     for hit in found:
-        console.print(Text(printable(f"{hit.rank}. {hit.doc_id}  {hit.score:.3f}"), style="bold"))
-        passage, end = Text("   "), 0
-        for start, stop in hit.marks:
-            passage.append(_shown(hit.text[end:start])).append(_shown(hit.text[start:stop]), style="bold yellow")
-            end = stop
-        console.print(passage.append(_shown(hit.text[end:])), soft_wrap=not console.is_terminal)
-        if hit.marks:
-            words = dict.fromkeys(hit.text[start:stop].lower() for start, stop in hit.marks)
-            console.print(Text(printable(f"   matched: {', '.join(words)}"), style="dim"))
-
-
-def _shown(text: str) -> str:
-    """A piece of a passage that cannot drive the terminal."""
-    from ..core.untrusted import printable
-
-    return printable(text, keep="\n")
+        words = dict.fromkeys(hit.text[start:stop].lower() for start, stop in hit.marks)
+        passage(f"{hit.rank}. {hit.doc_id}  {hit.score:.3f}", hit.text, hit.marks, words)

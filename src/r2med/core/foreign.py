@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from .errors import ModelError, R2MedError
+from .untrusted import printable
 
 STRAY_CHILD = 70
 """Exit status of a process that a model forked and let run on into r2med."""
@@ -49,7 +50,7 @@ def redirect_stdout(label: str, doing: str) -> Iterator[None]:
             yield
     finally:
         if os.getpid() != process:
-            sys.stderr.write(f"r2med: {label} forked on {doing}; the child process ends here\n")
+            sys.stderr.write(printable(f"r2med: {label} forked on {doing}; the child process ends here") + "\n")
             sys.stderr.flush()
             os._exit(STRAY_CHILD)
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from r2med.cli.upstream import METHODS, OLD_RERANKERS
 from r2med.core import Document, Documents, Qrels, Query, Run, Task, UnknownName
 from r2med.expand import expanders
-from r2med.integrations.upstream.command import METHODS, OLD_RERANKERS
 from r2med.integrations.upstream.evaluate import Gar, evaluate_retriever, paper_retriever, scores, without_own_id
 from r2med.integrations.upstream.generate import OPEN_LLMS
 from r2med.integrations.upstream.tree import Tree

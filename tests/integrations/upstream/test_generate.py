@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
+from r2med.cli.upstream import METHODS
 from r2med.core import UnknownName, UsageError
 from r2med.expand import Expansion, expanders
 from r2med.expand.replay import as_recorded
-from r2med.integrations.upstream.command import METHODS
 from r2med.integrations.upstream.generate import OPEN_LLMS, as_written, expander_spec
 
 

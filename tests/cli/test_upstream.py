@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import r2med
-from r2med.integrations.upstream.command import main
+from r2med.cli.upstream import main
 from r2med.retrieve.stored import read_topk
 from r2med.tasks import convert, resolve
 from tests.llm.server import ChatServer, serving

@@ -1,20 +1,27 @@
-"""The repository's flags, and the modes they choose from."""
+"""`python -m r2med.upstream`: the R2MED repository's flags, and the modes they choose from."""
 
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final, NoReturn
 
-from ...core import R2MedError, Task, UsageError
-from ...core.options import Options
-from ...core.untrusted import printable
-from ...pipeline import Builder
-from .evaluate import RECALL_K, Gar, Scored, evaluate_reranker, evaluate_retriever, paper_retriever
-from .generate import expander_spec, generate
-from .tree import ALL, Tree, find_tree, load_tasks
+from ..core import R2MedError, Task, UsageError
+from ..core.options import Options
+from ..integrations.upstream.evaluate import (
+    RECALL_K,
+    Gar,
+    Scored,
+    evaluate_reranker,
+    evaluate_retriever,
+    paper_retriever,
+)
+from ..integrations.upstream.generate import expander_spec, generate
+from ..integrations.upstream.tree import ALL, Tree, find_tree, load_tasks
+from ..pipeline import Builder
+from . import KEPT
+from .output import note, say
 
 PROGRAM: Final = "python -m r2med.upstream"
 NEEDS: Final = {
@@ -60,10 +67,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         run(parser().parse_args(arguments))
     except R2MedError as error:
-        print(f"r2med: {error}", file=sys.stderr)
+        note(f"r2med: {error}")
         return error.exit_code
     except KeyboardInterrupt:
-        print("r2med: interrupted; what was finished is kept, the same command goes on from there", file=sys.stderr)
+        note(f"r2med: interrupted; {KEPT}")
         return 130
     return 0
 
@@ -108,16 +115,16 @@ def _evaluate(given: argparse.Namespace, tree: Tree, system: str, evaluate: Call
     for task in load_tasks(given.task, tree):
         scored = evaluate(task)
         kept = " (was there already; --overwrite runs it again)" if scored.kept else ""
-        print(printable(f"{system} on {task.name}: nDCG@10 {scored.value:.5f}{kept}"), file=sys.stderr)
+        note(f"{system} on {task.name}: nDCG@10 {scored.value:.5f}{kept}")
         done.append(scored.value)
-    print("\t".join(str(round(value * 100, 2)) for value in done))
+    say("\t".join(str(round(value * 100, 2)) for value in done), lines=True)
 
 
 def _generate(given: argparse.Namespace, tree: Tree, builder: Builder) -> None:
     expander = builder.expander(expander_spec(given.gar_method, given.gar_llm))
     if expander.warning:
-        print(f"Note: {expander.warning}", file=sys.stderr)
+        note(f"Note: {expander.warning}")
     for task in load_tasks(given.task, tree):
         path = tree.texts(task.name, given.gar_method, given.gar_llm)
         asked = generate(path, task, expander, given.gar_llm, overwrite=given.overwrite)
-        print(printable(f"{task.name}: {f'{asked} texts in' if asked else 'already in'} {path}"))
+        say(f"{task.name}: {f'{asked} texts in' if asked else 'already in'} {path}")
