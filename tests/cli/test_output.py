@@ -153,5 +153,5 @@ def test_names_and_numbers_are_whole_on_a_narrow_terminal(tmp_path: Path, column
     assert {"18.50", "45.73", "28.23", "20.67", "28.26", "33.22", "33.20", "43.67", "31.44", "31.30"} <= {
         *printed.split()
     }
-    assert "…" not in printed
+    assert "…" not in printed[printed.index("System") :], "in the tables; the bar above them may be cut"
     assert max(map(len, printed.splitlines())) <= columns

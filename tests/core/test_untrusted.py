@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from r2med.core import HostileData
-from r2med.core.untrusted import component, file_name, inside, printable
+from r2med.core.untrusted import component, file_name, inside, printable, printable_json
 
 ANY = st.text(max_size=30) | st.sampled_from(
     ["my task", "my_task", "my:task", "äö", "öä", "CON", "con", "Con", "nul.txt", "a.", "a", "A", "", ".", "..", "a/b"]
@@ -78,3 +79,10 @@ def test_a_known_name_in_capitals_leaves_no_room_for_the_same_in_small_letters()
     assert file_name("mini", known=known) == "mini"
     assert file_name("biology", known=known).startswith("biology~")
     assert file_name("biology") == "biology"
+
+
+@given(st.text())
+def test_json_on_a_terminal_stands_for_the_same(text: str) -> None:
+    shown = printable_json(json.dumps(text, ensure_ascii=False))
+    assert json.loads(shown) == text
+    assert not any(ord(c) < 32 or 127 <= ord(c) < 160 or c in "\u202e\u2066\u2028" for c in shown)

@@ -18,6 +18,7 @@ from typing import Any
 import click
 
 from .._version import __version__
+from .output import harmless, note, say
 
 COMMANDS = {
     "run": "Run systems on tasks and print a table of scores (the main job).",
@@ -104,7 +105,7 @@ def completion(shell: str) -> None:
 
     completer = get_completion_class(shell)
     assert completer is not None
-    click.echo(completer(app, {}, "r2med", "_R2MED_COMPLETE").source())
+    say(completer(app, {}, "r2med", "_R2MED_COMPLETE").source(), lines=True)
 
 
 class Terminated(BaseException):
@@ -124,7 +125,7 @@ def _on_signal(number: int, frame: FrameType | None) -> None:
 
 def main() -> None:
     """Entry point: an error of the user's is one line and an exit code, never a stack trace."""
-    warnings.formatwarning = lambda message, *_, **__: f"r2med: {message}\n"
+    warnings.formatwarning = lambda message, *_, **__: f"r2med: {harmless(str(message))}\n"
     for number in (signal.SIGINT, signal.SIGTERM):
         if signal.getsignal(number) != signal.SIG_IGN:  # signals that nohup ignores stay ignored
             signal.signal(number, _on_signal)
@@ -137,7 +138,7 @@ def main() -> None:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise
         _write_nothing_more()
-        click.echo(f"r2med: cannot write ({error.strerror})", err=True)
+        note(f"r2med: cannot write ({error.strerror})")
         sys.exit(1)
 
 
@@ -147,14 +148,12 @@ def _run() -> Any:
     except click.exceptions.Exit as stop:
         return stop.exit_code
     except click.exceptions.NoArgsIsHelpError as asked:
-        click.echo(asked.format_message(), err=True)
+        note(asked.format_message(), lines=True)
         return asked.exit_code
     except click.ClickException as error:
         context = getattr(error, "ctx", None)
         hint = f" (see {context.command_path} --help)" if context else ""
-        from ..core.untrusted import printable
-
-        click.echo(f"r2med: {printable(error.format_message())}{hint}", err=True)
+        note(f"r2med: {error.format_message()}{hint}")
         return error.exit_code
     except (Exception, KeyboardInterrupt, Terminated) as error:
         return _failed(error)
@@ -164,17 +163,17 @@ def _failed(error: BaseException) -> int:
     """One line for what went wrong; a bug of ours is raised again."""
     if _signals or isinstance(error, KeyboardInterrupt | click.Abort):
         how, code = ("terminated", 143) if signal.SIGTERM in _signals else ("interrupted", 130)
-        click.echo(f"r2med: {how}; {KEPT}", err=True)
+        note(f"r2med: {how}; {KEPT}")
         _end_soon(code)
         return code
     if isinstance(error, MemoryError):
-        click.echo(f"r2med: not enough memory ({error or 'an allocation failed'}); {KEPT}", err=True)
+        note(f"r2med: not enough memory ({error or 'an allocation failed'}); {KEPT}")
         return 1
     from ..core.errors import R2MedError  # imports numpy: not for --help
 
     if not isinstance(error, R2MedError):
         raise error
-    click.echo(f"r2med: {error}", err=True)
+    note(f"r2med: {error}")
     return error.exit_code
 
 

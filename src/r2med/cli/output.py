@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from ..core.untrusted import printable
-
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
     from rich.table import Table as Drawn
@@ -29,13 +27,16 @@ def emit(data: object) -> None:
     """Print a JSON document."""
     import msgspec
 
-    sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(data), indent=2) + b"\n")
+    from ..core.untrusted import printable_json
+
+    text = msgspec.json.format(msgspec.json.encode(data), indent=2).decode()
+    sys.stdout.buffer.write(printable_json(text).encode() + b"\n")
     sys.stdout.buffer.flush()
 
 
 def say(text: str | Path = "", *, lines: bool = False) -> None:
     """Print a line of the result; with `lines`, a text of several."""
-    click.echo(printable(str(text), keep="\n" if lines else ""))
+    click.echo(harmless(str(text), keep="\n\t" if lines else ""))
 
 
 def say_styled(pieces: Iterable[tuple[str, str]]) -> None:
@@ -44,13 +45,22 @@ def say_styled(pieces: Iterable[tuple[str, str]]) -> None:
     from rich.text import Text
 
     console = Console(highlight=False)
-    text = Text.assemble(*((printable(piece, keep="\n"), style) for piece, style in pieces))
+    text = Text.assemble(*((harmless(piece, keep="\n"), style) for piece, style in pieces))
     console.print(text, soft_wrap=not console.is_terminal)
 
 
-def note(text: str) -> None:
-    """Say something that is not the result."""
-    click.echo(printable(text), err=True)
+def note(text: str, *, lines: bool = False) -> None:
+    """Say something that is not the result, or what went wrong."""
+    click.echo(harmless(text, keep="\n\t" if lines else ""), err=True)
+
+
+def harmless(text: str, *, keep: str = "") -> str:
+    """A text that cannot drive the terminal; plain words need nothing but this module, also at an interrupt."""
+    if text.isprintable():
+        return text
+    from ..core.untrusted import printable
+
+    return printable(text, keep=keep)
 
 
 def show(table: Table) -> None:
@@ -59,7 +69,7 @@ def show(table: Table) -> None:
     from rich.console import Console
     from rich.text import Text
 
-    cells = [[printable(cell) for cell in row] for row in (table.titles, *table.rows)]
+    cells = [[harmless(cell) for cell in row] for row in (table.titles, *table.rows)]
     widths = [max(map(cell_len, column)) for column in zip(*cells, strict=True)]
     console = Console(highlight=False)
     if not console.is_terminal:
@@ -69,7 +79,7 @@ def show(table: Table) -> None:
             console.print()
         console.print(_drawn(cells, block, table.left))
     if table.caption:
-        console.print(Text(printable(table.caption)), soft_wrap=not console.is_terminal)
+        console.print(Text(harmless(table.caption)), soft_wrap=not console.is_terminal)
 
 
 class Block(NamedTuple):
@@ -160,7 +170,7 @@ class TerminalBar(Bar):
         self._drawn.update(self._handle, total=count)
 
     def show(self, text: str, *, advance: bool = False) -> None:
-        self._text = printable(text)
+        self._text = harmless(text)
         self._drawn.update(self._handle, description=self._text, advance=int(advance))
 
     def within(self, done: int, count: int, more: str = "") -> None:

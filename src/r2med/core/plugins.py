@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_type_hints
 import msgspec
 
 from .errors import ModelError, R2MedError, UsageError, nearest
+from .untrusted import printable
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -67,7 +68,7 @@ def redirect_stdout(label: str, doing: str) -> Iterator[None]:
             yield
     finally:
         if os.getpid() != process:
-            sys.stderr.write(f"r2med: {label} forked on {doing}; the child process ends here\n")
+            sys.stderr.write(printable(f"r2med: {label} forked on {doing}; the child process ends here") + "\n")
             sys.stderr.flush()
             os._exit(STRAY_CHILD)
 

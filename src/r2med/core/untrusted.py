@@ -21,6 +21,7 @@ _RESERVED = {"con", "prn", "aux", "nul", *(f"{port}{i}" for port in ("com", "lpt
 _SHOWN = {ord("\n"): "\\n", ord("\r"): "\\r", ord("\t"): "\\t"}
 _INVISIBLE = ("Cc", "Cf", "Cs", "Zl", "Zp")
 """Unicode categories that can move a cursor, reverse a line or break it."""
+_DRIVING = re.compile("[\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 _JOINERS = "\u200c\u200d\u00ad\ufeff"
 """Format characters that stand in ordinary words and emoji, and can do no harm."""
 
@@ -74,6 +75,14 @@ def printable(text: str, *, keep: str = "") -> str:
     if text.isprintable():
         return text
     return "".join(c if c in keep or c in _JOINERS else _shown(c) for c in text)
+
+
+def printable_json(text: str) -> str:
+    """A JSON document in which what could drive a terminal is escaped as JSON does it; it stands for the same values.
+
+    JSON escapes most control characters by itself, but not the second set of them nor what turns the direction.
+    """
+    return _DRIVING.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def _shown(character: str) -> str:
