@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from .common import emit, json_option, note, print_table, resolve_all, tasks_option
+from .common import emit, json_option, note, options_from, pickle_option, print_table, resolve_all, tasks_option
 from .progress import progress
 
 
@@ -132,10 +132,11 @@ def convert(source: str, destination: Path, layout: str, compress: str, as_json:
 @click.option("--run", "runs", multiple=True, type=click.Path(path_type=Path), help="A TREC run to score; repeatable.")
 @click.option("--threshold", default=0.8, show_default=True, type=click.FloatRange(0.5, 1), help="What is a near copy.")
 @click.option("--width", default=5, show_default=True, type=click.IntRange(2, 20), help="Words in a compared run.")
+@pickle_option
 @json_option
 def audit(
     paths: tuple[str, ...], against: tuple[Path, ...], few_shot: tuple[Path, ...], retrievers: tuple[str, ...],
-    runs: tuple[Path, ...], threshold: float, width: int, as_json: bool,
+    runs: tuple[Path, ...], threshold: float, width: int, allow_pickle: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """Look for leaks and copies: flagged queries with evidence, and scores with and without them."""
     from ..core.untrusted import printable
@@ -149,6 +150,7 @@ def audit(
         retrievers=retrievers,
         runs=runs,
         settings=AuditSettings(threshold=threshold, width=width),
+        options=options_from({"allow_pickle": allow_pickle}),
     )
     if as_json:
         emit(scored.document())

@@ -11,7 +11,7 @@ import click
 
 from ..core.untrusted import printable
 from ..expand import expanders
-from .common import completing, emit, json_option, note, options_from, print_table, tasks_option
+from .common import completing, emit, json_option, note, options_from, pickle_option, print_table, tasks_option
 from .progress import progress, spending
 
 if TYPE_CHECKING:
@@ -51,6 +51,7 @@ GENERATING = ("passages", "max_tokens", "temperature", "prompts", "keep_prompts"
 @click.option("--dry-run", is_flag=True, help="Print calls, tokens and dollars at most; spend nothing.")
 @click.option("--keep-prompts", is_flag=True, help="Store every prompt in full.")
 @click.option("--raw", is_flag=True, help="Do not strip chatty preambles and markdown fences.")
+@pickle_option
 @click.option("--diagnose", "diagnosed", metavar="RETRIEVER", help="Also say where the gain comes from.")
 @click.option(
     "--judge", metavar="LLM", help="With --diagnose: an LLM decides what names the answer (no part of --dry-run)."

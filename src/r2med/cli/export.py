@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from .common import emit, json_option, note, resolve_all
+from .common import emit, json_option, note, options_from, pickle_option, resolve_all
 from .export_results import beir, ledger, mteb, trec
 from .progress import progress
 
@@ -31,10 +31,11 @@ def command() -> None:
     help="Evaluation tasks to keep out, beside every catalogue task on this machine; repeatable.",
 )  # fmt: skip
 @click.option("--drop-overlap", is_flag=True, help="Leave out what overlaps an evaluation task instead of refusing.")
+@pickle_option
 @json_option
 def training(
     source: str, out: Path, retrievers: tuple[str, ...], negatives: int, depth: int, skip: int,
-    protect: tuple[str, ...], drop_overlap: bool, as_json: bool,
+    protect: tuple[str, ...], drop_overlap: bool, allow_pickle: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """Training data with hard negatives: JSON lines with all positives, and rows for sentence-transformers.
 
@@ -52,6 +53,7 @@ def training(
             settings=MiningSettings(negatives=negatives, depth=depth, skip=skip),
             drop_overlap=drop_overlap,
             notify=bar.show,
+            options=options_from({"allow_pickle": allow_pickle}),
         )
     if as_json:
         emit(report)

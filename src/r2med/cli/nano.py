@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from .common import emit, json_option, note, print_table, resolve_all
+from .common import emit, json_option, note, options_from, pickle_option, print_table, resolve_all
 from .output import show
 from .progress import progress
 
@@ -36,16 +36,16 @@ def command() -> None:
 @click.option("--name", default="", help="Name of the task (its split); by default that of its source.")
 @click.option("--description", default="", help="What the task asks, for its page.")
 @click.option("--licence", default="", help="Terms of the source's data, for the card and the page.")
+@pickle_option
 @json_option
 def build(
     paths: tuple[str, ...], out: Path, docs: int, fill: str, seed: int, bm25_spec: str, dense_spec: str, name: str,
-    description: str, licence: str, as_json: bool,
+    description: str, licence: str, allow_pickle: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """Make Nano tasks from tasks in any format: every positive, a fixed number of documents, ranked candidates.
 
     Two builds with one seed give the same bytes.
     """
-    from ..core.options import Options
     from ..pipeline.nano_build import build_nano
     from ..pipeline.nano_candidates import dense_retriever
     from ..retrieve import get_retriever
@@ -54,7 +54,8 @@ def build(
     refs = resolve_all(paths)
     settings = PoolSettings(docs=docs, fill="hard" if fill == "hard" else "source-order", seed=seed)
     with progress(len(refs)) as bar:
-        dense = dense_retriever(dense_spec, Options(on_progress=bar.within))
+        options = options_from({"allow_pickle": allow_pickle}, bar)
+        dense = dense_retriever(dense_spec, options)
         if dense is None and dense_spec == "auto":
             note(
                 "No dense model can run here, so there are no dense and hybrid candidates: r2med models fetch bge-small"
@@ -67,8 +68,8 @@ def build(
             bar.show(f"{task}: {what}", advance=what == "done")
 
         built = build_nano(
-            refs, out, settings, bm25=get_retriever(bm25_spec), dense=dense, name=name, description=description,
-            licence=licence, notify=notify,
+            refs, out, settings, bm25=get_retriever(bm25_spec, options), dense=dense, name=name,
+            description=description, licence=licence, notify=notify,
         )  # fmt: skip
     if as_json:
         emit({"schema": 1, "folder": str(out), "tasks": {b.split: b.summary() for b in built}})
@@ -117,14 +118,19 @@ def profile(paths: tuple[str, ...], published: bool, markdown: bool, as_json: bo
 @click.argument("small", metavar="NANO")
 @click.option("--retriever", "-r", "retrievers", multiple=True, metavar="NAME", help="A system to rank; repeatable.")
 @click.option("--measure", default="nDCG@10", show_default=True, help="The measure that ranks the systems.")
+@pickle_option
 @json_option
-def fidelity(full: str, small: str, retrievers: tuple[str, ...], measure: str, as_json: bool) -> None:
+def fidelity(
+    full: str, small: str, retrievers: tuple[str, ...], measure: str, allow_pickle: bool, as_json: bool
+) -> None:
     """Rank the same systems on a full task and on its Nano, and say how well the two orders agree."""
     from ..pipeline.nano_fidelity import SYSTEMS, compare
     from ..scoring import Measure
     from ..tasks import load
 
-    found = compare(load(full), load(small), list(retrievers) or list(SYSTEMS), Measure.parse(measure))
+    options = options_from({"allow_pickle": allow_pickle})
+    systems = list(retrievers) or list(SYSTEMS)
+    found = compare(load(full), load(small), systems, Measure.parse(measure), options=options)
     if as_json:
         emit(found)
         return

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from .common import json_option
+from .common import json_option, options_from, pickle_option
 from .output import emit, note, print_table
 from .progress import progress
 
@@ -42,11 +42,12 @@ from .progress import progress
     type=click.Path(file_okay=False, path_type=Path),
     help="Where results are written and looked for.",
 )
+@pickle_option
 @json_option
 @click.pass_context
 def command(
     ctx: click.Context, system: str, collection: str, tasks: tuple[str, ...], protocol: str, measure: str,
-    tolerance: float | None, run: bool, book: Path | None, results: Path, as_json: bool,
+    tolerance: float | None, run: bool, book: Path | None, results: Path, allow_pickle: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """Run or read a system and compare it with what was published, task by task.
 
@@ -75,6 +76,7 @@ def command(
         outcome = reproduce(
             system, refs, store, read_ledger(book) if book else ledger(), collection=collection, protocol=protocol,
             measure=shown, tolerance=tolerance, run=run, notify=notify,
+            options=options_from({"allow_pickle": allow_pickle}),
         )  # fmt: skip
     if as_json:
         emit(msgspec.to_builtins(outcome) | {"ok": outcome.ok})

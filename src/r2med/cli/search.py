@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from .common import emit, json_option, options_from
+from .common import emit, json_option, options_from, pickle_option
 
 
 @click.command("search")
@@ -13,14 +13,18 @@ from .common import emit, json_option, options_from
 @click.option("--retriever", "-r", default="bm25", show_default=True, help="Retriever.")
 @click.option("--top", "-k", default=5, show_default=True, type=click.IntRange(min=1), help="Passages to show.")
 @click.option("--memory", metavar="SIZE", help="What dense search may hold beside its mapped vectors, such as 2GB.")
+@pickle_option
 @json_option
-def command(text: str, spec: str, retriever: str, top: int, memory: str | None, as_json: bool) -> None:
+def command(
+    text: str, spec: str, retriever: str, top: int, memory: str | None, allow_pickle: bool, as_json: bool
+) -> None:
     """Type a query and see the top passages, with the words that matched marked."""
     from .. import api
     from ..tasks import load
 
     task = load(spec)
-    found = api.search(text, task, retriever=retriever, top=top, options=options_from({"memory": memory}))
+    options = options_from({"memory": memory, "allow_pickle": allow_pickle})
+    found = api.search(text, task, retriever=retriever, top=top, options=options)
     if as_json:
         emit({"query": text, "task": task.full_name, "retriever": retriever, "hits": [hit._asdict() for hit in found]})
         return
