@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import random
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ from hypothesis import strategies as st
 
 from r2med.core import ModelError
 from r2med.rerank.cross_encoder import PairTokenizer, Text, document_floor
+from tests.retrieve.encoders.weights import real_model
 
 tokenizers = pytest.importorskip("tokenizers", reason="the extra `onnx` is not installed")
 
@@ -53,6 +55,52 @@ def test_the_query_is_kept_whole_and_the_document_gives_way(query: int, document
         assert cut_query == 0
     elif cut_query:
         assert shown_document >= min(floor, limit - 4)
+
+
+@pytest.mark.parametrize("template", TEMPLATES)
+@given(st.integers(0, 60), st.integers(0, 60), st.integers(8, 50))
+def test_longest_first_is_that_of_the_tokenizer(template: str, query: int, document: int, limit: int) -> None:
+    made = tokenizer(template)
+    ours = PairTokenizer(made, limit, "tiny", "longest-first")
+    pair = ours.pair(*ours.texts(["a " * query, "b " * document]))
+    made.enable_truncation(limit, strategy="longest_first")  # type: ignore[attr-defined]
+    expected = made.encode("a " * query, "b " * document)  # type: ignore[attr-defined]
+    assert (pair.ids, pair.types) == (expected.ids, expected.type_ids)
+    assert pair.cut == (document - pair.ids.count(6), query - pair.ids.count(5))
+
+
+def test_longest_first_is_that_of_transformers_on_a_real_tokenizer() -> None:
+    """200 random pairs at 512 tokens, as the R2MED repository's scripts give them to a reranker."""
+    transformers = pytest.importorskip("transformers", reason="the torch extra is not installed")
+    folder = real_model("msmarco-minilm", "tokenizer.json")
+    theirs = transformers.AutoTokenizer.from_pretrained(folder)
+    ours = PairTokenizer(tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json")), 512, "real", "longest-first")
+    kept = PairTokenizer(tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json")), 512, "real")
+    rng = random.Random(0)
+    words = [
+        "patient",
+        "with",
+        "acute",
+        "intermittent",
+        "porphyria,",
+        "3-day",
+        "fever;",
+        "128",
+        "mmol/L",
+        "(naïve)",
+        "β",
+    ]
+    cut = other = 0
+    for _ in range(200):
+        query, document = (" ".join(rng.choices(words, k=rng.randint(0, 400))) for _ in range(2))
+        expected = theirs(query, document, truncation=True, max_length=512)
+        pair = ours.pair(*ours.texts([query, document]))
+        assert pair.ids == expected["input_ids"]
+        assert pair.types == expected["token_type_ids"]
+        cut += pair.cut != (0, 0)
+        other += kept.pair(*kept.texts([query, document])).ids != pair.ids
+    assert cut > 50
+    assert other > 20, "the two ways of cutting must differ"
 
 
 def test_refusals() -> None:

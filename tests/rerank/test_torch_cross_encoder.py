@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from r2med.core import ModelError, Run, Task, UsageError
+from r2med.core import ModelError, Query, Run, Task, UsageError
 from r2med.core.options import Options
 from r2med.core.spec import Spec
 from r2med.pipeline import Builder
@@ -17,6 +19,7 @@ from r2med.rerank.pairs import Pairs
 from r2med.rerank.pointwise import PointwiseReranker
 from r2med.rerank.torch_cross_encoder import TorchCrossEncoder
 
+from ..retrieve.encoders.tiny import WORDS
 from . import tiny
 
 torch = pytest.importorskip("torch", reason="the torch extra is not installed")
@@ -26,9 +29,11 @@ BATCHES = [1, 32 * 64]
 CPU = Options(device="cpu")
 
 
-def plain(model: Any, tokenizer: Any, query: str, document: str, logit: int = 0, limit: int = 64) -> float:
+def plain(
+    model: Any, tokenizer: Any, query: str, document: str, logit: int = 0, limit: int = 64, cut: str = "only_second"
+) -> float:
     """One pair at a time, nothing padded, as a model card shows it."""
-    inputs = tokenizer(query, document, truncation="only_second", max_length=limit, return_tensors="pt")
+    inputs = tokenizer(query, document, truncation=cut, max_length=limit, return_tensors="pt")
     with torch.no_grad():
         return float(model(**inputs).logits[0, logit])
 
@@ -93,6 +98,73 @@ def test_llama_with_a_merged_adapter(tmp_path: Path, batch: int) -> None:
     assert "base" in scorer.describe()
 
 
+def save_monobert(folder: Path) -> tuple[Any, Any]:
+    """The files of castorini/monobert-large-msmarco: a configuration of 2019 without `model_type`, a pickle, words."""
+    import string
+
+    import transformers as tf
+
+    pieces = [*string.ascii_lowercase, *(f"##{letter}" for letter in string.ascii_lowercase), *WORDS]
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *pieces]
+    shape = {
+        "attention_probs_dropout_prob": 0.1, "hidden_act": "gelu", "hidden_dropout_prob": 0.1, "hidden_size": 32,
+        "initializer_range": 0.5, "intermediate_size": 64, "layer_norm_eps": 1e-12, "max_position_embeddings": 64,
+        "num_attention_heads": 4, "num_hidden_layers": 2, "type_vocab_size": 2, "vocab_size": len(words),
+    }  # fmt: skip
+    old: dict[str, Any] = {"finetuning_task": None, "num_labels": 2, "output_attentions": False, "pruned_heads": {}}
+    torch.manual_seed(0)
+    model: Any = tf.BertForSequenceClassification(tf.BertConfig(**shape, num_labels=2)).eval()
+    folder.mkdir(parents=True)
+    torch.save(model.state_dict(), folder / "pytorch_model.bin")
+    (folder / "config.json").write_text(json.dumps({**shape, **old}))
+    (folder / "vocab.txt").write_text("\n".join(words) + "\n")
+    return model, tf.BertTokenizer(str(folder / "vocab.txt"))
+
+
+def test_monobert_as_it_is_published(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By its name, from a pickle, without `model_type`; longest-first and in float32 under the paper's protocol."""
+    monkeypatch.setenv("R2MED_HOME", str(tmp_path))
+    model, tokenizer = save_monobert(tmp_path / "models" / "monobert")
+    with pytest.raises(ModelError, match="allow them with --allow-pickle, or in a spec, monobert:allow_pickle=yes"):
+        Builder(CPU).reranker("monobert:max_length=64")
+    task = tiny.a_task(longest=90)
+    task = replace(task, queries=(Query("q0", "fever and acute pain " * 12), *task.queries[1:]))
+    first = tiny.first_stage(task)
+    pickled = Options(device="cpu", allow_pickle=True)
+    for spec, options, cut in (
+        ("monobert:max_length=64,protocol=r2med-paper", pickled, "longest_first"),
+        ("monobert:max_length=64,truncation=longest-first", pickled, "longest_first"),
+        ("monobert:max_length=64,allow_pickle=yes", CPU, None),
+    ):
+        reranker = Builder(options).reranker(spec)
+        run = reranker.rerank(task, first, 12)
+        assert isinstance(reranker, PointwiseReranker)
+        made = scores(reranker.scorer, pairs_of(task, first))
+        texts = pairs_of(task, first).texts(np.arange(12 if cut else 48))[0 if cut else 12 :]
+        wanted = [plain(model, tokenizer, q, d, 1, cut=cut or "only_second") for q, d in texts]
+        np.testing.assert_allclose(made[:12] if cut else made[12:], wanted, atol=1e-5)
+        assert run.notes["rerank"]["truncation"]["limit"] == 64  # type: ignore[index]
+        assert reranker.describe()["dtype"] == "float32"
+        assert reranker.describe().get("truncation") == (cut and "longest-first")
+        assert "pickle" not in reranker.name
+        assert "pickle" not in str(reranker.describe())
+
+
+def test_precision_is_the_cards_under_the_papers_protocol(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("R2MED_HOME", str(tmp_path))
+    for name, adapter in (("rankllama", tmp_path / "models" / "rankllama"),):
+        base = tmp_path / "models" / name / "base"
+        tiny.save_classifier(base, "llama")
+        tiny.save_tokenizer(base, "llama")
+        tiny.save_adapter(base, adapter)
+    described = {
+        spec: Builder(CPU).reranker(spec).describe()
+        for spec in ("rankllama", "rankllama:protocol=r2med-paper", "rankllama:dtype=bfloat16,protocol=r2med-paper")
+    }
+    assert [facts["dtype"] for facts in described.values()] == ["float32", "float16", "bfloat16"]
+    assert [facts.get("truncation") for facts in described.values()] == [None, "longest-first", "longest-first"]
+
+
 def test_an_adapter_that_is_none(tmp_path: Path) -> None:
     pytest.importorskip("peft", reason="the torch extra is not installed")
     base = tmp_path / "base"
@@ -122,10 +194,6 @@ def test_sentence_transformers_object_gives_the_same_order(folders: dict[str, tu
 
 
 def test_truncation_is_counted_and_the_query_kept(folders: dict[str, tuple[Path, Any, Any]]) -> None:
-    from dataclasses import replace
-
-    from r2med.core import Query
-
     folder = folders["bert"][0]
     task = tiny.a_task(queries=2, longest=90)
     task = replace(task, queries=(Query("q0", "fever " * 200), task.queries[1]))

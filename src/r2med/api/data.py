@@ -92,6 +92,7 @@ def audit(
     runs: Sequence[Path] = (),
     threshold: float = 0.8,
     width: int = 5,
+    options: Options | None = None,
 ) -> ScoredAudit:
     """Look for leaks and copies, and score retrievers and stored runs with and without the flagged queries.
 
@@ -100,7 +101,13 @@ def audit(
     """
     settings = AuditSettings(threshold=threshold, width=width)
     return audit_tasks(
-        resolve_all(tasks), against=against, few_shot=few_shot, retrievers=retrievers, runs=runs, settings=settings
+        resolve_all(tasks),
+        against=against,
+        few_shot=few_shot,
+        retrievers=retrievers,
+        runs=runs,
+        settings=settings,
+        options=options,
     )
 
 
@@ -137,7 +144,7 @@ def build_nano(
         refs,
         Path(out),
         settings,
-        bm25=get_retriever(bm25),
+        bm25=get_retriever(bm25, options),
         dense=ranked_by,
         name=name,
         description=description,
@@ -157,9 +164,11 @@ def nano_profile(*tasks: str, published: bool = False) -> NanoProfile:
     return published_profile() if published else profile(resolve_all(tasks), source=", ".join(tasks))
 
 
-def nano_fidelity(full: str, nano: str, *retrievers: str | Retriever, measure: Measure | str = MAIN) -> Fidelity:
+def nano_fidelity(
+    full: str, nano: str, *retrievers: str | Retriever, measure: Measure | str = MAIN, options: Options | None = None
+) -> Fidelity:
     """Rank the same systems on a full task and on its Nano, and say how well the two orders agree."""
-    return compare_orders(load(full), load(nano), list(retrievers or SYSTEMS), Measure.parse(measure))
+    return compare_orders(load(full), load(nano), list(retrievers or SYSTEMS), Measure.parse(measure), options=options)
 
 
 class Pages(NamedTuple):
@@ -200,6 +209,7 @@ def export_training(
     skip: int = 0,
     protect: Sequence[str] = (),
     drop_overlap: bool = False,
+    options: Options | None = None,
     notify: Callable[[str], None] = lambda what: None,
 ) -> TrainingReport:
     """Write training data with hard negatives: JSON lines with all positives, and rows for sentence-transformers.
@@ -215,5 +225,6 @@ def export_training(
         protect=resolve_all(protect),
         settings=settings,
         drop_overlap=drop_overlap,
+        options=options,
         notify=notify,
     )

@@ -151,6 +151,7 @@ def reproduce(
     run: bool = True,
     ledger_file: str | Path | None = None,
     results: str | Path = FOLDER,
+    options: Options | None = None,
     notify: Notify = lambda system, task, what: None,
 ) -> Reproduction:
     """Compare a system with what was published, task by task; what has no stored result is run, unless `run` is false.
@@ -171,6 +172,7 @@ def reproduce(
         measure=Measure.parse(measure),
         tolerance=tolerance,
         run=run,
+        options=options,
         notify=notify,
     )
 

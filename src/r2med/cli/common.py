@@ -46,6 +46,11 @@ def completing(kind: str) -> Callable[[click.Context, click.Parameter, str], lis
     return complete
 
 
+pickle_option = click.option(
+    "--allow-pickle", is_flag=True, help="Load weights that are published as pickles only, which can run code."
+)
+
+
 def options_from(given: Mapping[str, Any], bar: Bar | None = None) -> Options:
     """How models are run, from what was typed; one budget for all that the command spends."""
     from ..core.budget import Budget
@@ -58,6 +63,7 @@ def options_from(given: Mapping[str, Any], bar: Bar | None = None) -> Options:
         memory=parse_size(memory) if memory else None,
         verify=given.get("verify") or 0,
         trust_remote_code=bool(given.get("trust_remote_code")),
+        allow_pickle=bool(given.get("allow_pickle")),
         concurrency=given.get("concurrency"),
         requests_per_minute=given.get("rpm"),
         tokens_per_minute=given.get("tpm"),

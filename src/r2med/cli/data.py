@@ -8,7 +8,7 @@ from typing import Literal
 
 import click
 
-from .common import json_option, tasks_option
+from .common import json_option, options_from, pickle_option, tasks_option
 from .output import emit, note, print_table, progress, say
 
 
@@ -152,17 +152,19 @@ def convert(source: str, destination: Path, layout: str, compress: Literal["none
 @click.option("--run", "runs", multiple=True, type=click.Path(path_type=Path), help="A TREC run to score; repeatable.")
 @click.option("--threshold", default=0.8, show_default=True, type=click.FloatRange(0.5, 1), help="What is a near copy.")
 @click.option("--width", default=5, show_default=True, type=click.IntRange(2, 20), help="Words in a compared run.")
+@pickle_option
 @json_option
 def audit(
     paths: tuple[str, ...], against: tuple[Path, ...], few_shot: tuple[Path, ...], retrievers: tuple[str, ...],
-    runs: tuple[Path, ...], threshold: float, width: int, as_json: bool,
+    runs: tuple[Path, ...], threshold: float, width: int, allow_pickle: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """Look for leaks and copies: flagged queries with evidence, and scores with and without them."""
     from ..api import data as api
 
     scored = api.audit(
-        *paths, against=against, few_shot=few_shot, retrievers=retrievers, runs=runs, threshold=threshold, width=width
-    )
+        *paths, against=against, few_shot=few_shot, retrievers=retrievers, runs=runs, threshold=threshold, width=width,
+        options=options_from({"allow_pickle": allow_pickle}),
+    )  # fmt: skip
     if as_json:
         emit(scored.document())
         return

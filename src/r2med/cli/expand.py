@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..expand import expanders
-from .common import completing, json_option, options_from, tasks_option
+from .common import completing, json_option, options_from, pickle_option, tasks_option
 from .output import emit, note, print_table, progress, say, spending
 
 if TYPE_CHECKING:
@@ -50,6 +50,7 @@ GENERATING = ("passages", "max_tokens", "temperature", "prompts", "keep_prompts"
 @click.option("--dry-run", is_flag=True, help="Print calls, tokens and dollars at most; spend nothing.")
 @click.option("--keep-prompts", is_flag=True, help="Store every prompt in full.")
 @click.option("--raw", is_flag=True, help="Do not strip chatty preambles and markdown fences.")
+@pickle_option
 @click.option("--diagnose", "diagnosed", metavar="RETRIEVER", help="Also say where the gain comes from.")
 @click.option(
     "--judge", metavar="LLM", help="With --diagnose: an LLM decides what names the answer (no part of --dry-run)."

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .common import json_option
+from .common import json_option, options_from, pickle_option
 from .output import emit, note, progress, say
 
 if TYPE_CHECKING:
@@ -41,10 +41,11 @@ def command() -> None:
     help="Evaluation tasks to keep out, beside every catalogue task on this machine; repeatable.",
 )  # fmt: skip
 @click.option("--drop-overlap", is_flag=True, help="Leave out what overlaps an evaluation task instead of refusing.")
+@pickle_option
 @json_option
 def training(
     source: str, out: Path, retrievers: tuple[str, ...], negatives: int, depth: int, skip: int,
-    protect: tuple[str, ...], drop_overlap: bool, as_json: bool,
+    protect: tuple[str, ...], drop_overlap: bool, allow_pickle: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """Training data with hard negatives: JSON lines with all positives, and rows for sentence-transformers.
 
@@ -55,7 +56,7 @@ def training(
     with progress() as bar:
         report = export_training(
             source, out, retrievers=retrievers, negatives=negatives, depth=depth, skip=skip, protect=protect,
-            drop_overlap=drop_overlap, notify=bar.show,
+            drop_overlap=drop_overlap, notify=bar.show, options=options_from({"allow_pickle": allow_pickle}),
         )  # fmt: skip
     if as_json:
         emit(report)

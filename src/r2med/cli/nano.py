@@ -7,7 +7,7 @@ from typing import Literal
 
 import click
 
-from .common import json_option
+from .common import json_option, options_from, pickle_option
 from .output import emit, note, print_table, progress, say, show
 
 
@@ -36,22 +36,23 @@ def command() -> None:
 @click.option("--name", default="", help="Name of the task (its split); by default that of its source.")
 @click.option("--description", default="", help="What the task asks, for its page.")
 @click.option("--licence", default="", help="Terms of the source's data, for the card and the page.")
+@pickle_option
 @json_option
 def build(
     paths: tuple[str, ...], out: Path, docs: int, fill: Literal["source-order", "hard"], seed: int, bm25_spec: str,
-    dense_spec: str, name: str, description: str, licence: str, as_json: bool,
+    dense_spec: str, name: str, description: str, licence: str, allow_pickle: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """Make Nano tasks from tasks in any format: every positive, a fixed number of documents, ranked candidates.
 
     Two builds with one seed give the same bytes.
     """
     from ..api import data
-    from ..core.options import Options
 
     with progress() as bar:
         built = data.build_nano(
             *paths, out=out, docs=docs, fill=fill, seed=seed, bm25=bm25_spec, dense=dense_spec, name=name,
-            description=description, licence=licence, options=Options(on_progress=bar.within), notify=bar.step,
+            description=description, licence=licence, options=options_from({"allow_pickle": allow_pickle}, bar),
+            notify=bar.step,
         )  # fmt: skip
     if built.dense is None and dense_spec == "auto":
         note("No dense model can run here, so there are no dense and hybrid candidates: r2med models fetch bge-small")
@@ -99,12 +100,16 @@ def profile(paths: tuple[str, ...], published: bool, markdown: bool, as_json: bo
 @click.argument("small", metavar="NANO")
 @click.option("--retriever", "-r", "retrievers", multiple=True, metavar="NAME", help="A system to rank; repeatable.")
 @click.option("--measure", default="nDCG@10", show_default=True, help="The measure that ranks the systems.")
+@pickle_option
 @json_option
-def fidelity(full: str, small: str, retrievers: tuple[str, ...], measure: str, as_json: bool) -> None:
+def fidelity(
+    full: str, small: str, retrievers: tuple[str, ...], measure: str, allow_pickle: bool, as_json: bool
+) -> None:
     """Rank the same systems on a full task and on its Nano, and say how well the two orders agree."""
     from ..api import data
 
-    found = data.nano_fidelity(full, small, *retrievers, measure=measure)
+    options = options_from({"allow_pickle": allow_pickle})
+    found = data.nano_fidelity(full, small, *retrievers, measure=measure, options=options)
     if as_json:
         emit(found)
         return

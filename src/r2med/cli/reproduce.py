@@ -7,7 +7,7 @@ from typing import Literal
 
 import click
 
-from .common import json_option
+from .common import json_option, options_from, pickle_option
 from .output import emit, note, print_table, progress
 
 Collection = Literal["mini", "nano", "r2med"]
@@ -44,11 +44,12 @@ Collection = Literal["mini", "nano", "r2med"]
     type=click.Path(file_okay=False, path_type=Path),
     help="Where results are written and looked for.",
 )
+@pickle_option
 @json_option
 @click.pass_context
 def command(
     ctx: click.Context, system: str, collection: Collection, tasks: tuple[str, ...], protocol: str, measure: str,
-    tolerance: float | None, run: bool, book: Path | None, results: Path, as_json: bool,
+    tolerance: float | None, run: bool, book: Path | None, results: Path, allow_pickle: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """Run or read a system and compare it with what was published, task by task.
 
@@ -69,6 +70,7 @@ def command(
         outcome = reproduce(
             system, collection=collection, tasks=tasks, protocol=protocol, measure=measure, tolerance=tolerance,
             run=run, ledger_file=book, results=results, notify=notify,
+            options=options_from({"allow_pickle": allow_pickle}),
         )  # fmt: skip
     if as_json:
         emit(msgspec.to_builtins(outcome) | {"ok": outcome.ok})

@@ -11,7 +11,7 @@ from ..expand import expanders
 from ..fuse import fusions
 from ..rerank import rerankers
 from ..retrieve import retrievers
-from .common import completing, json_option, options_from, tasks_option
+from .common import completing, json_option, options_from, pickle_option, tasks_option
 from .output import emit, note, print_table, progress, say, show, spending
 
 if TYPE_CHECKING:
@@ -66,6 +66,7 @@ OPTIONS = (
     click.option("--verify-cache", "verify", default=0, metavar="N", type=click.IntRange(min=0),
                  help="Encode N cached texts again and compare."),
     click.option("--trust-remote-code", is_flag=True, help="Let a model run code of its own."),
+    pickle_option,
     click.option("--measure", default="nDCG@10", show_default=True, help="The measure in the table; all are stored."),
     click.option("--results", default="results", show_default=True, type=click.Path(file_okay=False, path_type=Path),
                  help="Where results are written and looked for."),

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from ..scoring.measures import STANDARD, USUAL, definitions, parse_measures
-from .common import json_option, options_from
+from .common import json_option, options_from, pickle_option
 from .output import emit, note, print_table, say, say_styled
 
 _PARAMETERS = {p.name: p.help for d in definitions() for p in d.parameters.values()}
@@ -81,14 +81,19 @@ def score(run: Path, qrels: Path, measures: tuple[str, ...], per_query: bool, as
 @click.option("--retriever", "-r", default="bm25", show_default=True, help="Retriever.")
 @click.option("--top", "-k", default=5, show_default=True, type=click.IntRange(min=1), help="Passages to show.")
 @click.option("--memory", metavar="SIZE", help="What dense search may hold beside its mapped vectors, such as 2GB.")
+@pickle_option
 @json_option
-def search(text: str, spec: str, retriever: str, top: int, memory: str | None, as_json: bool) -> None:
+def search(
+    text: str, spec: str, retriever: str, top: int, memory: str | None, allow_pickle: bool, as_json: bool
+) -> None:
     """Type a query and see the top passages, with the words that matched marked."""
     from ..api import experiments
     from ..tasks import load
 
     task = load(spec)
-    found = experiments.search(text, task, retriever=retriever, top=top, options=options_from({"memory": memory}))
+    found = experiments.search(
+        text, task, retriever=retriever, top=top, options=options_from({"memory": memory, "allow_pickle": allow_pickle})
+    )
     if as_json:
         emit({"query": text, "task": task.full_name, "retriever": retriever, "hits": [hit._asdict() for hit in found]})
         return

@@ -31,6 +31,8 @@ class Parameter(NamedTuple):
     type: Any
     default: object
     help: str = ""
+    unless: str = ""
+    """Another parameter, beside which the default is not this one."""
 
     def read(self, text: str, whose: str) -> Value:
         """The value that a text stands for."""

@@ -291,13 +291,11 @@ class Registry(Generic[T]):
         if unknown := next((key for key in given if key not in declared), None):
             raise self._no_parameter(spec.name, declared, unknown)
         typed = {key: declared[key].check(value, spec.name) for key, value in given.items()}
-        changed = spec.with_parameters(**typed)
-        kept = tuple((k, v) for k, v in changed.parameters if k not in declared or declared[k].default != v)
-        return replace(changed, parameters=kept)
+        return _without_defaults(spec.with_parameters(**typed), declared)
 
     def normal(self, spec: Spec) -> Spec:
         """The spec without parameters that are at their defaults."""
-        return self._changed(spec, self.entry(spec).parameters, {})
+        return _without_defaults(spec, self.entry(spec).parameters)
 
     def spec(self, name: str, argument: Spec | Content | str | None = None, **parameters: object) -> Spec:
         """A spec from Python values: checked, typed, defaults left out."""
@@ -307,6 +305,16 @@ class Registry(Generic[T]):
     def help(self) -> str:
         """Every registered name, as it is typed."""
         return ", ".join(entry.shape for entry in self)
+
+
+def _without_defaults(spec: Spec, declared: Mapping[str, Parameter]) -> Spec:
+    given = {key for key, _ in spec.parameters}
+    kept = tuple(
+        (key, value)
+        for key, value in spec.parameters
+        if key not in declared or declared[key].default != value or declared[key].unless in given
+    )
+    return replace(spec, parameters=kept)
 
 
 def _place(text: str) -> tuple[str, str]:

@@ -17,6 +17,7 @@ Kind = Literal["dense", "late-interaction", "sparse", "cross-encoder"]
 Side = Literal["query", "document"]
 Pooling = Literal["cls", "mean", "last", "last-eos", "mean-after-instruction", "latent-attention", "tokens", "none"]
 Similarity = Literal["cosine", "dot"]
+Truncation = Literal["document-first", "longest-first"]
 LOCAL_BACKENDS = ("onnx", "transformers", "llama.cpp")
 ABOUT = {
     *("name", "summary", "folder", "prompts", "paper", "parameters"),
@@ -144,6 +145,8 @@ class Card(ModelCard, frozen=True, kw_only=True, forbid_unknown_fields=True):
     # Documents go in as the pair (title, text) even where the title is empty.
     logit: int = 0
     # Which output of a cross-encoder is the score.
+    truncation: Truncation = "document-first"
+    # What a pair that is too long for a cross-encoder loses: the document's end, or the end of whichever is longer.
     query_template: str = "{text}"
     # Text of a query; must end in {text}. {instruction} is replaced by the task's.
     bare_query_template: str = "{text}"
@@ -214,6 +217,8 @@ class Card(ModelCard, frozen=True, kw_only=True, forbid_unknown_fields=True):
     def published(self) -> Card:
         """The card as the R2MED paper's scripts ran it, for comparing with the published figures."""
         changes = {k: v for k, v in msgspec.structs.asdict(self.paper).items() if v is not None and k != "note"}
+        if self.kind == "cross-encoder":
+            changes["truncation"] = "longest-first"
         return self.replace(**changes)
 
     def replace(self, **changes: Any) -> Card:

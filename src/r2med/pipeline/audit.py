@@ -14,6 +14,7 @@ import msgspec
 import numpy as np
 
 from ..core import IdTable, Run, Task, TextColumn, UsageError
+from ..core.options import Options
 from ..core.trec import read_run
 from ..retrieve import get_retriever
 from ..retrieve.bm25 import BM25Lucene
@@ -64,6 +65,7 @@ def audit_tasks(
     retrievers: Sequence[str] = (),
     runs: Sequence[Path] = (),
     settings: AuditSettings | None = None,
+    options: Options | None = None,
 ) -> ScoredAudit:
     """Audit tasks against each other, training data and prompts; score retrievers and stored runs on what is left."""
     tasks = [ref.load() for ref in refs]
@@ -78,7 +80,7 @@ def audit_tasks(
     named = retrievers or (() if runs else (DEFAULT_SYSTEM,))
     scores = []
     for task, found in zip(tasks, report.tasks, strict=True):
-        ranked = [get_retriever(name).retrieve(task) for name in named] + [read_run(path) for path in runs]
+        ranked = [get_retriever(name, options).retrieve(task) for name in named] + [read_run(path) for path in runs]
         scores.append(score_audit(task, found, ranked))
     return ScoredAudit(report, scores)
 

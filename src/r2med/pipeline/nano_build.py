@@ -12,6 +12,7 @@ import numpy as np
 
 from ..core import DataError, Run, Task, UsageError
 from ..core.atomic import atomic_folder, write_bytes
+from ..core.options import Options
 from ..retrieve import Retriever, get_retriever
 from ..scoring import MAIN, Measure, score
 from ..scoring.hits import Float64
@@ -186,11 +187,18 @@ class Fidelity(msgspec.Struct):
     note: str = ""
 
 
-def compare(full: Task, nano: Task, systems: Sequence[str | Retriever], measure: Measure = MAIN) -> Fidelity:
+def compare(
+    full: Task,
+    nano: Task,
+    systems: Sequence[str | Retriever],
+    measure: Measure = MAIN,
+    *,
+    options: Options | None = None,
+) -> Fidelity:
     """Score every system on both tasks and compare how the tasks rank them."""
     if len(systems) < 2:
         raise UsageError("an order needs at least two systems")
-    retrievers = [get_retriever(s) if isinstance(s, str) else s for s in systems]
+    retrievers = [get_retriever(s, options) if isinstance(s, str) else s for s in systems]
     names = [r.name for r in retrievers]
     if repeated := next((n for n in names if names.count(n) > 1), None):
         raise UsageError(f"system {repeated!r} is named twice")

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 from ..core import Run, UsageError
+from ..core.options import Options
+from ..core.registry import Registry
 from ..core.spec import Spec
 from ..expand.policy import R2MED, REASONING, published_policy
 from ..models import Card, card_names, find_card
+from ..rerank import rerankers
 from ..results import ResultStore, TaskResult
 from ..results.ledger import Figure, Ledger, Reproduction, verdicts
 from ..results.protocols import MAIN_PROTOCOL, Expected, Part, Protocol, differences, get_protocol, parts, unstated
@@ -34,6 +38,7 @@ def reproduce(
     tolerance: float | None = None,
     run: bool = True,
     notify: Notify = lambda system, task, what: None,
+    options: Options | None = None,
 ) -> Reproduction:
     """Compare a system with the ledger. What is stored is read; what is not is run, unless `run` is false.
 
@@ -48,7 +53,7 @@ def reproduce(
     published = [ref for ref in refs if ref.name in figure.tasks(measure.key)]
     if not published:
         raise UsageError(f"none of the tasks asked for has a published figure for {name}")
-    results = _results(figure, chosen, published, store, run=run, notify=notify)
+    results = _results(figure, chosen, published, store, options, run=run, notify=notify)
     reasons = {r.task.name: _reasons(r, chosen, store) for r in results}
     allowed = figure.source.tolerance if tolerance is None else tolerance
     done = {r.task.name for r in results}
@@ -86,7 +91,8 @@ def spec_under(figure: Figure, protocol: Protocol) -> SystemSpec:
     system = SystemSpec.parse(figure.system)
     changed = system
     if protocol.truncation == "published":
-        changed = replace(system, retrievers=tuple(map(as_published, system.retrievers)))
+        reranker = system.reranker and as_published(system.reranker, rerankers)
+        changed = replace(system, retrievers=tuple(map(as_published, system.retrievers)), reranker=reranker)
     expander = changed.expander
     if expander is not None and isinstance(expander.argument, Spec):
         expander = replace(expander, argument=Spec("published", expander.argument.name))
@@ -94,21 +100,22 @@ def spec_under(figure: Figure, protocol: Protocol) -> SystemSpec:
     return changed
 
 
-def as_published(spec: Spec) -> Spec:
-    """A model with the paper's settings; a retriever without any stays as it is."""
-    return retrievers.changed(spec, protocol=PAPER) if "protocol" in retrievers.declared(spec) else spec
+def as_published(spec: Spec, registry: Registry[Any] = retrievers) -> Spec:
+    """A model with the paper's settings; a component without any stays as it is."""
+    return registry.changed(spec, protocol=PAPER) if "protocol" in registry.declared(spec) else spec
 
 
 def _results(
-    figure: Figure, protocol: Protocol, refs: Sequence[TaskRef], store: ResultStore, *, run: bool, notify: Notify
-) -> list[TaskResult]:
+    figure: Figure, protocol: Protocol, refs: Sequence[TaskRef], store: ResultStore, options: Options | None, *,
+    run: bool, notify: Notify,
+) -> list[TaskResult]:  # fmt: skip
     names = list(_filed_names(figure, protocol))
     found: dict[str, TaskResult] = {}
     if not (run and figure.kind == "retriever"):
         found = {ref.full_name: result for ref in refs if (result := _read(names, ref, store)) is not None}
     missing = [ref for ref in refs if ref.full_name not in found]
     if run and missing and _runnable(figure, missing):
-        with Builder() as builder:
+        with Builder(options) as builder:
             system = builder.build(spec_under(figure, protocol))
             found |= {r.task.full_name: r for r in run_experiment(missing, [system], store, notify=notify).results}
     if not found:

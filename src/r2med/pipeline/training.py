@@ -19,6 +19,7 @@ import numpy as np
 
 from ..core import DataError, Query, Run, Task, TextColumn, UsageError
 from ..core.atomic import atomic_folder, write_bytes
+from ..core.options import Options
 from ..retrieve import Retriever, get_retriever
 from ..tasks import TaskRef, entries
 from ..tasks.audit.leaks import (
@@ -108,11 +109,12 @@ def make_training_data(
     settings: MiningSettings | None = None,
     drop_overlap: bool = False,
     notify: Callable[[str], None] = lambda what: None,
+    options: Options | None = None,
 ) -> TrainingReport:
     """Training data from a task, kept apart from `protect` and from every catalogue task on this machine."""
     notify("reading evaluation tasks")
     guarded = {ref.full_name: ref for ref in (*evaluation_refs(), *protect)}
-    mined_by = [get_retriever(name) for name in retrievers]
+    mined_by = [get_retriever(name, options) for name in retrievers]
     return export_training(
         task,
         out,

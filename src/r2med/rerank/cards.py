@@ -16,8 +16,17 @@ from ..core.plugins import find_plugin, plugins
 from ..core.registry import Entry
 from ..core.spec import Spec
 from ..models import Card, card_names, find_card, get_card
+from ..models.card import Truncation
 from ..retrieve import Build
-from ..retrieve.cards import ModelParameters, card_of, card_parameters, place_card, place_name, remembered
+from ..retrieve.cards import (
+    CardParameters,
+    ModelParameters,
+    card_of,
+    card_parameters,
+    place_card,
+    place_name,
+    remembered,
+)
 from ..retrieve.encoders import model_folder
 from .contract import Reranker, rerankers
 from .pairs import PairScorer
@@ -31,12 +40,16 @@ MAXSIM_MODEL = "bge-small"
 
 
 @dataclass(frozen=True)
-class CrossEncoderParameters:
+class CrossEncoderParameters(CardParameters):
     """What may be set on a cross-encoder."""
 
-    max_length: Annotated[int, Meta(ge=1, description="tokens that a pair keeps")] | None = None
-    dtype: Annotated[str, Meta(description="precision: float32, float16 or bfloat16")] | None = None
     logit: Annotated[int, Meta(ge=0, description="which output is the score")] | None = None
+    truncation: Annotated[Truncation, Meta(description="what a pair that is too long loses")] | None = None
+
+    def changed(self, card: Card) -> Card:
+        """The card as these parameters set it."""
+        card = super().changed(card)
+        return card if self.truncation is None else card.replace(truncation=self.truncation)
 
 
 @dataclass(frozen=True)
@@ -69,7 +82,7 @@ def _late_interaction(spec: Spec, build: Build, card: Card, given: ModelParamete
     from .similarity import MaxSimScorer
 
     options = build.options.changed(spec.options)
-    return PointwiseReranker(MaxSimScorer(card, options, dtype=given.dtype), spec, options)
+    return PointwiseReranker(MaxSimScorer(card, options, dtype=given.precision(card)), spec, options)
 
 
 def cross_encoder(card: Card, given: CrossEncoderParameters, options: Options) -> PairScorer:
@@ -78,8 +91,7 @@ def cross_encoder(card: Card, given: CrossEncoderParameters, options: Options) -
     Which output is the score a named model's card says, or whoever chooses it; a folder's own configuration tells no
     more than how many there are.
     """
-    if given.max_length is not None:
-        card = card.replace(query_length=given.max_length, document_length=given.max_length)
+    card = given.changed(card)
     folder = model_folder(card)
     if given.logit is not None:
         card = card.replace(logit=given.logit)
@@ -92,7 +104,7 @@ def cross_encoder(card: Card, given: CrossEncoderParameters, options: Options) -
     from .torch_cross_encoder import TorchCrossEncoder
 
     base = model_folder(card, "base") if card.base_source else None
-    return TorchCrossEncoder(card, folder, options, base=base, dtype=given.dtype)
+    return TorchCrossEncoder(card, folder, options, base=base, dtype=given.precision(card))
 
 
 def relevant_class(folder: Path, name: str) -> int:

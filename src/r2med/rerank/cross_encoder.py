@@ -17,6 +17,7 @@ from ..core import ModelError
 from ..core.columns import Int64
 from ..core.options import Options
 from ..models import Card
+from ..models.card import Truncation
 from ..retrieve.encoders.base import WorkOrder
 from ..retrieve.encoders.batching import Job, halving, stream_jobs, tokenize_bounded
 from .pairs import Float32, Pairs, Scored, by_query
@@ -73,15 +74,38 @@ def document_floor(limit: int) -> int:
     return max(16, limit // 8)
 
 
+class Kept(NamedTuple):
+    """Tokens that a query and a document keep."""
+
+    query: int
+    document: int
+
+
+def document_first(query: int, document: int, room: int, floor: int) -> Kept:
+    """The document gives way first, down to a floor, then the query."""
+    kept = min(query, max(room - min(document, floor), 1))
+    return Kept(kept, min(document, room - kept))
+
+
+def longest_first(query: int, document: int, room: int) -> Kept:
+    """Whichever is longer gives way first, as transformers truncates pairs; an odd token goes to the longer text."""
+    if query + document <= room:
+        return Kept(query, document)
+    half = room // 2
+    if min(query, document) <= half:
+        return Kept(query, room - query) if query <= document else Kept(room - document, document)
+    return Kept(half, room - half) if query <= document else Kept(room - half, half)
+
+
 class PairTokenizer:
     """Builds pairs with a `tokenizers.Tokenizer`, whichever library loaded it."""
 
-    def __init__(self, tokenizer: Any, limit: int, name: str) -> None:
+    def __init__(self, tokenizer: Any, limit: int, name: str, truncation: Truncation = "document-first") -> None:
         # Whoever saved it may have left their padding and truncation in it; both are ours to decide.
         tokenizer.no_padding()
         tokenizer.no_truncation()
         self._tokenizer = tokenizer
-        self.limit = limit
+        self.limit, self.truncation = limit, truncation
         self.template = read_template(tokenizer, name)
         if limit < self.template.size + 2:
             raise ModelError(f"{name}: a maximum length of {limit} tokens leaves no room for a pair of texts")
@@ -95,11 +119,13 @@ class PairTokenizer:
         return list(self._tokenizer.encode_batch_fast(texts, add_special_tokens=False))
 
     def pair(self, query: Text, document: Text) -> PairIds:
-        """Both texts within the limit: the document gives way first, down to a floor, then the query."""
+        """Both texts within the limit."""
         before, between, after, segment = self.template
         room = self.limit - self.template.size
-        kept = min(query.total, max(room - min(document.total, document_floor(self.limit)), 1))
-        shown = min(document.total, room - kept)
+        if self.truncation == "longest-first":
+            kept, shown = longest_first(query.total, document.total, room)
+        else:
+            kept, shown = document_first(query.total, document.total, room, document_floor(self.limit))
         first = len(before) + kept
         ids = [*before, *query.ids[:kept], *between, *document.ids[:shown], *after]
         second = len(ids) if segment is None else first + segment
@@ -139,6 +165,11 @@ class CrossEncoder(ABC):
     @abstractmethod
     def tokenizer(self) -> PairTokenizer:
         """Loaded on first use."""
+
+    def facts(self) -> dict[str, object]:
+        """What of the card changes a score, besides the maximum length."""
+        cut = {} if self.card.truncation == "document-first" else {"truncation": self.card.truncation}
+        return {"logit": self.card.logit, "template": [self.query_prefix, self.document_prefix], **cut}
 
     @abstractmethod
     def batching(self) -> tuple[int, int, int]:

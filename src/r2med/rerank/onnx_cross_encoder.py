@@ -38,7 +38,7 @@ class OnnxCrossEncoder(CrossEncoder):
     @cached_property
     def tokenizer(self) -> PairTokenizer:
         """Loaded on first use."""
-        return PairTokenizer(self.model.tokenizer.backend, self.max_length(), self.name)
+        return PairTokenizer(self.model.tokenizer.backend, self.max_length(), self.name, self.card.truncation)
 
     def describe(self) -> dict[str, object]:
         """Everything besides the texts and the maximum length that changes a score."""
@@ -46,8 +46,7 @@ class OnnxCrossEncoder(CrossEncoder):
             "backend": "onnx",
             **onnx_hashes(find_onnx(self.folder)),
             "tokenizer": file_hash(self.folder / "tokenizer.json"),
-            "logit": self.card.logit,
-            "template": [self.query_prefix, self.document_prefix],
+            **self.facts(),
         }
 
     def work_order(self, pairs: Pairs) -> WorkOrder:

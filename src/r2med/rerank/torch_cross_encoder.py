@@ -17,8 +17,22 @@ from ..core.plugins import first_line
 from ..models import Card
 from ..models.hashes import folder_hashes
 from ..retrieve.encoders.batching import pad
-from ..retrieve.encoders.devices import import_torch, is_out_of_memory, resolve_devices, resolve_dtype, token_budget
-from ..retrieve.encoders.torch_models import check_folder, import_transformers, load_tokenizer, load_with
+from ..retrieve.encoders.devices import (
+    import_torch,
+    is_out_of_memory,
+    mixed_precision,
+    resolve_devices,
+    resolve_dtype,
+    token_budget,
+)
+from ..retrieve.encoders.torch_models import (
+    check_folder,
+    import_transformers,
+    load_tokenizer,
+    load_with,
+    pickled_only,
+    stated_config,
+)
 from ..retrieve.sparse import available_cores
 from .cross_encoder import CrossEncoder, PairIds, PairTokenizer
 from .onnx_cross_encoder import pick_logit
@@ -55,15 +69,15 @@ class TorchCrossEncoder(CrossEncoder):
             "backend": "transformers",
             "files": folder_hashes(self.folder),
             **({"base": folder_hashes(self.base)} if self.base else {}),
-            "logit": self.card.logit,
-            "template": [self.query_prefix, self.document_prefix],
+            **self.facts(),
             "dtype": self.dtype,
         }
 
     @cached_property
     def _hub_tokenizer(self) -> Any:
         own = (self.folder / "tokenizer_config.json").is_file() or (self.folder / "tokenizer.json").is_file()
-        return load_tokenizer(self.folder if own or self.base is None else self.base, self.options)
+        folder = self.folder if own or self.base is None else self.base
+        return load_tokenizer(folder, self.options, self.card.architecture)
 
     @cached_property
     def tokenizer(self) -> PairTokenizer:
@@ -71,7 +85,7 @@ class TorchCrossEncoder(CrossEncoder):
         backend = getattr(self._hub_tokenizer, "backend_tokenizer", None)
         if backend is None:
             raise ModelError(f"{self.name} has no fast tokenizer (tokenizer.json), which pairs are made with")
-        return PairTokenizer(backend, self.max_length(), self.name)
+        return PairTokenizer(backend, self.max_length(), self.name, self.card.truncation)
 
     @property
     def pad_id(self) -> int:
@@ -84,9 +98,10 @@ class TorchCrossEncoder(CrossEncoder):
         with self._lock:
             if device not in self._models:
                 if self.base is not None:
-                    made = load_adapted(self.folder, self.base, self.options, device, self.dtype)
+                    made = load_adapted(self.name, self.folder, self.base, self.options, device, self.dtype)
                 else:
-                    made = load_classifier(self.folder, self.options, device, self.dtype)
+                    stated = stated_config(self.folder, self.card.architecture)
+                    made = load_classifier(self.folder, self.options, device, self.dtype, **stated)
                 self._models[device] = made
             return self._models[device]
 
@@ -122,7 +137,7 @@ class TorchCrossEncoder(CrossEncoder):
         arrays = {"input_ids": ids, "attention_mask": mask}
         if (getattr(model.config, "type_vocab_size", 0) or 0) > 1:
             arrays["token_type_ids"] = pad([item.types for item in batch], 0, multiple=multiple)[0]
-        with torch.inference_mode():
+        with torch.inference_mode(), mixed_precision(self.dtype, device):
             logits = _logits(model, {k: torch.from_numpy(a).to(device) for k, a in arrays.items()}, torch)
             output: Float32 = np.asarray(logits.float().cpu().numpy(), dtype=np.float32)
         return pick_logit(output, self.card.logit, self.name)
@@ -169,7 +184,7 @@ def first_token_only(model: Any) -> Any:
     return model
 
 
-def load_adapted(adapter: Path, base: Path, options: Options, device: str, dtype: str) -> Any:
+def load_adapted(name: str, adapter: Path, base: Path, options: Options, device: str, dtype: str) -> Any:
     """A base model with an adapter merged into its weights, one score per pair."""
     try:
         from peft import PeftModel
@@ -179,8 +194,7 @@ def load_adapted(adapter: Path, base: Path, options: Options, device: str, dtype
         raise ModelError(f"{adapter}: no adapter_config.json, so not an adapter")
     if not (adapter / "adapter_model.safetensors").is_file() and not options.allow_pickle:
         pickled = (adapter / "adapter_model.bin").is_file()
-        why = "has only pickled weights, which can run code: allow them with allow_pickle" if pickled else "no weights"
-        raise ModelError(f"{adapter}: {why}")
+        raise ModelError(pickled_only(adapter, name) if pickled else f"{adapter}: no weights")
     model = load_classifier(base, options, "cpu", dtype, num_labels=1)
     try:
         with warnings.catch_warnings():

@@ -22,12 +22,11 @@ RETRIEVES = ("dense", "sparse", "late-interaction")
 
 
 @dataclass(frozen=True)
-class ModelParameters:
-    """What may be set on any model that encodes."""
+class CardParameters:
+    """What may be set on any model with a card."""
 
-    max_length: Annotated[int, Meta(ge=1, description="tokens that a text keeps")] | None = None
-    dtype: Annotated[str, Meta(description="precision: float32, float16 or bfloat16")] | None = None
-    prompts: Annotated[Content, Meta(description="a prompt pack in place of the task instructions")] | None = None
+    max_length: Annotated[int, Meta(ge=1, description="tokens that a text, or a pair of texts, keeps")] | None = None
+    dtype: Annotated[str, Meta(description="precision: float32, float16, float16-autocast or bfloat16")] | None = None
     protocol: Annotated[Literal["r2med-paper"], Meta(description="the settings of the paper's scripts")] | None = None
 
     def changed(self, card: Card) -> Card:
@@ -36,6 +35,24 @@ class ModelParameters:
             card = card.published()
         if self.max_length is not None:
             card = card.replace(query_length=self.max_length, document_length=self.max_length)
+        return card
+
+    def precision(self, card: Card) -> str | None:
+        """What was asked for; under the paper's protocol what its scripts used; else None: what suits the device."""
+        if self.dtype is not None or self.protocol is None or card.backend != "transformers":
+            return self.dtype
+        return card.dtype
+
+
+@dataclass(frozen=True)
+class ModelParameters(CardParameters):
+    """What may be set on any model that encodes."""
+
+    prompts: Annotated[Content, Meta(description="a prompt pack in place of the task instructions")] | None = None
+
+    def changed(self, card: Card) -> Card:
+        """The card as these parameters set it."""
+        card = super().changed(card)
         return card if self.prompts is None else card.with_prompts(self.prompts.located())
 
 
@@ -52,9 +69,14 @@ def card_parameters(card: Card, declared: Any) -> dict[str, Parameter]:
         defaults["max_length"] = card.document_length
     if "similarity" in found:
         defaults["similarity"] = card.similarity
-    if card.published() == card:
-        defaults["protocol"] = PAPER
-    return {name: p._replace(default=defaults.get(name, p.default)) for name, p in found.items()}
+    if "truncation" in found:
+        defaults["truncation"] = card.truncation
+    # Beside `protocol` a length or a similarity is the paper's unless it is said, so the card's own must be kept.
+    found |= {name: found[name]._replace(default=value, unless="protocol") for name, value in defaults.items()}
+    if card.published() == card and card.backend != "transformers":
+        # Nothing is left to differ; in transformers the precision may.
+        found["protocol"] = found["protocol"]._replace(default=PAPER)
+    return found
 
 
 def place_card(text: str) -> Card | None:

@@ -85,7 +85,7 @@ class DenseRetriever(Retriever):
         """The retriever of a model card."""
         given, options = spec.values(DenseParameters), build.options.changed(spec.options)
         card = given.changed(card_of(spec))
-        encoder = load_encoder(card, options, dtype=given.dtype)
+        encoder = load_encoder(card, options, dtype=given.precision(card))
         if host := getattr(encoder, "other_host", ""):
             spec = spec.with_parameters(host=host)
         return cls(encoder, spec, card=card, similarity=given.similarity, variant=given.held, options=options)

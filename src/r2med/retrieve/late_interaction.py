@@ -71,7 +71,7 @@ class MaxSimRetriever(Retriever):
         """The retriever of a model card."""
         given, options = spec.values(ModelParameters), build.options.changed(spec.options)
         card = given.changed(card_of(spec))
-        return cls(card, spec, token_encoder(card, model_folder(card), options, dtype=given.dtype), options)
+        return cls(card, spec, token_encoder(card, model_folder(card), options, dtype=given.precision(card)), options)
 
     def describe(self) -> dict[str, object]:
         """Everything that changes its rankings."""

@@ -24,6 +24,7 @@ from .contract import Build, Remote, Retriever, check_depth
 from .encoders import Float32, model_folder
 from .encoders.base import TermBatch
 from .encoders.batching import pad
+from .encoders.devices import mixed_precision
 from .encoders.torch_encoder import Replica, TorchEncoder
 from .encoders.torch_models import load_masked_lm
 from .sparse import Postings, SparseQueries, search
@@ -66,7 +67,7 @@ class SpladeEncoder(TorchEncoder):
 
         del instruction
         replica, tokenizer = self.replica(side, worker), self.tokenizer(side)
-        with torch.inference_mode():
+        with torch.inference_mode(), mixed_precision(self.dtype, replica.device):
             arrays = pad(batch, tokenizer.pad_token_id or 0)
             ids, mask = (torch.from_numpy(a).to(replica.device) for a in arrays)
             logits: Any = replica.model(input_ids=ids, attention_mask=mask).logits.float()
@@ -98,7 +99,7 @@ class SpladeRetriever(Retriever):
         card = given.changed(card_of(spec))
         if card.backend != "transformers":
             raise UsageError(f"{card.name}: learned sparse models run in transformers, not in {card.backend}")
-        return cls(card, spec, SpladeEncoder(card, model_folder(card), options, dtype=given.dtype), options)
+        return cls(card, spec, SpladeEncoder(card, model_folder(card), options, dtype=given.precision(card)), options)
 
     def describe(self) -> dict[str, object]:
         """Everything that changes its rankings."""

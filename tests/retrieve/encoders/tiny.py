@@ -129,13 +129,13 @@ def save_llama_tokenizer(folder: Path, **config: object) -> Any:
     return made
 
 
-def save_model(folder: Path, architecture: str, *, seed: int = 0) -> Any:
+def save_model(folder: Path, architecture: str, *, seed: int = 0, vocabulary: int = 0) -> Any:
     """A model of an architecture with weights large enough that mistakes show."""
     import torch
     import transformers as tf
 
     torch.manual_seed(seed)
-    size = len(SPECIAL) + len(WORDS) + 4
+    size = vocabulary or len(SPECIAL) + len(WORDS) + 4
     common = {"vocab_size": size, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
     long = {**common, "intermediate_size": 64, "max_position_embeddings": 128}
     made: Any

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from ...core import MissingExtra, UsageError
 from ..sparse import available_cores
@@ -12,7 +13,9 @@ from ..sparse import available_cores
 if TYPE_CHECKING:
     import torch
 
-DTYPES = ("float32", "float16", "bfloat16")
+AUTOCAST = "float16-autocast"
+"""Weights in float32, products in float16 on a GPU: torch's automatic mixed precision."""
+DTYPES = ("float32", "float16", "bfloat16", AUTOCAST)
 MOST_TOKENS, FEWEST_TOKENS = 1 << 17, 1 << 11
 BYTES_PER_TOKEN_AND_UNIT = 64
 """Activations a transformer layer holds at once, in bytes per token and unit of hidden size; generous."""
@@ -94,5 +97,12 @@ def use_all_cores(threads: int | None) -> None:
 
 def torch_dtype(name: str) -> torch.dtype:
     """The dtype of that name."""
-    made: torch.dtype = getattr(import_torch(), name)
+    made: torch.dtype = getattr(import_torch(), "float32" if name == AUTOCAST else name)
     return made
+
+
+def mixed_precision(dtype: str, device: str) -> AbstractContextManager[object]:
+    """Torch's automatic mixed precision where the dtype asks for it and the device is a GPU."""
+    if dtype != AUTOCAST or not device.startswith("cuda"):
+        return nullcontext()
+    return cast(AbstractContextManager[object], import_torch().autocast("cuda", dtype=import_torch().float16))

@@ -17,7 +17,7 @@ from ...core.plugins import first_line
 from ...core.queries import Side
 from .base import Float32
 from .batching import Tokens
-from .devices import torch_dtype
+from .devices import mixed_precision, torch_dtype
 from .torch_encoder import Replica, TorchEncoder
 from .torch_models import import_transformers, to_array
 
@@ -227,7 +227,7 @@ class NvEmbedEncoder(TorchEncoder):
         skip = self.instruction_tokens(side, instruction) if model.masks_instruction else 0
         if skip >= min(map(len, batch)):
             raise ModelError(f"{self.name}: an instruction of {skip} tokens leaves no room for a text")
-        with torch.inference_mode():
+        with torch.inference_mode(), mixed_precision(self.dtype, replica.device):
             vectors = model.encode([torch.tensor(ids, device=replica.device) for ids in batch], skip)
             return to_array(torch.nn.functional.normalize(vectors, dim=1) if self.card.normalize else vectors)
 

@@ -16,7 +16,7 @@ from ...core.queries import Side
 from ...models import Card
 from .base import Float32, TokenBatch, WorkOrder, check_vectors
 from .batching import Job, Tokens, by_length, pad, stream_jobs
-from .devices import use_all_cores
+from .devices import mixed_precision, use_all_cores
 from .onnx import BATCH_TOKENS, OnnxEncoder
 from .torch_encoder import TorchEncoder
 
@@ -86,7 +86,7 @@ class TorchTokenEncoder(TorchEncoder):
         def work(job: Job[Tokens], worker: int) -> TokenBatch:
             replica, tokenizer = self.replica(side, worker), self.tokenizer(side)
             arrays = pad([t.ids for t in job.items], tokenizer.pad_token_id or 0)
-            with torch.inference_mode():
+            with torch.inference_mode(), mixed_precision(self.dtype, replica.device):
                 ids, mask = (torch.from_numpy(a).to(replica.device) for a in arrays)
                 hidden = replica.model(input_ids=ids, attention_mask=mask).last_hidden_state.float()
                 hidden = hidden if replica.projection is None else replica.projection(hidden)

@@ -13,7 +13,15 @@ from ...models import Card
 from ...models.hashes import folder_hashes
 from .base import BaseEncoder, Batch, Float32, WorkOrder
 from .batching import Tokens, by_length, pad, stream_batches, tokenize_bounded
-from .devices import is_out_of_memory, resolve_devices, resolve_dtype, token_budget, torch_dtype, use_all_cores
+from .devices import (
+    is_out_of_memory,
+    mixed_precision,
+    resolve_devices,
+    resolve_dtype,
+    token_budget,
+    torch_dtype,
+    use_all_cores,
+)
 from .torch_models import bidirectional, check_folder, load_model, load_projection, load_tokenizer, pool, to_array
 
 
@@ -85,7 +93,7 @@ class TorchEncoder(BaseEncoder):
         """Loaded on first use."""
         folder = self.folders[side]
         if folder not in self._tokenizers:
-            self._tokenizers[folder] = load_tokenizer(folder, self.options)
+            self._tokenizers[folder] = load_tokenizer(folder, self.options, self.card.architecture)
         return self._tokenizers[folder]
 
     def replica(self, side: Side, worker: int) -> Replica:
@@ -161,7 +169,7 @@ class TorchEncoder(BaseEncoder):
         replica, tokenizer = self.replica(side, worker), self.tokenizer(side)
         fill = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id or 0
         arrays = pad(batch, fill, self.card.padding_side)
-        with torch.inference_mode():
+        with torch.inference_mode(), mixed_precision(self.dtype, replica.device):
             ids, mask = (torch.from_numpy(a).to(replica.device) for a in arrays)
             more: dict[str, torch.Tensor] = {}
             if self.card.document_pair and side == "document":

@@ -20,6 +20,15 @@ if TYPE_CHECKING:
     import torch
 
 
+MODEL_TYPES = {
+    "t5-encoder": "t5",
+    "gpt-neox": "gpt_neox",
+    "gemma3": "gemma3_text",
+    "mistral-bidirectional": "mistral",
+}
+"""What transformers calls a card's architecture, where it is not the same."""
+
+
 def check_folder(folder: Path, card: Card, options: Options) -> None:
     """What can be refused without loading anything."""
     if not folder.is_dir():
@@ -34,9 +43,7 @@ def check_folder(folder: Path, card: Card, options: Options) -> None:
         raise ModelError(f"{card.name} runs Python code of its own from {card.source}: allow it with trust_remote_code")
     if not any(folder.glob("*.safetensors")) and not options.allow_pickle:
         if any(folder.glob("*.bin")) or any(folder.glob("*.pt")):
-            raise ModelError(
-                f"{folder} has only pickled weights, which can run code: allow them with {card.name}:allow_pickle=yes"
-            )
+            raise ModelError(pickled_only(folder, card.name))
         raise ModelError(f"{folder} has no weights (*.safetensors)")
     places = config.get("max_position_embeddings")
     longest = max(card.query_length, card.document_length)
@@ -45,12 +52,39 @@ def check_folder(folder: Path, card: Card, options: Options) -> None:
         raise ModelError(f"{card.name} takes at most {places} tokens, not {longest}")
 
 
-def load_tokenizer(folder: Path, options: Options) -> Any:
+def pickled_only(folder: Path, name: str) -> str:
+    """The error for weights that are published as pickles."""
+    return (
+        f"{folder} has only pickled weights, which can run code: "
+        f"allow them with --allow-pickle, or in a spec, {name}:allow_pickle=yes"
+    )
+
+
+def stated_config(folder: Path, architecture: str) -> dict[str, Any]:
+    """`config`, for a folder whose config.json says no `model_type`, as monoBERT's: built from the card's architecture.
+
+    Empty where transformers finds its way by itself.
+    """
+    path = folder / "config.json"
+    facts = msgspec.json.decode(path.read_bytes(), type=dict[str, Any]) if path.is_file() else {}
+    if not facts or "model_type" in facts or "auto_map" in facts:
+        return {}
+    kind = MODEL_TYPES.get(architecture, architecture)
+    try:
+        return {"config": import_transformers().AutoConfig.for_model(kind, **facts)}
+    except (ValueError, TypeError) as error:
+        raise ModelError(f"{folder}/config.json has no model_type, and as {kind}: {first_line(error)}") from None
+
+
+def load_tokenizer(folder: Path, options: Options, architecture: str) -> Any:
     """The tokenizer of a folder."""
     transformers = import_transformers()
     try:
         loaded = transformers.AutoTokenizer.from_pretrained(
-            folder, trust_remote_code=options.trust_remote_code, local_files_only=True
+            folder,
+            trust_remote_code=options.trust_remote_code,
+            local_files_only=True,
+            **stated_config(folder, architecture),
         )
         return _as_published(loaded, folder / "tokenizer.json")
     except Exception as error:
@@ -82,7 +116,7 @@ def load_model(card: Card, folder: Path, options: Options, device: str, dtype: s
     """The model of a folder on a device, ready to encode."""
     transformers = import_transformers()
     loader = transformers.T5EncoderModel if card.architecture == "t5-encoder" else transformers.AutoModel
-    return load_with(loader, folder, options, device, dtype)
+    return load_with(loader, folder, options, device, dtype, **stated_config(folder, card.architecture))
 
 
 def load_masked_lm(folder: Path, options: Options, device: str, dtype: str) -> Any:
