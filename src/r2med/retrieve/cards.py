@@ -8,13 +8,15 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
-from ..core import UsageError
+from ..core import Task, UsageError
 from ..core.parameters import Parameter, declared_parameters, path_exists
 from ..core.places import exists, typed_path
 from ..core.plugins import find_plugin, plugins
+from ..core.queries import Side
 from ..core.registry import Entry
 from ..core.spec import Content, Spec
 from ..models import Card, card_names, find_card, get_card
+from ..models.prompts import names_of, own_wording, pack_of, wording
 from .contract import Retriever, retrievers
 
 PAPER = "r2med-paper"
@@ -44,6 +46,43 @@ def card_of(spec: Spec) -> Card:
     return find_card(str(spec.path) if spec.path is not None else spec.name)
 
 
+def with_paper_pack(spec: Spec) -> Spec:
+    """A model under the paper's protocol with the paper's instructions, where they were fetched."""
+    if spec.get("protocol") != PAPER or spec.get("prompts") is not None or not own_wording(card_of(spec)):
+        return spec
+    return spec.with_parameters(prompts=pack_of(PAPER))
+
+
+def prefix_for(card: Card, side: Side, task: Task) -> str:
+    """What stands before every text of a side."""
+    return card.prefix(side, card.instruction(side, *names_of(task)))
+
+
+def _pack(spec: Spec) -> Content | None:
+    pack = spec.get("prompts")
+    return pack if isinstance(pack, Content) else None
+
+
+def wording_of(spec: Spec, card: Card) -> str:
+    """Whose words a model is instructed in; empty where it takes no instruction."""
+    return wording(card, _pack(spec))
+
+
+def instructed(spec: Spec, card: Card) -> dict[str, object]:
+    """The instructions of a model as facts, with whose they are where somebody chose them."""
+    facts: dict[str, object] = {"instructions": card.describe().get("instructions", {})}
+    if _pack(spec) or spec.get("protocol") is not None:
+        facts |= {"prompts": whose} if (whose := wording_of(spec, card)) else {}
+    return facts
+
+
+def instructed_for(spec: Spec, card: Card, task: Task) -> dict[str, object]:
+    """What a pack says before the texts of a task; a pack that lacks the task is refused before anything is encoded."""
+    if _pack(spec) is None or not card.takes_instructions:
+        return {}
+    return {"prefixes": [prefix_for(card, "query", task), prefix_for(card, "document", task)]}
+
+
 def card_parameters(card: Card, declared: Any) -> dict[str, Parameter]:
     """Declared parameters with the defaults of one card: what the card says already need not be said again."""
     found = declared_parameters(declared)
@@ -52,7 +91,7 @@ def card_parameters(card: Card, declared: Any) -> dict[str, Parameter]:
         defaults["max_length"] = card.document_length
     if "similarity" in found:
         defaults["similarity"] = card.similarity
-    if card.published() == card:
+    if card.published() == card and not own_wording(card):
         defaults["protocol"] = PAPER
     return {name: p._replace(default=defaults.get(name, p.default)) for name, p in found.items()}
 

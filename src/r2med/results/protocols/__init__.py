@@ -1,6 +1,6 @@
 """Protocols: named, hashed sets of the settings that change scores."""
 
-from .bundle import MAIN_PROTOCOL, Protocol, get_protocol, parse_protocol, protocol_names
+from .bundle import MAIN_PROTOCOL, Protocol, Source, get_protocol, parse_protocol, protocol_names, read_protocol
 from .checking import Expected, Part, differences, parts, unstated
 
 __all__ = [
@@ -8,10 +8,12 @@ __all__ = [
     "Expected",
     "Part",
     "Protocol",
+    "Source",
     "differences",
     "get_protocol",
     "parse_protocol",
     "parts",
     "protocol_names",
+    "read_protocol",
     "unstated",
 ]

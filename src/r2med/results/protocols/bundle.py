@@ -15,7 +15,7 @@ from ...core.toml import loads
 UNSTATED: Final = "unstated"
 MAIN_PROTOCOL: Final = {"mini": "default", "nano": "nano-profile", "r2med": "r2med-paper"}
 """The protocol that a collection's main figures were made under."""
-ABOUT = ("name", "title", "summary", "sources")  # change no score
+ABOUT = ("name", "title", "summary", "sources", "source")  # change no score
 
 
 class BM25Flavour(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -28,6 +28,22 @@ class BM25Flavour(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     analyzer: str
 
 
+class Source(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The repository whose files hold the instructions and prompts of a protocol."""
+
+    repository: str
+    # Its page.
+    commit: str
+    url: str
+    # Of a file, with `{commit}` and `{path}` in it.
+    files: dict[str, str]
+    # Path in the repository → SHA-256.
+
+    def address(self, path: str) -> str:
+        """Where a file is downloaded."""
+        return self.url.replace("{commit}", self.commit).replace("{path}", path)
+
+
 class Protocol(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The settings that change scores, apart from the system itself."""
 
@@ -36,8 +52,12 @@ class Protocol(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     summary: str
     sources: tuple[str, ...] = ()
     # Where the choices were read.
+    source: Source | None = None
+    # Where instructions and prompts are read from (`r2med protocol fetch`); None: there is nothing to fetch.
     instructions: str = UNSTATED
     # Whose wording models are instructed with.
+    prompts: str = ""
+    # Hash of the prompt pack that holds that wording.
     truncation: Literal["model", "published", "library", "unstated"] = UNSTATED
     # Lengths that the model's authors, the published scripts or the loading library give.
     similarity: Literal["model", "cosine", "unstated"] = UNSTATED
@@ -73,6 +93,17 @@ def get_protocol(name: str) -> Protocol:
     if name not in protocol_names():
         raise UnknownName("protocol", name, protocol_names(), hint=f"(known: {', '.join(protocol_names())})")
     return parse_protocol(files(__package__).joinpath(f"{name}.toml").read_text("utf-8"), f"{name}.toml")
+
+
+def read_protocol(name: str) -> Protocol:
+    """A protocol by name, or from a TOML file of one's own."""
+    path = Path(name)
+    if name in protocol_names() or path.suffix != ".toml":
+        return get_protocol(name)
+    try:
+        return parse_protocol(path.read_text("utf-8"), path)
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"cannot be read ({getattr(error, 'strerror', None) or error})", path=path) from None
 
 
 def parse_protocol(text: str, path: str | Path) -> Protocol:
