@@ -6,7 +6,8 @@ import pytest
 
 from r2med.core import DataError, UnknownName
 from r2med.expand import Expansions, expanders
-from r2med.expand.policy import R2MED, policy_for
+from r2med.expand.contract import R2MED
+from r2med.expand.policy import policy_for
 from r2med.results import SystemInfo
 from r2med.results.protocols import (
     Expected,
@@ -60,11 +61,9 @@ def test_the_default_protocol_is_what_r2med_does() -> None:
 
 
 def test_the_papers_expansion_policies_are_those_that_expand_calls_r2med() -> None:
-    """One cannot be had there: the literal [SEP] between query and passage for every dense model."""
     for kind, methods in PAPER.expansion.items():
         for method, policy in methods.items():
-            if (method, kind) != ("query2doc", "dense"):
-                assert policy == policy_for(expanded(method), kind, R2MED).name
+            assert policy == policy_for(expanded(method), kind, R2MED).name
 
 
 def test_bm25_flavours() -> None:
@@ -102,7 +101,7 @@ def test_a_fused_system_is_checked_part_by_part() -> None:
     assert len(differences(system, PAPER, {"contriever": Expected(512, 512)})) == 2
 
 
-@pytest.mark.parametrize(("policy", "expected"), [("query*2+passages", 0), ("query*5+passages", 1), ("", 1)])
+@pytest.mark.parametrize(("policy", "expected"), [("query*2+passages.r2med", 0), ("query*5+passages", 1), ("", 1)])
 def test_expansion_policies(policy: str, expected: int) -> None:
     system = info("query2doc:gpt4+bm25", BM25().describe(), expander={"method": "query2doc"}, policy="default")
     assert len(differences(system, PAPER, policies={"bm25": policy} if policy else {})) == expected

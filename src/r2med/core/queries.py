@@ -22,6 +22,8 @@ class QueryText(NamedTuple):
     """Which of a model's two sides encodes it; lexical retrievers know no sides."""
     instruction: bool = True
     """Whether a model's query instruction stands before it."""
+    scaled: bool = True
+    """Whether its vector is brought to length one before a mean, where vectors are compared by cosine."""
 
 
 class Queries:

@@ -38,6 +38,8 @@ from .parts import Instructions, entry_for
 if TYPE_CHECKING:
     from .card import Card
 
+PAPER = "r2med-paper"
+"""The protocol whose pack is used by itself."""
 BUILT_IN = ("describe", "represent")
 """Packs in r2med's own words, which cards name."""
 OWN = "r2med's own"
@@ -117,6 +119,18 @@ def read_pack(path: Path) -> PromptPack:
     for alias, task in pack.aliases.items():
         _add_alias(pack, alias, task)
     return pack if pack.name else msgspec.structs.replace(pack, name=path.stem)
+
+
+def holds_pack(path: Path) -> bool:
+    """Whether a file is a prompt pack, and not one prompt or a folder of them."""
+    if not path.is_file():
+        return False
+    try:
+        text = path.read_text("utf-8")
+        data = msgspec.json.decode(text) if path.suffix == ".json" else loads(text)
+    except (OSError, ValueError, RecursionError):
+        return path.suffix == ".json"
+    return isinstance(data, dict) and "user" not in data
 
 
 def _add_alias(pack: PromptPack, alias: str, task: str) -> None:

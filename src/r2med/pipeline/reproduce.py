@@ -7,13 +7,15 @@ from dataclasses import replace
 
 from ..core import Run, UsageError
 from ..core.spec import Spec
-from ..expand.policy import R2MED, REASONING, published_policy
+from ..expand.contract import R2MED
+from ..expand.policy import REASONING, published_policy
 from ..models import Card, card_names, find_card
 from ..results import ResultStore, TaskResult
 from ..results.ledger import Figure, Ledger
 from ..results.protocols import MAIN_PROTOCOL, Expected, Part, Protocol, differences, get_protocol, parts, unstated
 from ..results.reproduction import Reproduction, verdicts
 from ..retrieve import retrievers
+from ..retrieve.cards import with_paper_pack
 from ..scoring import MAIN, Measure
 from ..tasks import TaskRef
 from .build import Builder
@@ -97,7 +99,9 @@ def spec_under(figure: Figure, protocol: Protocol) -> SystemSpec:
 
 def as_published(spec: Spec) -> Spec:
     """A model with the paper's settings; a retriever without any stays as it is."""
-    return retrievers.changed(spec, protocol=PAPER) if "protocol" in retrievers.declared(spec) else spec
+    if "protocol" not in retrievers.declared(spec):
+        return spec
+    return with_paper_pack(retrievers.changed(spec, protocol=PAPER))
 
 
 def _results(
@@ -182,8 +186,6 @@ def _expected(result: TaskResult, part: Part, protocol: Protocol) -> Expected:
     method, model = str(expander.get("method")), expander.get("model")
     marking = expander.get("marking") or (model.get("marking") if isinstance(model, dict) else "")
     reasoning = marking in REASONING
-    if method not in protocol.expansion[part.kind] or ((method, part.kind) == ("query2doc", "dense") and not reasoning):
-        return expected  # the scripts' own separator, which the table names and r2med does not have
     policy = published_policy(method, part.kind, model=part.name, reasoning=reasoning)
     return expected._replace(policy=policy or protocol.expansion[part.kind].get(method))
 

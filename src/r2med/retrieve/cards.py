@@ -16,10 +16,9 @@ from ..core.queries import Side
 from ..core.registry import Entry
 from ..core.spec import Content, Spec
 from ..models import Card, card_names, find_card, get_card
-from ..models.prompts import names_of, own_wording, pack_of, wording
+from ..models.prompts import PAPER, names_of, own_wording, pack_of, read_pack, wording
 from .contract import Retriever, retrievers
 
-PAPER = "r2med-paper"
 RETRIEVES = ("dense", "sparse", "late-interaction")
 
 
@@ -50,7 +49,14 @@ def with_paper_pack(spec: Spec) -> Spec:
     """A model under the paper's protocol with the paper's instructions, where they were fetched."""
     if spec.get("protocol") != PAPER or spec.get("prompts") is not None or not own_wording(card_of(spec)):
         return spec
-    return spec.with_parameters(prompts=pack_of(PAPER))
+    pack = pack_of(PAPER)
+    return spec.with_parameters(prompts=pack) if pack and read_pack(pack.located()).speaks_to(spec.name) else spec
+
+
+def takes_pack(spec: Spec, pack: Content) -> bool:
+    """Whether a prompt pack has instructions for a model, and the model takes any."""
+    card = card_of(spec)
+    return card.takes_instructions and read_pack(pack.located()).speaks_to(card.name)
 
 
 def prefix_for(card: Card, side: Side, task: Task) -> str:

@@ -222,18 +222,21 @@ class DenseIndex:
         return self._mean(queries.texts, prefix)
 
     def _mean(self, groups: Sequence[tuple[QueryText, ...]], prefix: str) -> Vectors:
-        """The weighted mean of each query's vectors, of length one each where the model compares by cosine."""
+        """The weighted mean of each query's vectors, of length one each where the model compares by cosine.
+
+        A text may ask for its vector as it is.
+        """
         parts = [part for group in groups for part in group]
         owners = np.repeat(np.arange(len(groups)), [len(group) for group in groups])
         sums, made = np.zeros((len(groups), 0)), list[Embedded]()
-        for side, told in sorted({(part.side, part.instruction) for part in parts}):
-            chosen = [i for i, p in enumerate(parts) if (p.side, p.instruction) == (side, told)]
+        for side, told, scaled in sorted({(part.side, part.instruction, part.scaled) for part in parts}):
+            chosen = [i for i, p in enumerate(parts) if (p.side, p.instruction, p.scaled) == (side, told, scaled)]
             # Documents carry what their side always carries; only the query's instruction can be left out.
             own = prefix if side == "query" else self.retriever.instruction(side, *names_of(self.task))
             texts = [parts[i].text for i in chosen]
             made.append(self.retriever.embed(texts, side, own if told or side == "document" else ""))
             vectors = made[-1].rows.read(0, len(texts))
-            if self.retriever.similarity == "cosine":
+            if self.retriever.similarity == "cosine" and scaled:
                 vectors = unit(vectors)
             if not sums.shape[1]:
                 sums = np.zeros((len(groups), vectors.shape[1]))

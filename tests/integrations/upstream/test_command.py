@@ -247,14 +247,17 @@ def test_texts_are_generated_and_found_again(tree: Path, server: ChatServer, met
     queries = len(r2med.load("mini/Biology").queries)
     assert len(server.asked) == queries
     sent = server.asked[0]
-    assert (sent["temperature"], sent.get("seed")) == ((0.8, 0) if llm == "gpt4" else (0.7, 42))
+    assert (sent["temperature"], sent.get("seed")) == ((0.8, None) if llm == "gpt4" else (0.7, 42))
+    assert "prompts: r2med's own" in made.stderr
     file = tree / "dataset" / "Biology" / method / llm / "query_with_hydoc.jsonl"
     lines = [json.loads(line) for line in file.read_text().splitlines()]
-    assert {tuple(sorted(line)) for line in lines} == {("doc_id", "hy_doc", "id", "text")}
+    assert {tuple(sorted(line)) for line in lines} == {("doc_id", "hy_doc", "id", "prompts", "text")}
+    assert {line["prompts"] for line in lines} == {"r2med's own"}
     assert "Bees" in lines[0]["hy_doc"] or "bees" in lines[0]["hy_doc"]
     scored = upstream(tree, "--mode", "eval_retrieval", "--retriever_name", "bm25", *gar)
     assert scored.returncode == 0, scored.stderr
     result = read(tree / "results" / "gar" / method / llm / "bm25" / "Biology.json")
+    assert result["prompts"] == "r2med's own"
     assert (result["gar_method"], result["gar_llm"], result["retriever_name"]) == (method, llm, "bm25")
     again = upstream(tree, "--mode", "generate_hydoc", *gar, **reach)
     assert "already in" in again.stdout
@@ -280,7 +283,7 @@ def test_unanswered_queries_write_no_file(tree: Path, server: ChatServer) -> Non
     reach = {"OPENAI_BASE_URL": server.url, "OPENAI_API_KEY": "none"}
     made = upstream(tree, "--mode", "generate_hydoc", *gar, **reach)
     assert made.returncode != 0
-    assert made.stderr.count("\n") == 1
+    assert [line.partition(":")[0] for line in made.stderr.splitlines()] == ["prompts", "r2med"]
     assert not (tree / "dataset" / "Biology" / "hyde").exists()
 
 

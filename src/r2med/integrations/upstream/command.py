@@ -11,9 +11,19 @@ from typing import Final, NoReturn
 from ...core import R2MedError, Task, UsageError
 from ...core.options import Options
 from ...core.untrusted import printable
+from ...models.prompts import OWN, PAPER
 from ...pipeline import Builder
-from .evaluate import RECALL_K, Gar, Scored, evaluate_reranker, evaluate_retriever, paper_retriever
+from .evaluate import (
+    RECALL_K,
+    Gar,
+    Scored,
+    evaluate_reranker,
+    evaluate_retriever,
+    instructions_of,
+    paper_retriever,
+)
 from .generate import expander_spec, generate
+from .prompts import find_prompts, whose_prompts
 from .tree import ALL, Tree, find_tree, load_tasks
 
 PROGRAM: Final = "python -m r2med.upstream"
@@ -37,7 +47,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def parser() -> argparse.ArgumentParser:
-    """The repository's flags, and four of ours at the end."""
+    """The repository's flags, and some of ours at the end."""
     made = Parser(prog=PROGRAM, description="The commands of the R2MED repository, on r2med.", allow_abbrev=False)
     add = made.add_argument
     add("--mode", required=True, choices=NEEDS)
@@ -49,6 +59,7 @@ def parser() -> argparse.ArgumentParser:
     add("--gar_llm", default="", help="qwen-7b, gpt4 or any other chat model that r2med models lists")
     ours = made.add_argument_group("not in the repository")
     ours.add_argument("--root", help="folder that holds dataset/ (default: this one or the one above)")
+    ours.add_argument("--prompts", help="a prompt pack instead of the repository's instructions and prompts")
     ours.add_argument("--overwrite", action="store_true", help="run again what has results")
     ours.add_argument("--device", help="cpu, cuda, cuda:1 …")
     ours.add_argument("--trust_remote_code", action="store_true", help="let a model run code of its own (nv does)")
@@ -74,6 +85,7 @@ def run(given: argparse.Namespace) -> None:
     if missing:
         raise UsageError(f"--mode {given.mode} needs {' and '.join(missing)}")
     tree = find_tree(given.root)
+    given.pack = find_prompts(tree, given.prompts)
     with Builder(Options(device=given.device or None, trust_remote_code=given.trust_remote_code)) as builder:
         if given.mode == "generate_hydoc":
             _generate(given, tree, builder)
@@ -87,15 +99,17 @@ def _retrieval(given: argparse.Namespace, tree: Tree, builder: Builder) -> None:
     if bool(given.gar_method) != bool(given.gar_llm):
         raise UsageError("--gar_method and --gar_llm go together")
     gar = Gar(given.gar_method, given.gar_llm) if given.gar_method else None
-    retriever = builder.retriever(paper_retriever(given.retriever_name))
+    retriever = builder.retriever(paper_retriever(given.retriever_name, given.pack))
     retriever.check()
+    _say_whose("instructions", instructions_of(retriever.spec))
     evaluate = partial(evaluate_retriever, tree, retriever, gar, overwrite=given.overwrite)
     _evaluate(given, tree, given.retriever_name, evaluate)
 
 
 def _reranking(given: argparse.Namespace, tree: Tree, builder: Builder) -> None:
     name = OLD_RERANKERS.get(given.reranker_name, given.reranker_name)
-    reranker, first = builder.reranker(name), paper_retriever(given.retriever_name)
+    reranker, first = builder.reranker(name), paper_retriever(given.retriever_name, given.pack)
+    _say_whose("instructions", instructions_of(first))
     evaluate = partial(
         evaluate_reranker, tree, reranker, first, builder, recall_k=given.recall_k, overwrite=given.overwrite
     )
@@ -113,11 +127,19 @@ def _evaluate(given: argparse.Namespace, tree: Tree, system: str, evaluate: Call
     print("\t".join(str(round(value * 100, 2)) for value in done))
 
 
+def _say_whose(what: str, whose: str) -> None:
+    """Say that a result is not made with the repository's own words."""
+    if whose == OWN:
+        print(f"{what}: {OWN} (the paper's: r2med protocol fetch {PAPER})", file=sys.stderr)
+
+
 def _generate(given: argparse.Namespace, tree: Tree, builder: Builder) -> None:
-    expander = builder.expander(expander_spec(given.gar_method, given.gar_llm))
+    expander = builder.expander(expander_spec(given.gar_method, given.gar_llm, given.pack))
     if expander.warning:
         print(f"Note: {expander.warning}", file=sys.stderr)
+    prompts = whose_prompts(expander)
+    _say_whose("prompts", prompts)
     for task in load_tasks(given.task, tree):
         path = tree.texts(task.name, given.gar_method, given.gar_llm)
-        asked = generate(path, task, expander, given.gar_llm, overwrite=given.overwrite)
+        asked = generate(path, task, expander, given.gar_llm, prompts=prompts, overwrite=given.overwrite)
         print(printable(f"{task.name}: {f'{asked} texts in' if asked else 'already in'} {path}"))

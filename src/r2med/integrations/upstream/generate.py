@@ -3,38 +3,46 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from ...core import ModelError, Task
+from ...core import DataError, ModelError, Task
 from ...core.atomic import write_bytes
-from ...core.spec import Spec
+from ...core.spec import Content, Spec
 from ...expand import Expander, Expansion, expanders
-from ...expand.replay import marking_of, read_recorded
+from ...expand.replay import read_recorded
+from ...llm import chats
+from ...models.prompts import PAPER
 
-OPEN_LLMS: Final = (
-    *("qwen-7b", "qwen-32b", "qwen-72b", "llama-70b", "r1-qwen-32b", "r1-llama-70b"),
-    *("huatuo-o1-70b", "qwq-32b", "qwen3-32b"),
-)
-"""Those that the repository's scripts run themselves."""
+API_NAMES: Final = {"o3-mini": "o3-mini"}
+"""What the scripts call an API's model where r2med's card names a dated version of it."""
+PROMPTS: Final = "prompts"
+"""Key of a line that says whose prompts it was made with; the repository's own files have none."""
 
 
-def expander_spec(method: str, llm: str) -> Spec:
-    """A method on an LLM, sampled as the repository's scripts sample that LLM; others go as r2med's default."""
-    spec = expanders.parse(f"{method}:{llm}")
-    if llm in OPEN_LLMS:
-        return expanders.changed(spec, temperature=0.7, seed=42, max_tokens=10_240)
-    if llm == "gpt4":
-        return expanders.changed(spec, temperature=0.8, top_p=0.8)
+def expander_spec(method: str, llm: str, prompts: Content | None = None) -> Spec:
+    """A method on an LLM as the repository's scripts run it."""
+    spec = expanders.changed(expanders.parse(f"{method}:{llm}"), protocol=PAPER, prompts=prompts)
+    if llm in API_NAMES and isinstance(spec.argument, Spec):
+        return replace(spec, argument=chats.changed(spec.argument, served=API_NAMES[llm]))
     return spec
 
 
-def generate(path: Path, task: Task, expander: Expander, llm: str, *, overwrite: bool = False) -> int:
+def generate(
+    path: Path, task: Task, expander: Expander, llm: str, *, prompts: str = "", overwrite: bool = False
+) -> int:
     """Generate for every query and write the file; returns how many queries were asked.
 
-    Answers are kept in the generation store as they come: a command that was stopped goes on where it was.
+    Answers are kept in the generation store as they come: a command that was stopped goes on where it was. `prompts`
+    says whose prompts they are, where it is not the repository's: a file made with others is refused.
     """
     if not overwrite and path.is_file() and set(task.query_ids) <= set(read_recorded(path, expander.method)):
+        if (there := prompts_of(path)) != prompts:
+            names = [name or "the repository's" for name in (there, prompts)]
+            raise DataError(
+                f"was made with {names[0]} prompts, not with {names[1]}: --overwrite replaces it", path=path
+            )
         return 0
     made = expander.expand(task)
     failed = [item for item in made if "failed" in item.statuses]
@@ -44,14 +52,14 @@ def generate(path: Path, task: Task, expander: Expander, llm: str, *, overwrite:
         raise ModelError(
             f"{llm} gave no answer to {len(failed)} of {len(made)} queries of {task.name} ({why}); {again}"
         )
-    marking = marking_of(llm)
     lines = [
         json.dumps(
             {
                 "id": item.query_id,
                 "text": item.original,
-                "hy_doc": as_written(item, marking),
+                "hy_doc": as_written(item),
                 "doc_id": [doc_id for doc_id, grade in task.qrels.of(item.query_id).items() if grade > 0],
+                **({PROMPTS: prompts} if prompts else {}),
             },
             ensure_ascii=False,
         )
@@ -61,15 +69,16 @@ def generate(path: Path, task: Task, expander: Expander, llm: str, *, overwrite:
     return len(made)
 
 
-def as_written(item: Expansion, marking: str) -> str:
-    """A text with its reasoning marked as the LLM marks it: where the repository's readers cut, and ours."""
-    if not item.usable:
+def as_written(item: Expansion) -> str:
+    """The answer as it came, a chain without an end as well; what an agent found where nothing came from one call."""
+    return "\n\n".join(item.raw or item.texts)
+
+
+def prompts_of(path: Path) -> str:
+    """Whose prompts a file of generated texts was made with; empty: the repository's, or not stated."""
+    try:
+        with path.open("rb") as stream:
+            first = json.loads(stream.readline() or b"{}")
+    except (OSError, ValueError, RecursionError):
         return ""
-    text, reasoning = "\n\n".join(item.texts), item.reasoning[0] if item.reasoning else ""
-    if marking == "think" or (marking == "think-optional" and reasoning):
-        return f"<think>\n{reasoning}\n</think>\n\n{text}"
-    if marking == "final-response":
-        return f"## Thinking\n\n{reasoning}\n\n## Final Response\n\n{text}"
-    if marking == "answer":
-        return f"<answer>{text}</answer>"
-    return text
+    return str(first.get(PROMPTS, "")) if isinstance(first, dict) else ""
