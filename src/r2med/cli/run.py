@@ -47,7 +47,7 @@ OPTIONS = (
     click.option("--max-length", "lengths", multiple=True, type=click.IntRange(min=1), metavar="TOKENS",
                  help="Cut texts here instead of at the model's limit; repeat to compare lengths."),
     click.option("--device", help="cpu, cuda, cuda:1 …; default: every GPU there is, else the CPU."),
-    click.option("--prompts", type=_FILE, help="A prompt pack that replaces the task instructions."),
+    click.option("--prompts", type=_FILE, help="A prompt pack that replaces task instructions and prompts."),
     click.option("--max-cost", type=click.FloatRange(min=0), metavar="DOLLARS", help="What APIs may cost."),
     click.option("--plan", "--dry-run", "dry_run", is_flag=True,
                  help="Show the stages, what of them is cached and what the rest would take and cost; do nothing."),

@@ -26,8 +26,17 @@ def print_outcome(outcome: Scores, *, markdown: bool) -> None:
         show(effects)
     for result in outcome.results:
         _warn(result)
+    for line in dict.fromkeys(line for result in outcome.results for line in _own_words(result)):
+        note(line)
     if outcome.kept:
         note(f"{outcome.kept} of {len(outcome.results)} results were there already (--overwrite runs them again)")
+
+
+def _own_words(result: TaskResult) -> list[str]:
+    """That a system of the paper's protocol runs without the paper's words."""
+    from ..results.protocols import own_words
+
+    return [f"{result.system.name}: {said} (r2med protocol fetch r2med-paper)" for said in own_words(result.system)]
 
 
 def _warn(result: TaskResult) -> None:

@@ -78,6 +78,14 @@ def prompt_facts(method: str, pack: Content | None = None) -> dict[str, str]:
     return hashes
 
 
+def generates_with(spec: Spec, pack: Content) -> bool:
+    """Whether a pack holds prompts for a method that asks a chat model: recorded texts take none."""
+    recorded_texts = isinstance(spec.argument, Spec) and spec.argument.name in RECORDED
+    if recorded_texts or "prompts" not in expanders.declared(spec):
+        return False
+    return not holds_pack(pack.located()) or spec.name in read_pack(pack.located()).generate
+
+
 def prompt_wording(pack: Content | None) -> str:
     """Whose words the prompts are in."""
     return OWN if pack is None else f"{pack.label}~{pack.whole}"

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-import msgspec
-
 from ..core import UsageError
 from ..core.spec import Spec
 from ..llm import Sampling
@@ -52,26 +50,23 @@ def cut_to_words(text: str, words: int = PASSAGE_WORDS) -> str:
 
 def published_text(raw: str, marking: str) -> str:
     """The text that the scripts search with, of an answer as it came: one whose marks are missing is taken whole."""
-    before, found, after = "", "", ""
+    after: str | None = None
     if marking in ("think", "think-optional"):
-        before, found, after = raw.partition(THINK_END)
+        after = _behind(raw, THINK_END)
     elif marking == "final-response":
-        before, found, after = raw.partition(FINAL)
+        after = _behind(raw, FINAL)
     elif marking == "solution":
-        after, found = _inside(raw, SOLUTION, SOLUTION_END)
+        after = _between(raw, SOLUTION, SOLUTION_END)
     elif marking == "answer":
-        after, found = _inside(raw, ANSWER, ANSWER_END)
-    del before
-    return after.strip() if found else raw
+        after = _between(raw, ANSWER, ANSWER_END)
+    return raw if after is None else after.strip()
 
 
-def _inside(text: str, begin: str, end: str) -> tuple[str, str]:
-    """What stands between the first two marks, and the second mark where both are there."""
+def _behind(text: str, mark: str) -> str | None:
+    _, found, after = text.partition(mark)
+    return after if found else None
+
+
+def _between(text: str, begin: str, end: str) -> str | None:
     inside, found, _ = text.partition(begin)[2].partition(end)
-    return inside, found
-
-
-def facts() -> dict[str, object]:
-    """The sampling of both kinds of LLM, as a protocol states it."""
-    kinds = {"open": OPEN_SAMPLING, "api": API_SAMPLING}
-    return {kind: msgspec.to_builtins(sampling) for kind, sampling in kinds.items()}
+    return inside if found else None

@@ -10,6 +10,7 @@ from ..core.spec import Spec
 from ..expand.contract import R2MED
 from ..expand.policy import REASONING, published_policy
 from ..models import Card, card_names, find_card
+from ..models.prompts import own_wording
 from ..results import ResultStore, TaskResult
 from ..results.ledger import Figure, Ledger
 from ..results.protocols import MAIN_PROTOCOL, Expected, Part, Protocol, differences, get_protocol, parts, unstated
@@ -79,7 +80,8 @@ def card_under(card: Card, protocol: Protocol) -> tuple[Card, Expected]:
         query_length=card.query_length if known else None,
         document_length=card.document_length if known else None,
         similarity=card.similarity,
-        own_wording=bool(card.prompts) and card.takes_instructions,
+        dtype=card.dtype if protocol.precision == "published" and card.backend == "transformers" else None,
+        own_wording=own_wording(card),
     )
     return card, expected
 
@@ -134,6 +136,8 @@ def _filed_names(figure: Figure, protocol: Protocol) -> Iterator[str]:
     if plain is not None:
         wanted = spec_under(figure, protocol)
         yield str(wanted)
+        told = tuple(spec.without("prompts") for spec in wanted.retrievers)
+        yield str(replace(wanted, retrievers=told))
         if wanted.expander is not None:
             yield str(replace(plain, expander=wanted.expander))
             yield str(replace(wanted, expander=wanted.expander.without("policy")))
@@ -211,4 +215,14 @@ def _notes(figure: Figure, protocol: Protocol, results: Sequence[TaskResult]) ->
     silent = dict.fromkeys(choice for kind in sorted(kinds) for choice in unstated(protocol, kind))
     if silent:
         notes.append(f"protocol {protocol.name} does not state: {', '.join(silent)}")
-    return notes
+    return notes + _other_versions(protocol, results)
+
+
+def _other_versions(protocol: Protocol, results: Sequence[TaskResult]) -> list[str]:
+    """Libraries that the published figures were made with in another version."""
+    used: dict[str, str] = {}
+    for result in results:
+        versions = result.environment.get("versions")
+        used |= versions if isinstance(versions, dict) else {}
+    other = [f"{n} {used[n]} (published: {v})" for n, v in protocol.versions.items() if used.get(n, v) != v]
+    return [f"made with {', '.join(other)}"] if other else []

@@ -53,10 +53,14 @@ def with_paper_pack(spec: Spec) -> Spec:
     return spec.with_parameters(prompts=pack) if pack and read_pack(pack.located()).speaks_to(spec.name) else spec
 
 
-def takes_pack(spec: Spec, pack: Content) -> bool:
-    """Whether a prompt pack has instructions for a model, and the model takes any."""
+def with_pack(spec: Spec, pack: Content) -> Spec:
+    """A retriever with a prompt pack, as far as it takes instructions and the pack has some for it."""
+    if "prompts" not in retrievers.declared(spec):
+        return spec
     card = card_of(spec)
-    return card.takes_instructions and read_pack(pack.located()).speaks_to(card.name)
+    if not (card.takes_instructions and read_pack(pack.located()).speaks_to(card.name)):
+        return spec
+    return retrievers.changed(spec, prompts=pack)
 
 
 def prefix_for(card: Card, side: Side, task: Task) -> str:

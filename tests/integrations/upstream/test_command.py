@@ -17,6 +17,7 @@ from r2med.integrations.upstream.command import main
 from r2med.retrieve.stored import read_topk
 from r2med.tasks import convert, resolve
 from tests.llm.server import ChatServer, serving
+from tests.paper_files import write_clone
 from tests.retrieve.encoders.weights import real_model
 
 DENSE = {f"{m}_at_{k}" for m in ("ndcg", "map", "recall", "precision") for k in (1, 3, 5, 10, 100)}
@@ -327,3 +328,23 @@ def test_no_dataset_folder(tmp_path: Path) -> None:
     (tmp_path / "src").mkdir()
     done = upstream(tmp_path, "--mode", "eval_retrieval", "--task", "All", "--retriever_name", "bm25")
     assert "r2med data convert mini dataset --to r2med" in done.stderr
+
+
+def test_a_clone_of_the_repository_that_is_not_the_published_one_is_named(tree: Path, server: ChatServer) -> None:
+    """Its instructions are not used, and the texts say so; a pack can be given instead."""
+    write_clone(tree / "elsewhere")
+    for path in (tree / "elsewhere" / "src").iterdir():
+        shutil.copy(path, tree / "src")
+    gar = ("--mode", "generate_hydoc", "--task", "Biology", "--gar_method", "hyde", "--gar_llm", "gpt4")
+    reach = {"OPENAI_BASE_URL": server.url, "OPENAI_API_KEY": "none"}
+    made = upstream(tree, *gar, **reach)
+    assert made.returncode == 0, made.stderr
+    assert "example.py: is not the file of commit 62b7074: SHA-256" in made.stderr
+    assert "prompts: r2med's own" in made.stderr
+    pack = tree / "mine.toml"
+    pack.write_text('[generate.hyde.Biology]\nuser = "Mine: {{query}}"\n')
+    refused = upstream(tree, *gar, "--prompts", str(pack), **reach)
+    assert refused.returncode != 0
+    assert "was made with r2med's own prompts, not with mine~" in refused.stderr
+    assert upstream(tree, *gar, "--prompts", str(pack), "--overwrite", **reach).returncode == 0
+    assert server.asked[-1]["messages"][-1]["content"].startswith("Mine: ")

@@ -23,7 +23,7 @@ from ...pipeline.reproduce import as_published
 from ...rerank import Reranker
 from ...results.protocols import get_protocol
 from ...retrieve import Retriever, retrievers
-from ...retrieve.cards import card_of, takes_pack, wording_of
+from ...retrieve.cards import card_of, with_pack, wording_of
 from ...retrieve.stored import load_candidates
 from ...scoring import Measure, score
 from .generate import PROMPTS, prompts_of
@@ -55,9 +55,7 @@ class Scored(NamedTuple):
 def paper_retriever(name: str, prompts: Content | None = None) -> Spec:
     """A retriever as the repository's scripts set it: their lengths, their similarity, their words."""
     spec = retrievers.parse(name)
-    if prompts is not None and "prompts" in retrievers.declared(spec) and takes_pack(spec, prompts):
-        spec = retrievers.changed(spec, prompts=prompts)
-    return as_published(spec)
+    return as_published(spec if prompts is None else with_pack(spec, prompts))
 
 
 def filed_name(spec: Spec) -> str:

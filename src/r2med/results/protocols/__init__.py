@@ -1,7 +1,7 @@
 """Protocols: named, hashed sets of the settings that change scores."""
 
 from .bundle import MAIN_PROTOCOL, Protocol, Source, get_protocol, parse_protocol, protocol_names, read_protocol
-from .checking import Expected, Part, differences, parts, unstated
+from .checking import Expected, Part, differences, own_words, parts, unstated
 
 __all__ = [
     "MAIN_PROTOCOL",
@@ -11,6 +11,7 @@ __all__ = [
     "Source",
     "differences",
     "get_protocol",
+    "own_words",
     "parse_protocol",
     "parts",
     "protocol_names",

@@ -15,7 +15,7 @@ from ...core.toml import loads
 UNSTATED: Final = "unstated"
 MAIN_PROTOCOL: Final = {"mini": "default", "nano": "nano-profile", "r2med": "r2med-paper"}
 """The protocol that a collection's main figures were made under."""
-ABOUT = ("name", "title", "summary", "sources", "source")  # change no score
+ABOUT = ("name", "title", "summary", "sources", "source", "versions")  # change no score, or none that is chosen
 
 
 class BM25Flavour(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -26,6 +26,18 @@ class BM25Flavour(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     query: Literal["bm25", "count"]
     # How query terms count: weighted as a document's, or as often as they occur.
     analyzer: str
+
+
+class Generation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
+    """How texts are generated with some LLMs; what is not set is not sent."""
+
+    llms: tuple[str, ...]
+    temperature: float | None = None
+    top_p: float | None = None
+    max_tokens: int | None = None
+    seed: int | None = None
+    passage_words: int | None = None
+    # Words of a passage that stands in a LameR prompt.
 
 
 class Source(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -60,12 +72,22 @@ class Protocol(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     # Hash of the prompt pack that holds that wording.
     truncation: Literal["model", "published", "library", "unstated"] = UNSTATED
     # Lengths that the model's authors, the published scripts or the loading library give.
+    precision: Literal["device", "published", "library", "unstated"] = UNSTATED
+    # What suits the device, what the published scripts loaded, or what the loading library does.
+    pairs: Literal["document-first", "longest-first", "unstated"] = UNSTATED
+    # What a query and a document that are too long for a cross-encoder lose.
     similarity: Literal["model", "cosine", "unstated"] = UNSTATED
     # What each model was trained with, or cosine for all.
     bm25: BM25Flavour | None = None
     # None: not stated.
     expansion: dict[str, dict[str, str]] = {}
     # Kind of retriever → method → how a generated text meets the query.
+    generation: dict[str, Generation] = {}
+    # Kind of LLM → how its texts are generated.
+    api_texts: dict[str, str | int | bool] = {}
+    # What is done to texts before they are sent to an embedding service.
+    versions: dict[str, str] = {}
+    # Libraries behind the published figures; a run with others is noted, not refused.
     identical_ids: Literal["kept", "dropped", "unstated"] = UNSTATED
     # Whether a document that carries the query's id is left out of its ranking.
     identical_ids_for: tuple[str, ...] = ()

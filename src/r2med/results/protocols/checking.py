@@ -8,6 +8,9 @@ from typing import Any, NamedTuple
 from ..schema import SystemInfo
 from .bundle import UNSTATED, Protocol
 
+OWN = "r2med's own"
+SAMPLING = ("temperature", "top_p", "max_tokens", "seed")
+
 
 class Expected(NamedTuple):
     """What a protocol means for one dense model; the models' cards know, so a higher room fills this in."""
@@ -15,8 +18,10 @@ class Expected(NamedTuple):
     query_length: int | None = None
     document_length: int | None = None
     similarity: str | None = None
+    dtype: str | None = None
+    # Precision of the weights.
     own_wording: bool = False
-    # The model is instructed, in words that are ours.
+    # The model is instructed, in words that are ours unless a prompt pack says otherwise.
     policy: str | None = None
     # How expansions meet it, where that is finer than the protocol's own table.
 
@@ -75,7 +80,18 @@ def differences(
         else:
             found += _dense(part.described, protocol, wanted)
         found += _expansion(system, part, protocol, wanted, (policies or {}).get(part.name))
+    found += _generation(system, protocol)
+    found += _pairs(system, protocol)
     return list(dict.fromkeys(found))
+
+
+def own_words(system: SystemInfo) -> list[str]:
+    """What of a system under a protocol of instructions is in r2med's own words, said plainly."""
+    said = [f"instructions: {OWN}" for part in parts(system) if part.described.get("prompts") == OWN]
+    expander = system.description.get("expander")
+    if isinstance(expander, dict) and expander.get("protocol") and "pack" not in _table(expander.get("prompts")):
+        said.append(f"prompts: {OWN}")
+    return list(dict.fromkeys(said))
 
 
 def unstated(protocol: Protocol, kind: str) -> list[str]:
@@ -86,6 +102,7 @@ def unstated(protocol: Protocol, kind: str) -> list[str]:
         "instructions": protocol.instructions,
         "truncation": protocol.truncation,
         "similarity": protocol.similarity,
+        "precision": protocol.precision,
     }
     return [name for name, choice in choices.items() if choice == UNSTATED]
 
@@ -113,8 +130,18 @@ def _dense(described: Mapping[str, Any], protocol: Protocol, expected: Expected)
             yield f"a {side} keeps {_show(cut)} tokens, under {protocol.name} {length}"
     if protocol.truncation == "library":
         yield f"truncation is r2med's, {protocol.name} leaves it to its library"
-    if expected.own_wording and protocol.instructions not in ("r2med", UNSTATED):
-        yield f"instructions are r2med's, {protocol.name} has those of {protocol.instructions}"
+    if expected.own_wording and protocol.instructions != UNSTATED:
+        used = str(described.get("prompts") or OWN)
+        if protocol.instructions == "r2med":
+            differs = used != OWN
+        else:
+            differs = not protocol.prompts or used.rpartition("~")[2] != protocol.prompts
+        if differs:
+            yield f"instructions: {used}, {protocol.name} has those of {protocol.instructions}"
+    if expected.dtype is not None and protocol.precision == "published":
+        loaded = _table(described.get("document")).get("dtype")
+        if loaded != expected.dtype:
+            yield f"precision is {_show(loaded)}, {protocol.name} has {expected.dtype}"
 
 
 def _expansion(
@@ -127,6 +154,43 @@ def _expansion(
     wanted = expected.policy or protocol.expansion.get(part.kind, {}).get(method)
     if wanted and used != wanted:
         yield f"{method} reaches {part.name} as {_show(used)}, under {protocol.name} as {wanted}"
+
+
+def _generation(system: SystemInfo, protocol: Protocol) -> Iterator[str]:
+    """How texts were generated here; texts that somebody else generated are not asked about."""
+    expander = _table(system.description.get("expander"))
+    sampling, llm = expander.get("sampling"), str(expander.get("llm", "")).partition(":")[0]
+    if not isinstance(sampling, dict) or not protocol.generation:
+        return
+    used = str(_table(expander.get("prompts")).get("pack", OWN))
+    if protocol.prompts and used.rpartition("~")[2] != protocol.prompts:
+        yield f"prompts: {used}, {protocol.name} has those of {protocol.instructions}"
+    wanted = next((kind for kind in protocol.generation.values() if llm in kind.llms), None)
+    if wanted is None:
+        yield f"{protocol.name} generates no texts with {llm}"
+        return
+    for name in SAMPLING:
+        here, there = sampling.get(name), getattr(wanted, name)
+        if here != there:
+            shown = ["not set" if value is None else _show(value) for value in (here, there)]
+            yield f"{name} is {shown[0]}, {protocol.name} has {shown[1]}"
+    words = expander.get("passage_words")
+    if "first_stage" in expander and words != wanted.passage_words:
+        yield f"a passage in the prompt keeps {_show(words)} words, under {protocol.name} {wanted.passage_words}"
+
+
+def _pairs(system: SystemInfo, protocol: Protocol) -> Iterator[str]:
+    """What a cross-encoder cuts off a pair; other rerankers read no pairs."""
+    reranker = _table(_table(system.description.get("reranking")).get("reranker"))
+    if protocol.pairs == UNSTATED or "logit" not in reranker:
+        return
+    cut = reranker.get("truncation", "document-first")
+    if cut != protocol.pairs:
+        yield f"pairs are cut {cut}, under {protocol.name} {protocol.pairs}"
+
+
+def _table(value: object) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
 
 
 def _show(value: object) -> str:
