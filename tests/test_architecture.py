@@ -32,9 +32,9 @@ ROOMS: dict[str, set[str]] = {
     "report": {"core", "results", "tasks", "scoring", "text"},  # text: which words of a passage match the query
 }
 _STAGES = {"core", "text", "models", "tasks", "llm", "retrieve", "expand", "rerank", "scoring", "fuse", "results"}
-ROOMS["pipeline"] = _STAGES
+ROOMS["pipeline"] = _STAGES | {"http"}  # http: a protocol's instructions are fetched
 ROOMS["doctor"] = {"core", "text", "models", "tasks", "retrieve", "results", "pipeline"}  # tries what a first run needs
-ROOMS["integrations"] = (_STAGES - {"text", "llm", "fuse"}) | {"pipeline", "report"}  # report: cards show its tables
+ROOMS["integrations"] = (_STAGES - {"text", "fuse"}) | {"pipeline", "report"}  # report: cards show its tables
 ROOMS["api"] = (_STAGES - {"text"}) | {"cache", "pipeline", "report", "doctor", "integrations"}  # all a command can do
 # A command parses, calls `api` and prints. Beside `api` it names the registries in its help (retrieve, expand, rerank,
 # fuse, llm), the tables of report and scoring that it prints, and the types of what `api` gives back.
@@ -80,6 +80,7 @@ PRINTING = re.compile(
 MAY_PRINT = {
     "cli/output.py": "makes what comes from data harmless for a terminal",
     "integrations/upstream/__init__.py": "a command of its own, which prints as upstream's scripts do",
+    "integrations/upstream/prompts.py": "the same command",
     "core/plugins.py": "a process that foreign code forked says why it ends; its text passes through `printable`",
 }
 

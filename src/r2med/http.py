@@ -14,10 +14,10 @@ import re
 import threading
 import time
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timezone
 from email.utils import parsedate_to_datetime
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 from urllib.parse import urlsplit, urlunsplit
 
 import msgspec
@@ -28,6 +28,7 @@ from .core.compression import inflated
 from .core.keys import Secrets, read_key, warn_once
 from .core.waiting import in_time, sleep
 
+T = TypeVar("T")
 FIRST_WAIT, LONGEST_BACKOFF, LONGEST_WAIT = 0.5, 30.0, 120.0
 """Seconds between attempts: the first, the longest of ours, the longest a server may ask for."""
 CONNECT_SECONDS = 10.0
@@ -148,10 +149,30 @@ class Client:
             client.close()
 
     def post(self, body: dict[str, object], tokens: int, stop: threading.Event | None = None) -> Answer:
-        """Ask until an answer comes, waiting longer each time; what cannot change is not asked twice."""
-        stop = stop or threading.Event()
-        self._open()
+        """Ask until an answer comes."""
         content = msgspec.json.encode(body)
+
+        def ask(deadline: float) -> Answer:
+            begun = time.monotonic()
+            response, raw = self._exchange("POST", content, deadline)
+            return Answer(self._judge(response, raw), time.monotonic() - begun)
+
+        return self._repeat(ask, tokens, stop or threading.Event())
+
+    def get(self) -> bytes:
+        """The file at the service's address."""
+
+        def ask(deadline: float) -> bytes:
+            response, raw = self._exchange("GET", b"", deadline)
+            if response.status_code != 200:
+                raise self._refusal(response.status_code, self._clean(_message(raw)), retry_after(response.headers))
+            return raw
+
+        return self._repeat(ask, 0, threading.Event())
+
+    def _repeat(self, ask: Callable[[float], T], tokens: int, stop: threading.Event) -> T:
+        """Ask until an answer comes, waiting longer each time; what cannot change is not asked twice."""
+        self._open()
         problem = "was not asked"
         for attempt in range(self._attempts):
             if attempt:
@@ -161,7 +182,7 @@ class Client:
                 break
             self._usage.add(attempts=1)
             try:
-                return self._attempt(content)
+                return self._attempt(ask)
             except _TryAgain as why:
                 problem = str(why)
                 if attempt + 1 < self._attempts:
@@ -169,19 +190,19 @@ class Client:
         times = "once" if self._attempts == 1 else f"{self._attempts} times"
         raise Unavailable(f"{self.host} {problem}, {times}; what was finished is kept, run it again later")
 
-    def _attempt(self, content: bytes) -> Answer:
+    def _attempt(self, exchange: Callable[[float], T]) -> T:
         deadline = time.monotonic() + self._timeout
         try:
-            return in_time(lambda: self._exchange(content, deadline), self._timeout)
+            return in_time(lambda: exchange(deadline), self._timeout)
         except TimeoutError:
             raise _TryAgain("did not answer in time") from None
 
-    def _exchange(self, content: bytes, deadline: float) -> Answer:
+    def _exchange(self, method: str, content: bytes, deadline: float) -> tuple[Any, bytes]:
+        """One request: the response and its body."""
         httpx, client = self._import(), self._open()
-        begun = time.monotonic()
         try:
-            with client.stream("POST", self.url, content=content) as response:
-                raw = self._read(response, deadline)
+            with client.stream(method, self.url, content=content) as response:
+                return response, self._read(response, deadline)
         except httpx.TimeoutException:
             raise _TryAgain("did not answer in time") from None
         except (httpx.TransportError, httpx.StreamError, zlib.error) as error:
@@ -190,7 +211,6 @@ class Client:
             if not client.is_closed:
                 raise
             raise _TryAgain("was closed by another thread") from None
-        return Answer(self._judge(response, raw), time.monotonic() - begun)
 
     def _read(self, response: Any, deadline: float) -> bytes:
         """The whole body, unpacked, within its size and time."""
@@ -282,6 +302,18 @@ class Client:
     def _clean(self, message: str) -> str:
         """One short line without a secret."""
         return " ".join(self._secrets.hide(message).split())[:200]
+
+
+def download(url: str, *, most_bytes: int, timeout: float = 20.0, attempts: int = 2) -> bytes:
+    """A file that needs no key; not one byte more than `most_bytes`."""
+    service = Service(name=url, base_url=url, path="")
+    client = Client(
+        service, Usage(), timeout=timeout, attempts=attempts, limit=RateLimit(None, None), most_bytes=most_bytes
+    )
+    try:
+        return client.get()
+    finally:
+        client.close()
 
 
 def token_count(value: object) -> int | None:

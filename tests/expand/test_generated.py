@@ -19,7 +19,7 @@ from r2med.expand.generated import (
     LamerParameters,
     Query2doc,
     load_prompt,
-    prompt_hashes,
+    prompt_facts,
 )
 from r2med.expand.passages import cut_to_tokens
 from r2med.expand.searching import SearchO1
@@ -202,15 +202,15 @@ GAPS = {"query", "examples", "passages", "passage", "number", "searches", "searc
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("method", [*METHODS, "judge"])
 def test_every_method_has_a_prompt_of_its_own_for_every_family(method: str, family: str) -> None:
-    prompt = load_prompt(method, family)
+    prompt = load_prompt(method, ("", family))
     filled = prompt.messages(**{gap: f"<{gap}>" for gap in GAPS})
     assert "<query>" in filled[-1].content
     assert "{{" not in "".join(m.content for m in filled)
-    assert load_prompt(method, "a family nobody knows").hash == load_prompt(method, "Q&A reference").hash
+    assert load_prompt(method, ("", "a family nobody knows")).hash == load_prompt(method, ("", "Q&A reference")).hash
 
 
 def test_hashes_differ_between_methods_and_families() -> None:
-    hashes = [h for method in METHODS for h in prompt_hashes(method).values()]
+    hashes = [h for method in METHODS for h in prompt_facts(method).values()]
     assert len(hashes) == len(set(hashes)) == 15
 
 
@@ -219,15 +219,15 @@ def test_packs(tmp_path: Path) -> None:
     (tmp_path / "hyde" / "clinical-case.toml").write_text('user = "Case: {{query}}"')
     (tmp_path / "qa-reference.toml").write_text('system = "Be brief"\nuser = "Q: {{query}}"')
     pack, file = Content.of(tmp_path), Content.of(tmp_path / "qa-reference.toml")
-    assert load_prompt("hyde", "Clinical case", pack).user == "Case: {{query}}"
-    assert load_prompt("lamer", "Q&A reference", pack).system == "Be brief"
-    assert load_prompt("lamer", "Clinical case", file).system == "Be brief"
-    assert list(prompt_hashes("hyde", pack)) == ["qa-reference", "clinical-case"]
+    assert load_prompt("hyde", ("", "Clinical case"), pack).user == "Case: {{query}}"
+    assert load_prompt("lamer", ("", "Q&A reference"), pack).system == "Be brief"
+    assert load_prompt("lamer", ("", "Clinical case"), file).system == "Be brief"
+    assert list(prompt_facts("hyde", pack)) == ["qa-reference", "clinical-case"]
     with pytest.raises(DataError, match="no prompt for lamer on clinical-evidence"):
-        load_prompt("lamer", "Clinical evidence", pack)
+        load_prompt("lamer", ("", "Clinical evidence"), pack)
     (tmp_path / "qa-reference.toml").write_text("user = 'no gap'")
     with pytest.raises(DataError, match=r"qa-reference\.toml: is no prompt"):
-        load_prompt("lamer", "Clinical case", file)
+        load_prompt("lamer", ("", "Clinical case"), file)
 
 
 def test_another_default_than_the_others() -> None:

@@ -71,7 +71,7 @@ def test_lexical_policies(task: Task) -> None:
     assert joined(task, "hyde") == ["First. Second.", "Milk.", q3]
     assert joined(task, "lamer") == [f"{q1} First. Second.", f"{q2} Milk.", q3]
     assert joined(task, "query2doc")[1] == f"{q2} {q2} {q2} {q2} {q2} Milk."
-    assert joined(task, "query2doc", "r2med")[1] == f"{q2} {q2} Milk."
+    assert joined(task, "query2doc", "r2med")[1] == f"{q2}{q2} Milk.", "as the scripts write it, without a space"
 
 
 def test_dense_policies(task: Task) -> None:
@@ -84,9 +84,9 @@ def test_dense_policies(task: Task) -> None:
         QueryText("Second.", 1.0, "document", instruction=False),
     )
     published, _ = queries_for(dense(), task, made(task), "r2med")
-    assert published.texts[0][1] == QueryText("First.", 1.0, "query", instruction=False)
+    assert published.texts[0][1] == QueryText("First.", 1.0, "query", instruction=False, scaled=False)
     side, _ = queries_for(dense(name="nv"), task, made(task), "r2med")
-    assert side.texts[0][1] == QueryText("First.", 1.0, "query", instruction=True)
+    assert side.texts[0][1] == QueryText("First.", 1.0, "query", instruction=True, scaled=False)
     for card, between in (("bge-small", " [SEP] "), ("sfr", "\n"), ("", "\n")):
         paired, _ = queries_for(dense(card=card), task, made(task, "query2doc"))
         assert paired.column[0] == f"{q1}{between}First. Second."
@@ -95,12 +95,12 @@ def test_dense_policies(task: Task) -> None:
 def test_what_r2med_published() -> None:
     """Read off its scripts: instructions by model, and reasoning LLMs treated alike whatever the method."""
     assert chosen("hyde", "dense", "r2med", model="bge") == "mean.r2med"
-    assert chosen("lamer", "dense", "r2med", model="nv") == "mean.query-side"
-    assert chosen("query2doc", "dense", "r2med", model="nv") == "query+passages.tokenizer"
-    assert chosen("query2doc", "dense", "r2med", model="nv", marking="think") == "mean.query-side"
-    assert chosen("query2doc", "lexical", "r2med") == "query*2+passages"
+    assert chosen("lamer", "dense", "r2med", model="nv") == "mean.instructed.r2med"
+    assert chosen("query2doc", "dense", "r2med", model="nv") == "query+[SEP]+passages.r2med"
+    assert chosen("query2doc", "dense", "r2med", model="nv", marking="think") == "mean.instructed.r2med"
+    assert chosen("query2doc", "lexical", "r2med") == "query*2+passages.r2med"
     assert chosen("oracle", "lexical", "r2med") == "query+passages"
-    for marking, name in (("think", "passages"), ("none", "query+passages")):
+    for marking, name in (("think", "passages.r2med"), ("none", "query+passages.r2med")):
         assert chosen("lamer", "lexical", "r2med", marking=marking) == name
         assert policy_for(nothing("lamer", model={"marking": marking}), "lexical", "r2med").name == name
         assert chosen("lamer", "lexical", marking=marking) == "query+passages"

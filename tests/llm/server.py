@@ -227,6 +227,7 @@ def refuse(
 
 BEHAVIOURS: dict[str, Callable[[Handler, dict[str, Any]], None]] = {
     "ok": ok,
+    "no-temperature": lambda handler, _: error(handler, 400, "Unsupported parameter: 'temperature' with this model."),
     "hang": hang,
     "drop": drop,
     "drip": drip,

@@ -136,7 +136,7 @@ def test_a_changed_retriever_goes_by_another_name(monkeypatch: pytest.MonkeyPatc
         name=changed.name,
         kind=changed.kind,
         description={"retrievers": [changed.describe()]},
-        spec={"retrievers": [{"name": "openai"}]},
+        spec={"retrievers": [changed.spec.data()]},
     )
     assert differences(system, get_protocol("r2med-paper"), {"openai": Expected(6000, 6000, "cosine")}) == []
     assert len(differences(system, get_protocol("default"), {"openai": Expected(8191, 8191, "cosine")})) == 2
@@ -200,7 +200,7 @@ def test_an_expansion_under_another_policy_is_not_the_papers(
     run_experiment(refs, [Builder().build(SystemSpec.parse("query2doc:published:gpt4+bm25"))], store)
     (task,) = reproduce("query2doc:gpt4+bm25", refs, store, book, collection="r2med").tasks
     assert task.verdict == "protocol differs"
-    assert task.reasons == ["query2doc reaches bm25 as query*5+passages, under r2med-paper as query*2+passages"]
+    assert task.reasons == ["query2doc reaches bm25 as query*5+passages, under r2med-paper as query*2+passages.r2med"]
 
 
 def test_a_reranker_is_found_under_its_name(store: ResultStore, expanded: tuple[list[TaskRef], Ledger]) -> None:
@@ -216,7 +216,7 @@ def test_a_reranker_is_found_under_its_name(store: ResultStore, expanded: tuple[
 @pytest.mark.parametrize(
     ("retriever", "marking", "used", "differs"),
     [
-        ("nv", "none", "mean.query-side", False),
+        ("nv", "none", "mean.instructed.r2med", False),
         ("nv", "none", "mean.r2med", True),
         ("bge", "none", "mean.r2med", False),
     ],

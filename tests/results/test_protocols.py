@@ -4,14 +4,20 @@ from typing import Any
 
 import pytest
 
+import r2med.models.prompts
 from r2med.core import DataError, UnknownName
 from r2med.expand import Expansions, expanders
-from r2med.expand.policy import R2MED, policy_for
+from r2med.expand.contract import R2MED
+from r2med.expand.paper import API_LLMS, API_SAMPLING, OPEN_LLMS, OPEN_SAMPLING, PASSAGE_WORDS
+from r2med.expand.policy import policy_for
 from r2med.results import SystemInfo
 from r2med.results.protocols import (
+    OWN,
+    SAMPLING,
     Expected,
     differences,
     get_protocol,
+    own_words,
     parse_protocol,
     parts,
     protocol_names,
@@ -60,11 +66,9 @@ def test_the_default_protocol_is_what_r2med_does() -> None:
 
 
 def test_the_papers_expansion_policies_are_those_that_expand_calls_r2med() -> None:
-    """One cannot be had there: the literal [SEP] between query and passage for every dense model."""
     for kind, methods in PAPER.expansion.items():
         for method, policy in methods.items():
-            if (method, kind) != ("query2doc", "dense"):
-                assert policy == policy_for(expanded(method), kind, R2MED).name
+            assert policy == policy_for(expanded(method), kind, R2MED).name
 
 
 def test_bm25_flavours() -> None:
@@ -75,7 +79,7 @@ def test_bm25_flavours() -> None:
     assert len(differences(info("bm25", BM25().describe()), get_protocol("mteb"))) == 4
     assert differences(info("bm25", BM25().describe()), get_protocol("nano-profile")) == []
     assert unstated(get_protocol("nano-profile"), "lexical") == ["the flavour of BM25"]
-    assert unstated(get_protocol("nano-profile"), "dense") == ["instructions", "truncation", "similarity"]
+    assert unstated(get_protocol("nano-profile"), "dense") == ["instructions", "truncation", "similarity", "precision"]
     assert unstated(PAPER, "lexical") == unstated(PAPER, "dense") == []
 
 
@@ -93,7 +97,7 @@ def test_dense_choices() -> None:
     cut = differences(info("contriever", dense(length=64)), PAPER, expected)
     assert cut == [f"a {side} keeps 64 tokens, under r2med-paper 512" for side in ("query", "document")]
     own = differences(info("e5", dense()), PAPER, {"e5": Expected(own_wording=True)})
-    assert own == ["instructions are r2med's, r2med-paper has those of r2med-repository"]
+    assert own == ["instructions: r2med's own, r2med-paper has those of r2med-repository"]
     assert "leaves it to its library" in differences(info("bge", dense()), get_protocol("mteb"))[0]
 
 
@@ -102,7 +106,7 @@ def test_a_fused_system_is_checked_part_by_part() -> None:
     assert len(differences(system, PAPER, {"contriever": Expected(512, 512)})) == 2
 
 
-@pytest.mark.parametrize(("policy", "expected"), [("query*2+passages", 0), ("query*5+passages", 1), ("", 1)])
+@pytest.mark.parametrize(("policy", "expected"), [("query*2+passages.r2med", 0), ("query*5+passages", 1), ("", 1)])
 def test_expansion_policies(policy: str, expected: int) -> None:
     system = info("query2doc:gpt4+bm25", BM25().describe(), expander={"method": "query2doc"}, policy="default")
     assert len(differences(system, PAPER, policies={"bm25": policy} if policy else {})) == expected
@@ -131,3 +135,76 @@ def test_retrievers_are_named_by_the_spec_not_by_the_system() -> None:
     system = info("x+y.rrf+z@9", BM25().describe(), dense, fusion={"method": "rrf"})
     system.spec = {"retrievers": [{"name": "bm25"}, {"name": "org/a+b.rrf", "parameters": {"max_length": 64}}]}
     assert [(part.name, part.kind) for part in parts(system)] == [("bm25", "lexical"), ("org/a+b.rrf", "dense")]
+
+
+def told(prompts: str, dtype: str = "float32") -> dict[str, Any]:
+    side = {"max_length": 2048, "dtype": dtype}
+    return {"kind": "dense", "query": side, "document": side, "similarity": "cosine", "prompts": prompts}
+
+
+def test_instructions_are_compared_by_the_hash_of_their_pack() -> None:
+    expected = {"e5": Expected(2048, 2048, "cosine", own_wording=True)}
+    assert differences(info("e5", told(f"any-name~{PAPER.prompts}")), PAPER, expected) == []
+    for prompts in (f"r2med-paper~{PAPER.prompts[:8]}", "r2med-paper~0", OWN):
+        (reason,) = differences(info("e5", told(prompts)), PAPER, expected)
+        assert reason == f"instructions: {prompts}, r2med-paper has those of r2med-repository"
+    (reason,) = differences(info("e5", told(f"x~{PAPER.prompts}")), get_protocol("default"), expected)
+    assert "default has those of r2med" in reason
+
+
+def test_precision_is_part_of_the_protocol() -> None:
+    expected = {"e5": Expected(dtype="float32")}
+    assert differences(info("e5", told("", "float32")), PAPER, expected) == []
+    assert differences(info("e5", told("", "bfloat16")), PAPER, expected) == [
+        "precision is bfloat16, r2med-paper has float32"
+    ]
+    assert differences(info("e5", told("", "bfloat16")), get_protocol("default"), expected) == []
+
+
+def generated(llm: str = "gpt4", prompts: str = PAPER.prompts, **more: object) -> dict[str, object]:
+    sampling = {"temperature": 0.8, "top_p": 0.8, "max_tokens": None, "seed": None}
+    pack = {"pack": f"r2med-paper~{prompts}"} if prompts else {"qa-reference": "1234"}
+    described = {"method": "oracle", "llm": llm, "sampling": sampling, "prompts": pack, "protocol": "r2med-paper"}
+    return {"expander": {**described, **more}}
+
+
+def test_how_texts_were_generated() -> None:
+    bm25 = BM25().describe()
+    assert differences(info("x", bm25, **generated()), PAPER) == []
+    own = info("x", bm25, **generated(prompts=""))
+    assert differences(own, PAPER) == ["prompts: r2med's own, r2med-paper has those of r2med-repository"]
+    assert own_words(own) == ["prompts: r2med's own"]
+    assert differences(info("x", bm25, **generated("qwen-7b:host=here")), PAPER) == [
+        "temperature is 0.8, r2med-paper has 0.7",
+        "top_p is 0.8, r2med-paper has not set",
+        "max_tokens is not set, r2med-paper has 10240",
+        "seed is not set, r2med-paper has 42",
+    ]
+    lamer = generated(first_stage={}, passage_tokens=128)
+    assert differences(info("x", bm25, **lamer), PAPER) == [
+        "a passage in the prompt keeps unknown words, under r2med-paper 512"
+    ]
+    assert differences(info("x", bm25, **generated("smollm2")), PAPER) == [
+        "r2med-paper generates no texts with smollm2"
+    ]
+    assert differences(info("x", bm25, **generated("smollm2")), get_protocol("default")) == []
+
+
+def test_what_a_cross_encoder_cuts_off() -> None:
+    bm25, scorer = BM25().describe(), {"kind": "pointwise", "logit": 0}
+    cut = info("x", bm25, reranking={"reranker": {**scorer, "truncation": "longest-first"}})
+    assert differences(cut, PAPER) == []
+    assert differences(info("x", bm25, reranking={"reranker": scorer}), PAPER) == [
+        "pairs are cut document-first, under r2med-paper longest-first"
+    ]
+    assert differences(cut, get_protocol("default")) == ["pairs are cut longest-first, under default document-first"]
+    assert differences(info("x", bm25, reranking={"reranker": {"kind": "listwise"}}), PAPER) == []
+
+
+def test_the_papers_generation_is_what_expand_does_under_the_protocol() -> None:
+    kinds = PAPER.generation
+    assert (kinds["open"].llms, kinds["api"].llms) == (OPEN_LLMS, API_LLMS)
+    for kind, sampling in (("open", OPEN_SAMPLING), ("api", API_SAMPLING)):
+        assert {n: getattr(kinds[kind], n) for n in SAMPLING} == {n: getattr(sampling, n) for n in SAMPLING}
+        assert kinds[kind].passage_words == PASSAGE_WORDS
+    assert OWN == r2med.models.prompts.OWN

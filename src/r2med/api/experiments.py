@@ -24,7 +24,7 @@ from ..expand import judge as ask_judge
 from ..llm import chats
 from ..pipeline import Builder, Executor, SystemSpec, ablations, check_writable, default_systems, run_experiment
 from ..pipeline.build import Spending
-from ..pipeline.experiment import at_lengths, expander_spec, fusion_spec, reranker_spec
+from ..pipeline.experiment import at_lengths, expander_spec, fusion_spec, prompted, reranker_spec
 from ..pipeline.plan import StageEstimate, estimate_all, plan_experiment
 from ..pipeline.run import Found, Notify, search_text
 from ..pipeline.system import System
@@ -76,12 +76,10 @@ def systems(
     """The systems that a command line asks for: each retriever, all of them fused, and each step more on top.
 
     A whole system (`hyde:gpt4+bm25`) stays as it is. `passages` and `max_tokens` belong to the expansion, `max_length`
-    and `prompts` to every model that encodes.
+    to every model that encodes, `prompts` to every model and to the expansion, as far as the pack has words for them.
     """
     whole = [s for s in map(_system, retrieved) if s.fusion or s.expander or s.reranker]
     single = at_lengths((s.retrievers[0] for s in map(_system, retrieved) if s not in whole), list(max_length))
-    if prompts is not None:
-        single = [retrievers.changed(s, prompts=_content(prompts)) if _prompted(s) else s for s in single]
     if not expand and (policy or passages or max_tokens):
         raise UsageError("policy, passages and max_tokens belong to an expansion: name one")
     if not fuse and weights:
@@ -92,6 +90,8 @@ def systems(
         given = next(name for name, value in (("expand", expand), ("fuse", fuse), ("rerank", rerank)) if value)
         raise UsageError(f"{whole[0]} is a whole system: {given} adds nothing to it, put it into the system's spec")
     expander = expander_spec(expand, policy=policy, passages=passages, max_tokens=max_tokens) if expand else None
+    if prompts is not None:
+        single, expander = prompted(single, expander, _content(prompts))
     fusion = fusion_spec(fuse, weights=weights) if fuse else None
     made = ablations(
         single, fusion=fusion, expander=expander, reranker=reranker_spec(rerank, rest=rest) if rerank else None
@@ -116,10 +116,6 @@ def _content(path: str | Path) -> Any:
     from ..core.parameters import content_at
 
     return content_at(str(path), "prompts")
-
-
-def _prompted(spec: Spec) -> bool:
-    return "prompts" in retrievers.declared(spec)
 
 
 class Prepared(NamedTuple):
@@ -257,9 +253,11 @@ def evaluate(
 
 def search(
     text: str, task: Task | str = "mini/MedQA-Diag", *, retriever: Component = "bm25", top: int = 5,
-    options: Options | None = None,
+    prompts: str | Path | None = None, options: Options | None = None,
 ) -> list[Found]:  # fmt: skip
     """The best passages of a task for a typed text, with the words that matched."""
+    if prompts is not None and isinstance(retriever, str | Spec):
+        (retriever,) = systems(retriever, prompts=prompts)[0].retrievers
     return search_text(loaded(task), text, retriever, top, options=options)
 
 

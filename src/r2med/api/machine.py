@@ -12,12 +12,18 @@ from ..doctor import diagnose as check_installation
 from ..models import Row, find_any_card, listing, locate
 from ..models import fetch as fetch_model
 from ..pipeline.build import REGISTRIES
+from ..pipeline.protocol_pack import FetchedPack, described, fetch_pack
+from ..pipeline.protocol_pack import listing as list_protocols
+from ..results.protocols import read_protocol
 
 __all__ = [
     "cache_entries",
     "check_installation",
+    "describe_protocol",
     "fetch_model",
+    "fetch_protocol",
     "list_models",
+    "list_protocols",
     "model_folder",
     "prune_cache",
     "verify_cache",
@@ -35,3 +41,13 @@ def model_folder(name: str) -> Path:
     if path is None:
         raise ModelError(f"{name} is not on this machine: r2med models fetch {name}")
     return path
+
+
+def describe_protocol(name: str) -> dict[str, object]:
+    """All that a protocol sets, and whether its instructions are on this machine; `name` may be a file."""
+    return described(read_protocol(name))
+
+
+def fetch_protocol(name: str, folder: Path | None = None) -> FetchedPack:
+    """Read a protocol's instructions and prompts from their repository, or a clone of it, into R2MED_HOME."""
+    return fetch_pack(read_protocol(name), folder)

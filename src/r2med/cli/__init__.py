@@ -28,6 +28,7 @@ COMMANDS = {
     "relabel": "Let an LLM judge passages, and see how far it agrees with people.",
     "leaderboard": "Show results beside published figures.",
     "reproduce": "Compare our scores with the published ledger.",
+    "protocol": "Show the protocols, and fetch the instructions that one needs.",
     "plot": "Draw results as SVG or PNG.",
     "view": "Look at results in the browser.",
     "report": "Write results as one HTML file.",

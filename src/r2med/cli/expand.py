@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ..expand import Diagnosis, Expander
     from ..pipeline.plan import TaskSource
 
-GENERATING = ("passages", "max_tokens", "temperature", "prompts", "keep_prompts", "raw")
+GENERATING = ("passages", "max_tokens", "temperature", "prompts", "protocol", "keep_prompts", "raw")
 """Options of no use where no chat model is asked."""
 
 
@@ -42,6 +42,7 @@ GENERATING = ("passages", "max_tokens", "temperature", "prompts", "keep_prompts"
 @click.option("--temperature", type=click.FloatRange(min=0), help="Default: the method's, else the model's own.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Where the server takes one.")
 @click.option("--prompts", type=click.Path(path_type=Path), help="A prompt file or pack instead of ours.")
+@click.option("--protocol", type=click.Choice(["r2med-paper"]), help="Prompts and sampling of the paper's scripts.")
 @click.option("--retriever", "-r", default="bm25", show_default=True, help="First stage of lamer, tool of search-*.")
 @click.option("--concurrency", default=16, show_default=True, type=click.IntRange(min=1), help="Calls in flight.")
 @click.option("--rpm", type=click.IntRange(min=1), help="Most requests a minute.")
@@ -122,7 +123,7 @@ def expander_spec(method: str, llm: str, choices: dict[str, Any]) -> Spec:
     if not generates:
         return spec
     prompts = content_at(str(choices["prompts"]), "prompts") if choices["prompts"] else None
-    given = {key: choices[key] for key in ("passages", "max_tokens", "temperature", "seed")}
+    given = {key: choices[key] for key in ("passages", "max_tokens", "temperature", "seed", "protocol")}
     if "retriever" in expanders[method].parameters:
         given["retriever"] = choices["retriever"]
     return expanders.changed(spec, prompts=prompts, raw=choices["raw"] or None, **given)

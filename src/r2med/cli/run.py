@@ -49,7 +49,7 @@ OPTIONS = (
     click.option("--max-length", "lengths", multiple=True, type=click.IntRange(min=1), metavar="TOKENS",
                  help="Cut texts here instead of at the model's limit; repeat to compare lengths."),
     click.option("--device", help="cpu, cuda, cuda:1 …; default: every GPU there is, else the CPU."),
-    click.option("--prompts", type=_FILE, help="A prompt pack that replaces the task instructions."),
+    click.option("--prompts", type=_FILE, help="A prompt pack that replaces task instructions and prompts."),
     click.option("--max-cost", type=click.FloatRange(min=0), metavar="DOLLARS", help="What APIs may cost."),
     click.option("--plan", "--dry-run", "dry_run", is_flag=True,
                  help="Show the stages, what of them is cached and what the rest would take and cost; do nothing."),
@@ -193,8 +193,17 @@ def _print_outcome(outcome: Scores, *, markdown: bool) -> None:
         show(effects)
     for result in outcome.results:
         _warn(result)
+    for line in dict.fromkeys(line for result in outcome.results for line in _own_words(result)):
+        note(line)
     if outcome.kept:
         note(f"{outcome.kept} of {len(outcome.results)} results were there already (--overwrite runs them again)")
+
+
+def _own_words(result: TaskResult) -> list[str]:
+    """That a system of the paper's protocol runs without the paper's words."""
+    from ..results.protocols import own_words
+
+    return [f"{result.system.name}: {said} (r2med protocol fetch r2med-paper)" for said in own_words(result.system)]
 
 
 def _warn(result: TaskResult) -> None:

@@ -80,20 +80,21 @@ def score(run: Path, qrels: Path, measures: tuple[str, ...], per_query: bool, as
 @click.option("--task", "-t", "spec", default="mini/MedQA-Diag", show_default=True, help="Task or folder to search in.")
 @click.option("--retriever", "-r", default="bm25", show_default=True, help="Retriever.")
 @click.option("--top", "-k", default=5, show_default=True, type=click.IntRange(min=1), help="Passages to show.")
+@click.option("--prompts", type=click.Path(path_type=Path), help="A prompt pack that replaces the task instructions.")
 @click.option("--memory", metavar="SIZE", help="What dense search may hold beside its mapped vectors, such as 2GB.")
 @pickle_option
 @json_option
 def search(
-    text: str, spec: str, retriever: str, top: int, memory: str | None, allow_pickle: bool, as_json: bool
-) -> None:
+    text: str, spec: str, retriever: str, top: int, prompts: Path | None, memory: str | None, allow_pickle: bool,
+    as_json: bool,
+) -> None:  # fmt: skip
     """Type a query and see the top passages, with the words that matched marked."""
     from ..api import experiments
     from ..tasks import load
 
     task = load(spec)
-    found = experiments.search(
-        text, task, retriever=retriever, top=top, options=options_from({"memory": memory, "allow_pickle": allow_pickle})
-    )
+    options = options_from({"memory": memory, "allow_pickle": allow_pickle})
+    found = experiments.search(text, task, retriever=retriever, top=top, prompts=prompts, options=options)
     if as_json:
         emit({"query": text, "task": task.full_name, "retriever": retriever, "hits": [hit._asdict() for hit in found]})
         return

@@ -20,6 +20,7 @@ class QueryText(NamedTuple):
     weight: float = 1.0
     side: Side = "query"  # which of a model's two sides encodes it; lexical retrievers know no sides
     instruction: bool = True  # whether a model's query instruction stands before it
+    scaled: bool = True  # whether its vector has length one before a mean, where vectors are compared by cosine
 
 
 class Queries:

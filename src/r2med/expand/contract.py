@@ -23,6 +23,9 @@ JOINED: Mapping[str, str] = {OTHER: "query+passages"}
 """Kind of retriever to policy: the query, then the texts, for every kind."""
 INSTEAD: Mapping[str, str] = {**JOINED, "lexical": "passages", "dense": "mean"}
 """Texts in place of the query, or averaged with it."""
+R2MED = "r2med"
+"""The policy that stands for whatever R2MED's scripts do: see `policy.published_policy`."""
+PUBLISHED: Mapping[str, str] = {OTHER: R2MED}
 MISSING = "missing"
 """Status of a query that a replay has no text for."""
 
@@ -35,6 +38,8 @@ class Expansion(msgspec.Struct, frozen=True, kw_only=True):
     # The query as the task has it.
     texts: tuple[str, ...] = ()
     # Usable texts only: an unfinished chain of thought is never among them.
+    raw: tuple[str, ...] = ()
+    # All answers as they came, which R2MED's scripts read in their own way.
     statuses: tuple[str, ...] = ()
     # One per generation, usable or not: ok, truncated, empty, refused, unparsed, failed, missing.
     reasoning: tuple[str, ...] = ()

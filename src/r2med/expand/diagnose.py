@@ -12,6 +12,7 @@ from ..core.queries import Queries
 from ..core.spec import Content, Spec
 from ..llm import Chat, GenerationStore, Request, Sampling, StoreKey, generate, reasons
 from ..llm.reading import read_verdict
+from ..models.prompts import names_of
 from ..retrieve import Build, Retriever
 from .answers import names_answer
 from .contract import MISSING, Expander, Expansion, Expansions, expanders
@@ -172,7 +173,7 @@ def _mean(values: Sequence[float]) -> float | None:
 
 def judge(expansions: Expansions, task: Task, chat: Chat, *, prompts: Content | None = None) -> dict[str, str]:
     """Verdicts by query id; a judge that says neither yes nor no leaves a query `unknown`."""
-    prompt = load_prompt("judge", task.family, prompts)
+    prompt = load_prompt("judge", names_of(task), prompts)
     sampling = Sampling(max_tokens=REASONING_TOKENS if reasons(chat) else ANSWER_TOKENS, temperature=0.0, seed=0)
     verdicts = {query.id: UNKNOWN for query in task.queries if expansions.of(query.id)}
     requests = []

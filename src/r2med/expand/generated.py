@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
 from msgspec import Meta
@@ -16,6 +16,7 @@ from ..core import DataError, Query, Task
 from ..core.options import Options, Progress
 from ..core.queries import Queries
 from ..core.spec import Content, Spec
+from ..core.untrusted import file_name
 from ..llm import (
     Chat,
     Generation,
@@ -28,10 +29,12 @@ from ..llm import (
     reasons,
     with_defaults,
 )
-from ..llm.prompts import DEFAULT_FAMILY, FAMILIES, Prompt, built_in, read_prompt
+from ..llm.prompts import DEFAULT_FAMILY, FAMILIES, Prompt, built_in, prompt_from, read_prompt
+from ..models.prompts import OWN, holds_pack, names_of, read_pack
 from ..retrieve import Build, Retriever, get_retriever
-from .contract import INSTEAD, JOINED, Cost, Expander, Expansion, Expansions, expanders
+from .contract import INSTEAD, JOINED, PUBLISHED, Cost, Expander, Expansion, Expansions, expanders
 from .fewshot import render_examples, without_leaks
+from .paper import PASSAGE_WORDS, paper_sampling, paper_spec
 from .passages import contents_of, render_passages
 from .replay import RECORDED, recorded
 
@@ -40,30 +43,52 @@ REASONING_TOKENS = 10_240
 ANSWER_TOKENS = 512
 
 
-def load_prompt(method: str, family: str, pack: Content | None = None) -> Prompt:
-    """The prompt for a method and a task family: the user's, where a pack is given, else ours.
+def load_prompt(method: str, names: Sequence[str], pack: Content | None = None) -> Prompt:
+    """The prompt of a method for a task, named as `names_of` does: the user's, where a pack is given, else ours.
 
-    A pack is one file (used for everything), a folder of `<family>.toml`, or a folder of `<method>/<family>.toml`.
+    A pack is a prompt pack (`models.prompts`), one prompt file (used for everything), or a folder of
+    `<method>/<name>.toml`, `<name>.toml` or `<method>.toml`, where the name is the task's or its family's.
     """
-    slug = FAMILIES.get(family, DEFAULT_FAMILY)
+    slug = FAMILIES.get(names[-1], DEFAULT_FAMILY)
     if pack is None:
         return built_in("r2med.expand", f"{method}/{slug}")
     path = pack.located()
+    if holds_pack(path):
+        table = read_pack(path).prompt(method, [*names, slug])
+        if table is None:
+            raise DataError(f"is a prompt pack without a prompt for {method}", path=path)
+        return prompt_from(table, f"{path}: {method}")
     if path.is_file():
         return read_prompt(path)
-    tried = [path / method / f"{slug}.toml", path / f"{slug}.toml", path / f"{method}.toml"]
+    files = [f"{file_name(name, known=names)}.toml" for name in dict.fromkeys((names[-2], slug))]
+    tried = [*(path / method / file for file in files), *(path / file for file in files), path / f"{method}.toml"]
     if found := next((candidate for candidate in tried if candidate.is_file()), None):
         return read_prompt(found)
     raise DataError(f"holds no prompt for {method} on {slug} (looked for {method}/{slug}.toml, {slug}.toml)", path=path)
 
 
-def prompt_hashes(method: str, pack: Content | None = None) -> dict[str, str]:
-    """Fingerprints of a method's prompts by task family; a pack of the user's own need not have them all."""
+def prompt_facts(method: str, pack: Content | None = None) -> dict[str, str]:
+    """What the prompts of a method are: hashes by task family, or that of the prompt pack they come from."""
+    if pack is not None and holds_pack(pack.located()):
+        return {"pack": f"{pack.label}~{pack.whole}"}
     hashes = {}
     for family, slug in FAMILIES.items():
-        with suppress(DataError):
-            hashes[slug] = load_prompt(method, family, pack).hash
+        with suppress(DataError):  # a folder of the user's own need not have them all
+            hashes[slug] = load_prompt(method, ("", family), pack).hash
     return hashes
+
+
+def generates_with(spec: Spec, pack: Content) -> bool:
+    """Whether a pack holds prompts for a method that asks a chat model: recorded texts take none."""
+    recorded_texts = isinstance(spec.argument, Spec) and spec.argument.name in RECORDED
+    if recorded_texts or "prompts" not in expanders.declared(spec):
+        return False
+    return not holds_pack(pack.located()) or spec.name in read_pack(pack.located()).generate
+
+
+def prompt_wording(pack: Content | None) -> str:
+    """Whose words the prompts are in."""
+    return OWN if pack is None else f"{pack.label}~{pack.whole}"
 
 
 class Prepared(NamedTuple):
@@ -86,9 +111,14 @@ class GenerationParameters:
     seed: Annotated[int, Meta(description="where the server takes one")] | None = 0
     prompts: Annotated[Content, Meta(description="a prompt file or pack in place of ours")] | None = None
     raw: Annotated[bool, Meta(description="keep chatty preambles and markdown fences")] = False
+    protocol: (
+        Annotated[Literal["r2med-paper"], Meta(description="prompts and sampling of the paper's scripts")] | None
+    ) = None
 
     def sampling(self, chat: Chat, tokens: int, **more: Any) -> Sampling:
         """How answers of a model are drawn; a model that reasons needs room for it."""
+        if self.protocol and (published := paper_sampling(chat.spec.name)):
+            return msgspec.structs.replace(published, **more)
         wanted = Sampling(
             max_tokens=self.max_tokens or tokens, temperature=self.temperature, top_p=self.top_p, seed=self.seed, **more
         )
@@ -119,6 +149,7 @@ class Generated(Expander):
     @classmethod
     def from_spec(cls, spec: Spec, build: Build) -> Expander:
         """The method on the chat model that is its argument, or on texts that were recorded."""
+        spec = paper_spec(spec)
         assert isinstance(spec.argument, Spec)
         if spec.argument.name in RECORDED:
             return recorded(spec)
@@ -138,7 +169,8 @@ class Generated(Expander):
             "model": self.chat.describe(),
             "sampling": msgspec.to_builtins(self.sampling),
             "clean": not self.given.raw,
-            "prompts": prompt_hashes(self.method, self.given.prompts),
+            "prompts": prompt_facts(self.method, self.given.prompts),
+            **({"protocol": self.given.protocol} if self.given.protocol else {}),
             **self.own_settings(),
         }
 
@@ -153,7 +185,12 @@ class Generated(Expander):
 
     def prompt(self, task: Task) -> tuple[Prompt, dict[str, object]]:
         """The prompt for a task, and notes about it."""
-        return load_prompt(self.method, task.family, self.given.prompts), {}
+        return load_prompt(self.method, names_of(task), self.given.prompts), {}
+
+    def task_facts(self, task: Task) -> dict[str, object]:
+        """The prompt of a task, where a prompt pack has one for each; one that lacks the task is refused here."""
+        pack = self.given.prompts
+        return {"prompt": self.prompt(task)[0].hash} if pack is not None and holds_pack(pack.located()) else {}
 
     def prepare(self, task: Task, limit: int | None = None) -> Prepared:
         """Everything that will be sent."""
@@ -201,8 +238,10 @@ class Generated(Expander):
             query.id: expansion_of(query, sorted(answers.get(query.id, ()), key=lambda g: g.sample))
             for query in task.queries[:limit]
         }
-        notes = {"store": place, **prepared.notes, **({"warning": self.warning} if self.warning else {})}
-        return Expansions(self.method, self.describe(), items, notes, self.policies)
+        notes = {"store": place, "prompts": prompt_wording(self.given.prompts), **prepared.notes}
+        notes |= {"warning": self.warning} if self.warning else {}
+        policies = PUBLISHED if self.given.protocol else self.policies
+        return Expansions(self.method, self.describe(), items, notes, policies)
 
 
 @dataclass(frozen=True)
@@ -235,13 +274,16 @@ class Query2doc(Generated):
 
     def prompt(self, task: Task) -> tuple[Prompt, dict[str, object]]:
         """The prompt without examples that touch the evaluated queries."""
-        kept, dropped = without_leaks(super().prompt(task)[0], task)
+        prompt = super().prompt(task)[0]
+        if prompt.shown:
+            return prompt, {"examples": "as the prompt pack has them, not compared with the queries"}
+        kept, dropped = without_leaks(prompt, task)
         return kept, {"examples": len(kept.examples), **({"examples_left_out": list(dropped)} if dropped else {})}
 
     def values(self, prompt: Prompt, queries: Sequence[Query], task: Task) -> Iterable[Mapping[str, str]]:
         """The query, and the examples that may be shown."""
         del task
-        examples = render_examples(prompt, prompt.examples)
+        examples = prompt.shown or render_examples(prompt, prompt.examples)
         return ({"query": query.text, "examples": examples} for query in queries)
 
 
@@ -252,6 +294,12 @@ class LamerParameters(GenerationParameters):
     retriever: Annotated[str, Meta(description="the first stage whose passages stand in the prompt")] = "bm25"
     top: Annotated[int, Meta(ge=1, description="passages that stand in the prompt")] = 10
     passage_tokens: Annotated[int, Meta(ge=1, description="tokens that each of them keeps")] = 128
+    passage_words: Annotated[int, Meta(ge=1, description="words that each of them keeps, not tokens")] | None = None
+
+    @property
+    def words(self) -> int | None:
+        """Words of a passage, where they are counted."""
+        return PASSAGE_WORDS if self.protocol else self.passage_words
 
 
 @expanders.register("lamer", argument="chat", needs_argument=True)
@@ -274,15 +322,18 @@ class LameR(Generated):
 
     def own_settings(self) -> dict[str, object]:
         """The first stage, and how much of it is shown."""
-        top, tokens = self.given.top, self.given.passage_tokens
-        return {"first_stage": self.retriever.describe(), "top": top, "passage_tokens": tokens}
+        length = {"passage_tokens": self.given.passage_tokens}
+        if self.given.words is not None:
+            length = {"passage_words": self.given.words}
+        return {"first_stage": self.retriever.describe(), "top": self.given.top, **length}
 
     def values(self, prompt: Prompt, queries: Sequence[Query], task: Task) -> Iterable[Mapping[str, str]]:
         """The query, and the best passages for it."""
         index = self.retriever.prepare(task)
         run = index.search(Queries.of(replace(task, queries=tuple(queries))), self.given.top)
         for row, query in enumerate(queries):
-            passages = render_passages(prompt, contents_of(run, row, task), self.given.passage_tokens)
+            found = contents_of(run, row, task)
+            passages = render_passages(prompt, found, self.given.passage_tokens, words=self.given.words)
             yield {"query": query.text, "passages": passages}
 
 
@@ -295,6 +346,7 @@ def expansion_of(query: Query, generations: Sequence[Generation]) -> Expansion:
         query_id=query.id,
         original=query.text,
         texts=tuple(g.final for g in generations if g.usable),
+        raw=tuple(g.raw for g in generations if g.status != "failed"),
         statuses=tuple(g.status for g in generations),
         reasoning=tuple(g.reasoning for g in generations),
         prompt_tokens=sum(g.prompt_tokens for g in generations),

@@ -10,6 +10,7 @@ from ..core.queries import Queries
 from ..llm import estimate_tokens
 from ..llm.prompts import Prompt
 from ..retrieve import Index, Retriever
+from .paper import cut_to_words
 
 NOTHING = "(nothing was found)"
 
@@ -28,9 +29,10 @@ def cut_to_tokens(text: str, budget: int) -> str:
     return " ".join(words)
 
 
-def render_passages(prompt: Prompt, passages: Iterable[str], budget: int) -> str:
-    """Numbered passages as the prompt writes them."""
-    return prompt.numbered([cut_to_tokens(passage, budget) for passage in passages]) or NOTHING
+def render_passages(prompt: Prompt, passages: Iterable[str], budget: int, *, words: int | None = None) -> str:
+    """Numbered passages as the prompt writes them, each cut to so many tokens, or to so many words."""
+    cut = [cut_to_tokens(text, budget) if words is None else cut_to_words(text, words) for text in passages]
+    return prompt.numbered(cut) or ("" if prompt.exact else NOTHING)
 
 
 def contents_of(run: Run, row: int, task: Task) -> list[str]:

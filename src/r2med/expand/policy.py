@@ -13,7 +13,8 @@ import msgspec
 from ..core import Task, UnknownName, UsageError
 from ..core.queries import Queries, QueryText, Side
 from ..retrieve import Retriever
-from .contract import OTHER, Expansion, Expansions
+from .contract import JOINED, OTHER, R2MED, Expansion, Expansions
+from .paper import published_text
 
 Mode = Literal["replace", "append", "mean"]
 
@@ -26,6 +27,8 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=False):
     # `replace`: the texts alone; `append`: the query, then the texts; `mean`: the mean of their vectors.
     repeat: int = 1
     # How often the query stands before the texts: keeps its words heavy in a sum over terms.
+    copies: str = " "
+    # Between two copies of the query.
     separator: str | None = " "
     # Between query and texts; None: what suits the model's tokenizer.
     instruction: bool = True
@@ -34,6 +37,10 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=False):
     # As what the texts of a mean are encoded.
     text_instruction: bool = True
     # Whether texts that are encoded as queries carry the query instruction too.
+    scaled: bool = True
+    # Whether a mean is over vectors of length one where vectors are compared by cosine.
+    published: bool = False
+    # Whether answers are read as R2MED's scripts read them: what has no mark of its end is searched with as it is.
 
     def describe(self) -> dict[str, object]:
         """Everything that changes a ranking."""
@@ -52,13 +59,16 @@ POLICIES = {
         Policy(name="query*5+passages", mode="append", repeat=5),
         Policy(name="mean", mode="mean"),
         Policy(name="mean.query-side", mode="mean", text_side="query"),
-        Policy(name="mean.r2med", mode="mean", text_side="query", text_instruction=False),
         Policy(name="mean.no-instruction", mode="mean", text_side="query", instruction=False, text_instruction=False),
+        Policy(name="passages.r2med", mode="replace", published=True),
+        Policy(name="query+passages.r2med", mode="append", published=True),
+        Policy(name="query*2+passages.r2med", mode="append", repeat=2, copies="", published=True),
+        Policy(name="query+[SEP]+passages.r2med", mode="append", separator="[SEP]", published=True),
+        Policy(name="mean.r2med", mode="mean", text_side="query", text_instruction=False, scaled=False, published=True),
+        Policy(name="mean.instructed.r2med", mode="mean", text_side="query", scaled=False, published=True),
     )
 }
 KINDS = ("lexical", "dense", "sparse", "late-interaction", "custom")
-R2MED = "r2med"
-"""The name that stands for whatever R2MED's scripts do: see `published_policy`."""
 INSTRUCTED_TEXTS = frozenset({"nv", "grit", "inst-l", "inst-xl"})
 """Models whose passages R2MED's scripts encode with the query instruction; all others go without."""
 PUBLISHED_METHODS = frozenset({"hyde", "query2doc", "lamer", "search-o1", "search-r1"})
@@ -68,11 +78,14 @@ REASONING = frozenset({"think", "think-optional", "final-response", "solution", 
 
 def published_policy(method: str, kind: str, *, model: str = "", reasoning: bool = False) -> str | None:
     """The policy behind R2MED's published figures, for a retriever's name and a reasoning chat model or another."""
-    if kind == "dense" and (method != "query2doc" or reasoning):
-        return "mean.query-side" if model in INSTRUCTED_TEXTS else "mean.r2med"
-    if kind == "lexical" and reasoning:
-        return "passages"
-    return "query*2+passages" if (method, kind) == ("query2doc", "lexical") else None
+    if method not in PUBLISHED_METHODS or kind not in ("dense", "lexical"):
+        return None
+    if kind == "dense" and method == "query2doc" and not reasoning:
+        return "query+[SEP]+passages.r2med"
+    if kind == "dense":
+        return "mean.instructed.r2med" if model in INSTRUCTED_TEXTS else "mean.r2med"
+    own = {"query2doc": "query*2+passages.r2med", "lamer": "query+passages.r2med"}
+    return "passages.r2med" if reasoning else own.get(method, "passages.r2med")
 
 
 def policy_for(expansions: Expansions, kind: str, name: str | None = None, *, model: str = "") -> Policy:
@@ -85,12 +98,10 @@ def policy_for(expansions: Expansions, kind: str, name: str | None = None, *, mo
         raise UsageError(f"a retriever of kind {kind!r} takes no expansions (those that do: {', '.join(KINDS)})")
     own = expansions.policies.get(kind, expansions.policies[OTHER])
     chosen = name or own
-    if name == R2MED:
-        published = expansions.method in PUBLISHED_METHODS
+    if chosen == R2MED:
         reasoning = _marking(expansions) in REASONING
-        chosen = (
-            published_policy(expansions.method, kind, model=model, reasoning=reasoning) or own if published else own
-        )
+        published = published_policy(expansions.method, kind, model=model, reasoning=reasoning)
+        chosen = published or (own if own != R2MED else JOINED[OTHER])
     if chosen not in POLICIES:
         raise UnknownName("policy", chosen, POLICIES, hint=f"(known: {R2MED}, {', '.join(POLICIES)})")
     policy = POLICIES[chosen]
@@ -99,12 +110,25 @@ def policy_for(expansions: Expansions, kind: str, name: str | None = None, *, mo
     return policy
 
 
+def queries_without_text(task: Task, expansions: Expansions, policy: Policy) -> int:
+    """How many queries are searched with as they are, because nothing was made from them."""
+    return sum(not texts_of(expansions.of(query.id), policy, "") for query in task.queries)
+
+
 def queries_for(
     retriever: Retriever, task: Task, expansions: Expansions, policy: str | None = None
 ) -> tuple[Queries, Policy]:
     """What a retriever searches with, and the policy that made it."""
     used = policy_for(expansions, retriever.kind, policy, model=retriever.spec.name)
     return expanded_queries(task, expansions, used, separator=retriever.separator()), used
+
+
+def policy_settings(name: str) -> dict[str, object]:
+    """What a policy of R2MED's scripts does, for the description of a system: their names meant less once."""
+    if name == R2MED:
+        return {policy.name: policy.describe() for policy in POLICIES.values() if policy.published}
+    policy = POLICIES.get(name)
+    return policy.describe() if policy is not None and policy.published else {}
 
 
 def _marking(expansions: Expansions) -> object:
@@ -117,19 +141,32 @@ def _marking(expansions: Expansions) -> object:
 def expanded_queries(task: Task, expansions: Expansions, policy: Policy, *, separator: str | None = None) -> Queries:
     """What a retriever searches with; the raw query where nothing usable was generated."""
     expansions.check_covers(task)
-    texts = [_texts(query.text, expansions.of(query.id), policy, separator) for query in task.queries]
+    marking = str(_marking(expansions) or "")
+    texts = [
+        _texts(query.text, texts_of(expansions.of(query.id), policy, marking), policy, separator)
+        for query in task.queries
+    ]
     return Queries(task.query_ids, task.query_texts, texts)
 
 
-def _texts(query: str, item: Expansion | None, policy: Policy, separator: str | None) -> tuple[QueryText, ...]:
-    if item is None or not item.usable:
+def texts_of(item: Expansion | None, policy: Policy, marking: str) -> tuple[str, ...]:
+    """The texts to search with, read as the policy reads answers; none: the raw query is searched with."""
+    if item is None:
+        return ()
+    if not policy.published:
+        return item.texts
+    return tuple(published_text(raw, marking) for raw in item.raw) or item.texts
+
+
+def _texts(query: str, texts: tuple[str, ...], policy: Policy, separator: str | None) -> tuple[QueryText, ...]:
+    if not texts:
         return (QueryText(query),)
     if policy.mode == "mean":
         instructed = policy.text_instruction and policy.text_side == "query"
-        own = QueryText(query, instruction=policy.instruction)
-        return (own, *(QueryText(text, 1.0, policy.text_side, instructed) for text in item.texts))
-    joined = " ".join(item.texts)
+        own = QueryText(query, instruction=policy.instruction, scaled=policy.scaled)
+        return (own, *(QueryText(text, 1.0, policy.text_side, instructed, policy.scaled) for text in texts))
+    joined = " ".join(texts)
     if policy.mode == "replace":
         return (QueryText(joined),)
     between = policy.separator if policy.separator is not None else separator or "\n"
-    return (QueryText(" ".join([query] * policy.repeat) + between + joined),)
+    return (QueryText(policy.copies.join([query] * policy.repeat) + between + joined),)

@@ -27,6 +27,8 @@ class Recorded(NamedTuple):
 
     texts: tuple[str, ...]
     statuses: tuple[str, ...]
+    raw: tuple[str, ...] = ()
+    """All of them as they came."""
 
 
 RECORDED = ("replay", "published")
@@ -95,8 +97,8 @@ class Replayed(Expander):
         nothing = Recorded((), (MISSING,))
         items = {}
         for query in queries:
-            texts, statuses = recorded.get(query.id, nothing)
-            items[query.id] = Expansion(query_id=query.id, original=query.text, texts=texts, statuses=statuses)
+            found = recorded.get(query.id, nothing)
+            items[query.id] = Expansion(query_id=query.id, original=query.text, **found._asdict())
         if on_progress:
             on_progress(len(queries), len(queries))
         missing = sum(query.id not in recorded for query in queries)
@@ -144,7 +146,8 @@ def as_recorded(texts: Sequence[str | Choice], marking: str = "auto", *, clean: 
     given = (texts,) if isinstance(texts, str) else tuple(texts)
     read = [parse(Choice(t) if isinstance(t, str) else t, marking, clean=clean) for t in given]
     usable = tuple(p.final for p in read if p.final and p.status in ("ok", "truncated"))
-    return Recorded(usable, tuple(p.status for p in read))
+    raw = tuple(t if isinstance(t, str) else t.text for t in given)
+    return Recorded(usable, tuple(p.status for p in read), raw)
 
 
 def read_recorded(path: Path, method: str = "", marking: str = "auto", *, clean: bool = False) -> dict[str, Recorded]:
@@ -161,7 +164,9 @@ def read_recorded(path: Path, method: str = "", marking: str = "auto", *, clean:
     found = {}
     for query_id, by_sample in samples.items():
         ordered = [by_sample[s] for s in sorted(by_sample)]
-        found[query_id] = Recorded(tuple(g.final for g in ordered if g.usable), tuple(g.status for g in ordered))
+        found[query_id] = Recorded(
+            tuple(g.final for g in ordered if g.usable), tuple(g.status for g in ordered), tuple(g.raw for g in ordered)
+        )
     return found
 
 

@@ -15,10 +15,12 @@ from ..core.options import Options, Progress
 from ..core.spec import Spec
 from ..llm import Chat, GenerationStore, Request, StoreKey, estimate_tokens, reasons
 from ..llm.prompts import Prompt
+from ..models.prompts import names_of
 from ..retrieve import Build, Retriever, get_retriever
 from .agent import REASONING, Limits, Loop, Outcome, Tags, opening_messages
-from .contract import INSTEAD, Cost, Expander, Expansion, Expansions, expanders
-from .generated import GenerationParameters, as_text, load_prompt, prompt_hashes
+from .contract import INSTEAD, PUBLISHED, Cost, Expander, Expansion, Expansions, expanders
+from .generated import GenerationParameters, as_text, load_prompt, prompt_facts, prompt_wording
+from .paper import paper_spec
 from .passages import SearchTool
 from .replay import RECORDED, recorded
 
@@ -55,13 +57,14 @@ class Searching(Expander):
         if self.given.passages != 1:
             raise UsageError(f"{self.method} gives one answer a query, not {self.given.passages}")
         self.limits = limits or (REASONING if reasons(chat) else Limits())
-        if self.given.max_tokens:
-            self.limits = msgspec.structs.replace(self.limits, turn_tokens=self.given.max_tokens)
         self.sampling = self.given.sampling(chat, self.limits.turn_tokens)
+        if self.sampling.max_tokens:
+            self.limits = msgspec.structs.replace(self.limits, turn_tokens=self.sampling.max_tokens)
 
     @classmethod
     def from_spec(cls, spec: Spec, build: Build) -> Expander:
         """The agent on the chat model that is its argument, or on texts that were recorded."""
+        spec = paper_spec(spec)
         assert isinstance(spec.argument, Spec)
         if spec.argument.name in RECORDED:
             return recorded(spec)
@@ -87,13 +90,14 @@ class Searching(Expander):
             "model": self.chat.describe(),
             "sampling": msgspec.to_builtins(self.sampling),
             "clean": not self.given.raw,
-            "prompts": prompt_hashes(self.method, self.given.prompts),
+            "prompts": prompt_facts(self.method, self.given.prompts),
+            **({"protocol": self.given.protocol} if self.given.protocol else {}),
             **self.own_settings(),
         }
 
     def prompt(self, task: Task) -> Prompt:
         """The prompt for a task."""
-        return load_prompt(self.method, task.family, self.given.prompts)
+        return load_prompt(self.method, names_of(task), self.given.prompts)
 
     def open_store(self, prompt: Prompt, task: Task, *, read_only: bool = False) -> GenerationStore:
         """Where turns and outcomes are kept."""
@@ -178,10 +182,12 @@ class Searching(Expander):
         ordered = {query.id: items[query.id] for query in queries}
         notes: dict[str, object] = {
             "store": place,
+            "prompts": prompt_wording(self.given.prompts),
             "searches": sum(len(item.searches) for item in ordered.values()),
             **({"warning": self.warning} if self.warning else {}),
         }
-        return Expansions(self.method, self.describe(), ordered, notes, self.policies)
+        policies = PUBLISHED if self.given.protocol else self.policies
+        return Expansions(self.method, self.describe(), ordered, notes, policies)
 
 
 @expanders.register("search-o1", argument="chat", needs_argument=True)
@@ -212,6 +218,7 @@ def expansion_of(query: Query, outcome: Outcome) -> Expansion:
         query_id=query.id,
         original=query.text,
         texts=(final.final,) if final.usable else (),
+        raw=(final.raw,) if final.status != "failed" else (),
         statuses=(final.status,),
         reasoning=(final.reasoning,),
         searches=tuple(outcome.searches),

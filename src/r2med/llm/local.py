@@ -58,7 +58,7 @@ class LocalChat:
     def estimate(self, request: Request) -> Estimate:
         sampling = request.sampling
         prompt = sum(estimate_tokens(m.content) for m in request.messages)
-        tokens = sampling.n * sampling.max_tokens
+        tokens = sampling.n * sampling.most_tokens
         return Estimate(calls=sampling.n, prompt_tokens=prompt * sampling.n, completion_tokens=tokens, cost=0.0)
 
     def close(self) -> None:
@@ -140,7 +140,7 @@ def _body(request: Request) -> dict[str, object]:
     sampling = request.sampling
     body: dict[str, object] = {
         "messages": [{"role": m.role, "content": m.content} for m in request.messages],
-        "max_tokens": sampling.max_tokens,
+        "max_tokens": sampling.most_tokens,
         "stop": list(sampling.stop),
     }
     given = {

@@ -12,6 +12,7 @@ import msgspec
 
 from ..core import ModelError, UsageError
 from ..core.budget import Budget, Usage, estimate_tokens
+from ..core.keys import warn_once
 from ..core.options import Options
 from ..core.parallel import in_parallel
 from ..core.spec import Spec
@@ -49,6 +50,8 @@ class OpenAIChat:
         self.defaults = Sampling(temperature=card.temperature, top_p=card.top_p)
         self.usage = Usage()
         self._fixed = card.fixed_sampling or bool(FIXED_SAMPLING.match(model))
+        self._takes_sampling = True
+        """Whether settings are sent that a model is known not to take, where a request wants them sent as they are."""
         self.marking = "hidden" if self._fixed and card.marking == "auto" else card.marking
         self._workers = options.concurrency or CONCURRENCY
         home = card.base_url or OPENAI
@@ -107,7 +110,7 @@ class OpenAIChat:
         sampling = request.sampling
         prompt = sum(estimate_tokens(m.content) + TOKENS_PER_MESSAGE for m in request.messages)
         calls = sampling.n if self._fixed else 1
-        completion = sampling.n * sampling.max_tokens
+        completion = sampling.n * sampling.most_tokens
         return Estimate(
             calls=calls,
             prompt_tokens=prompt * calls,
@@ -144,7 +147,16 @@ class OpenAIChat:
         total = Reply(key=request.key, choices=(), cost=self.card.cost(0, 0), model=self.model)
         body = self._body(request)
         for _ in range(EMPTY_ANSWERS + 1):
-            answer = self._client.post(body, estimate.prompt_tokens + estimate.completion_tokens, stop)
+            try:
+                answer = self._client.post(body, estimate.prompt_tokens + estimate.completion_tokens, stop)
+            except ModelError as why:
+                refused = [name for name in ("temperature", "top_p") if name in body and name in str(why)]
+                if not (request.sampling.as_given and refused):
+                    raise
+                warn_once(f"{self.name} takes no {' and no '.join(refused)}: asked without ({why})")
+                self._takes_sampling = False
+                body = self._body(request)
+                continue
             total = _added(total, self._read(request, answer.body, answer.seconds))
             if total.choices:
                 missing = request.sampling.n - len(total.choices)
@@ -157,11 +169,12 @@ class OpenAIChat:
             "model": self.model,
             "messages": [{"role": m.role, "content": m.content} for m in request.messages],
         }
-        if self._fixed:
-            body["max_completion_tokens"] = sampling.max_tokens
+        if self._fixed and not sampling.as_given:
+            body |= _given(max_completion_tokens=sampling.max_tokens)
         else:
-            body["max_tokens"] = sampling.max_tokens
-            body |= _given(temperature=sampling.temperature, top_p=sampling.top_p)
+            body |= _given(max_tokens=sampling.max_tokens)
+            if self._takes_sampling or not sampling.as_given:
+                body |= _given(temperature=sampling.temperature, top_p=sampling.top_p)
             if sampling.n > 1:
                 body["n"] = sampling.n
         if sampling.seed is not None:

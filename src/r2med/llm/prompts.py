@@ -7,9 +7,10 @@ passage stay what they are, text.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -51,6 +52,12 @@ class Prompt(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     # What an agent is told when its searches are used up.
     max_tokens: int | None = None
     # Room for the answer; None: the method's own.
+    shown: str = ""
+    # Worked examples as one finished text, in place of `examples`; not checked against the evaluated queries.
+    between: str = "\n\n"
+    # What stands between two passages.
+    exact: bool = False
+    # Blanks and line breaks at the ends of a text are kept.
 
     @property
     def hash(self) -> str:
@@ -59,21 +66,25 @@ class Prompt(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
     def messages(self, **values: str) -> tuple[Message, ...]:
         """The conversation that opens a request."""
-        system = (Message("system", fill(self.system, **values)),) if self.system else ()
-        return (*system, Message("user", fill(self.user, **values)))
+        system = (Message("system", self.filled(self.system, **values)),) if self.system else ()
+        return (*system, Message("user", self.filled(self.user, **values)))
+
+    def filled(self, template: str, **values: str) -> str:
+        """One of its texts with the gaps filled."""
+        return fill(template, exact=self.exact, **values)
 
     def numbered(self, passages: Sequence[str], scores: Sequence[int] | None = None) -> str:
         """Passages with their numbers, and with first-stage scores where they are given."""
         lines = [
-            fill(self.passage, number=str(i), passage=passage)
+            self.filled(self.passage, number=str(i), passage=passage)
             if scores is None
-            else fill(self.hint, number=str(i), passage=passage, score=str(scores[i - 1]))
+            else self.filled(self.hint, number=str(i), passage=passage, score=str(scores[i - 1]))
             for i, passage in enumerate(passages, start=1)
         ]
-        return "\n\n".join(lines)
+        return self.between.join(lines)
 
 
-def fill(template: str, **values: str) -> str:
+def fill(template: str, *, exact: bool = False, **values: str) -> str:
     """Replace each gap once; what comes in is never read as a template."""
 
     def put(gap: re.Match[str]) -> str:
@@ -81,7 +92,8 @@ def fill(template: str, **values: str) -> str:
             raise UsageError(f"the prompt has a gap {gap[0]} that is not filled here ({', '.join(values)})")
         return values[gap[1]]
 
-    return _GAP.sub(put, template).strip()
+    filled = _GAP.sub(put, template)
+    return filled if exact else filled.strip()
 
 
 def built_in(package: str, name: str, *, gaps: Sequence[str] = ("query",)) -> Prompt:
@@ -99,8 +111,17 @@ def read_prompt(path: Path, *, gaps: Sequence[str] = ("query",)) -> Prompt:
 
 def _parse(data: bytes, place: str, gaps: Sequence[str]) -> Prompt:
     try:
-        prompt = msgspec.convert(parse_toml(data.decode()), Prompt)
-    except ValueError as error:  # of the encoding, of TOML, of msgspec
+        table = parse_toml(data.decode())
+    except ValueError as error:  # of the encoding, of TOML
+        raise DataError(f"is no prompt ({error})", path=place) from None
+    return prompt_from(table, place, gaps)
+
+
+def prompt_from(table: Mapping[str, Any], place: str, gaps: Sequence[str] = ("query",)) -> Prompt:
+    """A prompt from the table that a file or a prompt pack holds."""
+    try:
+        prompt = msgspec.convert(table, Prompt)
+    except ValueError as error:
         raise DataError(f"is no prompt ({error})", path=place) from None
     if lacking := next((gap for gap in gaps if f"{{{{{gap}}}}}" not in prompt.user), None):
         raise DataError(f"is no prompt: `user` does not hold {{{{{lacking}}}}}", path=place)

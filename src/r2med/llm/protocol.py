@@ -16,6 +16,10 @@ FinishReason = Literal["stop", "length", "content_filter", "error"]
 # `stop`: the model ended by itself or met a stop sequence. `error`: this request cannot be answered (see Reply.error).
 
 
+UNLIMITED_TOKENS = 16_384
+# What services allow an answer that nobody limits.
+
+
 class Message(msgspec.Struct, frozen=True):
     """One turn of a conversation."""
 
@@ -29,8 +33,8 @@ class Sampling(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     Defaults are left out of hashes and files, so that a setting added later does not orphan what has been paid for.
     """
 
-    max_tokens: int = 1024
-    # Most tokens of one answer, its reasoning included.
+    max_tokens: int | None = 1024
+    # Most tokens of one answer, its reasoning included; None: no limit is sent.
     temperature: float | None = None
     top_p: float | None = None
     seed: int | None = None
@@ -41,6 +45,13 @@ class Sampling(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     # Texts that end an answer; they are not part of it.
     top_logprobs: int = 0
     # How many of the likeliest first tokens to ask for; a server that does not know how leaves them out.
+    as_given: bool = False
+    # What is None stays unset, and what is set is sent, also to a model that is known not to take it.
+
+    @property
+    def most_tokens(self) -> int:
+        """Tokens to expect at most, for an estimate."""
+        return self.max_tokens or UNLIMITED_TOKENS
 
     @property
     def hash(self) -> str:
@@ -180,6 +191,8 @@ class Estimate(msgspec.Struct, frozen=True, kw_only=True):
 
 def with_defaults(wanted: Sampling, defaults: Sampling) -> Sampling:
     """`wanted`, with the model's recommended temperature and top_p where nothing was asked for."""
+    if wanted.as_given:
+        return wanted
     return msgspec.structs.replace(
         wanted,
         temperature=defaults.temperature if wanted.temperature is None else wanted.temperature,

@@ -171,10 +171,10 @@ class Card(ModelCard, frozen=True, kw_only=True, forbid_unknown_fields=True):
         """Whether a prompt pack changes what the model reads."""
         return "{instruction}" in self.query_template + self.document_template
 
-    def instruction(self, side: Side, family: str | None = None) -> str:
-        """The instruction for a task family, or the default one; empty where the template has no place for it."""
+    def instruction(self, side: Side, *names: str | None) -> str:
+        """The instruction for a task or its family, or the default; empty where the template has no place for it."""
         template = self.query_template if side == "query" else self.document_template
-        return self.instructions.pick(side, family) if "{instruction}" in template else ""
+        return self.instructions.pick(side, *names, pack=self.prompts) if "{instruction}" in template else ""
 
     def prefix(self, side: Side, instruction: str) -> str:
         """All that stands before the text: its tokens are what `mean-after-instruction` leaves out."""
@@ -209,10 +209,7 @@ class Card(ModelCard, frozen=True, kw_only=True, forbid_unknown_fields=True):
         """The card with its task instructions replaced by a prompt pack; unchanged where it takes none."""
         from .prompts import read_pack
 
-        if not self.takes_instructions:
-            return self
-        pack = read_pack(Path(path))
-        return self.replace(prompts=pack.name, instructions=pack.instructions(self.name, self.instructions))
+        return read_pack(Path(path)).applied(self) if self.takes_instructions else self
 
     def published(self) -> Card:
         """The card as the R2MED paper's scripts ran it, for comparing with the published figures."""

@@ -2,24 +2,44 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import TypeVar
+
 import msgspec
 
-DEFAULT_FAMILY = "default"
+from ..core import UsageError
+
+DEFAULT = "default"
+T = TypeVar("T")
+
+
+def entry_for(table: Mapping[str, T], names: Sequence[str | None], what: str, pack: str) -> T | None:
+    """The entry of the first name that has one, else the default; None where the table is empty.
+
+    Names go from the narrowest to the widest: `r2med/MedQA-Diag`, `MedQA-Diag`, the task's family.
+    """
+    for name in (*names, DEFAULT):
+        if name is not None and name in table:
+            return table[name]
+    if not table:
+        return None
+    asked = next((name for name in names if name), "a task without a name")
+    raise UsageError(f"prompt pack {pack} has no {what} for {asked} (it has: {', '.join(table)}; none is {DEFAULT!r})")
 
 
 class Instructions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a model is asked, by side and task family; `default` serves families without an own line."""
+    """What a model is asked, by side and by task or task family; `default` serves those without an own line."""
 
     query: dict[str, str] = {}
     document: dict[str, str] = {}
 
-    def pick(self, side: str, family: str | None) -> str:
-        """The line for a family, else the default, else nothing."""
+    def pick(self, side: str, *names: str | None, pack: str = "") -> str:
+        """The line of the first name that has one, else the default; nothing where the side has no lines."""
         lines = self.query if side == "query" else self.document
-        return lines.get(family or DEFAULT_FAMILY, lines.get(DEFAULT_FAMILY, ""))
+        return entry_for(lines, names, f"{side} instruction", pack) or ""
 
     def over(self, other: Instructions) -> Instructions:
-        """These lines on top of another's; a side that says anything speaks for all of its families."""
+        """These lines on top of another's; a side that says anything speaks for all tasks."""
         return Instructions(self.query or other.query, self.document or other.document)
 
 

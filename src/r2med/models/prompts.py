@@ -1,39 +1,99 @@
-"""Prompt packs: the task instructions of models, kept as data so that a user can replace them.
+r"""Prompt packs: what models are told, kept as data so that a user can replace it.
 
-name = "my-pack"
-[query]
-default = "Given a medical question, retrieve …"
-"Clinical case" = "Given a case report, retrieve …"
-[document]
-default = "Represent the passage: "
-[model.e5.query]                      # for one model only
-default = "…"
+One file, TOML or JSON. A line is for a task (`MedQA-Diag`, or `r2med/MedQA-Diag` for that collection only), for a task
+family, or the `default`; the narrowest one that fits is taken, and a pack without one that fits is an error.
+
+    name = "my-pack"
+    [query]
+    default = "Given a medical question, retrieve …"
+    "Clinical case" = "Given a case report, retrieve …"
+    MedQA-Diag = "Given an exam question, retrieve …"
+    [document]
+    default = "Represent the passage: "
+    [model.e5]                            # for one model only
+    whole = true                          # the lines are all that stands before the text: no template around them
+    query.default = "Instruct: …\nQuery: "
+    [generate.hyde.MedQA-Diag]            # method, then task, family or default: a prompt as `r2med expand` reads it
+    system = "…"
+    user = "… {{query}} …"
+    [aliases]
+    PMC-Treat = "PMC-Treatment"           # other spellings of tasks
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ..core import DataError
+from ..core import DataError, Task, UsageError
 from ..core.files import parse_toml
-from .parts import Instructions
+from ..core.places import home
+from ..core.spec import Content
+from .parts import Instructions, entry_for
+
+if TYPE_CHECKING:
+    from .card import Card
+
+PAPER = "r2med-paper"
+"""The protocol whose pack is used by itself."""
+BUILT_IN = ("describe", "represent")
+"""Packs in r2med's own words, which cards name."""
+OWN = "r2med's own"
+WHOLE = "{instruction}{text}"
+"""The template of a line that is all that stands before the text."""
 
 
-class PromptPack(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Instructions for all models, and for some in particular."""
+class ModelLines(Instructions, frozen=True, forbid_unknown_fields=True):
+    """The lines of one model."""
+
+    whole: bool = False
+    # The lines are all that stands before the text: the model's template is not put around them.
+
+
+class PromptPack(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Instructions for all models, and for some in particular; prompts for methods that ask a chat model."""
 
     name: str = ""
+    source: str = ""
+    # Where its texts come from.
     query: dict[str, str] = {}
     document: dict[str, str] = {}
-    model: dict[str, Instructions] = {}
+    model: dict[str, ModelLines] = {}
+    generate: dict[str, dict[str, Any]] = {}
+    # Method → a prompt, or task, family or `default` → a prompt.
+    aliases: dict[str, str] = {}
+    # Other spellings of tasks.
 
-    def instructions(self, model: str, otherwise: Instructions) -> Instructions:
-        """Instructions for a model: the pack's lines for it, else the pack's general ones, else the model's own."""
-        own = self.model.get(model, Instructions())
-        return own.over(Instructions(self.query, self.document)).over(otherwise)
+    def speaks_to(self, model: str) -> bool:
+        """Whether it has instructions for a model."""
+        return bool(self.query or self.document or model in self.model)
+
+    def applied(self, card: Card) -> Card:
+        """A card with the pack's instructions: its lines for the model, else its general ones, else the model's own."""
+        if not self.speaks_to(card.name):
+            known = ", ".join(self.model) or "no model"
+            raise UsageError(f"prompt pack {self.name} has no instructions for {card.name} (it has some for {known})")
+        own = self.model.get(card.name, ModelLines())
+        if own.whole:
+            templates = {f"{side}_template": WHOLE for side in ("query", "document") if getattr(own, side)}
+            merged = own.over(card.instructions)
+            return card.replace(prompts=self.name, instructions=merged, **templates)
+        merged = own.over(Instructions(self.query, self.document)).over(card.instructions)
+        return card.replace(prompts=self.name, instructions=merged)
+
+    def prompt(self, method: str, names: Sequence[str]) -> Mapping[str, Any] | None:
+        """The prompt of a method for a task, named as in `entry_for`; None where the pack has none for the method."""
+        table = self.generate.get(method, {})
+        if isinstance(table.get("user"), str):
+            return table
+        found = entry_for(table, names, f"{method} prompt", self.name)
+        if found is not None and not isinstance(found, dict):
+            raise DataError(f"prompt pack {self.name}: generate.{method} holds {found!r}, not a prompt")
+        return found
 
 
 def built_in(name: str) -> PromptPack:
@@ -44,12 +104,67 @@ def built_in(name: str) -> PromptPack:
 def read_pack(path: Path) -> PromptPack:
     """A user's pack; it is called after its file unless it names itself."""
     try:
-        pack = msgspec.convert(parse_toml(path.read_text("utf-8")), PromptPack)
+        text = path.read_text("utf-8")
+        data = msgspec.json.decode(text) if path.suffix == ".json" else parse_toml(text)
+        pack = msgspec.convert(data, PromptPack)
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise DataError(f"cannot be read ({reason})", path=path) from None
-    except (ValueError, msgspec.ValidationError) as error:
+    except (ValueError, RecursionError) as error:  # msgspec's errors are ValueErrors
         raise DataError(f"not a prompt pack ({error})", path=path) from None
-    if not (pack.query or pack.document or pack.model):
-        raise DataError("has no instructions: expected [query], [document] or [model.NAME.query]", path=path)
+    if not (pack.query or pack.document or pack.model or pack.generate):
+        raise DataError(
+            "has no instructions: expected [query], [document], [model.NAME] or [generate.METHOD]", path=path
+        )
+    for alias, task in pack.aliases.items():
+        _add_alias(pack, alias, task)
     return pack if pack.name else msgspec.structs.replace(pack, name=path.stem)
+
+
+def holds_pack(path: Path) -> bool:
+    """Whether a file is a prompt pack, and not one prompt or a folder of them."""
+    if not path.is_file():
+        return False
+    try:
+        text = path.read_text("utf-8")
+        data = msgspec.json.decode(text) if path.suffix == ".json" else parse_toml(text)
+    except (OSError, ValueError, RecursionError):
+        return path.suffix == ".json"
+    return isinstance(data, dict) and "user" not in data
+
+
+def _add_alias(pack: PromptPack, alias: str, task: str) -> None:
+    lines = [pack.query, pack.document, *(side for own in pack.model.values() for side in (own.query, own.document))]
+    for table in (*lines, *pack.generate.values()):
+        if task in table:
+            table.setdefault(alias, table[task])
+
+
+def names_of(task: Task) -> tuple[str, str, str]:
+    """What a pack may call a task, the narrowest name first."""
+    return task.full_name, task.name, task.family
+
+
+def pack_place(protocol: str) -> Path:
+    """Where the pack of a protocol lies once it was fetched."""
+    return home() / "prompts" / f"{protocol}.json"
+
+
+def pack_of(protocol: str) -> Content | None:
+    """The pack of a protocol, where it was fetched."""
+    place = pack_place(protocol)
+    return Content.of(place) if place.is_file() else None
+
+
+def own_wording(card: Card) -> bool:
+    """Whether a model is instructed in r2med's words."""
+    return card.takes_instructions and card.prompts in BUILT_IN
+
+
+def wording(card: Card, pack: Content | None = None) -> str:
+    """Whose words a model is instructed in: a pack's (with its hash), r2med's, its own; empty: it takes none."""
+    if not card.takes_instructions:
+        return ""
+    if pack is not None:
+        return f"{pack.label}~{pack.whole or pack.digest}"
+    return OWN if own_wording(card) else "the model's own"

@@ -44,7 +44,8 @@ def _read_all() -> _Cards:
             continue
         if pack := data.get("prompts"):
             own = msgspec.convert(data.get("instructions", {}), Instructions)
-            data["instructions"] = own.over(built_in(pack).instructions(name, Instructions()))
+            lines = built_in(pack)
+            data["instructions"] = own.over(Instructions(lines.query, lines.document))
         found.models[name] = msgspec.convert(data, Card)
     return found
 

@@ -27,12 +27,14 @@ import msgspec
 
 from ..core import DataError, UsageError
 from ..core.files import parse_toml
-from ..core.spec import Spec
+from ..core.spec import Content, Spec
 from ..expand import expanders
+from ..expand.generated import generates_with
 from ..fuse import fusions
 from ..models import get_card, locate
 from ..rerank import Rest, rerankers
 from ..retrieve import DEPTH, retrievers
+from ..retrieve.cards import with_pack
 from .system import SystemSpec
 
 EMBEDDED = "bge-small"
@@ -126,6 +128,17 @@ def fusion_spec(text: str, *, weights: Sequence[float] = (), k: int | None = Non
             raise UsageError(f"{spec.name} has no constant k: rrf has")
         given["k"] = k
     return fusions.spec(spec.name, **given)
+
+
+def prompted(retrieved: Sequence[Spec], expander: Spec | None, pack: Content) -> tuple[list[Spec], Spec | None]:
+    """Retrievers and an expander with a prompt pack, each as far as the pack has words for it."""
+    changed = [with_pack(spec, pack) for spec in retrieved]
+    if expander is not None and generates_with(expander, pack):
+        return changed, expanders.changed(expander, prompts=pack)
+    if changed == list(retrieved):
+        names = ", ".join(map(str, (*retrieved, *([expander] if expander else []))))
+        raise UsageError(f"prompt pack {pack.label} changes nothing: it has no words for {names or 'these systems'}")
+    return changed, expander
 
 
 def expander_spec(text: str | Spec, *, policy: str | None = None, **parameters: object) -> Spec:

@@ -10,13 +10,16 @@ from ..core import Run, UsageError
 from ..core.options import Options
 from ..core.registry import Registry
 from ..core.spec import Spec
-from ..expand.policy import R2MED, REASONING, published_policy
+from ..expand.contract import R2MED
+from ..expand.policy import REASONING, published_policy
 from ..models import Card, card_names, find_card
+from ..models.prompts import own_wording
 from ..rerank import rerankers
 from ..results import ResultStore, TaskResult
 from ..results.ledger import Figure, Ledger, Reproduction, verdicts
 from ..results.protocols import MAIN_PROTOCOL, Expected, Part, Protocol, differences, get_protocol, parts, unstated
 from ..retrieve import retrievers
+from ..retrieve.cards import with_paper_pack
 from ..scoring import MAIN, Measure
 from ..tasks import TaskRef
 from .build import Builder
@@ -81,7 +84,8 @@ def card_under(card: Card, protocol: Protocol) -> tuple[Card, Expected]:
         query_length=card.query_length if known else None,
         document_length=card.document_length if known else None,
         similarity=card.similarity,
-        own_wording=bool(card.prompts) and card.takes_instructions,
+        dtype=card.dtype if protocol.precision == "published" and card.backend == "transformers" else None,
+        own_wording=own_wording(card),
     )
     return card, expected
 
@@ -101,8 +105,11 @@ def spec_under(figure: Figure, protocol: Protocol) -> SystemSpec:
 
 
 def as_published(spec: Spec, registry: Registry[Any] = retrievers) -> Spec:
-    """A model with the paper's settings; a component without any stays as it is."""
-    return registry.changed(spec, protocol=PAPER) if "protocol" in registry.declared(spec) else spec
+    """A model with the paper's settings and instructions; a component without any stays as it is."""
+    if "protocol" not in registry.declared(spec):
+        return spec
+    changed = registry.changed(spec, protocol=PAPER)
+    return with_paper_pack(changed) if registry is retrievers else changed
 
 
 def _results(
@@ -136,6 +143,8 @@ def _filed_names(figure: Figure, protocol: Protocol) -> Iterator[str]:
     if plain is not None:
         wanted = spec_under(figure, protocol)
         yield str(wanted)
+        told = tuple(spec.without("prompts") for spec in wanted.retrievers)
+        yield str(replace(wanted, retrievers=told))
         if wanted.expander is not None:
             yield str(replace(plain, expander=wanted.expander))
             yield str(replace(wanted, expander=wanted.expander.without("policy")))
@@ -188,8 +197,6 @@ def _expected(result: TaskResult, part: Part, protocol: Protocol) -> Expected:
     method, model = str(expander.get("method")), expander.get("model")
     marking = expander.get("marking") or (model.get("marking") if isinstance(model, dict) else "")
     reasoning = marking in REASONING
-    if method not in protocol.expansion[part.kind] or ((method, part.kind) == ("query2doc", "dense") and not reasoning):
-        return expected  # the scripts' own separator, which the table names and r2med does not have
     policy = published_policy(method, part.kind, model=part.name, reasoning=reasoning)
     return expected._replace(policy=policy or protocol.expansion[part.kind].get(method))
 
@@ -215,4 +222,14 @@ def _notes(figure: Figure, protocol: Protocol, results: Sequence[TaskResult]) ->
     silent = dict.fromkeys(choice for kind in sorted(kinds) for choice in unstated(protocol, kind))
     if silent:
         notes.append(f"protocol {protocol.name} does not state: {', '.join(silent)}")
-    return notes
+    return notes + _other_versions(protocol, results)
+
+
+def _other_versions(protocol: Protocol, results: Sequence[TaskResult]) -> list[str]:
+    """Libraries that the published figures were made with in another version."""
+    used: dict[str, str] = {}
+    for result in results:
+        versions = result.environment.get("versions")
+        used |= versions if isinstance(versions, dict) else {}
+    other = [f"{n} {used[n]} (published: {v})" for n, v in protocol.versions.items() if used.get(n, v) != v]
+    return [f"made with {', '.join(other)}"] if other else []

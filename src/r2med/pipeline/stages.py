@@ -11,6 +11,7 @@ import numpy as np
 from ..core import Run, Task, UsageError
 from ..core.queries import Queries
 from ..expand import Expander, Expansions, queries_for
+from ..expand.policy import queries_without_text
 from ..fuse import Fusion
 from ..rerank import safeguards, without
 from ..rerank.safeguard import RANK as SAFEGUARD_RANK
@@ -51,9 +52,13 @@ def expand(expander: Expander, task: Task, on_progress: Callable[[int, int], Non
     """Expand every query."""
     made = Timed.of(lambda: expander.expand(task, on_progress=on_progress))
     # Somebody's own expander may have nothing to add to any query; a chat model without an answer has failed.
-    if task.queries and expander.needs_text and not any(item.usable for item in made.value):
-        raise UsageError(f"{expander.name} has no usable text for any query of {task.full_name}")
+    if task.queries and expander.needs_text and not any(item.usable or any(item.raw) for item in made.value):
+        raise _no_text(expander, task)
     return made
+
+
+def _no_text(expander: Expander, task: Task) -> UsageError:
+    return UsageError(f"{expander.name} has no usable text for any query of {task.full_name}")
 
 
 def search(retriever: Retriever, index: Timed[Index], queries: Queries, depth: int) -> Ranked:
@@ -73,6 +78,9 @@ def search_expanded(
 ) -> Ranked:
     """Rank the documents for what was made of the queries; the notes say what that was."""
     queries, used = queries_for(retriever, task, expanded.value, policy)
+    without = queries_without_text(task, expanded.value, used)
+    if task.queries and expander.needs_text and without == len(task.queries):
+        raise _no_text(expander, task)
     ranked = search(retriever, index, queries, depth)
     notes: dict[str, object] = {
         "method": expanded.value.method,
@@ -80,6 +88,7 @@ def search_expanded(
         "policy": used.name,
         "policy_settings": used.describe(),
         **expanded.value.summary(),
+        "raw_query_used": without,
         **({"warning": expander.warning} if expander.warning else {}),
     }
     seconds, all_notes = {"expand": expanded.seconds, **ranked.seconds}, {**ranked.notes, "expansion": notes}

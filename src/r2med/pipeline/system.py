@@ -17,6 +17,7 @@ from ..core import Run, Task, UsageError
 from ..core.queries import Queries
 from ..core.spec import Spec
 from ..expand import Expander, expanders, queries_for
+from ..expand.policy import policy_settings
 from ..fuse import Fusion, fusions
 from ..rerank import DEPTH, Reranker, Rest, rerankers
 from ..retrieve import Retriever, retrievers
@@ -163,6 +164,8 @@ class System:
         if self.expander:
             described["expander"] = self.expander.describe()
             described["policy"] = self.policy or "default"
+            if self.policy is not None and (settings := policy_settings(self.policy)):
+                described["policy_settings"] = settings
         if self.reranking:
             described["reranking"] = self.reranking.describe()
         return described

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from ..core import UsageError
 from ..core.table import Table, points
 from ..results import TaskResult, macro_average, query_weighted
+from ..results.protocols import own_words
 from ..scoring import CUTOFFS, MAIN, Measure
 from ..scoring.evaluation import import_pandas
 from .collection import by_system
@@ -182,6 +183,7 @@ def _extras(results: list[TaskResult]) -> dict[str, Any]:
     effects = {r.task.full_name: r.notes["before_after"] for r in results if "before_after" in r.notes}
     expansions = [e for r in results if isinstance(e := r.notes.get("expansion"), dict)]
     warnings = list(dict.fromkeys(str(e["warning"]) for e in expansions if e.get("warning")))
+    warnings += own_words(results[0].system)
     return {**({"before_after": effects} if effects else {}), **({"warnings": warnings} if warnings else {})}
 
 

@@ -8,16 +8,17 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
-from ..core import UsageError
+from ..core import Task, UsageError
 from ..core.parameters import Parameter, declared_parameters, path_exists
 from ..core.places import exists, typed_path
 from ..core.plugins import find_plugin, plugins
+from ..core.queries import Side
 from ..core.registry import Entry
 from ..core.spec import Content, Spec
 from ..models import Card, card_names, find_card, get_card
+from ..models.prompts import PAPER, names_of, own_wording, pack_of, read_pack, wording
 from .contract import Retriever, retrievers
 
-PAPER = "r2med-paper"
 RETRIEVES = ("dense", "sparse", "late-interaction")
 
 
@@ -61,6 +62,54 @@ def card_of(spec: Spec) -> Card:
     return find_card(str(spec.path) if spec.path is not None else spec.name)
 
 
+def with_paper_pack(spec: Spec) -> Spec:
+    """A model under the paper's protocol with the paper's instructions, where they were fetched."""
+    if spec.get("protocol") != PAPER or spec.get("prompts") is not None or not own_wording(card_of(spec)):
+        return spec
+    pack = pack_of(PAPER)
+    return spec.with_parameters(prompts=pack) if pack and read_pack(pack.located()).speaks_to(spec.name) else spec
+
+
+def with_pack(spec: Spec, pack: Content) -> Spec:
+    """A retriever with a prompt pack, as far as it takes instructions and the pack has some for it."""
+    if "prompts" not in retrievers.declared(spec):
+        return spec
+    card = card_of(spec)
+    if not (card.takes_instructions and read_pack(pack.located()).speaks_to(card.name)):
+        return spec
+    return retrievers.changed(spec, prompts=pack)
+
+
+def prefix_for(card: Card, side: Side, task: Task) -> str:
+    """What stands before every text of a side."""
+    return card.prefix(side, card.instruction(side, *names_of(task)))
+
+
+def _pack(spec: Spec) -> Content | None:
+    pack = spec.get("prompts")
+    return pack if isinstance(pack, Content) else None
+
+
+def wording_of(spec: Spec, card: Card) -> str:
+    """Whose words a model is instructed in; empty where it takes no instruction."""
+    return wording(card, _pack(spec))
+
+
+def instructed(spec: Spec, card: Card) -> dict[str, object]:
+    """The instructions of a model as facts, with whose they are where somebody chose them."""
+    facts: dict[str, object] = {"instructions": card.describe().get("instructions", {})}
+    if _pack(spec) or spec.get("protocol") is not None:
+        facts |= {"prompts": whose} if (whose := wording_of(spec, card)) else {}
+    return facts
+
+
+def instructed_for(spec: Spec, card: Card, task: Task) -> dict[str, object]:
+    """What a pack says before the texts of a task; a pack that lacks the task is refused before anything is encoded."""
+    if _pack(spec) is None or not card.takes_instructions:
+        return {}
+    return {"prefixes": [prefix_for(card, "query", task), prefix_for(card, "document", task)]}
+
+
 def card_parameters(card: Card, declared: Any) -> dict[str, Parameter]:
     """Declared parameters with the defaults of one card: what the card says already need not be said again."""
     found = declared_parameters(declared)
@@ -73,7 +122,7 @@ def card_parameters(card: Card, declared: Any) -> dict[str, Parameter]:
         defaults["truncation"] = card.truncation
     # Beside `protocol` a length or a similarity is the paper's unless it is said, so the card's own must be kept.
     found |= {name: found[name]._replace(default=value, unless="protocol") for name, value in defaults.items()}
-    if card.published() == card and card.backend != "transformers":
+    if card.published() == card and not own_wording(card) and card.backend != "transformers":
         # Nothing is left to differ; in transformers the precision may.
         found["protocol"] = found["protocol"]._replace(default=PAPER)
     return found

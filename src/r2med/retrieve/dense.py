@@ -18,7 +18,8 @@ from ..core.options import Options
 from ..core.queries import Queries, QueryText, Side
 from ..core.spec import Spec
 from ..models import Card
-from .cards import ModelParameters, card_of
+from ..models.prompts import names_of
+from .cards import ModelParameters, card_of, instructed, instructed_for, with_paper_pack, wording_of
 from .contract import Build, Remote, Retriever, Work, check_depth
 from .embed import Embedded, embed, remaining_work, verify_cache
 from .encoders import Encoder, load_encoder, resolve_devices
@@ -83,6 +84,7 @@ class DenseRetriever(Retriever):
     @classmethod
     def from_spec(cls, spec: Spec, build: Build) -> DenseRetriever:
         """The retriever of a model card."""
+        spec = with_paper_pack(spec)
         given, options = spec.values(DenseParameters), build.options.changed(spec.options)
         card = given.changed(card_of(spec))
         encoder = load_encoder(card, options, dtype=given.precision(card))
@@ -97,9 +99,9 @@ class DenseRetriever(Retriever):
             return None
         return self._cache or EmbeddingCache()
 
-    def instruction(self, side: Side, family: str = "") -> str:
-        """What stands before every text of a side, for tasks of a family."""
-        return self.card.prefix(side, self.card.instruction(side, family)) if self.card else ""
+    def instruction(self, side: Side, *names: str) -> str:
+        """What stands before every text of a side, for a task or a family of tasks."""
+        return self.card.prefix(side, self.card.instruction(side, *names)) if self.card else ""
 
     def describe(self) -> dict[str, object]:
         """Everything that changes its rankings."""
@@ -109,8 +111,12 @@ class DenseRetriever(Retriever):
             "document": self.encoder.describe("document"),
             "similarity": self.similarity,
             "variant": str(self.variant),
-            "instructions": self.card.describe().get("instructions", {}) if self.card else {},
+            **(instructed(self.spec, self.card) if self.card else {"instructions": {}}),
         }
+
+    def task_facts(self, task: Task) -> dict[str, object]:
+        """What the model is told before the texts of this task, where a prompt pack says it."""
+        return instructed_for(self.spec, self.card, task) if self.card else {}
 
     def check(self) -> None:
         """Raise what would stop it later, such as a missing key."""
@@ -131,7 +137,7 @@ class DenseRetriever(Retriever):
 
     def estimate(self, task: Task, side: Side) -> Work:
         """What one side of a task has left to encode."""
-        instruction = self.instruction(side, task.family)
+        instruction = self.instruction(side, *names_of(task))
         work = remaining_work(self.encoder, self._texts(task, side), side, instruction, self.cache)
         price = self.card.price.per_million if self.card and self.card.price else None
         return work._replace(dollars=None if price is None else work.tokens / 1e6 * price)
@@ -147,7 +153,8 @@ class DenseRetriever(Retriever):
     def prepare(self, task: Task) -> DenseIndex:
         """Encode the documents."""
         self.about(task)
-        documents = self.embed(self._texts(task, "document"), "document", self.instruction("document", task.family))
+        instruction = self.instruction("document", *names_of(task))
+        documents = self.embed(self._texts(task, "document"), "document", instruction)
         verified = self._verified(task) if self.options.verify else None
         return DenseIndex(self, task, documents, verified)
 
@@ -157,7 +164,7 @@ class DenseRetriever(Retriever):
     def _verified(self, task: Task) -> dict[str, object]:
         if self.cache is None:
             raise UsageError("there is no cache to verify")
-        texts, instruction = self._texts(task, "document"), self.instruction("document", task.family)
+        texts, instruction = self._texts(task, "document"), self.instruction("document", *names_of(task))
         return verify_cache(self.encoder, texts, "document", instruction, self.cache, self.options.verify)
 
     def rank(self, queries: Float32, rows: Rows, task: Task, depth: int) -> TopK:
@@ -208,25 +215,28 @@ class DenseIndex:
         return Run(queries.ids, task.documents.ids, *top, name=retriever.name, notes=notes)
 
     def _encode(self, queries: Queries) -> Vectors:
-        prefix = self.retriever.instruction("query", self.task.family)
+        prefix = self.retriever.instruction("query", *names_of(self.task))
         if queries.plain:
             made = self.retriever.embed(queries.column, "query", prefix)
             return Vectors(made.rows.read(0, len(queries)), [made], 0)
         return self._mean(queries.texts, prefix)
 
     def _mean(self, groups: Sequence[tuple[QueryText, ...]], prefix: str) -> Vectors:
-        """The weighted mean of each query's vectors, of length one each where the model compares by cosine."""
+        """The weighted mean of each query's vectors, of length one each where the model compares by cosine.
+
+        A text may ask for its vector as it is.
+        """
         parts = [part for group in groups for part in group]
         owners = np.repeat(np.arange(len(groups)), [len(group) for group in groups])
         sums, made = np.zeros((len(groups), 0)), list[Embedded]()
-        for side, instructed in sorted({(part.side, part.instruction) for part in parts}):
-            chosen = [i for i, p in enumerate(parts) if (p.side, p.instruction) == (side, instructed)]
+        for side, told, scaled in sorted({(part.side, part.instruction, part.scaled) for part in parts}):
+            chosen = [i for i, p in enumerate(parts) if (p.side, p.instruction, p.scaled) == (side, told, scaled)]
             # Documents carry what their side always carries; only the query's instruction can be left out.
-            own = self.retriever.instruction("document", self.task.family) if side == "document" else prefix
+            own = prefix if side == "query" else self.retriever.instruction(side, *names_of(self.task))
             texts = [parts[i].text for i in chosen]
-            made.append(self.retriever.embed(texts, side, own if instructed or side == "document" else ""))
+            made.append(self.retriever.embed(texts, side, own if told or side == "document" else ""))
             vectors = made[-1].rows.read(0, len(texts))
-            if self.retriever.similarity == "cosine":
+            if self.retriever.similarity == "cosine" and scaled:
                 vectors = unit(vectors)
             if not sums.shape[1]:
                 sums = np.zeros((len(groups), vectors.shape[1]))
@@ -256,4 +266,6 @@ class DenseIndex:
         }
         if made.averaged:
             notes["averaged_texts"] = made.averaged
+        if self.retriever.card and (whose := wording_of(self.retriever.spec, self.retriever.card)):
+            notes["instructions"] = whose
         return notes | ({"verified": self.verified} if self.verified is not None else {})

@@ -18,7 +18,7 @@ from ..core.options import Options
 from ..core.queries import Queries, QueryText, Side
 from ..core.spec import Spec
 from ..models import Card
-from .cards import ModelParameters, card_of
+from .cards import ModelParameters, card_of, instructed, instructed_for, prefix_for
 from .contract import Build, Remote, Retriever, check_depth
 from .encoders import Float32, model_folder
 from .encoders.token_states import TokenEncoder, token_encoder
@@ -79,8 +79,12 @@ class MaxSimRetriever(Retriever):
             "kind": self.kind,
             "query": self.encoder.describe("query"),
             "document": self.encoder.describe("document"),
-            "instructions": self.card.describe().get("instructions", {}),
+            **instructed(self.spec, self.card),
         }
+
+    def task_facts(self, task: Task) -> dict[str, object]:
+        """What the model is told before the texts of this task, where a prompt pack says it."""
+        return instructed_for(self.spec, self.card, task)
 
     def distribute(self, remote: Remote | None) -> None:
         """Let workers encode."""
@@ -99,8 +103,7 @@ class MaxSimIndex:
         self.retriever, self.task, self.encoder = retriever, task, retriever.encoder
 
     def _prefix(self, side: Side) -> str:
-        card = self.retriever.card
-        return card.prefix(side, card.instruction(side, self.task.family))
+        return prefix_for(self.retriever.card, side, self.task)
 
     def _ready(self, states: Float32) -> Float32:
         return unit(states) if self.retriever.card.normalize else states

@@ -19,7 +19,7 @@ from ..core.options import Options
 from ..core.queries import Queries, Side
 from ..core.spec import Spec
 from ..models import Card
-from .cards import ModelParameters, card_of
+from .cards import ModelParameters, card_of, instructed, instructed_for, prefix_for
 from .contract import Build, Remote, Retriever, check_depth
 from .encoders import Float32, model_folder
 from .encoders.base import TermBatch
@@ -107,8 +107,12 @@ class SpladeRetriever(Retriever):
             "kind": self.kind,
             "query": self.encoder.describe("query"),
             "document": self.encoder.describe("document"),
-            "instructions": self.card.describe().get("instructions", {}),
+            **instructed(self.spec, self.card),
         }
+
+    def task_facts(self, task: Task) -> dict[str, object]:
+        """What the model is told before the texts of this task, where a prompt pack says it."""
+        return instructed_for(self.spec, self.card, task)
 
     def distribute(self, remote: Remote | None) -> None:
         """Let workers encode."""
@@ -128,8 +132,7 @@ class SpladeIndex:
 
     def _encode(self, texts: Sequence[str], side: Side, *, progress: bool) -> tuple[SparseMatrix, Int32]:
         """Term weights of all texts, and their lengths in tokens."""
-        card = self.retriever.card
-        prefix = card.prefix(side, card.instruction(side, self.task.family))
+        prefix = prefix_for(self.retriever.card, side, self.task)
         terms: list[Int32] = [np.empty(0, np.int32)] * len(texts)
         weights: list[Float32] = [np.empty(0, np.float32)] * len(texts)
         tokens = np.zeros(len(texts), dtype=np.int32)

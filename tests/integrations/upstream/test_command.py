@@ -13,13 +13,11 @@ from pathlib import Path
 import pytest
 
 import r2med
-from r2med.core import UnknownName, UsageError
-from r2med.expand import Expansion, expanders
-from r2med.expand.replay import as_recorded
-from r2med.integrations.upstream import METHODS, OPEN_LLMS, as_written, expander_spec, main
+from r2med.integrations.upstream import main
 from r2med.retrieve.stored import read_topk
 from r2med.tasks import convert, resolve
 from tests.llm.server import ChatServer, serving
+from tests.paper_files import write_clone
 from tests.retrieve.encoders.weights import real_model
 
 DENSE = {f"{m}_at_{k}" for m in ("ndcg", "map", "recall", "precision") for k in (1, 3, 5, 10, 100)}
@@ -250,14 +248,17 @@ def test_texts_are_generated_and_found_again(tree: Path, server: ChatServer, met
     queries = len(r2med.load("mini/Biology").queries)
     assert len(server.asked) == queries
     sent = server.asked[0]
-    assert (sent["temperature"], sent.get("seed")) == ((0.8, 0) if llm == "gpt4" else (0.7, 42))
+    assert (sent["temperature"], sent.get("seed")) == ((0.8, None) if llm == "gpt4" else (0.7, 42))
+    assert "prompts: r2med's own" in made.stderr
     file = tree / "dataset" / "Biology" / method / llm / "query_with_hydoc.jsonl"
     lines = [json.loads(line) for line in file.read_text().splitlines()]
-    assert {tuple(sorted(line)) for line in lines} == {("doc_id", "hy_doc", "id", "text")}
+    assert {tuple(sorted(line)) for line in lines} == {("doc_id", "hy_doc", "id", "prompts", "text")}
+    assert {line["prompts"] for line in lines} == {"r2med's own"}
     assert "Bees" in lines[0]["hy_doc"] or "bees" in lines[0]["hy_doc"]
     scored = upstream(tree, "--mode", "eval_retrieval", "--retriever_name", "bm25", *gar)
     assert scored.returncode == 0, scored.stderr
     result = read(tree / "results" / "gar" / method / llm / "bm25" / "Biology.json")
+    assert result["prompts"] == "r2med's own"
     assert (result["gar_method"], result["gar_llm"], result["retriever_name"]) == (method, llm, "bm25")
     again = upstream(tree, "--mode", "generate_hydoc", *gar, **reach)
     assert "already in" in again.stdout
@@ -283,7 +284,7 @@ def test_unanswered_queries_write_no_file(tree: Path, server: ChatServer) -> Non
     reach = {"OPENAI_BASE_URL": server.url, "OPENAI_API_KEY": "none"}
     made = upstream(tree, "--mode", "generate_hydoc", *gar, **reach)
     assert made.returncode != 0
-    assert made.stderr.count("\n") == 1
+    assert [line.partition(":")[0] for line in made.stderr.splitlines()] == ["prompts", "r2med"]
     assert not (tree / "dataset" / "Biology" / "hyde").exists()
 
 
@@ -329,22 +330,21 @@ def test_no_dataset_folder(tmp_path: Path) -> None:
     assert "r2med data convert mini dataset --to r2med" in done.stderr
 
 
-@pytest.mark.parametrize("marking", ["none", "think", "think-optional", "final-response", "answer", "hidden"])
-def test_what_is_written_is_read_back(marking: str) -> None:
-    item = Expansion(query_id="q", original="?", texts=("Wilson disease.",), reasoning=("Copper, then.",))
-    assert as_recorded(as_written(item, marking), marking).texts == ("Wilson disease.",)
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_answers_are_sampled_as_in_the_scripts(method: str) -> None:
-    declared = {name: parameter.default for name, parameter in expanders[method].parameters.items()}
-    sampled = {llm: declared | dict(expander_spec(method, llm).parameters) for llm in (*OPEN_LLMS, "gpt4", "o3-mini")}
-    assert sampled.pop("gpt4") == declared | {"temperature": 0.8, "top_p": 0.8}
-    assert sampled.pop("o3-mini") == declared
-    for parameters in sampled.values():
-        assert parameters == declared | {"temperature": 0.7, "seed": 42, "max_tokens": 10_240}
-
-
-def test_an_unknown_llm_is_refused() -> None:
-    with pytest.raises((UnknownName, UsageError), match="qwen-77b"):
-        expander_spec("hyde", "qwen-77b")
+def test_a_clone_of_the_repository_that_is_not_the_published_one_is_named(tree: Path, server: ChatServer) -> None:
+    """Its instructions are not used, and the texts say so; a pack can be given instead."""
+    write_clone(tree / "elsewhere")
+    for path in (tree / "elsewhere" / "src").iterdir():
+        shutil.copy(path, tree / "src")
+    gar = ("--mode", "generate_hydoc", "--task", "Biology", "--gar_method", "hyde", "--gar_llm", "gpt4")
+    reach = {"OPENAI_BASE_URL": server.url, "OPENAI_API_KEY": "none"}
+    made = upstream(tree, *gar, **reach)
+    assert made.returncode == 0, made.stderr
+    assert "example.py: is not the file of commit 62b7074: SHA-256" in made.stderr
+    assert "prompts: r2med's own" in made.stderr
+    pack = tree / "mine.toml"
+    pack.write_text('[generate.hyde.Biology]\nuser = "Mine: {{query}}"\n')
+    refused = upstream(tree, *gar, "--prompts", str(pack), **reach)
+    assert refused.returncode != 0
+    assert "was made with r2med's own prompts, not with mine~" in refused.stderr
+    assert upstream(tree, *gar, "--prompts", str(pack), "--overwrite", **reach).returncode == 0
+    assert server.asked[-1]["messages"][-1]["content"].startswith("Mine: ")

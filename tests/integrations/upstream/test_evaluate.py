@@ -8,7 +8,8 @@ import pytest
 
 from r2med.core import Document, Documents, Qrels, Query, Run, Task, UnknownName
 from r2med.expand import expanders
-from r2med.integrations.upstream import METHODS, OLD_RERANKERS, OPEN_LLMS
+from r2med.expand.paper import API_LLMS, OPEN_LLMS
+from r2med.integrations.upstream import METHODS, OLD_RERANKERS
 from r2med.integrations.upstream.evaluate import Gar, evaluate_retriever, paper_retriever, scores, without_own_id
 from r2med.integrations.upstream.tree import Tree
 from r2med.llm import chats
@@ -26,7 +27,7 @@ def test_every_name_of_the_repository_is_known_here() -> None:
     assert set(RETRIEVERS) <= set(retrievers.names())
     assert {"bge-reranker", "monobert", "rankllama"} == set(OLD_RERANKERS.values()) <= set(rerankers.names())
     assert set(METHODS) <= set(expanders.names())
-    assert {*OPEN_LLMS, "gpt4", "o3-mini"} <= set(chats.names())
+    assert {*OPEN_LLMS, *API_LLMS} <= set(chats.names())
 
 
 def test_models_go_under_the_papers_protocol() -> None:

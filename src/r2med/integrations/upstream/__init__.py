@@ -10,26 +10,35 @@ import argparse
 import json
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Final, NoReturn
 
-from ...core import ModelError, R2MedError, Task, UsageError
+from ...core import DataError, ModelError, R2MedError, Task, UsageError
 from ...core.atomic import write_bytes
 from ...core.options import Options
-from ...core.spec import Spec
+from ...core.spec import Content, Spec
 from ...core.untrusted import printable
 from ...expand import Expander, Expansion, expanders
-from ...expand.replay import marking_of, read_recorded
+from ...expand.replay import read_recorded
+from ...llm import chats
+from ...models.prompts import OWN, PAPER
 from ...pipeline import Builder
-from .evaluate import RECALL_K, Gar, Scored, evaluate_reranker, evaluate_retriever, paper_retriever
+from .evaluate import (
+    RECALL_K,
+    Gar,
+    Scored,
+    evaluate_reranker,
+    evaluate_retriever,
+    instructions_of,
+    paper_retriever,
+)
+from .prompts import PROMPTS, find_prompts, prompts_of, whose_prompts
 from .tree import ALL, Tree, find_tree, load_tasks
 
-OPEN_LLMS: Final = (
-    *("qwen-7b", "qwen-32b", "qwen-72b", "llama-70b", "r1-qwen-32b", "r1-llama-70b"),
-    *("huatuo-o1-70b", "qwq-32b", "qwen3-32b"),
-)
-"""Those that the repository's scripts run themselves."""
+API_NAMES: Final = {"o3-mini": "o3-mini"}
+"""What the scripts call an API's model where r2med's card names a dated version of it."""
 PROGRAM: Final = "python -m r2med.upstream"
 NEEDS: Final = {
     "eval_retrieval": ("retriever_name",),
@@ -42,22 +51,28 @@ OLD_RERANKERS: Final = {"bge": "bge-reranker", "mono": "monobert", "llama": "ran
 METHODS: Final = ("hyde", "query2doc", "lamer", "search-o1", "search-r1")
 
 
-def expander_spec(method: str, llm: str) -> Spec:
-    """A method on an LLM, sampled as the repository's scripts sample that LLM; others go as r2med's default."""
-    spec = expanders.parse(f"{method}:{llm}")
-    if llm in OPEN_LLMS:
-        return expanders.changed(spec, temperature=0.7, seed=42, max_tokens=10_240)
-    if llm == "gpt4":
-        return expanders.changed(spec, temperature=0.8, top_p=0.8)
+def expander_spec(method: str, llm: str, prompts: Content | None = None) -> Spec:
+    """A method on an LLM as the repository's scripts run it."""
+    spec = expanders.changed(expanders.parse(f"{method}:{llm}"), protocol=PAPER, prompts=prompts)
+    if llm in API_NAMES and isinstance(spec.argument, Spec):
+        return replace(spec, argument=chats.changed(spec.argument, served=API_NAMES[llm]))
     return spec
 
 
-def generate(path: Path, task: Task, expander: Expander, llm: str, *, overwrite: bool = False) -> int:
+def generate(
+    path: Path, task: Task, expander: Expander, llm: str, *, prompts: str = "", overwrite: bool = False
+) -> int:
     """Generate for every query and write the file; returns how many queries were asked.
 
-    Answers are kept in the generation store as they come: a command that was stopped goes on where it was.
+    Answers are kept in the generation store as they come: a command that was stopped goes on where it was. `prompts`
+    says whose prompts they are, where it is not the repository's: a file made with others is refused.
     """
     if not overwrite and path.is_file() and set(task.query_ids) <= set(read_recorded(path, expander.method)):
+        if (there := prompts_of(path)) != prompts:
+            names = [name or "the repository's" for name in (there, prompts)]
+            raise DataError(
+                f"was made with {names[0]} prompts, not with {names[1]}: --overwrite replaces it", path=path
+            )
         return 0
     made = expander.expand(task)
     if failed := [item for item in made if "failed" in item.statuses]:
@@ -66,14 +81,14 @@ def generate(path: Path, task: Task, expander: Expander, llm: str, *, overwrite:
             f"({failed[0].notes.get('error', 'no answer')}); "
             "the same command asks for the rest: answers so far are kept"
         )
-    marking = marking_of(llm)
     lines = [
         json.dumps(
             {
                 "id": item.query_id,
                 "text": item.original,
-                "hy_doc": as_written(item, marking),
+                "hy_doc": as_written(item),
                 "doc_id": [doc_id for doc_id, grade in task.qrels.of(item.query_id).items() if grade > 0],
+                **({PROMPTS: prompts} if prompts else {}),
             },
             ensure_ascii=False,
         )
@@ -83,18 +98,9 @@ def generate(path: Path, task: Task, expander: Expander, llm: str, *, overwrite:
     return len(made)
 
 
-def as_written(item: Expansion, marking: str) -> str:
-    """A text with its reasoning marked as the LLM marks it: where the repository's readers cut, and ours."""
-    if not item.usable:
-        return ""
-    text, reasoning = "\n\n".join(item.texts), item.reasoning[0] if item.reasoning else ""
-    if marking == "think" or (marking == "think-optional" and reasoning):
-        return f"<think>\n{reasoning}\n</think>\n\n{text}"
-    if marking == "final-response":
-        return f"## Thinking\n\n{reasoning}\n\n## Final Response\n\n{text}"
-    if marking == "answer":
-        return f"<answer>{text}</answer>"
-    return text
+def as_written(item: Expansion) -> str:
+    """The answer as it came, a chain without an end as well; what an agent found where nothing came from one call."""
+    return "\n\n".join(item.raw or item.texts)
 
 
 class Parser(argparse.ArgumentParser):
@@ -105,7 +111,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def parser() -> argparse.ArgumentParser:
-    """The repository's flags, and four of ours at the end."""
+    """The repository's flags, and some of ours at the end."""
     made = Parser(prog=PROGRAM, description="The commands of the R2MED repository, on r2med.", allow_abbrev=False)
     add = made.add_argument
     add("--mode", required=True, choices=NEEDS)
@@ -117,6 +123,7 @@ def parser() -> argparse.ArgumentParser:
     add("--gar_llm", default="", help="qwen-7b, gpt4 or any other chat model that r2med models lists")
     ours = made.add_argument_group("not in the repository")
     ours.add_argument("--root", help="folder that holds dataset/ (default: this one or the one above)")
+    ours.add_argument("--prompts", help="a prompt pack instead of the repository's instructions and prompts")
     ours.add_argument("--overwrite", action="store_true", help="run again what has results")
     ours.add_argument("--device", help="cpu, cuda, cuda:1 …")
     ours.add_argument("--trust_remote_code", action="store_true", help="let a model run code of its own (nv does)")
@@ -142,6 +149,7 @@ def run(given: argparse.Namespace) -> None:
     if missing:
         raise UsageError(f"--mode {given.mode} needs {' and '.join(missing)}")
     tree = find_tree(given.root)
+    given.pack = find_prompts(tree, given.prompts)
     with Builder(Options(device=given.device or None, trust_remote_code=given.trust_remote_code)) as builder:
         if given.mode == "generate_hydoc":
             _generate(given, tree, builder)
@@ -155,15 +163,17 @@ def _retrieval(given: argparse.Namespace, tree: Tree, builder: Builder) -> None:
     if bool(given.gar_method) != bool(given.gar_llm):
         raise UsageError("--gar_method and --gar_llm go together")
     gar = Gar(given.gar_method, given.gar_llm) if given.gar_method else None
-    retriever = builder.retriever(paper_retriever(given.retriever_name))
+    retriever = builder.retriever(paper_retriever(given.retriever_name, given.pack))
     retriever.check()
+    _say_whose("instructions", instructions_of(retriever.spec))
     evaluate = partial(evaluate_retriever, tree, retriever, gar, overwrite=given.overwrite)
     _evaluate(given, tree, given.retriever_name, evaluate)
 
 
 def _reranking(given: argparse.Namespace, tree: Tree, builder: Builder) -> None:
     name = OLD_RERANKERS.get(given.reranker_name, given.reranker_name)
-    reranker, first = builder.reranker(name), paper_retriever(given.retriever_name)
+    reranker, first = builder.reranker(name), paper_retriever(given.retriever_name, given.pack)
+    _say_whose("instructions", instructions_of(first))
     evaluate = partial(
         evaluate_reranker, tree, reranker, first, builder, recall_k=given.recall_k, overwrite=given.overwrite
     )
@@ -181,11 +191,19 @@ def _evaluate(given: argparse.Namespace, tree: Tree, system: str, evaluate: Call
     print("\t".join(str(round(value * 100, 2)) for value in done))
 
 
+def _say_whose(what: str, whose: str) -> None:
+    """Say that a result is not made with the repository's own words."""
+    if whose == OWN:
+        print(f"{what}: {OWN} (the paper's: r2med protocol fetch {PAPER})", file=sys.stderr)
+
+
 def _generate(given: argparse.Namespace, tree: Tree, builder: Builder) -> None:
-    expander = builder.expander(expander_spec(given.gar_method, given.gar_llm))
+    expander = builder.expander(expander_spec(given.gar_method, given.gar_llm, given.pack))
     if expander.warning:
         print(f"Note: {expander.warning}", file=sys.stderr)
+    prompts = whose_prompts(expander)
+    _say_whose("prompts", prompts)
     for task in load_tasks(given.task, tree):
         path = tree.texts(task.name, given.gar_method, given.gar_llm)
-        asked = generate(path, task, expander, given.gar_llm, overwrite=given.overwrite)
+        asked = generate(path, task, expander, given.gar_llm, prompts=prompts, overwrite=given.overwrite)
         print(printable(f"{task.name}: {f'{asked} texts in' if asked else 'already in'} {path}"))

@@ -12,16 +12,21 @@ import numpy as np
 
 from ...core import NO_DOCUMENT, DataError, Run, Task, UsageError
 from ...core.atomic import write_bytes
-from ...core.spec import Spec
+from ...core.spec import Content, Spec
 from ...expand import queries_for
-from ...expand.policy import R2MED
+from ...expand.contract import R2MED
+from ...expand.policy import queries_without_text
 from ...expand.replay import Replayed, marking_of
+from ...models.prompts import PAPER, own_wording
 from ...pipeline import Builder
 from ...pipeline.reproduce import as_published
 from ...rerank import Reranker
+from ...results.protocols import get_protocol
 from ...retrieve import Retriever, retrievers
+from ...retrieve.cards import card_of, with_pack, wording_of
 from ...retrieve.stored import load_candidates
 from ...scoring import Measure, score
+from .prompts import PROMPTS, prompts_of
 from .tree import Tree
 
 TOP = 100  # Documents of a query that are scored and kept.
@@ -45,21 +50,35 @@ class Scored(NamedTuple):
     kept: bool
 
 
-def paper_retriever(name: str) -> Spec:
-    """A retriever as the repository's scripts set it: their lengths, their similarity."""
-    return as_published(retrievers.parse(name))
+def paper_retriever(name: str, prompts: Content | None = None) -> Spec:
+    """A retriever as the repository's scripts set it: their lengths, their similarity, their words."""
+    spec = retrievers.parse(name)
+    return as_published(spec if prompts is None else with_pack(spec, prompts))
 
 
-def _filed_name(spec: Spec) -> str:
-    """What a retriever is called in the repository's files; all of them are under the paper's protocol."""
-    return str(spec.without("protocol"))
+def filed_name(spec: Spec) -> str:
+    """What a retriever is called in the repository's files; all of them are under the paper's protocol.
+
+    The plain name is for the repository's own instructions: a model that was told other words has another name.
+    """
+    pack = spec.get("prompts")
+    plain = spec.without("protocol")
+    if isinstance(pack, Content):
+        return str(plain.without("prompts") if pack.whole == get_protocol(PAPER).prompts else plain)
+    own = "prompts" in retrievers.declared(spec) and own_wording(card_of(spec))
+    return str(plain.with_parameters(prompts="r2med") if own else plain)
+
+
+def instructions_of(spec: Spec) -> str:
+    """Whose words a retriever is instructed in; empty where it takes no instruction."""
+    return wording_of(spec, card_of(spec)) if "prompts" in retrievers.declared(spec) else ""
 
 
 def evaluate_retriever(
     tree: Tree, retriever: Retriever, gar: Gar | None, task: Task, *, overwrite: bool = False
 ) -> Scored:
     """Rank, score and write one task."""
-    name = _filed_name(retriever.spec)
+    name = filed_name(retriever.spec)
 
     def ranked() -> Run:
         run = rank(tree, task, retriever, gar)
@@ -68,10 +87,14 @@ def evaluate_retriever(
         return run
 
     names: dict[str, str | int] = {"model_name": name}
+    if whose := instructions_of(retriever.spec):
+        names["instructions"] = whose
     path = tree.scores("base retriever", name, task=task.name)
     if gar is not None:
         names |= {"retriever_name": name, "gar_method": gar.method, "gar_llm": gar.llm}
         path = tree.scores("gar", gar.method, gar.llm, name, task=task.name)
+        if prompts := prompts_of(tree.texts(task.name, *gar)):
+            names[PROMPTS] = prompts
     return _scored(path, task, retriever.kind, names, ranked, overwrite=overwrite)
 
 
@@ -83,7 +106,7 @@ def evaluate_reranker(
     Scores are filed by retriever too, as in the published tree: the repository's script leaves it out, and there one
     retriever's scores overwrite another's.
     """
-    name = _filed_name(first)
+    name = filed_name(first)
 
     def reranked() -> Run:
         file = tree.candidates(name, task.name)
@@ -109,9 +132,9 @@ def rank(tree: Tree, task: Task, retriever: Retriever, gar: Gar | None = None) -
             command = f"--mode generate_hydoc --task {task.name} --gar_method {gar.method} --gar_llm {gar.llm}"
             raise DataError(f"there are no generated texts (python -m r2med.upstream {command})", path=file)
         expansions = Replayed(gar.method, path=file, marking=marking_of(gar.llm)).expand(task)
-        if not any(item.usable for item in expansions):
-            raise UsageError(f"{file} has no usable text for any query of {task.name}")
-        queries, _ = queries_for(retriever, task, expansions, R2MED)
+        queries, policy = queries_for(retriever, task, expansions, R2MED)
+        if queries_without_text(task, expansions, policy) == len(task.queries):
+            raise UsageError(f"{file} has no text for any query of {task.name}")
         run = retriever.prepare(task).search(queries, depth)
     return (without_own_id(run) if retriever.kind == "dense" else run).top(TOP)
 
@@ -122,6 +145,10 @@ def _scored(
     """Rank, score and write a result file; one that is there is left alone, as the scripts leave it."""
     there = main_score(path)
     if there is not None and not overwrite:
+        if (before := _stated_prompts(path)) != (now := str(names.get(PROMPTS, ""))):
+            stated = [name or "the repository's" for name in (before, now)]
+            what = f"is of texts made with {stated[0]} prompts, not with {stated[1]}"
+            raise DataError(f"{what}: --overwrite replaces it", path=path)
         return Scored(there, kept=True)
     begin = time.perf_counter()
     test = scores(ranked(), task, kind)
@@ -153,6 +180,14 @@ def main_score(path: Path) -> float | None:
         return float(test[MAIN] if MAIN in test else test["NDCG@10"])
     except (OSError, ValueError, KeyError, TypeError):
         return None
+
+
+def _stated_prompts(path: Path) -> str:
+    """Whose prompts the texts of a result file were made with; empty: the repository's."""
+    try:
+        return str(json.loads(path.read_bytes()).get(PROMPTS, ""))
+    except (OSError, ValueError, AttributeError):
+        return ""
 
 
 def write_candidates(path: Path, run: Run) -> None:

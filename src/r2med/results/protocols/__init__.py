@@ -20,7 +20,10 @@ from ..schema import SystemInfo
 UNSTATED: Final = "unstated"
 MAIN_PROTOCOL: Final = {"mini": "default", "nano": "nano-profile", "r2med": "r2med-paper"}
 """The protocol that a collection's main figures were made under."""
-ABOUT = ("name", "title", "summary", "sources")  # change no score
+ABOUT = ("name", "title", "summary", "sources", "source", "versions")  # change no score, or none that is chosen
+
+OWN = "r2med's own"
+SAMPLING = ("temperature", "top_p", "max_tokens", "seed")
 
 
 class BM25Flavour(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -32,6 +35,34 @@ class BM25Flavour(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     analyzer: str
 
 
+class Generation(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
+    """How texts are generated with some LLMs; what is not set is not sent."""
+
+    llms: tuple[str, ...]
+    temperature: float | None = None
+    top_p: float | None = None
+    max_tokens: int | None = None
+    seed: int | None = None
+    passage_words: int | None = None
+    # Words of a passage that stands in a LameR prompt.
+
+
+class Source(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The repository whose files hold the instructions and prompts of a protocol."""
+
+    repository: str
+    # Its page.
+    commit: str
+    url: str
+    # Of a file, with `{commit}` and `{path}` in it.
+    files: dict[str, str]
+    # Path in the repository → SHA-256.
+
+    def address(self, path: str) -> str:
+        """Where a file is downloaded."""
+        return self.url.replace("{commit}", self.commit).replace("{path}", path)
+
+
 class Protocol(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The settings that change scores, apart from the system itself."""
 
@@ -39,13 +70,25 @@ class Protocol(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     title: str
     summary: str
     sources: tuple[str, ...] = ()  # Where the choices were read.
+    source: Source | None = None
+    # Where instructions and prompts are read from (`r2med protocol fetch`); None: there is nothing to fetch.
     instructions: str = UNSTATED  # Whose wording models are instructed with.
+    prompts: str = ""  # Hash of the prompt pack that holds that wording.
     truncation: Literal["model", "published", "library", "unstated"] = UNSTATED
     # Lengths that the model's authors, the published scripts or the loading library give.
+    precision: Literal["device", "published", "library", "unstated"] = UNSTATED
+    # What suits the device, what the published scripts loaded, or what the loading library does.
+    pairs: Literal["document-first", "longest-first", "unstated"] = UNSTATED
+    # What a query and a document that are too long for a cross-encoder lose.
     similarity: Literal["model", "cosine", "unstated"] = UNSTATED
     # What each model was trained with, or cosine for all.
     bm25: BM25Flavour | None = None  # None: not stated.
     expansion: dict[str, dict[str, str]] = {}  # Kind of retriever → method → how a generated text meets the query.
+    generation: dict[str, Generation] = {}  # Kind of LLM → how its texts are generated.
+    api_texts: dict[str, str | int | bool] = {}
+    # What is done to texts before they are sent to an embedding service.
+    versions: dict[str, str] = {}
+    # Libraries behind the published figures; a run with others is noted, not refused.
     identical_ids: Literal["kept", "dropped", "unstated"] = UNSTATED
     # Whether a document that carries the query's id is left out of its ranking.
     identical_ids_for: tuple[str, ...] = ()  # Kinds of retriever for which it is; empty: all.
@@ -74,6 +117,17 @@ def get_protocol(name: str) -> Protocol:
     return parse_protocol(files(__package__).joinpath(f"{name}.toml").read_text("utf-8"), f"{name}.toml")
 
 
+def read_protocol(name: str) -> Protocol:
+    """A protocol by name, or from a TOML file of one's own."""
+    path = Path(name)
+    if name in protocol_names() or path.suffix != ".toml":
+        return get_protocol(name)
+    try:
+        return parse_protocol(path.read_text("utf-8"), path)
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"cannot be read ({getattr(error, 'strerror', None) or error})", path=path) from None
+
+
 def parse_protocol(text: str, path: str | Path) -> Protocol:
     """A protocol from the text of its file."""
     try:
@@ -88,7 +142,9 @@ class Expected(NamedTuple):
     query_length: int | None = None
     document_length: int | None = None
     similarity: str | None = None
-    own_wording: bool = False  # The model is instructed, in words that are ours.
+    dtype: str | None = None  # Precision of the weights.
+    own_wording: bool = False
+    # The model is instructed, in words that are ours unless a prompt pack says otherwise.
     policy: str | None = None  # How expansions meet it, where that is finer than the protocol's own table.
 
 
@@ -147,14 +203,29 @@ def differences(
         else:
             found += _dense(part.described, protocol, wanted)
         found += _expansion(system, part, protocol, wanted, (policies or {}).get(part.name))
+    found += _generation(system, protocol)
+    found += _pairs(system, protocol)
     return list(dict.fromkeys(found))
+
+
+def own_words(system: SystemInfo) -> list[str]:
+    """What of a system under a protocol of instructions is in r2med's own words, said plainly."""
+    said = [f"instructions: {OWN}" for part in parts(system) if part.described.get("prompts") == OWN]
+    expander = system.description.get("expander")
+    if isinstance(expander, dict) and expander.get("protocol") and "pack" not in _table(expander.get("prompts")):
+        said.append(f"prompts: {OWN}")
+    return list(dict.fromkeys(said))
 
 
 def unstated(protocol: Protocol, kind: str) -> list[str]:
     """Choices that matter for a kind of system and that the protocol's sources do not state."""
     if kind == "lexical":
         return [] if protocol.bm25 else ["the flavour of BM25"]
-    return [name for name in ("instructions", "truncation", "similarity") if getattr(protocol, name) == UNSTATED]
+    return [
+        name
+        for name in ("instructions", "truncation", "similarity", "precision")
+        if getattr(protocol, name) == UNSTATED
+    ]
 
 
 def _lexical(name: str, described: Mapping[str, Any], protocol: Protocol) -> Iterator[str]:
@@ -180,8 +251,18 @@ def _dense(described: Mapping[str, Any], protocol: Protocol, expected: Expected)
             yield f"a {side} keeps {_show(cut)} tokens, under {protocol.name} {length}"
     if protocol.truncation == "library":
         yield f"truncation is r2med's, {protocol.name} leaves it to its library"
-    if expected.own_wording and protocol.instructions not in ("r2med", UNSTATED):
-        yield f"instructions are r2med's, {protocol.name} has those of {protocol.instructions}"
+    if expected.own_wording and protocol.instructions != UNSTATED:
+        used = str(described.get("prompts") or OWN)
+        if protocol.instructions == "r2med":
+            differs = used != OWN
+        else:
+            differs = not protocol.prompts or used.rpartition("~")[2] != protocol.prompts
+        if differs:
+            yield f"instructions: {used}, {protocol.name} has those of {protocol.instructions}"
+    if expected.dtype is not None and protocol.precision == "published":
+        loaded = _table(described.get("document")).get("dtype")
+        if loaded != expected.dtype:
+            yield f"precision is {_show(loaded)}, {protocol.name} has {expected.dtype}"
 
 
 def _expansion(
@@ -194,6 +275,43 @@ def _expansion(
     wanted = expected.policy or protocol.expansion.get(part.kind, {}).get(method)
     if wanted and used != wanted:
         yield f"{method} reaches {part.name} as {_show(used)}, under {protocol.name} as {wanted}"
+
+
+def _generation(system: SystemInfo, protocol: Protocol) -> Iterator[str]:
+    """How texts were generated here; texts that somebody else generated are not asked about."""
+    expander = _table(system.description.get("expander"))
+    sampling, llm = expander.get("sampling"), str(expander.get("llm", "")).partition(":")[0]
+    if not isinstance(sampling, dict) or not protocol.generation:
+        return
+    used = str(_table(expander.get("prompts")).get("pack", OWN))
+    if protocol.prompts and used.rpartition("~")[2] != protocol.prompts:
+        yield f"prompts: {used}, {protocol.name} has those of {protocol.instructions}"
+    wanted = next((kind for kind in protocol.generation.values() if llm in kind.llms), None)
+    if wanted is None:
+        yield f"{protocol.name} generates no texts with {llm}"
+        return
+    for name in SAMPLING:
+        here, there = sampling.get(name), getattr(wanted, name)
+        if here != there:
+            shown = ["not set" if value is None else _show(value) for value in (here, there)]
+            yield f"{name} is {shown[0]}, {protocol.name} has {shown[1]}"
+    words = expander.get("passage_words")
+    if "first_stage" in expander and words != wanted.passage_words:
+        yield f"a passage in the prompt keeps {_show(words)} words, under {protocol.name} {wanted.passage_words}"
+
+
+def _pairs(system: SystemInfo, protocol: Protocol) -> Iterator[str]:
+    """What a cross-encoder cuts off a pair; other rerankers read no pairs."""
+    reranker = _table(_table(system.description.get("reranking")).get("reranker"))
+    if protocol.pairs == UNSTATED or "logit" not in reranker:
+        return
+    cut = reranker.get("truncation", "document-first")
+    if cut != protocol.pairs:
+        yield f"pairs are cut {cut}, under {protocol.name} {protocol.pairs}"
+
+
+def _table(value: object) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
 
 
 def _show(value: object) -> str:

@@ -1,0 +1,273 @@
+"""The prompt pack of a protocol: its repository's instructions and prompts, read as data and kept in R2MED_HOME.
+
+Two files are read, as the R2MED repository has them: one with the worked examples of query2doc (`Example`), one with
+`query_instruction`, `doc_instruction` and `generate_hy_doc`. They are compared with known hashes, parsed and never run.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from ..core import DataError, R2MedError, Unavailable, UnknownName, UsageError, fingerprint
+from ..core.atomic import write_bytes
+from ..core.hub import offline
+from ..core.literals import plain_gaps, read_tables
+from ..core.spec import Content
+from ..http import download
+from ..models.prompts import OWN, ModelLines, PromptPack, pack_of, pack_place, read_pack
+from ..results.protocols import Protocol, Source, get_protocol, protocol_names
+from ..tasks.catalogue import find_tasks
+
+MOST_BYTES = 4 << 20
+SYSTEM = "You are a helpful assistant."
+"""The system text of the repository's generation script: a plain default of many tools, and not in the two files."""
+GAPS = {"TEXT": "{{query}}", "PASSAGE": "{{passages}}", "EXAMPLE": "{{examples}}"}
+"""Gaps of the repository's prompts, and what ours are called."""
+PASSAGE = "\n[{{number}}]. {{passage}}"
+"""How LameR's passages are numbered there."""
+
+
+class FetchedPack(msgspec.Struct, frozen=True, kw_only=True):
+    """The pack of a protocol, as it now lies on this machine."""
+
+    protocol: str
+    path: str
+    digest: str
+    # Hash of the pack, as results carry it.
+    published: bool
+    # Whether it is the one that the protocol names.
+    commit: str
+    files: dict[str, str]
+    # SHA-256 of what was read.
+    models: dict[str, dict[str, int]]
+    # Model → query and document instructions it has, each a number of tasks.
+    methods: dict[str, int]
+    # Method → tasks that have a prompt.
+    tasks: dict[str, dict[str, Any]]
+    # Task → its instructions and prompts, counted and hashed.
+
+
+def listing() -> list[dict[str, Any]]:
+    """The protocols that come with r2med."""
+    rows = []
+    for name in protocol_names():
+        protocol = get_protocol(name)
+        pack = described(protocol)["pack"]
+        state = "" if pack is None else "here" if pack["published"] else "another one" if pack["here"] else "not here"
+        about = {"name": name, "title": protocol.title, "summary": protocol.summary}
+        rows.append({**about, "fingerprint": protocol.fingerprint, "pack": state})
+    return rows
+
+
+def described(protocol: Protocol) -> dict[str, Any]:
+    """All that a protocol sets, and the state of its prompt pack here; None where it has none."""
+    found: dict[str, Any] = {**msgspec.to_builtins(protocol), "fingerprint": protocol.fingerprint, "pack": None}
+    if protocol.source is not None:
+        content = pack_of(protocol.name)
+        found["pack"] = {
+            "here": content is not None,
+            "published": content is not None and content.whole == protocol.prompts,
+            "path": str(pack_place(protocol.name)),
+            "digest": content.whole if content else "",
+            "instructions": str(content) if content else OWN,
+            "get": f"r2med protocol fetch {protocol.name}",
+        }
+    return found
+
+
+def fetch_pack(protocol: Protocol, folder: Path | None = None) -> FetchedPack:
+    """Read the repository's files from a folder or the network, and write the pack; all is checked before."""
+    source = _source(protocol)
+    found = {path: _file(source, path, folder, protocol.name) for path in source.files}
+    pack = pack_from(found, protocol.name, source.commit)
+    place = pack_place(protocol.name)
+    write_bytes(place, msgspec.json.format(msgspec.json.encode(pack, order="sorted"), indent=1) + b"\n")
+    return shown_pack(protocol, place)
+
+
+def _source(protocol: Protocol) -> Source:
+    if protocol.source is None:
+        raise UsageError(f"protocol {protocol.name} has nothing to fetch: its instructions come with r2med")
+    return protocol.source
+
+
+def _file(source: Source, path: str, folder: Path | None, name: str) -> bytes:
+    """One file, with the hash it must have."""
+    if folder is None:
+        content, place = _downloaded(source, path, name), source.address(path)
+    else:
+        content, place = _local(folder, path)
+    digest, expected = hashlib.sha256(content).hexdigest(), source.files[path]
+    if digest != expected:
+        what = f"is not the file of commit {source.commit[:7]}: SHA-256 {digest}, expected {expected}"
+        raise DataError(f"{what} (another commit, or edited); nothing was written", path=place)
+    return content
+
+
+def _local(folder: Path, path: str) -> tuple[bytes, str]:
+    """A file of a clone, or of a folder that holds the files alone."""
+    tried = [folder / path, folder / Path(path).name]
+    place = next((candidate for candidate in tried if candidate.is_file()), None)
+    if place is None:
+        raise DataError(f"holds no {path}: give a clone of the repository, or a folder with its files", path=folder)
+    try:
+        with place.open("rb") as stream:
+            return stream.read(MOST_BYTES), str(place)
+    except OSError as error:
+        raise DataError(f"cannot be read ({error.strerror or error})", path=place) from None
+
+
+def _downloaded(source: Source, path: str, name: str) -> bytes:
+    try:
+        if offline():
+            raise Unavailable("HF_HUB_OFFLINE forbids the network")
+        return download(source.address(path), most_bytes=MOST_BYTES)
+    except R2MedError as why:
+        files = " and ".join(source.files)
+        carry = f"carry over {files} of {source.repository} at commit {source.commit[:7]}"
+        reason = str(why).partition("; ")[0]
+        raise Unavailable(f"{reason}; {carry}, then: r2med protocol fetch {name} --from FOLDER") from None
+
+
+def pack_from(files: Mapping[str, bytes], name: str, commit: str) -> PromptPack:
+    """The pack that the repository's files make."""
+    examples, instructions = _by_name(files, "example.py"), _by_name(files, "instrcution.py")
+    shown = read_tables(files[examples], examples)
+    tables = read_tables(files[instructions], instructions, {"example": shown})
+    aliases: dict[str, str] = {}
+
+    def table(key: str) -> dict[str, Any]:
+        value = tables.get(key)
+        if not isinstance(value, dict):
+            raise DataError(f"holds no table {key}", path=instructions)
+        return value
+
+    query, document = table("query_instruction"), table("doc_instruction")
+    return PromptPack(
+        name=name,
+        source=f"{instructions} and {examples} at {commit}",
+        model={
+            model: ModelLines(
+                _lines(query.get(model, {}), aliases, instructions),
+                _lines(document.get(model, {}), aliases, instructions),
+                whole=True,
+            )
+            for model in sorted({*query, *document})
+        },
+        generate={
+            method: {
+                task: _prompt(text, shown.get("Example", {}).get(key), f"{instructions}: {method} of {key}")
+                for task, key, text in _tasks(prompts, aliases)
+            }
+            for method, prompts in table("generate_hy_doc").items()
+        },
+        aliases=aliases,
+    )
+
+
+def _by_name(files: Mapping[str, bytes], name: str) -> str:
+    found = next((path for path in files if Path(path).name == name), None)
+    if found is None:
+        raise UsageError(f"the protocol's source names no {name}")
+    return found
+
+
+def _tasks(table: Mapping[str, Any], aliases: dict[str, str]) -> Iterator[tuple[str, str, Any]]:
+    """Entries of R2MED's tasks under the names of the catalogue; tables have entries of other collections too."""
+    for key, value in table.items():
+        try:
+            (task,) = {entry.name for entry in find_tasks(key)}
+        except (UnknownName, ValueError):
+            continue
+        if task != key:
+            aliases[key] = task
+        yield task, key, value
+
+
+def _lines(given: object, aliases: dict[str, str], place: str) -> dict[str, str]:
+    if isinstance(given, str):
+        return {"default": given}
+    if not isinstance(given, dict):
+        raise DataError(f"has a {type(given).__name__} where instructions belong", path=place)
+    lines = {task: value for task, _, value in _tasks(given, aliases)}
+    if bad := next((task for task, value in lines.items() if not isinstance(value, str)), None):
+        raise DataError(f"has an instruction for {bad} that is no text", path=place)
+    return lines
+
+
+def _prompt(text: object, examples: object, place: str) -> dict[str, Any]:
+    """One prompt with our gaps; the worked examples, which stand in it already, are kept apart."""
+    if not isinstance(text, str):
+        raise DataError("is no text", path=place)
+    found: dict[str, Any] = {"system": SYSTEM, "exact": True}
+    if isinstance(examples, str) and examples and examples in text:
+        text = text.replace(examples, "{EXAMPLE}")
+        found["shown"] = examples
+    try:
+        pieces = [(literal, GAPS[gap] if gap else "") for literal, gap in plain_gaps(text)]
+    except (KeyError, ValueError) as error:
+        raise DataError(f"has a gap that is not known ({error})", path=place) from None
+    if any("{{" in literal for literal, _ in pieces):
+        raise DataError("has braces of its own", path=place)
+    if "{{passages}}" in (gap for _, gap in pieces):
+        found |= {"passage": PASSAGE, "between": ""}
+    return found | {"user": "".join(literal + gap for literal, gap in pieces)}
+
+
+def shown_pack(protocol: Protocol, place: Path | None = None) -> FetchedPack:
+    """What a pack that was fetched holds."""
+    path = place or pack_place(protocol.name)
+    pack, content = read_pack(path), Content.of(path)
+    names = {*pack.aliases}
+    tasks = list(dict.fromkeys(n for table in _task_tables(pack) for n in table if n not in (*names, "default")))
+    counted = {
+        model: {"query": _covered(lines.query, tasks), "document": _covered(lines.document, tasks)}
+        for model, lines in pack.model.items()
+    }
+    return FetchedPack(
+        protocol=protocol.name,
+        path=str(path),
+        digest=content.whole,
+        published=content.whole == protocol.prompts,
+        commit=protocol.source.commit if protocol.source else "",
+        files=protocol.source.files if protocol.source else {},
+        models=counted,
+        methods={method: _covered(table, tasks) for method, table in pack.generate.items()},
+        tasks={task: _task(pack, task) for task in tasks},
+    )
+
+
+def _task_tables(pack: PromptPack) -> Iterator[Mapping[str, Any]]:
+    for lines in pack.model.values():
+        yield lines.query
+        yield lines.document
+    yield from pack.generate.values()
+
+
+def _covered(table: Mapping[str, Any], tasks: list[str]) -> int:
+    return len(tasks) if "default" in table else sum(task in table for task in tasks)
+
+
+def _task(pack: PromptPack, task: str) -> dict[str, Any]:
+    """The instructions and prompts of one task, by hash."""
+
+    def hashed(table: Mapping[str, Any]) -> str:
+        return fingerprint("prompt", table.get(task, table.get("default")))[:8]
+
+    prompts = {method: table[task] for method, table in pack.generate.items() if task in table}
+    return {
+        "query": {model: hashed(lines.query) for model, lines in pack.model.items() if lines.query},
+        "document": {model: hashed(lines.document) for model, lines in pack.model.items() if lines.document},
+        "prompts": {method: fingerprint("prompt", prompt)[:8] for method, prompt in prompts.items()},
+        "examples": {method: _examples(prompt["shown"]) for method, prompt in prompts.items() if "shown" in prompt},
+    }
+
+
+def _examples(shown: str) -> int:
+    """Worked examples of a text: each has its answer behind a line that says so."""
+    return sum(line.rstrip() in ("Passage:", "Similar Case:") for line in shown.splitlines())
