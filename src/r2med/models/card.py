@@ -144,6 +144,8 @@ class Card(ModelCard, frozen=True, kw_only=True, forbid_unknown_fields=True):
     # Documents go in as the pair (title, text) even where the title is empty.
     logit: int = 0
     # Which output of a cross-encoder is the score.
+    service_tokenizer: str = ""
+    # Hub id of the tokenizer that cuts texts for an API, which are then quoted; empty: they go as they are.
     query_template: str = "{text}"
     # Text of a query; must end in {text}. {instruction} is replaced by the task's.
     bare_query_template: str = "{text}"
