@@ -158,7 +158,7 @@ def test_precision_is_part_of_the_protocol() -> None:
     assert differences(info("e5", told("", "bfloat16")), PAPER, expected) == [
         "precision is bfloat16, r2med-paper has float32"
     ]
-    assert differences(info("e5", told("", "bfloat16")), get_protocol("default"), expected) == []
+    assert differences(info("e5", told("", "bfloat16")), get_protocol("default"), {"e5": Expected()}) == []
 
 
 def generated(llm: str = "gpt4", prompts: str = PAPER.prompts, **more: object) -> dict[str, object]:
@@ -208,3 +208,13 @@ def test_the_papers_generation_is_what_expand_does_under_the_protocol() -> None:
         assert {n: getattr(kinds[kind], n) for n in SAMPLING} == {n: getattr(sampling, n) for n in SAMPLING}
         assert kinds[kind].passage_words == PASSAGE_WORDS
     assert OWN == r2med.models.prompts.OWN
+
+
+def test_texts_for_a_service() -> None:
+    side = {"max_length": 6000, "dtype": "service"}
+    system = {"kind": "dense", "query": side, "document": side, "similarity": "cosine"}
+    assert differences(info("openai", system), PAPER) == [
+        "texts go to the service as they are, r2med-paper cuts and quotes them"
+    ]
+    quoted = {**system, "document": {**side, "sent": {"quoted": True}}}
+    assert differences(info("openai", quoted), PAPER) == []

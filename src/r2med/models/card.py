@@ -147,6 +147,8 @@ class Card(ModelCard, frozen=True, kw_only=True, forbid_unknown_fields=True):
     # Which output of a cross-encoder is the score.
     truncation: Truncation = "document-first"
     # What a pair that is too long for a cross-encoder loses: the document's end, or the end of whichever is longer.
+    service_tokenizer: str = ""
+    # Hub id of the tokenizer that cuts texts for an API, which are then quoted; empty: they go as they are.
     query_template: str = "{text}"
     # Text of a query; must end in {text}. {instruction} is replaced by the task's.
     bare_query_template: str = "{text}"

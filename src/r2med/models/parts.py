@@ -58,6 +58,8 @@ class Paper(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     # Every model was searched by cosine.
     dtype: str | None = None
     # Precision the weights were loaded in.
+    service_tokenizer: str | None = None
+    # Hub id of the tokenizer that cut texts for an API, which were then quoted.
     note: str = ""
     # What cannot be written as a field.
 

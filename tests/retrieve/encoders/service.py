@@ -32,6 +32,7 @@ class Server(ThreadingHTTPServer):
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
         self.script: list[str] = []
+        self.limit = LIMIT
         self.usage: str | None = None
         # JSON to say instead of the tokens that were counted.
         self.bodies: list[dict[str, Any]] = []
@@ -98,8 +99,10 @@ class Handler(BaseHTTPRequestHandler):
             self.reply(200, '{"data": [' + ", ".join(['{"index": 0, "embedding": [NaN]}'] * len(texts)) + "]}")
         elif trouble == "null":
             self.reply(200, {"data": [{"index": i, "embedding": [None] * DIMENSION} for i in range(len(texts))]})
-        elif any(len(t.split()) > LIMIT for t in texts):
-            self.reply(400, {"error": {"message": f"This model's maximum context length is {LIMIT} tokens"}})
+        elif any(len(t.split()) > self.server.limit for t in texts):
+            self.reply(
+                400, {"error": {"message": f"This model's maximum context length is {self.server.limit} tokens"}}
+            )
         else:
             self.good(texts)
 

@@ -15,6 +15,7 @@ from r2med.cache import EmbeddingCache
 from r2med.core import ModelError, R2MedError, Unavailable, UsageError
 from r2med.core.budget import Budget, BudgetSpent
 from r2med.core.options import Options
+from r2med.core.places import home
 from r2med.core.spec import Spec
 from r2med.models import Card, Price, cards, get_card
 from r2med.retrieve import get_retriever
@@ -266,3 +267,47 @@ def test_what_is_in_the_cache_needs_no_key(server: Server, monkeypatch: pytest.M
     again = retriever(at_home, tmp_path).retrieve(small_task())
     assert np.array_equal(again.docs, paid.docs)
     assert len(server.bodies) == asked
+
+
+def word_tokenizer(folder: Path) -> None:
+    """A tokenizer of words and blanks, where an API's card looks for one."""
+    tokenizers = pytest.importorskip("tokenizers", reason="the onnx extra is not installed")
+    words = ["<unk>", *(f"w{i}" for i in range(40)), "é"]
+    made = tokenizers.Tokenizer(tokenizers.models.WordLevel({w: i for i, w in enumerate(words)}, unk_token="<unk>"))
+    made.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    folder.mkdir(parents=True)
+    made.save(str(folder / "tokenizer.json"))
+
+
+@pytest.mark.parametrize(("name", "limit"), [("openai", 6000), ("voyage", 16_000)])
+def test_under_the_papers_protocol_texts_are_cut_and_quoted(
+    server: Server, monkeypatch: pytest.MonkeyPatch, name: str, limit: int
+) -> None:
+    """As its scripts do it, in what is sent; without the protocol a text goes as it is."""
+    monkeypatch.setenv(f"{name.upper()}_BASE_URL", server.url)
+    monkeypatch.setenv(f"{name.upper()}_API_KEY", KEY)
+    server.limit = limit
+    word_tokenizer(home() / "models" / name)
+    long, short = " ".join(["w1"] * limit + ["w2", "w3"]), 'w1\n"é"'
+    get_retriever(f"{name}:protocol=r2med-paper").embed([long, short], "query", "")  # type: ignore[attr-defined]
+    sent = [text for body in server.bodies for text in body["input"]]
+    assert sorted(sent) == sorted([f'"{long[:-6]}"', '"w1 \\"\\u00e9\\""'])
+    get_retriever(name).embed([short], "query", "")  # type: ignore[attr-defined]
+    assert server.bodies[-1]["input"] == [short]
+
+
+def test_without_the_tokenizer_nothing_is_sent_under_the_protocol(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+    paper = get_retriever("openai:protocol=r2med-paper")
+    before = paper.describe()["query"]
+    with pytest.raises(
+        ModelError, match=r"put the tokenizer\.json of Xenova/text-embedding-ada-002 into .*models/openai"
+    ):
+        paper.embed(["fever"], "query", "")  # type: ignore[attr-defined]
+    assert server.bodies == []
+    word_tokenizer(home() / "models" / "openai")
+    after = get_retriever("openai:protocol=r2med-paper").describe()["query"]
+    assert before != after != get_retriever("openai").describe()["query"]
+    assert "sent" not in get_retriever("openai").describe()["query"]  # type: ignore[operator]

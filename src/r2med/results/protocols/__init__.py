@@ -251,18 +251,21 @@ def _dense(described: Mapping[str, Any], protocol: Protocol, expected: Expected)
             yield f"a {side} keeps {_show(cut)} tokens, under {protocol.name} {length}"
     if protocol.truncation == "library":
         yield f"truncation is r2med's, {protocol.name} leaves it to its library"
-    if expected.own_wording and protocol.instructions != UNSTATED:
-        used = str(described.get("prompts") or OWN)
-        if protocol.instructions == "r2med":
-            differs = used != OWN
-        else:
-            differs = not protocol.prompts or used.rpartition("~")[2] != protocol.prompts
-        if differs:
-            yield f"instructions: {used}, {protocol.name} has those of {protocol.instructions}"
-    if expected.dtype is not None and protocol.precision == "published":
-        loaded = _table(described.get("document")).get("dtype")
-        if loaded != expected.dtype:
-            yield f"precision is {_show(loaded)}, {protocol.name} has {expected.dtype}"
+    if expected.own_wording:
+        yield from _instructions(str(described.get("prompts") or OWN), protocol)
+    document = _table(described.get("document"))
+    if protocol.api_texts and document.get("dtype") == "service" and "sent" not in document:
+        yield f"texts go to the service as they are, {protocol.name} cuts and quotes them"
+    if expected.dtype is not None and document.get("dtype") != expected.dtype:
+        yield f"precision is {_show(document.get('dtype'))}, {protocol.name} has {expected.dtype}"
+
+
+def _instructions(used: str, protocol: Protocol) -> Iterator[str]:
+    """Whether a model was told a protocol's words: r2med's own, or those of the pack whose hash it names."""
+    if protocol.instructions == UNSTATED or (protocol.instructions == "r2med" and used == OWN):
+        return
+    if not protocol.prompts or used.rpartition("~")[2] != protocol.prompts:
+        yield f"instructions: {used}, {protocol.name} has those of {protocol.instructions}"
 
 
 def _expansion(

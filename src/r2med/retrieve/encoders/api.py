@@ -1,26 +1,34 @@
 """Embeddings over HTTP, in whatever wire format the model's card names.
 
 Texts are sent as they are. A text is cut only when the service says that it is too long, and to the model's limit.
+Under the paper's protocol texts are cut before, by the service's own tokenizer, and quoted.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import threading
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ...core import ModelError, UsageError
 from ...core.budget import Budget, Usage, estimate_tokens
+from ...core.hub import sha256_of
 from ...core.options import Options
 from ...core.parallel import in_parallel
+from ...core.places import home
 from ...core.queries import Side
 from ...http import Client, RateLimit, Rejected, Service
 from ...models import Card
+from ...models.locate import snapshot
 from .apis import wire_format
 from .base import UNKNOWN_TOKENS, BaseEncoder, Batch, Float32, check_vectors, normalized
+from .onnx import FileTokenizer
 
 TEXTS_PER_REQUEST, TOKENS_PER_REQUEST = 64, 60_000
 BYTES_PER_TOKEN = 4
@@ -39,6 +47,40 @@ class TextBatch(NamedTuple):
     contents: list[str]
 
 
+class PaperTexts:
+    """Texts as the R2MED paper's scripts sent them: cut, blanks for line breaks, quoted as JSON strings."""
+
+    def __init__(self, card: Card) -> None:
+        self.card, self.source = card, card.service_tokenizer
+
+    @cached_property
+    def file(self) -> Path | None:
+        """The tokenizer, in the model's folder or in the hub's cache; None where it is not on this machine."""
+        found = [home() / "models" / self.card.name, snapshot(self.source, "main")]
+        files = (folder / "tokenizer.json" for folder in found if folder is not None)
+        return next((file for file in files if file.is_file()), None)
+
+    def describe(self) -> dict[str, object]:
+        """What changes a text besides its limit."""
+        digest = sha256_of(self.file) if self.file else "not here"
+        return {"tokenizer": self.source, "sha256": digest, "line_breaks": "blanks", "quoted": True}
+
+    @cached_property
+    def tokenizer(self) -> Any:
+        """The tokenizer; nothing is sent without it, since what was sent could not be told from what should be."""
+        if self.file is None:
+            put = f"put the tokenizer.json of {self.source} into {home() / 'models' / self.card.name}"
+            raise ModelError(f"{self.card.name} under the paper's protocol cuts texts by tokens: {put}")
+        return FileTokenizer(self.file.parent).backend
+
+    def sent(self, text: str, limit: int) -> str:
+        """One text as it goes out."""
+        ids = self.tokenizer.encode(text).ids
+        if len(ids) > limit:
+            text = self.tokenizer.decode(ids[:limit], skip_special_tokens=False)
+        return json.dumps(text.replace("\n", " "))
+
+
 class ApiEncoder(BaseEncoder):
     """A model behind an embeddings endpoint. No key is read before the first request has to be sent."""
 
@@ -53,6 +95,7 @@ class ApiEncoder(BaseEncoder):
         self.usage = Usage()
         self._lock = threading.Lock()
         self._format = wire_format(card.backend)
+        self._paper = PaperTexts(card) if card.service_tokenizer else None
         base_url = options.base_url or os.environ.get(card.url_variable) or card.base_url
         # A server of one's own often asks for no key; the services always do.
         self._service = Service(
@@ -96,6 +139,7 @@ class ApiEncoder(BaseEncoder):
             "normalize": self.card.normalize,
             "dtype": "service",
             "max_length": self.max_length(side),
+            **({"sent": self._paper.describe()} if self._paper else {}),
         }
 
     def max_length(self, side: Side) -> int | None:
@@ -113,11 +157,18 @@ class ApiEncoder(BaseEncoder):
             return Batch(place, normalized(vectors) if self.card.normalize else vectors, tokens)
 
         try:
-            yield from in_parallel(_batches(texts, instruction), encode, self.options.concurrency or CONCURRENCY)
+            contents = self._contents(texts, side, instruction)
+            yield from in_parallel(_batches(contents), encode, self.options.concurrency or CONCURRENCY)
         finally:
             self.close()
             after = self.usage.snapshot()
             self.notes.update({note: after[name] - before[name] for note, name in NOTED.items()})
+
+    def _contents(self, texts: Sequence[str], side: Side, instruction: str) -> Iterator[str]:
+        """What is sent for each text."""
+        for text in texts:
+            whole = instruction + text
+            yield whole if self._paper is None else self._paper.sent(whole, self.card.length(side))
 
     def _paid(self, contents: list[str], side: Side, stop: threading.Event) -> Float32:
         """The vectors of one request, within the budget."""
@@ -172,18 +223,18 @@ class ApiEncoder(BaseEncoder):
         return self._ask([text[: max(int(len(text) * 0.9), limit // BYTES_PER_TOKEN)]], side, stop, spent)
 
 
-def _batches(texts: Sequence[str], instruction: str) -> Iterator[TextBatch]:
+def _batches(texts: Iterable[str]) -> Iterator[TextBatch]:
     """All texts in requests of bounded size."""
     rows: list[int] = []
     contents: list[str] = []
     size = 0
     for row, text in enumerate(texts):
-        tokens = estimate_tokens(instruction + text)
+        tokens = estimate_tokens(text)
         if rows and (len(rows) == TEXTS_PER_REQUEST or size + tokens > TOKENS_PER_REQUEST):
             yield TextBatch(rows, contents)
             rows, contents, size = [], [], 0
         rows.append(row)
-        contents.append(instruction + text)
+        contents.append(text)
         size += tokens
     if rows:
         yield TextBatch(rows, contents)
