@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING
 import click
 
 from .common import emit, json_option, note, print_table
+from .output import say
 
 if TYPE_CHECKING:
     from ..models import Fetched, Row
 
-KINDS = ("lexical", "dense", "late-interaction", "sparse", "cross-encoder", "chat", "retriever", "reranker", "expander")
+CARDS = ("dense", "late-interaction", "sparse", "cross-encoder", "chat")
+KINDS = ("lexical", *CARDS, "retriever", "reranker", "expander")
 FIRST_EDITION = {"llm": "chat"}
 """Kinds that had another name."""
 ORIGINS = {"hub": "the Hugging Face hub", "carrier": "the package index", "folder": "a folder of your own"}
@@ -26,12 +28,22 @@ def _names(context: click.Context, parameter: click.Parameter, incomplete: str) 
     return [name for name in (*card_names(), *chat_names()) if name.startswith(incomplete)]
 
 
-@click.group("models", invoke_without_command=True)
+class _Models(click.Group):
+    """A group whose subcommand may be the name of a model, which is then shown."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The subcommand of that name; `show` for anything else."""
+        return super().resolve_command(ctx, args if args[0] in self.commands else ["show", *args])
+
+
+@click.group("models", cls=_Models, invoke_without_command=True)
 @click.option("--kind", type=click.Choice([*KINDS, *FIRST_EDITION]), help="Only models of this kind.")
 @json_option
 @click.pass_context
 def command(context: click.Context, kind: str | None, as_json: bool) -> None:
-    """List the models, whether they are ready here, and the command that gets them."""
+    """List the models, whether they are ready here, and the command that gets them; `r2med models NAME` shows one."""
     if context.invoked_subcommand is not None:
         return
     from ..models import listing
@@ -60,6 +72,33 @@ def fetch_command(names: Sequence[str], force: bool, allow_pickle: bool, as_json
             click.echo(_sentence(done[-1]))
     if as_json:
         emit(done)
+
+
+@command.command("show")
+@click.argument("name", shell_complete=_names)
+@json_option
+def show_command(name: str, as_json: bool) -> None:
+    """Show one model: where it comes from, how it is run, and how that was proven.
+
+    The command's own name may be left out: r2med models nv
+    """
+    import msgspec
+
+    from ..models import Card, find_any_card, listing
+    from ..models.listing import row
+
+    without_card = next((found for found in listing() if found.name == name and found.kind not in CARDS), None)
+    card = None if without_card else find_any_card(name)
+    shown = msgspec.to_builtins(row(card) if card else without_card)
+    if isinstance(card, Card):
+        paper = {key: value for key, value in msgspec.to_builtins(card.paper).items() if value}
+        shown |= {"settings": card.describe(), "paper": paper}
+    if as_json:
+        emit(shown)
+        return
+    for key in ("name", "summary", "kind", "source", "revision", "licence", "proven", "path", "get"):
+        if shown[key]:
+            say(f"{key:<9} {shown[key]}")
 
 
 @command.command("where")

@@ -7,6 +7,7 @@ R2MED repository's script does in plain transformers. NV-Embed has a file of its
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,12 @@ LIMIT = 24
 INSTRUCTION = "Represent the patient with fever: "
 CPU = Options(device="cpu", threads=1, allow_pickle=True)
 TEXTS = [*tiny.texts(20, longest=40), "", " begins with a space", "fever\n\nand rash"]
+
+
+@pytest.fixture(autouse=True)
+def _no_gradients() -> Iterator[None]:
+    with torch.no_grad():
+        yield
 
 
 @pytest.fixture
@@ -70,7 +77,6 @@ def raw_ids(folder: Path, texts: list[str], limit: int) -> list[list[int]]:
     return [made.ids for made in tokenizer.encode_batch(texts)]
 
 
-@torch.no_grad()
 def test_contriever(models: Path) -> None:
     """A pickle, class `Contriever`, the mean of a BERT's states."""
     import transformers as tf
@@ -94,7 +100,6 @@ def test_contriever(models: Path) -> None:
         assert np.abs(encoded("contriever", side) - wanted.numpy()).max() < 1e-5
 
 
-@torch.no_grad()
 def test_medcpt(models: Path) -> None:
     """Two encoders; the paper's script gave queries to the articles' one, as single texts."""
     encoders = {
@@ -202,7 +207,6 @@ def save_neox_tokenizer(folder: Path) -> int:
 @pytest.mark.parametrize(
     ("name", "architecture"), [("bmr-410m", "gpt-neox"), ("bmr-2b", "gemma"), ("bmr-7b", "mistral")]
 )
-@torch.no_grad()
 def test_bmretriever(models: Path, name: str, architecture: str) -> None:
     """Cut one token early, EOS appended, filled up on the left, the last state; not of unit length."""
     folder = models / name
@@ -221,7 +225,6 @@ def test_bmretriever(models: Path, name: str, architecture: str) -> None:
 
 @pytest.mark.parametrize("adds_eos", [True, False])
 @pytest.mark.parametrize("name", ["e5", "sfr"])
-@torch.no_grad()
 def test_e5_and_sfr(models: Path, name: str, adds_eos: bool) -> None:
     """Mistral's state of the EOS that ends a text, whether or not the tokenizer's settings append it."""
     folder = models / name
@@ -232,7 +235,6 @@ def test_e5_and_sfr(models: Path, name: str, adds_eos: bool) -> None:
     assert np.abs(encoded(name, "query", INSTRUCTION) - normalized(wanted).numpy()).max() < 1e-5
 
 
-@torch.no_grad()
 def test_grit(models: Path) -> None:
     """A checkpoint of a language model whose own code is not run: attention in both directions, mean of the text."""
     import transformers as tf
