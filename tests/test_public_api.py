@@ -87,6 +87,7 @@ FUNCTIONS = {
     "models": "list_models",
     "models fetch": "fetch_model",
     "models where": "model_folder",
+    "models show": "describe_model",
     "protocol": "list_protocols",
     "protocol show": "describe_protocol",
     "protocol fetch": "fetch_protocol",

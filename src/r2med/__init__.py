@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from .api.machine import (
         cache_entries,
         check_installation,
+        describe_model,
         describe_protocol,
         fetch_model,
         fetch_protocol,
@@ -89,7 +90,7 @@ _HOMES = {
     "api.data": "audit build_nano convert download export_training list_tasks nano_fidelity nano_profile stats "
     "validate write_pages",
     "api.experiments": "Scores diagnose evaluate expand fuse plan rerank run score search systems",
-    "api.machine": "cache_entries check_installation describe_protocol fetch_model fetch_protocol list_models "
+    "api.machine": "cache_entries check_installation describe_model describe_protocol fetch_model fetch_protocol list_models "
     "list_protocols model_folder prune_cache verify_cache",
     "api.results": "compare compare_stored export_beir export_hub export_ledger export_mteb export_trec leaderboard "
     "plot_pareto plot_scatter plot_scores plot_truncation relabel reproduce view write_report",
@@ -128,6 +129,7 @@ __all__ = [
     "compare",
     "compare_stored",
     "convert",
+    "describe_model",
     "describe_protocol",
     "diagnose",
     "download",

@@ -55,6 +55,17 @@ def test_chat_models_say_how_to_get_each(tmp_path: Path) -> None:
     assert "sk-secret" not in json.dumps(listed)
 
 
+def test_one_model_says_how_it_was_proven() -> None:
+    shown = json.loads(r2med("models", "nv", "--json").stdout)
+    assert shown.keys() >= KEYS
+    assert "plain torch reference" in shown["proven"]
+    assert shown["settings"]["pooling"] == "latent-attention"
+    assert shown["paper"] == {"query_length": 4096, "document_length": 4096}
+    assert shown["proven"] in r2med("models", "nv").stdout
+    assert "BM25 as R2MED computes it" in r2med("models", "show", "bm25").stdout
+    assert "did you mean nv" in r2med("models", "nvv", code=2).stderr
+
+
 def test_what_cannot_be_fetched_is_one_line() -> None:
     for name, words in (
         ("gpt4", "runs at an API and has nothing to fetch: export OPENAI_API_KEY=…"),

@@ -86,6 +86,22 @@ def test_facts_of_the_models() -> None:
     assert get_card("rankllama").query_text("x") == "query: x"
     assert get_card("monobert").logit == 1
     assert not any(c.remote_code for c in cards())
+    proven = {
+        "contriever",
+        "medcpt",
+        "inst-l",
+        "inst-xl",
+        "bmr-410m",
+        "bmr-2b",
+        "bmr-7b",
+        "bge",
+        "e5",
+        "grit",
+        "sfr",
+        "nv",
+    }
+    assert proven | {"bge-reranker", "monobert", "rankllama"} <= {c.name for c in cards() if c.proven}
+    assert {c.name for c in cards() if c.pickled} == {"contriever", "monobert"}
     dot = {"contriever", "medcpt", "bmr-410m", "bmr-2b", "bmr-7b"}
     assert {c.name for c in cards("dense") if c.similarity == "dot"} == dot
 

@@ -18,8 +18,8 @@ from r2med.rerank import as_reranker
 from r2med.rerank.pairs import Pairs
 from r2med.rerank.pointwise import PointwiseReranker
 from r2med.rerank.torch_cross_encoder import TorchCrossEncoder
+from tests.retrieve.encoders.tiny import WORDS
 
-from ..retrieve.encoders.tiny import WORDS
 from . import tiny
 
 torch = pytest.importorskip("torch", reason="the torch extra is not installed")
@@ -111,7 +111,7 @@ def save_monobert(folder: Path) -> tuple[Any, Any]:
         "initializer_range": 0.5, "intermediate_size": 64, "layer_norm_eps": 1e-12, "max_position_embeddings": 64,
         "num_attention_heads": 4, "num_hidden_layers": 2, "type_vocab_size": 2, "vocab_size": len(words),
     }  # fmt: skip
-    old: dict[str, Any] = {"finetuning_task": None, "num_labels": 2, "output_attentions": False, "pruned_heads": {}}
+    old: dict[str, object] = {"finetuning_task": None, "num_labels": 2, "output_attentions": False, "pruned_heads": {}}
     torch.manual_seed(0)
     model: Any = tf.BertForSequenceClassification(tf.BertConfig(**shape, num_labels=2)).eval()
     folder.mkdir(parents=True)

@@ -293,7 +293,9 @@ class TestTorch:
         tiny.save_tokenizer(folder, "bert")
         (folder / "model.safetensors").unlink()
         torch.save(made.state_dict(), folder / "pytorch_model.bin")
-        with pytest.raises(ModelError, match="allow them with contriever:allow_pickle=yes"):
+        with pytest.raises(
+            ModelError, match="allow them with --allow-pickle, or in a spec, contriever:allow_pickle=yes"
+        ):
             get_retriever("contriever:max_length=16")
         run = get_retriever("contriever:max_length=16,allow_pickle=yes", CPU).retrieve(small_task())
         assert run.depth == 3

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
+
+import msgspec
 
 from ..cache import entries as cache_entries
 from ..cache import prune as prune_cache
 from ..cache import verify as verify_cache
 from ..core import ModelError
 from ..doctor import diagnose as check_installation
-from ..models import Row, find_any_card, listing, locate
+from ..models import Card, Row, find_any_card, listing, locate
 from ..models import fetch as fetch_model
+from ..models.listing import row
 from ..pipeline.build import REGISTRIES
 from ..pipeline.protocol_pack import FetchedPack, described, fetch_pack
 from ..pipeline.protocol_pack import listing as list_protocols
@@ -19,6 +23,7 @@ from ..results.protocols import read_protocol
 __all__ = [
     "cache_entries",
     "check_installation",
+    "describe_model",
     "describe_protocol",
     "fetch_model",
     "fetch_protocol",
@@ -28,11 +33,23 @@ __all__ = [
     "prune_cache",
     "verify_cache",
 ]
+CARDS = ("dense", "late-interaction", "sparse", "cross-encoder", "chat")
 
 
 def list_models(kind: str | None = None) -> list[Row]:
     """All models, or those of a kind: whether each is ready here, and the command that gets it."""
     return listing(kind, REGISTRIES)
+
+
+def describe_model(name: str) -> dict[str, Any]:
+    """One model: where it comes from, how it is run, and how that was proven."""
+    without_card = next((found for found in list_models() if found.name == name and found.kind not in CARDS), None)
+    card = None if without_card else find_any_card(name)
+    shown: dict[str, Any] = msgspec.to_builtins(row(card) if card else without_card)
+    if isinstance(card, Card):
+        paper = {key: value for key, value in msgspec.to_builtins(card.paper).items() if value}
+        shown |= {"settings": card.describe(), "paper": paper}
+    return shown
 
 
 def model_folder(name: str) -> Path:

@@ -14,7 +14,7 @@ from .output import emit, note, print_table, say
 if TYPE_CHECKING:
     from ..models import Fetched, Row
 
-KINDS = ("lexical", "dense", "late-interaction", "sparse", "cross-encoder", "chat", "retriever", "reranker", "expander")
+KINDS = ("lexical", *CARDS, "retriever", "reranker", "expander")
 FIRST_EDITION = {"llm": "chat"}
 """Kinds that had another name."""
 ORIGINS = {"hub": "the Hugging Face hub", "carrier": "the package index", "folder": "a folder of your own"}
@@ -27,12 +27,22 @@ def _names(context: click.Context, parameter: click.Parameter, incomplete: str) 
     return [name for name in (*card_names(), *chat_names()) if name.startswith(incomplete)]
 
 
-@click.group("models", invoke_without_command=True)
+class _Models(click.Group):
+    """A group whose subcommand may be the name of a model, which is then shown."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The subcommand of that name; `show` for anything else."""
+        return super().resolve_command(ctx, args if args[0] in self.commands else ["show", *args])
+
+
+@click.group("models", cls=_Models, invoke_without_command=True)
 @click.option("--kind", type=click.Choice([*KINDS, *FIRST_EDITION]), help="Only models of this kind.")
 @json_option
 @click.pass_context
 def command(context: click.Context, kind: str | None, as_json: bool) -> None:
-    """List the models, whether they are ready here, and the command that gets them."""
+    """List the models, whether they are ready here, and the command that gets them; `r2med models NAME` shows one."""
     if context.invoked_subcommand is not None:
         return
     from ..api.machine import list_models
@@ -61,6 +71,25 @@ def fetch_command(names: Sequence[str], force: bool, allow_pickle: bool, as_json
             say(_sentence(done[-1]))
     if as_json:
         emit(done)
+
+
+@command.command("show")
+@click.argument("name", shell_complete=_names)
+@json_option
+def show_command(name: str, as_json: bool) -> None:
+    """Show one model: where it comes from, how it is run, and how that was proven.
+
+    The command's own name may be left out: r2med models nv
+    """
+    from ..api.machine import describe_model
+
+    shown = describe_model(name)
+    if as_json:
+        emit(shown)
+        return
+    for key in ("name", "summary", "kind", "source", "revision", "licence", "proven", "path", "get"):
+        if shown[key]:
+            say(f"{key:<9} {shown[key]}")
 
 
 @command.command("where")

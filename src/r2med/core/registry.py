@@ -308,13 +308,9 @@ class Registry(Generic[T]):
 
 
 def _without_defaults(spec: Spec, declared: Mapping[str, Parameter]) -> Spec:
-    given = {key for key, _ in spec.parameters}
-    kept = tuple(
-        (key, value)
-        for key, value in spec.parameters
-        if key not in declared or declared[key].default != value or declared[key].unless in given
-    )
-    return replace(spec, parameters=kept)
+    said = {key for key, value in spec.parameters if key not in declared or declared[key].default != value}
+    said |= {key for key, _ in spec.parameters if key in declared and declared[key].unless in said}
+    return replace(spec, parameters=tuple((key, value) for key, value in spec.parameters if key in said))
 
 
 def _place(text: str) -> tuple[str, str]:

@@ -32,6 +32,12 @@ CPU = Options(device="cpu", threads=1, allow_pickle=True)
 TEXTS = [*tiny.texts(20, longest=40), "", " begins with a space", "fever\n\nand rash"]
 
 
+@pytest.fixture(autouse=True)
+def _no_gradients() -> Iterator[None]:
+    with torch.no_grad():
+        yield
+
+
 @pytest.fixture
 def models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("R2MED_HOME", str(tmp_path))

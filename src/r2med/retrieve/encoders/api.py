@@ -18,7 +18,7 @@ import numpy as np
 
 from ...core import ModelError, UsageError
 from ...core.budget import Budget, Usage, estimate_tokens
-from ...core.hub import sha256_of
+from ...core.files import sha256_of
 from ...core.options import Options
 from ...core.parallel import in_parallel
 from ...core.places import home
