@@ -90,8 +90,8 @@ _HOMES = {
     "api.data": "audit build_nano convert download export_training list_tasks nano_fidelity nano_profile stats "
     "validate write_pages",
     "api.experiments": "Scores diagnose evaluate expand fuse plan rerank run score search systems",
-    "api.machine": "cache_entries check_installation describe_model describe_protocol fetch_model fetch_protocol list_models "
-    "list_protocols model_folder prune_cache verify_cache",
+    "api.machine": "cache_entries check_installation describe_model describe_protocol fetch_model fetch_protocol "
+    "list_models list_protocols model_folder prune_cache verify_cache",
     "api.results": "compare compare_stored export_beir export_hub export_ledger export_mteb export_trec leaderboard "
     "plot_pareto plot_scatter plot_scores plot_truncation relabel reproduce view write_report",
     "core": "Document Documents Qrels Query R2MedError Run Task",

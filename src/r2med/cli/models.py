@@ -14,7 +14,7 @@ from .output import emit, note, print_table, say
 if TYPE_CHECKING:
     from ..models import Fetched, Row
 
-KINDS = ("lexical", *CARDS, "retriever", "reranker", "expander")
+KINDS = ("lexical", "dense", "late-interaction", "sparse", "cross-encoder", "chat", "retriever", "reranker", "expander")
 FIRST_EDITION = {"llm": "chat"}
 """Kinds that had another name."""
 ORIGINS = {"hub": "the Hugging Face hub", "carrier": "the package index", "folder": "a folder of your own"}
