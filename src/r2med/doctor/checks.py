@@ -91,7 +91,6 @@ def _bm25() -> Verdict:
 
 
 def _embedded() -> Verdict:
-    """Load the default model and encode one sentence."""
     if installed_version("onnxruntime") is None or installed_version("tokenizers") is None:
         return Verdict("warning", "ONNX Runtime is not installed: no embedded model", "pip install 'r2med[onnx]'")
     card = get_card(EMBEDDED)

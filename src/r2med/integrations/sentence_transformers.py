@@ -67,7 +67,6 @@ class Evaluator(InformationRetrievalEvaluator):  # type: ignore[misc]
     def __call__(
         self, model: Any, output_path: str | None = None, epoch: int = -1, steps: int = -1
     ) -> dict[str, float]:
-        """Figures of a model under their full names."""
         self.scores = {}
         named: dict[str, float] = super().__call__(model, output_path, epoch, steps)
         if not self.scores:
@@ -75,14 +74,12 @@ class Evaluator(InformationRetrievalEvaluator):  # type: ignore[misc]
         return named
 
     def compute_all_metrics(self, model: Any, output_path: str | None = None) -> Scores:
-        """What sentence-transformers calls for scores."""
         self.scores = self.compute_scores(model, output_path)
         return self.scores
 
     compute_metrices = compute_all_metrics  # what versions before 6 call
 
     def compute_scores(self, model: Any, output_path: str | None) -> Scores:
-        """Scores of a model."""
         raise NotImplementedError
 
 
@@ -96,11 +93,9 @@ class TaskEvaluator(Evaluator):
 
     @property
     def description(self) -> str:
-        """What a model card calls it."""
         return "Information Retrieval"
 
     def compute_scores(self, model: Any, output_path: str | None) -> Scores:
-        """Encode, rank and score."""
         measures = {(family, k): Measure(FAMILIES[family], k) for family, ks in self.cutoffs.items() for k in ks}
         texts, passages = list(self.task.query_texts), list(self.task.documents.contents)
         queries = self.embed_inputs(model, texts, encode_fn_name="query", prompt=self.query_prompt)
@@ -227,7 +222,6 @@ class NanoR2MEDEvaluator(Evaluator):
     def __call__(
         self, model: Any, output_path: str | None = None, epoch: int = -1, steps: int = -1
     ) -> dict[str, float]:
-        """Figures of every task and their mean."""
         found: dict[str, float] = {}
         for evaluator in self.evaluators:
             found |= evaluator(model, output_path, epoch, steps)
@@ -264,7 +258,6 @@ class NanoR2MEDEvaluator(Evaluator):
         return found
 
     def get_config_dict(self) -> dict[str, Any]:
-        """What a model card says of the settings."""
         chosen = {
             "dataset_names": self.dataset_names,
             "dataset_id": self.dataset_id,

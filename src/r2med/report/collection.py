@@ -39,7 +39,6 @@ class TaskMatrix(NamedTuple):
     scores: Float64
 
     def rows(self, systems: Sequence[str]) -> Float64:
-        """The rows of some systems, in their order."""
         return self.scores[[self.systems.index(name) for name in systems]]
 
 

@@ -259,7 +259,6 @@ def _quote(text: str, length: int = 320) -> str:
 
 
 def _leakage(page: Inspected) -> list[str]:
-    """What the audit found, and what it does to the scores."""
     a, settings = page.audit, page.audit_settings
     against = settings.get("against") or "no training set was given"
     lines = [
@@ -310,7 +309,6 @@ def _sources(page: Inspected) -> list[str]:
 
 
 def _dataset(page: Inspected) -> list[str]:
-    """Configs, columns and the fingerprint."""
     graded = any(grade != 1 for grade in set(page.task.qrels.grades.tolist()))
     titled = page.task.documents.titles is not None
     rows = [
@@ -326,7 +324,6 @@ def _dataset(page: Inspected) -> list[str]:
 
 
 def _candidates(page: Inspected) -> list[str]:
-    """The candidate configs and what they cover."""
     rows = []
     for role, p in page.figures.profiles.items():
         made = page.metadata.retrievers.get(p.profile, {}) if page.metadata else {}

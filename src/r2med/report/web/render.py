@@ -52,7 +52,6 @@ class PageRequest:
         return cls.of(split.path, split.query)
 
     def get(self, name: str, default: str = "") -> str:
-        """One choice."""
         return next((value for key, value in self.params if key == name), default)
 
     def all(self, name: str) -> list[str]:

@@ -100,7 +100,6 @@ def _queries(site: Site, make: Links) -> Iterator[str]:
 
 
 def _fitting(site: Site, general: list[str], queries: list[str], most: int) -> int:
-    """How many of the queries fit."""
     links = FileLinks(_anchors([*general, *queries]))
     room = most - len(static_file("app.css")) - len(static_file("app.js")) - 4096
     room -= sum(len(_section(site, url, links).html.encode("utf-8", "replace")) + 256 for url in general)

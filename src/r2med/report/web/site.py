@@ -154,7 +154,6 @@ class Site:
 
     @property
     def held(self) -> dict[str, CollectionResults]:
-        """The collections that have results."""
         return {slug: results for slug, results in self._all().items() if results.systems}
 
     def _all(self) -> dict[str, CollectionResults]:
@@ -232,7 +231,6 @@ class Site:
         return max(states, key=lambda s: (s.running, s.updated), default=None)
 
     def problems(self) -> list[str]:
-        """What could not be shown, and why."""
         of_collections = [p for r in self._all().values() for p in (*r.problems, *r.unread.values())]
         return [*(problem.message for problem in self.index.problems), *of_collections]
 

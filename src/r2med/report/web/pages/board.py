@@ -40,7 +40,6 @@ class Board(NamedTuple):
 
     @classmethod
     def read(cls, site: Site, asked: PageRequest) -> Board:
-        """The choices of an address."""
         results = site.results(asked.parts[0] if asked.parts else site.default_collection())
         measure = site.measure(asked.get("measure"))
         main = MAIN_PROTOCOL.get(results.collection, ALL)
@@ -74,7 +73,6 @@ class Board(NamedTuple):
         return column if column in AVERAGES or not self.results.collection else f"{self.results.collection}/{column}"
 
     def score(self, row: Row, column: str) -> float | None:
-        """The score in a column."""
         if column in AVERAGES:
             return row.macro if column == "macro" else row.query_weighted
         return row.tasks.get(self.key(column))
@@ -108,7 +106,6 @@ class Board(NamedTuple):
         return [*ranked, *sorted(lack, key=lambda row: (-row.tasks_of[0], row.label.casefold()))]
 
     def table(self, rows: list[Row]) -> Table:
-        """The board for elsewhere."""
         cells = []
         for row in rows:
             scores = [points(self.score(row, column)) for column in self.columns]

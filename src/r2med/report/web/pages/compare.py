@@ -60,7 +60,6 @@ def compare_page(site: Site, asked: PageRequest, url: Links) -> Page:
 
 
 def _pairs(results: CollectionResults, chosen: tuple[str, ...], link: Callable[[Any], str]) -> list[Chip]:
-    """Every pair, where there are few."""
     if len(results.systems) > FEW:
         return []
     options = [(pair, " and ".join(pair)) for pair in combinations(sorted(results.systems), 2)]

@@ -139,12 +139,10 @@ class Way:
         return len(self.order)
 
     def stop(self, position: int) -> Stop:
-        """The query at a position."""
         place = int(self.order[position])
         return Stop(*self.queries[place], float(self.values[place]))
 
     def find(self, task: str, query_id: str) -> int | None:
-        """The position of a query."""
         places = enumerate(self.order.tolist())
         return next((i for i, place in places if self.queries[place] == (task, query_id)), None)
 
@@ -278,7 +276,6 @@ def _run(stored: StoredResult, view: View) -> StoredRun:
 
 
 def _way(site: Site, view: View, url: Links) -> dict[str, Any]:
-    """Previous and next."""
     tasks = view.results.tasks if view.wide else (view.task,)
     way = way_through(site, view.results, tasks, view.systems, view.order, view.measure)
     here = way.find(view.task, view.query_id)
