@@ -95,7 +95,7 @@ def profile(paths: tuple[str, ...], published: bool, markdown: bool, as_json: bo
     """The table of a Nano group: counts, the nDCG@10 of its candidates, and the means over all queries."""
     from ..pipeline.nano_profile import profile as measure
     from ..pipeline.nano_profile import published_profile
-    from ..report.group_page import group_table
+    from ..report.task_page import group_table
 
     if published == bool(paths):
         raise click.UsageError("give a Nano folder, or --published")

@@ -29,7 +29,7 @@ def command(paths: tuple[str, ...], out: Path | None, against: tuple[Path, ...],
     Meant for Nano folders, whose candidates are scored; another task gets BM25 candidates on the way.
     """
     from ..pipeline.audit import inspect
-    from ..report.group_page import write_pages
+    from ..report.task_page import write_pages
     from ..tasks.audit.outside import read_outside
 
     refs = resolve_all(paths)
