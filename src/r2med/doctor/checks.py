@@ -140,7 +140,6 @@ def _gpu(machine: Machine) -> Verdict:
 
 
 def _key_file() -> Verdict:
-    problems = [problem for name in key_variables() if (problem := key_problem(name))]
-    if problems:
+    if problems := [problem for name in key_variables() if (problem := key_problem(name))]:
         return Verdict("broken", "; ".join(problems), "mend or unset the variable")
     return Verdict("ok", "nothing to object to")

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..core import MissingExtra, ModelError, Run, Task, UnknownName, UsageError
+from ..core import IdTable, MissingExtra, ModelError, Run, Task, UnknownName, UsageError
 from ..core.run import Float32
 from ..retrieve.sparse import top_k
 from ..scoring import Evaluation, Measure, score
@@ -45,14 +45,8 @@ class Evaluator(InformationRetrievalEvaluator):  # type: ignore[misc]
 
     def __init__(self, name: str, *, main_score_function: str | None = None, **settings: Any) -> None:
         super().__init__({}, {}, {}, name=name, **settings)
-        self.cutoffs: dict[str, Sequence[int]] = {
-            "accuracy": self.accuracy_at_k,
-            "precision": self.precision_recall_at_k,
-            "recall": self.precision_recall_at_k,
-            "mrr": self.mrr_at_k,
-            "ndcg": self.ndcg_at_k,
-            "map": self.map_at_k,
-        }
+        shared = dict.fromkeys(("precision", "recall"), "precision_recall")
+        self.cutoffs: dict[str, Sequence[int]] = {f: getattr(self, f"{shared.get(f, f)}_at_k") for f in FAMILIES}
         if not self.ndcg_at_k or any(not isinstance(k, int) or k < 1 for ks in self.cutoffs.values() for k in ks):
             raise UsageError("cut-offs are whole numbers from 1 on, and nDCG needs at least one")
         if main_score_function:
@@ -258,14 +252,8 @@ class NanoR2MEDEvaluator(Evaluator):
         return found
 
     def get_config_dict(self) -> dict[str, Any]:
-        chosen = {
-            "dataset_names": self.dataset_names,
-            "dataset_id": self.dataset_id,
-            "truncate_dim": self.truncate_dim,
-            "query_prompts": self.query_prompts,
-            "corpus_prompts": self.corpus_prompts,
-        }
-        return {key: value for key, value in chosen.items() if value is not None}
+        names = ("dataset_names", "dataset_id", "truncate_dim", "query_prompts", "corpus_prompts")
+        return {name: value for name in names if (value := getattr(self, name)) is not None}
 
 
 class NamedTask(NamedTuple):
@@ -286,11 +274,9 @@ def tasks_for(dataset_names: Sequence[str] | None, dataset_id: str) -> list[Name
         refs = [(ref.name, ref) for ref in resolve(dataset_id)]
     else:
         refs = [(name, ref) for name in dataset_names for ref in _references(name, dataset_id)]
-    found = [NamedTask(name, label(ref), ref.load()) for name, ref in refs]
-    labels = [one.label for one in found]
-    if twice := next((one for one in labels if labels.count(one) > 1), None):
-        raise UsageError(f"two of the tasks would both be called {twice!r}")
-    return found
+    if repeated := IdTable(label(ref) for _, ref in refs).duplicates():
+        raise UsageError(f"two of the tasks would both be called {repeated[0]!r}")
+    return [NamedTask(name, label(ref), ref.load()) for name, ref in refs]
 
 
 def _references(name: str, dataset_id: str) -> list[TaskRef]:

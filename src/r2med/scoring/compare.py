@@ -300,10 +300,7 @@ def _line(tested: _Tested, row: int, p_holm: float, settings: Settings) -> Diffe
 def _overall(tested: _Tested, row: int, scores: ScoreSet, settings: Settings) -> OverallDifference:
     line = _line(tested, row, float(holm(tested.p)[row]), settings)
     return OverallDifference(
-        **msgspec.structs.asdict(line),
-        tasks=len(scores.tasks),
-        of_tasks=scores.of_tasks,
-        complete=scores.complete,
+        **msgspec.structs.asdict(line), tasks=len(scores.tasks), of_tasks=scores.of_tasks, complete=scores.complete
     )
 
 

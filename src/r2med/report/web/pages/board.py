@@ -14,7 +14,7 @@ from ....scoring import MAIN, Measure
 from ...chart import Scale, linear
 from ...collection import CollectionResults
 from ...costs import AXES, CostPoint, cost_points
-from ...leaderboard import ALL, FAMILIES, Row, measured_rows, published_rows
+from ...leaderboard import ALL, FAMILIES, Row, Standing, measured_rows, published_rows
 from ...pictures import draw_tradeoff, frontier, interval_mark
 from ...scores import short_name
 from ..render import Links, Page, PageRequest
@@ -83,7 +83,7 @@ class Board(NamedTuple):
         if self.results.systems and show != "published":
             said = site.standing(self.results, self.measure)
             ready = said is not None
-            rows = measured_rows(self.results, self.measure, said or site.NOTHING)
+            rows = measured_rows(self.results, self.measure, said or Standing({}, {}))
         if show != "measured":
             rows += published(self.results, self.measure, self.chosen["protocol"])
         return self.ordered(rows), ready
@@ -122,15 +122,15 @@ class Board(NamedTuple):
 
 def protocols(results: CollectionResults) -> list[str]:
     """Protocols under which figures on a collection were published, the main one first."""
-    figures = ledger().select(collection=results.collection) if results.collection else []
-    found = list(dict.fromkeys(f.protocol for f in figures))
+    found = dict.fromkeys(f.protocol for f in ledger() if f.collection == results.collection)
     return sorted(found, key=lambda p: p != MAIN_PROTOCOL.get(results.collection, ""))
 
 
-def published(results: CollectionResults, measure: Measure, protocol: str) -> list[Row]:
-    """Figures of others, under one protocol or all of them; nobody has any on folders of one's own."""
-    figures = ledger().select(collection=results.collection) if results.collection else []
-    return published_rows([f for f in figures if protocol in (ALL, f.protocol)], measure)
+def published(results: CollectionResults, measure: Measure, protocol: str = "") -> list[Row]:
+    """Figures of others under a protocol, the main one unless told otherwise, or all of them."""
+    protocol = protocol or MAIN_PROTOCOL.get(results.collection, ALL)
+    here = [f for f in ledger() if f.collection == results.collection]  # nobody has any on folders of one's own
+    return published_rows([f for f in here if protocol in (ALL, f.protocol)], measure)
 
 
 def table_text(site: Site, asked: PageRequest) -> tuple[str, str]:
@@ -162,7 +162,7 @@ def board(site: Site, asked: PageRequest, url: Links) -> Page:
     scale = linear(100 * min(ends, default=0.0), 100 * max(ends, default=0.01), 4, 96, count=3)
     exports = [(title, url("table", slug, format=f, **shown.params())) for f, (title, _, _) in FORMATS.items()]
     table = None if exports[0][1] else shown.table(rows)
-    every = chosen["intervals"] == ALL
+    every, several = chosen["intervals"] == ALL, len(known) > 1 and chosen["show"] != "measured"
     columns = [_column(shown, name, rows, link, url) for name in shown.columns]
     context = {
         "measure": shown.measure,
@@ -173,14 +173,8 @@ def board(site: Site, asked: PageRequest, url: Links) -> Page:
         "averages": options("average", [("macro", "Mean of tasks"), ("query", "Mean of queries")]),
         "kinds": options("kind", [("", "All kinds"), *((f, f.capitalize()) for f in families)]),
         "shows": options("show", SHOWS.items()) if results.systems and known else [],
-        "protocols": options("protocol", [*((p, p) for p in known), (ALL, "All protocols")])
-        if len(known) > 1 and chosen["show"] != "measured"
-        else [],
-        "intervals": Chip(
-            "Hide intervals of tasks" if every else "Show intervals of tasks",
-            link(intervals="" if every else ALL),
-            every,
-        ),
+        "protocols": options("protocol", [*((p, p) for p in known), (ALL, "All protocols")]) if several else [],
+        "intervals": (f"{'Hide' if every else 'Show'} intervals of tasks", link(intervals="" if every else ALL)),
         "columns": columns,
         "sorts": {name: _sort_link(shown, name, link, words=True) for name in ("system", "kind", "from")},
         "rows": [_row(shown, row, columns, scale, url) for row in rows],
@@ -254,7 +248,7 @@ def tradeoffs(site: Site, asked: PageRequest, url: Links) -> Page:
     points, left_out = cost_points(results, results.whole, measure, against, site.parameters)
     points = [p._replace(href=url("system", slug, p.system)) for p in points]
     if against == "parameters":
-        for row in published(results, measure, MAIN_PROTOCOL.get(slug, ALL)):
+        for row in published(results, measure):
             weights = site.parameters([row.system])
             if weights is not None and row.macro is not None:
                 points.append(CostPoint(f"{row.label} (published)", weights, row.macro, measured=False))

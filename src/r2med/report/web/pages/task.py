@@ -9,11 +9,9 @@ import numpy as np
 
 from ....core import Task
 from ....core.table import share, shortened
-from ....results.protocols import MAIN_PROTOCOL
 from ....scoring import Measure
 from ....scoring.slices import thirds
 from ...collection import MEASURES, CollectionResults, TaskMatrix
-from ...leaderboard import ALL
 from ...task_page import audit_lines, catalogue_entry, examples, task_facts
 from ..failures import KINDS
 from ..render import Links, Page, PageRequest
@@ -90,7 +88,7 @@ def _systems(
 
 
 def _published(results: CollectionResults, full_name: str, measure: Measure) -> list[tuple[str, float, str]]:
-    rows = published(results, measure, MAIN_PROTOCOL.get(results.collection, ALL))
+    rows = published(results, measure)
     found = [(row.label, row.tasks[full_name], row.date) for row in rows if full_name in row.tasks]
     return sorted(found, key=lambda f: -f[1])[:10]
 
@@ -108,9 +106,8 @@ def _thirds(
     values = np.array([overlap[matrix.query_ids[i]] for i in columns])
     labels, rows, found = np.array(thirds(values.tolist())), matrix.rows(shown)[:, columns], []
     order = sorted(set(labels.tolist()), key=lambda label: values[labels == label].min())
-    for title, label in zip(
-        ("fewest", "middle", "most") if len(order) == 3 else ("fewer", "more"), order, strict=False
-    ):
+    titles = ("fewest", "middle", "most") if len(order) == 3 else ("fewer", "more")
+    for title, label in zip(titles, order, strict=False):
         inside = labels == label
         low, high = float(values[inside].min()), float(values[inside].max())
         means = rows[:, inside].mean(axis=1).tolist()
