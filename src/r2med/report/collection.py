@@ -65,10 +65,6 @@ class CollectionResults:
         """Name in addresses and options."""
         return collection_slug(self.collection)
 
-    def complete(self, system: str) -> bool:
-        """Whether a system has every task of the collection."""
-        return set(self.whole) <= set(self.systems[system])
-
     def get(self, system: str, task: str) -> StoredResult | None:
         return self.systems.get(system, {}).get(task)
 
