@@ -35,6 +35,9 @@ def task(site: Site, asked: PageRequest, url: Links) -> Page:
     shown = [s for s in order if matrix and s in matrix.systems][:SHOWN]
     begin = int(asked.get("from")) if asked.get("from").isdigit() else 0
 
+    rows = [row for row in published(results, measure) if info.full_name in row.tasks]
+    others = [(row.label, row.tasks[info.full_name], row.date) for row in rows]
+
     def rows_from(place: int) -> str:
         inside = matrix is not None and 0 <= place < len(matrix.query_ids)
         return url("task", results.slug, name, measure=key, **{"from": str(place or "")}) if inside else ""
@@ -50,7 +53,7 @@ def task(site: Site, asked: PageRequest, url: Links) -> Page:
         "waiting": behind.task is not None and facts is None,
         "audit": audit_lines(facts.audit) if facts and facts.audit else [],
         "systems": _systems(site, results, name, order, measure, url),
-        "published": _published(results, info.full_name, measure),
+        "published": sorted(others, key=lambda row: -row[1])[:10],
         "shown": shown,
         "thirds": _thirds(facts, matrix, shown),
         "failures": _failures(site, results, name, shown, url),
@@ -85,12 +88,6 @@ def _systems(
             "missing": result.missing_queries,
         })  # fmt: skip
     return rows
-
-
-def _published(results: CollectionResults, full_name: str, measure: Measure) -> list[tuple[str, float, str]]:
-    rows = published(results, measure)
-    found = [(row.label, row.tasks[full_name], row.date) for row in rows if full_name in row.tasks]
-    return sorted(found, key=lambda f: -f[1])[:10]
 
 
 def _thirds(
