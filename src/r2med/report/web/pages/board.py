@@ -229,8 +229,7 @@ def _row(shown: Board, row: Row, columns: list[Column], scale: Scale, url: Links
         score, bounds = shown.score(row, column.name), row.intervals.get(shown.key(column.name))
         top = score is not None and column.best is not None and score >= column.best - 1e-11
         cells.append((score, bounds if number == 0 or shown.chosen["intervals"] else None, top))
-    score, bounds = shown.score(row, columns[0].name), row.intervals.get(columns[0].name)
-    mark = ""
+    (score, bounds, _), mark = cells[0], ""
     if score is not None:
         hundred = (100 * bounds[0], 100 * bounds[1]) if bounds else None
         mark = interval_mark(scale, 100 * score, hundred, hollow=not row.measured)
