@@ -90,7 +90,8 @@ class TaskEvaluator(Evaluator):
         return "Information Retrieval"
 
     def compute_scores(self, model: Any, output_path: str | None) -> Scores:
-        measures = {(family, k): Measure(FAMILIES[family], k) for family, ks in self.cutoffs.items() for k in ks}
+        measures = {f: {k: Measure(FAMILIES[f], k) for k in ks} for f, ks in self.cutoffs.items()}
+        wanted = [measure for of_family in measures.values() for measure in of_family.values()]
         texts, passages = list(self.task.query_texts), list(self.task.documents.contents)
         queries = self.embed_inputs(model, texts, encode_fn_name="query", prompt=self.query_prompt)
         documents = self.embed_inputs(model, passages, encode_fn_name="document", prompt=self.corpus_prompt)
@@ -99,10 +100,8 @@ class TaskEvaluator(Evaluator):
             run = self._run(self.score_functions[name](queries, documents), name)
             if output_path is not None and self.write_predictions:
                 self._write(Path(output_path) / self.predictions_file.replace(".jsonl", f"_{name}.jsonl"), run)
-            found = self.evaluations[name] = score(run, self.task.qrels, list(measures.values()))
-            scores[name] = {f"{family}@k": {} for family in self.cutoffs}
-            for (family, k), measure in measures.items():
-                scores[name][f"{family}@k"][k] = found.mean(measure)
+            found = self.evaluations[name] = score(run, self.task.qrels, wanted)
+            scores[name] = {f"{f}@k": {k: found.mean(m) for k, m in of.items()} for f, of in measures.items()}
         return scores
 
     def _run(self, similarities: Any, function: str) -> Run:
