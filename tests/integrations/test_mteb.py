@@ -65,7 +65,7 @@ def test_mteb_loads_what_we_export(exported: Path, results: Path) -> None:
 
     (path,) = exported.glob("results/r2med__bm25/*/MiniR2MEDBiologyRetrieval.json")
     loaded = mteb.TaskResult.from_disk(path, load_historic_data=False)
-    stored = ResultStore(results).read(results / "bm25" / "mini" / "Biology.json")
+    stored = ResultStore(results).find("bm25", "mini", "Biology")
     assert stored is not None
     assert loaded.get_score() == stored.measures["ndcg_at_10"]
     scores = loaded.scores["test"][0]
@@ -85,7 +85,7 @@ def test_results_on_r2med_pass_mteb_s_own_validation(results: Path, tmp_path: Pa
     import mteb
     from mteb.models.model_meta import ModelMeta
 
-    stored = ResultStore(results).read(results / "bm25" / "mini" / "MedQA-Diag.json")
+    stored = ResultStore(results).find("bm25", "mini", "MedQA-Diag")
     assert stored is not None
     (written,) = export_mteb([as_r2med(stored)], tmp_path)
     assert written.model == "sentence-transformers/all-MiniLM-L6-v2"
@@ -184,7 +184,7 @@ def test_result_folders_of_mteb_become_a_ledger(exported: Path, results: Path, t
     done = CliRunner().invoke(command, ["ledger", str(exported), "--out", str(tmp_path / "mteb.toml"), "--json"])
     assert done.exit_code == 0, done.output
     figures = read_ledger(tmp_path / "mteb.toml")
-    stored = ResultStore(results).read(results / "bm25" / "mini" / "Biology.json")
+    stored = ResultStore(results).find("bm25", "mini", "Biology")
     assert stored is not None
     figure = figures.find("bm25", "mini", "default")  # what we exported comes back as the system it was
     assert figure.tasks("ndcg_at_10")["Biology"] == stored.measures["ndcg_at_10"]

@@ -33,6 +33,7 @@ from r2med.core import Document, Documents, Qrels, Query, Run, Task, UsageError
 from r2med.core.options import Options
 from r2med.pipeline import System, run_experiment
 from r2med.results import ResultStore, TaskResult
+from r2med.results.store import read_result
 from tests.retrieve.encoders import tiny
 
 DEPTH = 8
@@ -495,9 +496,7 @@ class Machine(RuleBasedStateMachine):
             self.check(result, ranking)
 
     def check(self, result: TaskResult, ranking: list[Any]) -> None:
-        path = self.store.path(result.system.name, "", "small")
-        stored = self.store.read(path)
-        assert stored is not None
+        stored = read_result(self.store.path(result.system.name, "", "small"))
         assert stored.fingerprint == result.fingerprint
         assert hits(self.store.run(stored)) == ranking, f"{result.system.name} is not what it ranks"
         for other in self.made:

@@ -63,7 +63,7 @@ def test_ours_stand_beside_and_incomplete_ones_last(mini_results: Path) -> None:
     for reference in references:
         same = next(r for r in ours if r.system == reference.system)
         assert reference.macro == pytest.approx(same.macro, abs=1e-5)
-    result = ResultStore(mini_results).read(mini_results / "bm25" / "mini" / "Biology.json")
+    result = ResultStore(mini_results).find("bm25", "mini", "Biology")
     assert result is not None
     assert ours[0].tasks["mini/Biology"] == result.measures["ndcg_at_10"]
     assert [r.measured for r in board(mini_results, measured=True).rows] == [True] * 3

@@ -8,8 +8,7 @@ import pytest
 from r2med.core import UsageError
 from r2med.core.table import markdown_text, shortened
 from r2med.pipeline.audit import inspect
-from r2med.report.group_page import group_page, write_pages
-from r2med.report.task_page import task_page, versus
+from r2med.report.task_page import group_page, task_page, versus, write_pages
 from r2med.tasks import resolve
 from r2med.tasks.load import from_path
 from r2med.tasks.nano.figures import Contrast, Inspected, group

@@ -88,7 +88,7 @@ def test_another_schema_is_refused(store: ResultStore) -> None:
 
 
 READERS: dict[str, Callable[[ResultStore], object]] = {
-    "read": lambda store: store.read(result_file(store)),
+    "read": lambda store: read_result(result_file(store)),
     "iteration": list,
     "find": lambda store: store.find("bm25", "mini", "Biology"),
     "index": lambda store: ResultIndex([store.root]).all()[0].result,

@@ -33,10 +33,10 @@ def test_columns_of_several_orders_are_put_side_by_side() -> None:
     run = Run.from_rankings({"a": [("x", 1.0)], "b": [("z", 1.0)]})
     one = score(run, Qrels.from_judgments([("a", "x", 1), ("b", "y", 1)]))
     two = score(run, Qrels.from_judgments([("b", "z", 1), ("a", "y", 1)]))
-    scores = ScoreSet.of_evaluations({"one": {"t": one, "u": one}, "two": {"t": two}}, of_tasks=8)
+    scores = ScoreSet.of_evaluations({"one": {"t": one, "u": one}, "two": {"t": two}})
     assert scores.tasks[0].query_ids == ("a", "b")
     assert scores.tasks[0].scores.tolist() == [[1.0, 0.0], [0.0, 1.0]]
-    assert (len(scores.tasks), scores.of_tasks) == (1, 8)
+    assert (len(scores.tasks), scores.of_tasks) == (1, 2)
     with pytest.raises(UsageError, match="no scores"):
         ScoreSet.of_evaluations({"one": {"t": one}, "two": {}})
 

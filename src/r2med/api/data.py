@@ -17,7 +17,7 @@ from ..pipeline.nano_build import build_nano as build
 from ..pipeline.nano_build import compare as compare_orders
 from ..pipeline.nano_profile import dense_retriever, profile, published_profile
 from ..pipeline.training import MiningSettings, TrainingReport, make_training_data
-from ..report.group_page import write_pages as write_inspected
+from ..report.task_page import write_pages as write_inspected
 from ..retrieve import Retriever, get_retriever
 from ..scoring import MAIN, Measure
 from ..tasks import Stats, find_tasks, list_tasks, load, resolve_all

@@ -80,7 +80,7 @@ def build(
 def profile(paths: tuple[str, ...], published: bool, markdown: bool, as_json: bool) -> None:
     """The table of a Nano group: counts, the nDCG@10 of its candidates, and the means over all queries."""
     from ..api import data
-    from ..report.group_page import group_table
+    from ..report.task_page import group_table
 
     found = data.nano_profile(*paths, published=published)
     if as_json:

@@ -91,7 +91,6 @@ def _bm25() -> Verdict:
 
 
 def _embedded() -> Verdict:
-    """Load the default model and encode one sentence."""
     if installed_version("onnxruntime") is None or installed_version("tokenizers") is None:
         return Verdict("warning", "ONNX Runtime is not installed: no embedded model", "pip install 'r2med[onnx]'")
     card = get_card(EMBEDDED)
@@ -141,7 +140,6 @@ def _gpu(machine: Machine) -> Verdict:
 
 
 def _key_file() -> Verdict:
-    problems = [problem for name in key_variables() if (problem := key_problem(name))]
-    if problems:
+    if problems := [problem for name in key_variables() if (problem := key_problem(name))]:
         return Verdict("broken", "; ".join(problems), "mend or unset the variable")
     return Verdict("ok", "nothing to object to")

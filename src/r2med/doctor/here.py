@@ -163,21 +163,18 @@ def extras() -> list[Extra]:
 
 def look_at_machine() -> Machine:
     """Cores, memory and GPUs; PyTorch is not imported to find them, which would take seconds."""
+    try:
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):  # not a Unix, or one that does not say
+        memory = None
     return Machine(
         platform=platform.platform(),
         processor=str(environment()["processor"]),
         cores=available_cores(),
-        memory_bytes=_memory(),
+        memory_bytes=memory,
         gpus=_gpus(),
         torch=installed_version("torch"),
     )
-
-
-def _memory() -> int | None:
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, ValueError, OSError):  # not a Unix, or one that does not say
-        return None
 
 
 def _gpus() -> list[str]:
@@ -227,13 +224,11 @@ def key_variables() -> list[str]:
 
 def keys() -> list[Secret]:
     """Every key a model may ask for and the hub's token: whether they are there, never what they are."""
-    found = [(name, key_place(name)) for name in key_variables()]
     token = Path(os.environ.get("HF_TOKEN_PATH") or hub_cache().parent / "token").expanduser()
-    if os.environ.get("HF_TOKEN", "").strip():
-        found.append(("HF_TOKEN", "environment"))
-    else:
-        found.append(("HF_TOKEN", "file" if token.is_file() and token.stat().st_size else ""))
-    return [Secret(name=name, present=bool(where), where=where) for name, where in found]
+    stored = "file" if token.is_file() and token.stat().st_size else ""
+    found: dict[str, str] = {name: key_place(name) for name in key_variables()}
+    found["HF_TOKEN"] = "environment" if os.environ.get("HF_TOKEN", "").strip() else stored
+    return [Secret(name=name, present=bool(where), where=where) for name, where in found.items()]
 
 
 def places(results: Path) -> list[Place]:
@@ -253,15 +248,8 @@ def places(results: Path) -> list[Place]:
 
 def look_at(name: str, path: Path, *, free: bool = False) -> Place:
     """One folder; it need not exist."""
-    size, complete = size_of(path)
-    return Place(
-        name=name,
-        path=str(path),
-        exists=path.is_dir(),
-        bytes=size,
-        complete=complete,
-        free_bytes=free_space(path) if free else None,
-    )
+    (size, complete), room = size_of(path), free_space(path) if free else None
+    return Place(name=name, path=str(path), exists=path.is_dir(), bytes=size, complete=complete, free_bytes=room)
 
 
 def size_of(path: Path, patience: float = PATIENCE) -> tuple[int, bool]:

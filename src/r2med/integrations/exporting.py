@@ -29,13 +29,13 @@ class Exported(NamedTuple):
 
 def export_trec(source: str, out: Path, *, systems: Sequence[str] = ()) -> list[Exported]:
     """TREC runs with judgments from a results folder; judgments and topics from tasks."""
-    store = results_in(source)
+    results = results_in(source)
     with atomic_folder(out) as folder:
-        if store is None:
+        if results is None:
             _only_results(systems)
             return [one for ref in resolve(source) for one in _task_files(ref.load(), folder, out, topics=True)]
         made, tasks = [], dict[str, TaskInfo]()
-        for stored in ResultIndex([store.root]).select(systems):
+        for stored in ResultIndex([results]).select(systems):
             path = _place(stored, ".run")
             write_run(stored.whole_run(), folder / path)
             made.append(Exported(f"{stored.system} on {stored.full_name}", "run", str(out / path)))
@@ -47,23 +47,23 @@ def export_trec(source: str, out: Path, *, systems: Sequence[str] = ()) -> list[
 
 def export_beir(source: str, out: Path, *, systems: Sequence[str] = ()) -> list[Exported]:
     """BEIR folders of tasks; runs of a results folder as BEIR's dicts in JSON."""
-    if (store := results_in(source)) is None:
+    if (results := results_in(source)) is None:
         _only_results(systems)
         return [Exported(c.task, "task", c.path) for c in convert(resolve(source), out, to="beir")]
     made = []
     with atomic_folder(out) as folder:
-        for stored in ResultIndex([store.root]).select(systems):
+        for stored in ResultIndex([results]).select(systems):
             path = _place(stored, ".json")
             write_bytes(folder / path, msgspec.json.encode(to_dict(stored.whole_run())) + b"\n")
             made.append(Exported(f"{stored.system} on {stored.full_name}", "run", str(out / path)))
     return made
 
 
-def results_in(source: str) -> ResultStore | None:
+def results_in(source: str) -> Path | None:
     """The results folder at `source`; None where it is something else, such as the name of a task."""
     folder = Path(source).expanduser()
     held = folder.glob("*/*/*.json") if folder.is_dir() else ()
-    return ResultStore(folder) if any(path.with_suffix(RUN).is_file() for path in held) else None
+    return folder if any(path.with_suffix(RUN).is_file() for path in held) else None
 
 
 def _task_files(task: Task, folder: Path, out: Path, *, topics: bool) -> list[Exported]:

@@ -169,16 +169,15 @@ def prepare(folder: Path, repo: str, out: Path, *, licence: str = "") -> Prepare
         raise DataError("no such folder", path=folder)
     if out.resolve() in (folder.resolve(), *folder.resolve().parents):
         raise UsageError(f"{out} holds what is to be exported: choose another --out")
-    manifest, store = read_manifest(folder), results_in(str(folder))
-    if manifest is None and store is None:
+    manifest = read_manifest(folder)
+    if manifest is None and results_in(str(folder)) is None:
         raise DataError("is neither a Nano folder (r2med nano build) nor a results folder (r2med run)", path=folder)
     _clear(out)
     with atomic_folder(out) as new:
         if manifest is not None:
             licence = _nano(folder, manifest, new, repo, licence)
         else:
-            assert store is not None
-            licence = _results(store, new, repo, licence)
+            licence = _results(folder, new, repo, licence)
     files = {p.relative_to(out).as_posix(): p.stat().st_size for p in sorted(out.rglob("*")) if p.is_file()}
     return Prepared(repo, "nano" if manifest is not None else "results", out, files, licence)
 
@@ -220,8 +219,8 @@ def _nano(folder: Path, manifest: Manifest, new: Path, repo: str, licence: str) 
     return licence
 
 
-def _results(store: ResultStore, new: Path, repo: str, licence: str) -> str:
-    stored, source = ResultIndex([store.root]).select(), FolderStore(store.root)
+def _results(folder: Path, new: Path, repo: str, licence: str) -> str:
+    stored, source = ResultIndex([folder]).select(), FolderStore(folder)
     results = [one.result for one in stored]
     for one, result in zip(stored, results, strict=True):
         if re.match(PATH, result.system.name):
@@ -229,11 +228,11 @@ def _results(store: ResultStore, new: Path, repo: str, licence: str) -> str:
                 f"system {result.system.name!r} shows a path of this machine: run it again under a name or from a "
                 "relative folder"
             )
-        path = one.path.relative_to(store.root.resolve())
+        path = one.path.relative_to(folder.resolve())
         target = ResultStore(new / "results").path(result.system.name, result.task.collection, result.task.name)
         write_bytes(target, indented_json(public(result)))
         for suffix in (RUN, QUERIES, EXPANSIONS):
-            if (store.root / path.with_suffix(suffix)).is_file():
+            if (folder / path.with_suffix(suffix)).is_file():
                 _copy(source, path.with_suffix(suffix).as_posix(), target.with_suffix(suffix))
     known = collections()
     terms = (known[r.task.collection].licence if r.task.collection in known else "" for r in results)

@@ -189,25 +189,20 @@ def model_meta(model: ModelIdentity) -> dict[str, object]:
     card = model.card
     licence = card.licence.lower() if card else "apache-2.0"
     on_hub = card is not None and not card.is_api and not card.folder
-    return {
-        "loader": None,
+    unknown = ("loader", "release_date", "memory_usage_mb", "public_training_code", "public_training_data")
+    return dict.fromkeys((*unknown, "training_datasets")) | {
         "name": model.name,
         "revision": model.revision,
-        "release_date": None,
         "languages": [LANGUAGE],
         "n_parameters": card.parameters if card else None,
-        "memory_usage_mb": None,
         "max_tokens": card.document_length if card else None,
         "embed_dim": card.dimension if card else None,
         "license": licence if licence in LICENCES else None,
         "open_weights": not card.is_api if card else None,
-        "public_training_code": None,
-        "public_training_data": None,
         "framework": [FRAMEWORKS[card.backend]] if card and card.backend in FRAMEWORKS else ["NumPy"],
         "reference": f"https://huggingface.co/{card.source}" if card and on_hub else None,
         "similarity_fn_name": card.similarity if card and model.kind == "dense" else None,
         "use_instructions": bool(card.instructions.query or card.instructions.document) if card else None,
-        "training_datasets": None,
         "adapted_from": None if model.exact or not card or card.folder else card.source,
         "model_type": [TYPES.get(model.kind, "hybrid")],
     }

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..core import MissingExtra, ModelError, Run, Task, UnknownName, UsageError
+from ..core import IdTable, MissingExtra, ModelError, Run, Task, UnknownName, UsageError
 from ..core.run import Float32
 from ..retrieve.sparse import top_k
 from ..scoring import Evaluation, Measure, score
@@ -45,14 +45,8 @@ class Evaluator(InformationRetrievalEvaluator):  # type: ignore[misc]
 
     def __init__(self, name: str, *, main_score_function: str | None = None, **settings: Any) -> None:
         super().__init__({}, {}, {}, name=name, **settings)
-        self.cutoffs: dict[str, Sequence[int]] = {
-            "accuracy": self.accuracy_at_k,
-            "precision": self.precision_recall_at_k,
-            "recall": self.precision_recall_at_k,
-            "mrr": self.mrr_at_k,
-            "ndcg": self.ndcg_at_k,
-            "map": self.map_at_k,
-        }
+        shared = dict.fromkeys(("precision", "recall"), "precision_recall")
+        self.cutoffs: dict[str, Sequence[int]] = {f: getattr(self, f"{shared.get(f, f)}_at_k") for f in FAMILIES}
         if not self.ndcg_at_k or any(not isinstance(k, int) or k < 1 for ks in self.cutoffs.values() for k in ks):
             raise UsageError("cut-offs are whole numbers from 1 on, and nDCG needs at least one")
         if main_score_function:
@@ -67,7 +61,6 @@ class Evaluator(InformationRetrievalEvaluator):  # type: ignore[misc]
     def __call__(
         self, model: Any, output_path: str | None = None, epoch: int = -1, steps: int = -1
     ) -> dict[str, float]:
-        """Figures of a model under their full names."""
         self.scores = {}
         named: dict[str, float] = super().__call__(model, output_path, epoch, steps)
         if not self.scores:
@@ -75,14 +68,12 @@ class Evaluator(InformationRetrievalEvaluator):  # type: ignore[misc]
         return named
 
     def compute_all_metrics(self, model: Any, output_path: str | None = None) -> Scores:
-        """What sentence-transformers calls for scores."""
         self.scores = self.compute_scores(model, output_path)
         return self.scores
 
     compute_metrices = compute_all_metrics  # what versions before 6 call
 
     def compute_scores(self, model: Any, output_path: str | None) -> Scores:
-        """Scores of a model."""
         raise NotImplementedError
 
 
@@ -96,12 +87,11 @@ class TaskEvaluator(Evaluator):
 
     @property
     def description(self) -> str:
-        """What a model card calls it."""
         return "Information Retrieval"
 
     def compute_scores(self, model: Any, output_path: str | None) -> Scores:
-        """Encode, rank and score."""
-        measures = {(family, k): Measure(FAMILIES[family], k) for family, ks in self.cutoffs.items() for k in ks}
+        measures = {f: {k: Measure(FAMILIES[f], k) for k in ks} for f, ks in self.cutoffs.items()}
+        wanted = [measure for of_family in measures.values() for measure in of_family.values()]
         texts, passages = list(self.task.query_texts), list(self.task.documents.contents)
         queries = self.embed_inputs(model, texts, encode_fn_name="query", prompt=self.query_prompt)
         documents = self.embed_inputs(model, passages, encode_fn_name="document", prompt=self.corpus_prompt)
@@ -110,10 +100,8 @@ class TaskEvaluator(Evaluator):
             run = self._run(self.score_functions[name](queries, documents), name)
             if output_path is not None and self.write_predictions:
                 self._write(Path(output_path) / self.predictions_file.replace(".jsonl", f"_{name}.jsonl"), run)
-            found = self.evaluations[name] = score(run, self.task.qrels, list(measures.values()))
-            scores[name] = {f"{family}@k": {} for family in self.cutoffs}
-            for (family, k), measure in measures.items():
-                scores[name][f"{family}@k"][k] = found.mean(measure)
+            found = self.evaluations[name] = score(run, self.task.qrels, wanted)
+            scores[name] = {f"{f}@k": {k: found.mean(m) for k, m in of.items()} for f, of in measures.items()}
         return scores
 
     def _run(self, similarities: Any, function: str) -> Run:
@@ -227,7 +215,6 @@ class NanoR2MEDEvaluator(Evaluator):
     def __call__(
         self, model: Any, output_path: str | None = None, epoch: int = -1, steps: int = -1
     ) -> dict[str, float]:
-        """Figures of every task and their mean."""
         found: dict[str, float] = {}
         for evaluator in self.evaluators:
             found |= evaluator(model, output_path, epoch, steps)
@@ -264,15 +251,8 @@ class NanoR2MEDEvaluator(Evaluator):
         return found
 
     def get_config_dict(self) -> dict[str, Any]:
-        """What a model card says of the settings."""
-        chosen = {
-            "dataset_names": self.dataset_names,
-            "dataset_id": self.dataset_id,
-            "truncate_dim": self.truncate_dim,
-            "query_prompts": self.query_prompts,
-            "corpus_prompts": self.corpus_prompts,
-        }
-        return {key: value for key, value in chosen.items() if value is not None}
+        names = ("dataset_names", "dataset_id", "truncate_dim", "query_prompts", "corpus_prompts")
+        return {name: value for name in names if (value := getattr(self, name)) is not None}
 
 
 class NamedTask(NamedTuple):
@@ -293,11 +273,9 @@ def tasks_for(dataset_names: Sequence[str] | None, dataset_id: str) -> list[Name
         refs = [(ref.name, ref) for ref in resolve(dataset_id)]
     else:
         refs = [(name, ref) for name in dataset_names for ref in _references(name, dataset_id)]
-    found = [NamedTask(name, label(ref), ref.load()) for name, ref in refs]
-    labels = [one.label for one in found]
-    if twice := next((one for one in labels if labels.count(one) > 1), None):
-        raise UsageError(f"two of the tasks would both be called {twice!r}")
-    return found
+    if repeated := IdTable(label(ref) for _, ref in refs).duplicates():
+        raise UsageError(f"two of the tasks would both be called {repeated[0]!r}")
+    return [NamedTask(name, label(ref), ref.load()) for name, ref in refs]
 
 
 def _references(name: str, dataset_id: str) -> list[TaskRef]:

@@ -31,7 +31,6 @@ class Scale(NamedTuple):
     log: bool = False
 
     def __call__(self, value: float) -> float:
-        """The pixel of a value."""
         low, high, v = self.low, self.high, value
         if self.log:
             low, high, v = math.log10(low), math.log10(high), math.log10(value)
@@ -102,12 +101,10 @@ class Box(NamedTuple):
     bottom: float
 
     def meets(self, other: Box) -> bool:
-        """Whether the two overlap."""
         apart = self.right <= other.left or other.right <= self.left
         return not (apart or self.bottom <= other.top or other.bottom <= self.top)
 
     def within(self, other: Box) -> bool:
-        """Whether it lies inside the other."""
         across = other.left <= self.left and self.right <= other.right
         return across and other.top <= self.top and self.bottom <= other.bottom
 
@@ -187,7 +184,6 @@ class Chart(Canvas):
         self.text((scale.start + scale.end) / 2, bottom + 40, shown, size=NORMAL, anchor="middle")
 
     def x_tick(self, x: float, top: float, bottom: float, text: str) -> None:
-        """One vertical grid line with its number."""
         self.line(x, top, x, bottom, "grid")
         self.text(x, bottom + 18, text, size=SMALL, ink="muted", anchor="middle")
 

@@ -39,7 +39,6 @@ class TaskMatrix(NamedTuple):
     scores: Float64
 
     def rows(self, systems: Sequence[str]) -> Float64:
-        """The rows of some systems, in their order."""
         return self.scores[[self.systems.index(name) for name in systems]]
 
 
@@ -65,10 +64,6 @@ class CollectionResults:
     def slug(self) -> str:
         """Name in addresses and options."""
         return collection_slug(self.collection)
-
-    def complete(self, system: str) -> bool:
-        """Whether a system has every task of the collection."""
-        return set(self.whole) <= set(self.systems[system])
 
     def get(self, system: str, task: str) -> StoredResult | None:
         return self.systems.get(system, {}).get(task)

@@ -33,15 +33,18 @@ class Compared(NamedTuple):
     missing_queries: dict[str, int]
     unjudged_queries: dict[str, int]
     runs: Callable[[str], dict[str, Run]]
-    qrels: Callable[[str], Qrels]
     task: Callable[[str], Task | None]
+    judgments: Qrels | None = None  # Those of a file; else a task has its own.
 
     def texts(self, task: str, what: str) -> Task:
         """The task's texts, for what cannot be done without them."""
         loaded = self.task(task)
         if loaded is None:
-            raise UsageError(f"{what} needs the texts of {task}, which are not on this machine or have changed")
+            raise UsageError(f"{what} of {task}, which are not on this machine or have changed")
         return loaded
+
+    def qrels(self, task: str) -> Qrels:
+        return self.texts(task, "this needs the judgments").qrels if self.judgments is None else self.judgments
 
 
 def from_store(
@@ -55,12 +58,6 @@ def from_store(
     def task(name: str) -> Task | None:
         return task_behind(infos[name])
 
-    def qrels(name: str) -> Qrels:
-        loaded = task(name)
-        if loaded is None:
-            raise UsageError(f"this needs the judgments of {name}, which are not on this machine or have changed")
-        return loaded.qrels
-
     def runs(name: str) -> dict[str, Run]:
         return {system: results.systems[system][infos[name].name].whole_run() for system in scores.systems}
 
@@ -69,7 +66,7 @@ def from_store(
         system: sum(r.missing_queries for r in results.results(system) if r.task.full_name in compared)
         for system in scores.systems
     }
-    return Compared(scores, left_out, missing, dict.fromkeys(scores.systems, 0), runs, qrels, task)
+    return Compared(scores, left_out, missing, dict.fromkeys(scores.systems, 0), runs, task)
 
 
 def from_runs(paths: Sequence[Path], judgments: Path, measure: Measure) -> Compared:
@@ -93,8 +90,8 @@ def from_runs(paths: Sequence[Path], judgments: Path, measure: Measure) -> Compa
         {name: len(e[judgments.name].missing_queries) for name, e in evaluations.items()},
         {name: sum(q not in judged for q in run.query_ids) for name, run in runs.items()},
         lambda name: runs,
-        lambda name: qrels,
         lambda name: None,
+        qrels,
     )
 
 
@@ -121,7 +118,7 @@ def slices_of(
 ) -> list[Slice]:
     """Scores by groups of queries."""
     names = [t.name for t in compared.scores.tasks]
-    traits = {name: query_traits(compared.texts(name, "slicing"), tokens) for name in names}
+    traits = {name: query_traits(compared.texts(name, "slicing needs the texts"), tokens) for name in names}
     return slice_scores(compared.scores, traits, flagged=flagged, settings=settings)
 
 

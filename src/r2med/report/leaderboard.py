@@ -13,7 +13,7 @@ import msgspec
 
 from ..core import ResultError, UnknownName, UsageError
 from ..core.table import NONE, Table, points
-from ..results import ResultIndex, StoredResult, SystemInfo, macro_average, query_weighted
+from ..results import ResultIndex, SystemInfo, macro_average, query_weighted
 from ..results.ledger import Figure, Kind, ledger
 from ..results.protocols import MAIN_PROTOCOL, get_protocol, protocol_names, tables
 from ..results.store import OWN
@@ -126,7 +126,9 @@ def board(
     """Collect and rank. A folder that was named must be there; the default one may be missing."""
     if published and measured:
         raise UsageError("--published and --measured exclude each other; leave both out to see both")
-    ours = () if published else _stored(Path(folder), required=measured or not default_folder)
+    if not published and not Path(folder).is_dir() and (measured or not default_folder):
+        raise ResultError(f"{folder}: no such folder of results (r2med run makes one)")
+    ours = () if published else ResultIndex([Path(folder)]).all()
     present = list(dict.fromkeys(stored.slug for stored in ours))
     where = collection or next((slug for slug in (*ORDER, *present) if slug in present), "r2med")
     others = [] if collection else sorted(set(present) - {where})
@@ -145,14 +147,6 @@ def board(
     present = list(dict.fromkeys(name.rpartition("/")[2] for row in rows for name in row.tasks))
     prefix = f"{rows[0].collection}/" if rows[0].collection else ""
     return Board(ranked(rows), [prefix + t for t in task_names(where, present)], notes)
-
-
-def _stored(folder: Path, *, required: bool) -> Sequence[StoredResult]:
-    if not folder.is_dir():
-        if required:
-            raise ResultError(f"{folder}: no such folder of results (r2med run makes one)")
-        return ()
-    return ResultIndex([folder]).all()
 
 
 def _figures(collection: str, protocol: str, source: str, notes: list[str]) -> list[Figure]:

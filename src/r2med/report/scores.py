@@ -73,16 +73,15 @@ def score_table(results: Iterable[TaskResult], measure: Measure = MAIN) -> Score
         if any(measure.key not in r.measures for r in found):
             cuts = ", ".join(map(str, CUTOFFS))
             raise UsageError(f"{measure} is not among the stored measures (cut-offs {cuts}); r2med score computes any")
-        scores = [{measure.key: r.measures[measure.key]} for r in found]
-        counts = [r.task.queries for r in found]
-        complete = len(found) == len(tasks)
+        whole = [(r.task.queries, {measure.key: r.measures[measure.key]}) for r in found]
+        whole = whole if len(found) == len(tasks) else []
         rows.append(
             SystemRow(
                 system=name,
                 kind=found[0].system.kind,
                 tasks={r.task.full_name: r.measures[measure.key] for r in found},
-                macro=macro_average(scores)[measure.key] if complete else None,
-                weighted=query_weighted(list(zip(counts, scores, strict=True)))[measure.key] if complete else None,
+                macro=macro_average([scores for _, scores in whole]).get(measure.key),
+                weighted=query_weighted(whole).get(measure.key),
             )
         )
     return ScoreTable(measure, tasks, rows)

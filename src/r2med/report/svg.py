@@ -89,7 +89,6 @@ class Canvas:
         self._parts.append(f"<{tag} {shown}>{_text(content)}</{tag}>" if content else f"<{tag} {shown}/>")
 
     def rect(self, x: float, y: float, width: float, height: float, ink: Ink, *, opacity: float | None = None) -> None:
-        """A filled rectangle."""
         fill = INKS[ink].light
         self._add("rect", class_=f"f-{ink}", x=x, y=y, width=width, height=height, fill=fill, fill_opacity=opacity)
 
@@ -105,7 +104,6 @@ class Canvas:
         self._add("line", **colour, x1=x1, y1=y1, x2=x2, y2=y2, stroke_width=width, stroke_linecap="round")
 
     def polyline(self, points: list[tuple[float, float]], ink: Ink, *, width: float = 1, dash: str = "") -> None:
-        """A broken line in a neutral ink."""
         places, stroke = _places(points), INKS[ink].light
         line = {"class_": f"l-{ink}", "points": places, "fill": "none", "stroke": stroke}
         self._add("polyline", **line, stroke_width=width, stroke_dasharray=dash or None)

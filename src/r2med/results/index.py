@@ -73,7 +73,6 @@ class StoredResult:
         return self._result
 
     def scores(self, measures: Sequence[str]) -> ScoreColumns:
-        """Per-query scores of some measures."""
         keys = tuple(measures)
         return self._index.kept_scores.get((self, keys), lambda: read_scores(self.beside(QUERIES), self.result, keys))
 

@@ -84,7 +84,6 @@ class ProgressFile:
         self._write(force=not finished)
 
     def end(self) -> None:
-        """The run is over, well or not."""
         if self._state is not None:
             self._state.ended, self._state.current = time.time(), None
             self._write(force=True)

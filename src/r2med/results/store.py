@@ -69,10 +69,6 @@ class ResultStore:
         now, before = ((self.root / a / b / f"{c}.json") for a, b, c in zip(*names, strict=True))
         return now, before
 
-    def read(self, path: Path) -> TaskResult | None:
-        """One result, or None where there is none."""
-        return read_result(path) if path.exists() or path.is_symlink() else None
-
     def find(self, system: str, collection: str, task: str) -> TaskResult | None:
         """The result of a system on a task, also where the first edition put it."""
         for path in dict.fromkeys(self.places(system, collection, task)):

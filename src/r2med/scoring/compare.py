@@ -227,7 +227,7 @@ class _Tested(NamedTuple):
     signs: Float64  # pairs × queries
 
 
-def compare(scores: ScoreSet, settings: Settings = Settings(), *, moved: int = MOVED) -> Comparison:  # noqa: B008
+def compare(scores: ScoreSet, settings: Settings = Settings()) -> Comparison:  # noqa: B008
     """Compare every pair of systems.
 
     Holm's correction is over tasks × pairs for the lines of tasks, and over pairs for each of the two averages.
@@ -260,7 +260,7 @@ def compare(scores: ScoreSet, settings: Settings = Settings(), *, moved: int = M
                 },
                 macro=_overall(macro, row, scores, settings),
                 query_weighted=_overall(by_query, row, scores, settings),
-                moved=most_moved(scores, first, second, moved),
+                moved=most_moved(scores, first, second),
             )
             for row, (first, second) in enumerate(pairs)
         ],
@@ -300,10 +300,7 @@ def _line(tested: _Tested, row: int, p_holm: float, settings: Settings) -> Diffe
 def _overall(tested: _Tested, row: int, scores: ScoreSet, settings: Settings) -> OverallDifference:
     line = _line(tested, row, float(holm(tested.p)[row]), settings)
     return OverallDifference(
-        **msgspec.structs.asdict(line),
-        tasks=len(scores.tasks),
-        of_tasks=scores.of_tasks,
-        complete=scores.complete,
+        **msgspec.structs.asdict(line), tasks=len(scores.tasks), of_tasks=scores.of_tasks, complete=scores.complete
     )
 
 

@@ -76,7 +76,6 @@ class Average(Estimate, frozen=True):
 
     @property
     def scope(self) -> str:
-        """Which tasks it covers."""
         return f"{self.tasks} tasks" if self.complete else f"only {self.tasks} of {self.of_tasks} tasks"
 
     def __str__(self) -> str:
@@ -91,7 +90,6 @@ class Bounds(NamedTuple):
     high: Float64
 
     def estimate(self, row: int, n: int) -> Estimate:
-        """One of them, over `n` queries."""
         return Estimate(float(self.value[row]), float(self.low[row]), float(self.high[row]), n)
 
 

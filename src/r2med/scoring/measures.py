@@ -164,7 +164,6 @@ class Measure:
 
     @property
     def definition(self) -> Definition:
-        """How it is named and computed."""
         found = _registry.find(self.family)
         if not isinstance(found, Definition):
             raise _unknown(self.family if self.cutoff is None else f"{self.family}@{self.cutoff}")
@@ -177,13 +176,11 @@ class Measure:
 
     @property
     def key(self) -> str:
-        """The name in JSON."""
         pairs = [word for name, value in self.parameters for word in (name, show(value))]
         cutoff = [] if self.cutoff is None else ["at", str(self.cutoff)]
         return "_".join([self.family, *pairs, *cutoff])
 
     def compute(self, hits: HitsAt) -> Float64:
-        """One value per query."""
         cutoff = float("inf") if self.cutoff is None else self.cutoff
         return self.definition.make(hits, cutoff, **dict(self.parameters))
 

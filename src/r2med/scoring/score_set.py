@@ -56,14 +56,8 @@ class ScoreSet:
                 )
 
     @classmethod
-    def of_evaluations(
-        cls,
-        evaluations: Mapping[str, Mapping[str, Evaluation]],
-        measure: Measure = MAIN,
-        *,
-        of_tasks: int | None = None,
-    ) -> ScoreSet:
-        """From `{system: {task: evaluation}}`: the tasks that every system has, `of_tasks` of all that are named."""
+    def of_evaluations(cls, evaluations: Mapping[str, Mapping[str, Evaluation]], measure: Measure = MAIN) -> ScoreSet:
+        """From `{system: {task: evaluation}}`: the tasks that every system has, of all that are named."""
         named = list(dict.fromkeys(task for of_system in evaluations.values() for task in of_system))
         tasks = []
         for task in named:
@@ -76,7 +70,7 @@ class ScoreSet:
                     raise DataError(f"{task}: {first!r} and {system!r} were scored on other queries")
                 rows.append(other.per_query[measure][other.query_ids.positions(reference.query_ids)])
             tasks.append(TaskScores(task, tuple(reference.query_ids), np.stack(rows)))
-        return cls(tuple(evaluations), tuple(tasks), len(named) if of_tasks is None else of_tasks, measure)
+        return cls(tuple(evaluations), tuple(tasks), len(named), measure)
 
     @property
     def matrices(self) -> list[Float64]:

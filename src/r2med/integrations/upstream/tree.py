@@ -34,7 +34,6 @@ class Tree(NamedTuple):
         return below(self.root / "output" / "topk_docs", retriever) / f"{task}.jsonl"
 
     def texts(self, task: str, method: str, llm: str) -> Path:
-        """Generated texts."""
         return below(self.dataset / task, method, llm) / "query_with_hydoc.jsonl"
 
 

@@ -52,7 +52,6 @@ class PageRequest:
         return cls.of(split.path, split.query)
 
     def get(self, name: str, default: str = "") -> str:
-        """One choice."""
         return next((value for key, value in self.params if key == name), default)
 
     def all(self, name: str) -> list[str]:
@@ -105,21 +104,14 @@ class FileLinks(Links):
 
 def visible(text: object) -> Markup:
     """A text as it is, odd characters shown by their numbers."""
-    whole = str(text)
-    if not _ODD.search(whole):
-        return escape(whole)
-    out, at = [], 0
-    for match in _ODD.finditer(whole):
-        out += [escape(whole[at : match.start()]), _shown(match[0])]
-        at = match.end()
-    return Markup("").join([*out, escape(whole[at:])])
+    return Markup(_ODD.sub(_shown, escape(str(text))))
 
 
-def _shown(character: str) -> Markup:
-    if character == "\r":
-        return Markup("")
-    name = unicodedata.name(character, "control character").lower()
-    return Markup('<span class="odd" title="{}">U+{:04X}</span>').format(name, ord(character))
+def _shown(match: re.Match[str]) -> str:
+    if match[0] == "\r":
+        return ""
+    name = unicodedata.name(match[0], "control character").lower()
+    return f'<span class="odd" title="{name}">U+{ord(match[0]):04X}</span>'
 
 
 def plain(text: object) -> str:
@@ -140,8 +132,7 @@ def _term(word: str) -> str:
 
 def marked(text: str, terms: Collection[str], *, most: int | None = None) -> Markup:
     """A text with the words of `terms` marked, cut at a word after `most` characters."""
-    cut = most is not None and len(text) > most
-    shown = _cut(text, most) if cut and most is not None else text
+    shown = text if most is None or len(text) <= most else _cut(text, most)
     out, at, done = list[Markup](), 0, 0
     for word in words(shown) if terms else ():
         start = shown.find(word, done)
@@ -150,7 +141,7 @@ def marked(text: str, terms: Collection[str], *, most: int | None = None) -> Mar
             out += [visible(shown[at:start]), Markup("<mark>"), visible(word), Markup("</mark>")]
             at = done
     out.append(visible(shown[at:]))
-    return Markup("").join(out) + (" …" if cut else "")
+    return Markup("").join(out) + (" …" if len(shown) < len(text) else "")
 
 
 def _cut(text: str, most: int) -> str:

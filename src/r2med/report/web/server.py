@@ -131,19 +131,18 @@ def serve(
     announce: Callable[[str], None] = lambda where: None,
 ) -> None:
     """Serve until interrupted."""
+
+    def warm() -> None:
+        compile_templates()
+        with contextlib.suppress(R2MedError):  # what goes wrong here goes wrong again on a page, which can say so
+            site.warm()
+
     server = make_server(create_app(site, host=host, allowed=allowed))
     with contextlib.closing(listen(host or HOST, port)) as opened:
         where = address(opened, host or HOST)
-        threading.Thread(target=_warm, args=[site], name="warm-up", daemon=True).start()
+        threading.Thread(target=warm, name="warm-up", daemon=True).start()
         announce(where)
         if browser:
             threading.Timer(0.5, webbrowser.open, [where]).start()
         with contextlib.suppress(KeyboardInterrupt):
             server.run(sockets=[opened])
-
-
-def _warm(site: Site) -> None:
-    """What goes wrong here goes wrong again on a page, which can say so."""
-    compile_templates()
-    with contextlib.suppress(R2MedError):
-        site.warm()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from datetime import date
 from itertools import combinations
@@ -100,24 +101,22 @@ def _queries(site: Site, make: Links) -> Iterator[str]:
 
 
 def _fitting(site: Site, general: list[str], queries: list[str], most: int) -> int:
-    """How many of the queries fit."""
     links = FileLinks(_anchors([*general, *queries]))
     room = most - len(static_file("app.css")) - len(static_file("app.js")) - 4096
-    room -= sum(len(_section(site, url, links).html.encode("utf-8", "replace")) + 256 for url in general)
-    for number, url in enumerate(queries):
+    for number, url in enumerate([*general, *queries]):
         room -= len(_section(site, url, links).html.encode("utf-8", "replace")) + 256
-        if room < 0:
-            return number
+        if room < 0 and number >= len(general):
+            return number - len(general)
     return len(queries)
 
 
 def _anchors(urls: Iterable[str]) -> dict[str, str]:
     """A readable name for each page; no two pages share one."""
     found: dict[str, str] = {}
-    taken: dict[str, int] = {}
+    taken = Counter[str]()
     for url in urls:
         base = _UNSAFE.sub("_", url.lstrip("/").replace("?", "~").replace("&", "~"))[:LONGEST_ANCHOR]
-        taken[base] = taken.get(base, 0) + 1
+        taken[base] += 1
         found[url] = base if taken[base] == 1 else f"{base}~~{taken[base]}"
     return found
 

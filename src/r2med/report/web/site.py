@@ -40,7 +40,6 @@ BUDGET = 160 << 20  # Bytes of text kept.
 AUDIT_UP_TO = 500  # Documents: larger tasks are audited by the command.
 WAIT = 0.25
 FAILURES_UP_TO = 2_000  # Queries: of larger tasks, only single queries are looked at for failures.
-SUGGESTED = 100
 
 
 class Background:
@@ -90,17 +89,16 @@ class Behind(NamedTuple):
 
 
 class TaskFacts(NamedTuple):
-    """Figures about a task that do not depend on results."""
+    """Figures about a task that do not depend on results; one with few documents is audited, too."""
 
     stats: Stats
     tendencies: Tendencies
     audit: TaskAudit | None
 
-
-def measure_task(task: Task) -> TaskFacts:
-    """Measure a task; one with few documents is audited, too."""
-    small = len(task.documents) <= AUDIT_UP_TO
-    return TaskFacts(stats(task), tendencies(task), audit([task]).tasks[0] if small else None)
+    @classmethod
+    def of(cls, task: Task) -> TaskFacts:
+        small = len(task.documents) <= AUDIT_UP_TO
+        return cls(stats(task), tendencies(task), audit([task]).tasks[0] if small else None)
 
 
 class TaskTexts:
@@ -133,14 +131,8 @@ class TaskTexts:
 class Site:
     """Some results folders, looked at."""
 
-    NOTHING = Standing({}, {})
-
     def __init__(
-        self,
-        roots: Sequence[Path],
-        *,
-        task_folders: Sequence[Path] = (),
-        parameters: Parameters = unknown_parameters,
+        self, roots: Sequence[Path], *, task_folders: Sequence[Path] = (), parameters: Parameters = unknown_parameters
     ) -> None:
         self.index = ResultIndex(roots)
         self.texts = TaskTexts(task_folders)
@@ -154,7 +146,6 @@ class Site:
 
     @property
     def held(self) -> dict[str, CollectionResults]:
-        """The collections that have results."""
         return {slug: results for slug, results in self._all().items() if results.systems}
 
     def _all(self) -> dict[str, CollectionResults]:
@@ -191,12 +182,9 @@ class Site:
             raise UnknownName("measure", key, known, hint=f"(shown here: {', '.join(known)})")
         return measure
 
-    def standing(self, results: CollectionResults, measure: Measure) -> Standing | None:
+    def standing(self, results: CollectionResults, measure: Measure, *, patient: bool = False) -> Standing | None:
         """Intervals and tie groups; None where they are not there yet."""
-        return self._standing(results, measure, self.wait)
-
-    def _standing(self, results: CollectionResults, measure: Measure, wait: float | None) -> Standing | None:
-        key = ("standing", results.slug, measure)
+        key, wait = ("standing", results.slug, measure), None if patient else self.wait
         return self.background.get(key, results, lambda: standing(results, measure), wait=wait)
 
     def comparison(self, results: CollectionResults, scores: ScoreSet) -> Comparison | None:
@@ -209,7 +197,7 @@ class Site:
         task = self.texts.of(results.infos[name]).task
         if task is None:
             return None
-        return self.background.get(("facts", task.fingerprint), None, lambda: measure_task(task), wait=self.wait)
+        return self.background.get(("facts", task.fingerprint), None, lambda: TaskFacts.of(task), wait=self.wait)
 
     def failures(self, stored: StoredResult) -> dict[str, frozenset[str]] | None:
         """How each query fails under one system on one task; None without the texts, or for too many queries."""
@@ -232,14 +220,13 @@ class Site:
         return max(states, key=lambda s: (s.running, s.updated), default=None)
 
     def problems(self) -> list[str]:
-        """What could not be shown, and why."""
         of_collections = [p for r in self._all().values() for p in (*r.problems, *r.unread.values())]
         return [*(problem.message for problem in self.index.problems), *of_collections]
 
     def warm(self) -> None:
         """Read what the first pages need, before anybody asks."""
         for results in self.held.values():
-            self._standing(results, MAIN, None)
+            self.standing(results, MAIN, patient=True)
 
 
 def readable(problems: list[str], read: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | None:
@@ -254,7 +241,6 @@ def readable(problems: list[str], read: Callable[P, T], *args: P.args, **kwargs:
 def like(name: str, known: Sequence[str]) -> list[str]:
     """Some of many known names that a mistyped one may have meant: those that begin as it does."""
     for length in (24, 12, 6, 3, 1):
-        found = list(islice((k for k in known if k.startswith(name[:length])), SUGGESTED))
-        if found:
+        if found := list(islice((k for k in known if k.startswith(name[:length])), 100)):
             return found
     return []

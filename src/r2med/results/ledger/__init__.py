@@ -221,12 +221,7 @@ class Reproduction(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def verdicts(
-    figure: Figure,
-    results: Iterable[TaskResult],
-    measure: str,
-    *,
-    tolerance: float,
-    reasons: Mapping[str, list[str]],
+    figure: Figure, results: Iterable[TaskResult], measure: str, *, tolerance: float, reasons: Mapping[str, list[str]]
 ) -> list[TaskVerdict]:
     """Judge each result whose task was published; `reasons` holds, by task, how its making differs."""
     published = figure.tasks(measure)

@@ -14,7 +14,7 @@ from ....scoring import MAIN, Measure
 from ...chart import Scale, linear
 from ...collection import CollectionResults
 from ...costs import AXES, CostPoint, cost_points
-from ...leaderboard import ALL, FAMILIES, Row, measured_rows, published_rows
+from ...leaderboard import ALL, FAMILIES, Row, Standing, measured_rows, published_rows
 from ...pictures import draw_tradeoff, frontier, interval_mark
 from ...scores import short_name
 from ..render import Links, Page, PageRequest
@@ -40,7 +40,6 @@ class Board(NamedTuple):
 
     @classmethod
     def read(cls, site: Site, asked: PageRequest) -> Board:
-        """The choices of an address."""
         results = site.results(asked.parts[0] if asked.parts else site.default_collection())
         measure = site.measure(asked.get("measure"))
         main = MAIN_PROTOCOL.get(results.collection, ALL)
@@ -74,7 +73,6 @@ class Board(NamedTuple):
         return column if column in AVERAGES or not self.results.collection else f"{self.results.collection}/{column}"
 
     def score(self, row: Row, column: str) -> float | None:
-        """The score in a column."""
         if column in AVERAGES:
             return row.macro if column == "macro" else row.query_weighted
         return row.tasks.get(self.key(column))
@@ -85,7 +83,7 @@ class Board(NamedTuple):
         if self.results.systems and show != "published":
             said = site.standing(self.results, self.measure)
             ready = said is not None
-            rows = measured_rows(self.results, self.measure, said or site.NOTHING)
+            rows = measured_rows(self.results, self.measure, said or Standing({}, {}))
         if show != "measured":
             rows += published(self.results, self.measure, self.chosen["protocol"])
         return self.ordered(rows), ready
@@ -108,7 +106,6 @@ class Board(NamedTuple):
         return [*ranked, *sorted(lack, key=lambda row: (-row.tasks_of[0], row.label.casefold()))]
 
     def table(self, rows: list[Row]) -> Table:
-        """The board for elsewhere."""
         cells = []
         for row in rows:
             scores = [points(self.score(row, column)) for column in self.columns]
@@ -125,15 +122,15 @@ class Board(NamedTuple):
 
 def protocols(results: CollectionResults) -> list[str]:
     """Protocols under which figures on a collection were published, the main one first."""
-    figures = ledger().select(collection=results.collection) if results.collection else []
-    found = list(dict.fromkeys(f.protocol for f in figures))
+    found = dict.fromkeys(f.protocol for f in ledger() if f.collection == results.collection)
     return sorted(found, key=lambda p: p != MAIN_PROTOCOL.get(results.collection, ""))
 
 
-def published(results: CollectionResults, measure: Measure, protocol: str) -> list[Row]:
-    """Figures of others, under one protocol or all of them; nobody has any on folders of one's own."""
-    figures = ledger().select(collection=results.collection) if results.collection else []
-    return published_rows([f for f in figures if protocol in (ALL, f.protocol)], measure)
+def published(results: CollectionResults, measure: Measure, protocol: str = "") -> list[Row]:
+    """Figures of others under a protocol, the main one unless told otherwise, or all of them."""
+    protocol = protocol or MAIN_PROTOCOL.get(results.collection, ALL)
+    here = [f for f in ledger() if f.collection == results.collection]  # nobody has any on folders of one's own
+    return published_rows([f for f in here if protocol in (ALL, f.protocol)], measure)
 
 
 def table_text(site: Site, asked: PageRequest) -> tuple[str, str]:
@@ -165,7 +162,7 @@ def board(site: Site, asked: PageRequest, url: Links) -> Page:
     scale = linear(100 * min(ends, default=0.0), 100 * max(ends, default=0.01), 4, 96, count=3)
     exports = [(title, url("table", slug, format=f, **shown.params())) for f, (title, _, _) in FORMATS.items()]
     table = None if exports[0][1] else shown.table(rows)
-    every = chosen["intervals"] == ALL
+    every, several = chosen["intervals"] == ALL, len(known) > 1 and chosen["show"] != "measured"
     columns = [_column(shown, name, rows, link, url) for name in shown.columns]
     context = {
         "measure": shown.measure,
@@ -176,14 +173,8 @@ def board(site: Site, asked: PageRequest, url: Links) -> Page:
         "averages": options("average", [("macro", "Mean of tasks"), ("query", "Mean of queries")]),
         "kinds": options("kind", [("", "All kinds"), *((f, f.capitalize()) for f in families)]),
         "shows": options("show", SHOWS.items()) if results.systems and known else [],
-        "protocols": options("protocol", [*((p, p) for p in known), (ALL, "All protocols")])
-        if len(known) > 1 and chosen["show"] != "measured"
-        else [],
-        "intervals": Chip(
-            "Hide intervals of tasks" if every else "Show intervals of tasks",
-            link(intervals="" if every else ALL),
-            every,
-        ),
+        "protocols": options("protocol", [*((p, p) for p in known), (ALL, "All protocols")]) if several else [],
+        "intervals": (f"{'Hide' if every else 'Show'} intervals of tasks", link(intervals="" if every else ALL)),
         "columns": columns,
         "sorts": {name: _sort_link(shown, name, link, words=True) for name in ("system", "kind", "from")},
         "rows": [_row(shown, row, columns, scale, url) for row in rows],
@@ -238,8 +229,7 @@ def _row(shown: Board, row: Row, columns: list[Column], scale: Scale, url: Links
         score, bounds = shown.score(row, column.name), row.intervals.get(shown.key(column.name))
         top = score is not None and column.best is not None and score >= column.best - 1e-11
         cells.append((score, bounds if number == 0 or shown.chosen["intervals"] else None, top))
-    score, bounds = shown.score(row, columns[0].name), row.intervals.get(columns[0].name)
-    mark = ""
+    (score, bounds, _), mark = cells[0], ""
     if score is not None:
         hundred = (100 * bounds[0], 100 * bounds[1]) if bounds else None
         mark = interval_mark(scale, 100 * score, hundred, hollow=not row.measured)
@@ -257,7 +247,7 @@ def tradeoffs(site: Site, asked: PageRequest, url: Links) -> Page:
     points, left_out = cost_points(results, results.whole, measure, against, site.parameters)
     points = [p._replace(href=url("system", slug, p.system)) for p in points]
     if against == "parameters":
-        for row in published(results, measure, MAIN_PROTOCOL.get(slug, ALL)):
+        for row in published(results, measure):
             weights = site.parameters([row.system])
             if weights is not None and row.macro is not None:
                 points.append(CostPoint(f"{row.label} (published)", weights, row.macro, measured=False))

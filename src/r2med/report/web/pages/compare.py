@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from itertools import combinations
 from typing import Any
 
@@ -17,7 +16,7 @@ from ...collection import CollectionResults
 from ...pictures import draw_scatter
 from ..render import Links, Page, PageRequest
 from ..site import Site
-from . import Chip, chips, collection_chips, measure_chips, measure_param
+from . import chips, collection_chips, measure_chips, measure_param
 
 LISTED, LISTED_ALL = 25, 1_000
 FEW = 6
@@ -35,6 +34,8 @@ def compare_page(site: Site, asked: PageRequest, url: Links) -> Page:
         if system not in results.systems:
             raise UnknownName("system", system, results.systems, hint=f"in {slug}")
     everything = asked.get("show") == "all"
+    few = sorted(results.systems) if len(results.systems) <= FEW else []
+    pairs = [(pair, " and ".join(pair)) for pair in combinations(few, 2)]
 
     def link(**changed: Any) -> str:
         params = {"s": () if list(chosen) == usual else chosen, "measure": measure_param(measure)}
@@ -49,7 +50,7 @@ def compare_page(site: Site, asked: PageRequest, url: Links) -> Page:
         "measure_key": measure_param(measure),
         "all_systems": list(results.systems),
         "chosen": chosen,
-        "pairs": _pairs(results, chosen, lambda pair: url("compare", slug, s=pair)),
+        "pairs": chips(pairs, tuple(sorted(chosen)), lambda pair: url("compare", slug, s=pair)),
         "swap": link(s=tuple(reversed(chosen))),
         "scatter": None,
     }
@@ -57,14 +58,6 @@ def compare_page(site: Site, asked: PageRequest, url: Links) -> Page:
         context |= _compared(site, results, scores, url, everything)
         context["more"] = link(show="" if everything else "all")
     return Page("compare.html", "Compare", context, "compare")
-
-
-def _pairs(results: CollectionResults, chosen: tuple[str, ...], link: Callable[[Any], str]) -> list[Chip]:
-    """Every pair, where there are few."""
-    if len(results.systems) > FEW:
-        return []
-    options = [(pair, " and ".join(pair)) for pair in combinations(sorted(results.systems), 2)]
-    return chips(options, tuple(sorted(chosen)), link)
 
 
 def _best(results: CollectionResults, measure: Measure) -> list[str]:

@@ -11,8 +11,7 @@ from markupsafe import Markup
 
 from ....core import Task, UnknownName, UsageError
 from ....core.columns import Int64
-from ....results import StoredResult
-from ....results.beside import StoredRun
+from ....results.beside import Ranking
 from ....scoring import Measure
 from ....scoring.hits import Float64
 from ....text.duplicates import text_key
@@ -57,25 +56,19 @@ class Place(NamedTuple):
 
 
 def explain(
-    task: Task | None,
-    query_id: str,
-    terms: frozenset[str],
-    positives: Sequence[str],
-    runs: Mapping[str, StoredRun],
-    *,
-    brief: bool = False,
-) -> dict[str, Any]:
+    task: Task | None, query_id: str, terms: frozenset[str], positives: list[str], rankings: Mapping[str, Ranking],
+    *, brief: bool = False,
+) -> dict[str, Any]:  # fmt: skip
     """Every document that the page shows: the positives with their ranks, and the first places of each system."""
-    rankings = {system: run.of(query_id) for system, run in runs.items()}
     names = dict.fromkeys([*positives, *(d for ranking in rankings.values() for d in ranking.docs[:TOP])])
     seen = {name: _look(task, name, terms, BRIEF if brief else WHOLE) for name in names}
     held = frozenset(term for p in positives for term in seen[p].words)
     grades = task.qrels.of(query_id) if task else {}
     return {
-        "positives": list(positives),
+        "positives": positives,
         "grades": grades,
         "seen": seen,
-        "ranks": {system: ranking.ranks(list(positives)) for system, ranking in rankings.items()},
+        "ranks": {system: ranking.ranks(positives) for system, ranking in rankings.items()},
         "places": {
             system: _places(list(zip(ranking.docs[:TOP], ranking.scores, strict=False)), seen, grades, held)
             for system, ranking in rankings.items()
@@ -139,12 +132,10 @@ class Way:
         return len(self.order)
 
     def stop(self, position: int) -> Stop:
-        """The query at a position."""
         place = int(self.order[position])
         return Stop(*self.queries[place], float(self.values[place]))
 
     def find(self, task: str, query_id: str) -> int | None:
-        """The position of a query."""
         places = enumerate(self.order.tolist())
         return next((i for i, place in places if self.queries[place] == (task, query_id)), None)
 
@@ -208,7 +199,11 @@ def query(site: Site, asked: PageRequest, url: Links) -> Page:
     shown = {s: scores[s] for s in view.systems if s in scores}
     stored = {s: one for s in view.systems if (one := view.results.get(s, view.task))}
     problems: list[str] = []
-    runs = {s: run for s, one in stored.items() if (run := readable(problems, _run, one, view))}
+
+    def ranking(system: str) -> Ranking:
+        return stored[system].run().of(view.query_id)
+
+    rankings = {s: read for s in stored if (read := readable(problems, ranking, s))}
     positives = positive_ids(task, view.query_id) if task else []
     terms = terms_of(found.text) if found else frozenset[str]()
     others = [value for system, value in scores.items() if system not in shown]
@@ -222,9 +217,9 @@ def query(site: Site, asked: PageRequest, url: Links) -> Page:
         "scores": shown,
         "field": Markup(draw_field(shown, others, view.measure).render(dark=False)),
         "place": {s: f"{1 + sum(o > v + 1e-9 for o in scores.values())} of {len(scores)}" for s, v in shown.items()},
-        "explained": explain(task, view.query_id, terms, positives, runs, brief=url.brief),
-        "depths": {system: stored[system].result.depth for system in runs},
-        "limits": {system: reading_limit(stored[system].result.notes) for system in runs},
+        "explained": explain(task, view.query_id, terms, positives, rankings, brief=url.brief),
+        "depths": {system: stored[system].result.depth for system in rankings},
+        "limits": {system: reading_limit(stored[system].result.notes) for system in rankings},
         "lengths": {d: tokens_about(task, d) for d in positives} if task else {},
         "problems": problems,
         "expansions": {
@@ -270,15 +265,7 @@ def _scores(view: View) -> dict[str, float]:
     return dict(zip(matrix.systems, matrix.scores[:, ids.index(view.query_id)].tolist(), strict=True))
 
 
-def _run(stored: StoredResult, view: View) -> StoredRun:
-    """The run of a result, whose ranking of this query can be read."""
-    run = stored.run()
-    run.of(view.query_id)
-    return run
-
-
 def _way(site: Site, view: View, url: Links) -> dict[str, Any]:
-    """Previous and next."""
     tasks = view.results.tasks if view.wide else (view.task,)
     way = way_through(site, view.results, tasks, view.systems, view.order, view.measure)
     here = way.find(view.task, view.query_id)

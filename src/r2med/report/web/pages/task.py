@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from ....core import Task
 from ....core.table import share, shortened
-from ....results.protocols import MAIN_PROTOCOL
-from ....scoring import Measure
+from ....results import TaskResult
+from ....scoring import Measure, parse_measures
+from ....scoring.intervals import Estimate
 from ....scoring.slices import thirds
-from ...collection import MEASURES, CollectionResults, TaskMatrix
-from ...leaderboard import ALL
+from ...collection import CollectionResults, TaskMatrix
 from ...task_page import audit_lines, catalogue_entry, examples, task_facts
 from ..failures import KINDS
 from ..render import Links, Page, PageRequest
@@ -22,6 +22,7 @@ from . import best_on, chips, find_task, measure_chips, measure_param
 from .board import published
 
 SHOWN, LISTED, ROWS = 3, 8, 500
+OTHERS = parse_measures(("R@100", "hit@10"))
 FEWEST = 9  # Queries that make three thirds worth showing.
 
 
@@ -36,10 +37,15 @@ def task(site: Site, asked: PageRequest, url: Links) -> Page:
     matrix = results.matrix(name, measure, None if results.affordable(name) else order[:SHOWN])
     shown = [s for s in order if matrix and s in matrix.systems][:SHOWN]
     begin = int(asked.get("from")) if asked.get("from").isdigit() else 0
+    rows = [row for row in published(results, measure) if info.full_name in row.tasks]
+    others = [(row.label, row.tasks[info.full_name], row.date) for row in rows]
 
     def rows_from(place: int) -> str:
         inside = matrix is not None and 0 <= place < len(matrix.query_ids)
         return url("task", results.slug, name, measure=key, **{"from": str(place or "")}) if inside else ""
+
+    def query_page(query_id: str) -> str:
+        return url.near("query", results.slug, name, query_id, measure=key)
 
     context = {
         "info": info,
@@ -51,12 +57,14 @@ def task(site: Site, asked: PageRequest, url: Links) -> Page:
         "facts": task_facts(facts.stats, facts.tendencies) if facts else [],
         "waiting": behind.task is not None and facts is None,
         "audit": audit_lines(facts.audit) if facts and facts.audit else [],
-        "systems": _systems(site, results, name, order, measure, url),
-        "published": _published(results, info.full_name, measure),
+        "systems": _systems(site, results, name, order, measure),
+        "others": OTHERS,
+        "slug": results.slug,
+        "published": sorted(others, key=lambda row: -row[1])[:10],
         "shown": shown,
         "thirds": _thirds(facts, matrix, shown),
         "failures": _failures(site, results, name, shown, url),
-        "queries": _queries(behind.task, matrix, shown, results, key, begin, url),
+        "queries": _queries(behind.task, matrix, shown, begin, query_page),
         "mean_of": len(matrix.systems) if matrix else 0,
         "begin": begin,
         "of_queries": len(matrix.query_ids) if matrix else 0,
@@ -69,30 +77,15 @@ def task(site: Site, asked: PageRequest, url: Links) -> Page:
 
 
 def _systems(
-    site: Site, results: CollectionResults, name: str, order: list[str], measure: Measure, url: Links
-) -> list[dict[str, Any]]:
-    found = site.standing(results, measure)
-    rows = []
+    site: Site, results: CollectionResults, name: str, order: list[str], measure: Measure
+) -> list[tuple[str, TaskResult, Estimate | None]]:
+    """Each system with its result and, where it is known already, the interval of its score."""
+    found, rows = site.standing(results, measure), []
     for system in order:
         result = results.systems[system][name].result
         said = found.scores.get(system) if found else None
-        told = said.tasks.get(result.task.full_name) if said else None
-        others = {m: result.measures.get(m.key) for m in MEASURES if m.key in ("recall_at_100", "hit_at_10")}
-        rows.append({
-            "system": system,
-            "value": result.measures.get(measure.key),
-            "bounds": (told.low, told.high) if told else None,
-            "href": url("system", results.slug, system),
-            "others": others,
-            "missing": result.missing_queries,
-        })  # fmt: skip
+        rows.append((system, result, said.tasks.get(result.task.full_name) if said else None))
     return rows
-
-
-def _published(results: CollectionResults, full_name: str, measure: Measure) -> list[tuple[str, float, str]]:
-    rows = published(results, measure, MAIN_PROTOCOL.get(results.collection, ALL))
-    found = [(row.label, row.tasks[full_name], row.date) for row in rows if full_name in row.tasks]
-    return sorted(found, key=lambda f: -f[1])[:10]
 
 
 def _thirds(
@@ -106,11 +99,10 @@ def _thirds(
     if len(columns) < FEWEST:
         return []
     values = np.array([overlap[matrix.query_ids[i]] for i in columns])
-    labels, rows, found = np.array(thirds(values.tolist())), matrix.rows(shown)[:, columns], []
-    order = sorted(set(labels.tolist()), key=lambda label: values[labels == label].min())
-    for title, label in zip(
-        ("fewest", "middle", "most") if len(order) == 3 else ("fewer", "more"), order, strict=False
-    ):
+    labels, rows, found = thirds(values.tolist()), matrix.rows(shown)[:, columns], []
+    order = sorted(set(labels.tolist()))
+    titles = ("fewest", "middle", "most") if len(order) == 3 else ("fewer", "more")
+    for title, label in zip(titles, order, strict=False):
         inside = labels == label
         low, high = float(values[inside].min()), float(values[inside].max())
         means = rows[:, inside].mean(axis=1).tolist()
@@ -143,13 +135,7 @@ def _failures(
 
 
 def _queries(
-    task: Task | None,
-    matrix: TaskMatrix | None,
-    shown: Sequence[str],
-    results: CollectionResults,
-    key: str,
-    begin: int,
-    url: Links,
+    task: Task | None, matrix: TaskMatrix | None, shown: Sequence[str], begin: int, link: Callable[[str], str]
 ) -> list[dict[str, Any]]:
     """The hardest queries, from a place on."""
     if matrix is None:
@@ -165,6 +151,6 @@ def _queries(
             "positives": sum(g > 0 for g in task.qrels.of(query_id).values()) if task else None,
             "scores": rows[:, i].tolist(),
             "mean": float(means[i]),
-            "href": url.near("query", results.slug, matrix.task, query_id, measure=key),
+            "href": link(query_id),
         })  # fmt: skip
     return found
