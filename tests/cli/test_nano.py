@@ -63,7 +63,7 @@ def test_fidelity(tmp_path: Path) -> None:
     out = tmp_path / "out"
     call(nano, "build", "mini/Biology", "--docs", 60, "--out", out, "--dense", "none")
     found = as_json(nano, "fidelity", "mini/Biology", out, "-r", "bm25", "-r", "bm25-lucene", "-r", "bm25:k1=2,b=1")
-    assert [s["name"] for s in found["systems"]] == ["bm25", "bm25-lucene", "bm25,k1=2,b=1"]
+    assert [s["name"] for s in found["systems"]] == ["bm25", "bm25-lucene", "bm25:b=1,k1=2"]
     assert -1 <= found["kendall"]["low"] <= found["kendall"]["value"] <= 1
     assert "Spearman" in call(nano, "fidelity", "mini/Biology", out)
 

@@ -55,7 +55,7 @@ def task() -> r2med.Task:
 
 def test_each_value_shows_its_numbers(task: r2med.Task) -> None:
     run = r2med.BM25().retrieve(task)
-    evaluation = r2med.evaluate(run, task)
+    evaluation = r2med.evaluate("bm25", task)
     scores = ScoreSet.of_evaluations({"bm25": {task.full_name: evaluation}})
     of_task = Shown(task._repr_html_()).text
     assert "13 queries" in of_task

@@ -18,7 +18,7 @@ from r2med.retrieve.dense import DenseRetriever
 from r2med.tasks import resolve
 from r2med.tasks.load import from_path
 from r2med.tasks.nano import PoolSettings
-from r2med.tasks.nano.folder import read_manifest, split_name
+from r2med.tasks.nano.folder import config_name, read_manifest, split_name
 from tests.builders import lines
 
 
@@ -59,7 +59,7 @@ def test_two_builds_are_the_same_bytes(tmp_path: Path, fill: str) -> None:
     split = "NanoMiniMedQADiag"
     assert set(contents(one)) == {
         *(f"{c}/{split}-00000-of-00001.parquet"
-          for c in ("corpus", "queries", "qrels", "bm25", "hashed_words", "reranking_hybrid")),
+          for c in ("corpus", "queries", "qrels", "bm25", config_name(hashed_words().name), "reranking_hybrid")),
         "README.md", "manifest.json", f"metadata/{split}.json",
     }  # fmt: skip
 
@@ -71,7 +71,7 @@ def test_what_is_written_is_read_back(tmp_path: Path) -> None:
     read = read_nano(ref)
     assert len(read.task.documents) == 50
     assert read.task.qrels.positives == source.qrels.positives
-    assert set(read.runs) == {"bm25", "hashed_words", "reranking_hybrid"}
+    assert set(read.runs) == {"bm25", config_name(hashed_words().name), "reranking_hybrid"}
     assert read.metadata is not None
     assert read.metadata.fingerprint == read.task.fingerprint
     figures = read.measure(intervals=False).figures

@@ -132,7 +132,9 @@ def test_a_changed_retriever_goes_by_another_name(monkeypatch: pytest.MonkeyPatc
     assert str(spec_under(openai, get_protocol("default"))) == "openai"
     assert str(spec_under(openai, paper)) == "openai:protocol=r2med-paper"
     changed = Builder().retriever(spec_under(openai, paper).retrievers[0])
-    system = SystemInfo(name=changed.name, kind=changed.kind, description={"retrievers": [changed.describe()]})
+    described: dict[str, object] = {"retrievers": [changed.describe()]}
+    spec = SystemSpec((changed.spec,)).data()
+    system = SystemInfo(name=changed.name, kind=changed.kind, description=described, spec=spec)
     assert differences(system, get_protocol("r2med-paper"), {"openai": Expected(6000, 6000, "cosine")}) == []
     assert len(differences(system, get_protocol("default"), {"openai": Expected(8191, 8191, "cosine")})) == 2
 

@@ -228,7 +228,7 @@ def test_mistakes(tmp_path: Path) -> None:
     assert SystemSpec.parse(str(known)) == known
     with pytest.raises(DataError, match="elsewhere~0123abcd names content that is not at hand"):
         Builder().build(known)
-    with pytest.raises(UsageError, match="no Nano task"):
+    with pytest.raises(UsageError, match="comes without candidates"):
         results_of(["nano:bm25"], "mini/Biology", tmp_path)
     with pytest.raises(UsageError, match="2 rankings need 2 weights, not 3"):
         Builder().build(SystemSpec.parse("bm25+bm25-lucene.weighted:w=1/2/3"))
@@ -252,7 +252,7 @@ def test_mistakes(tmp_path: Path) -> None:
         ("bm25+", "no fusion"),
         ("+bm25", "no fusion"),
         ("bm25+maxsim", "no fusion"),
-        ("bm25:k1=1.2@5", "parameters look like"),
+        ("bm25:k1=1.2@5", "unknown reranker"),
     ],
 )
 def test_texts_that_are_no_system(text: str, words: str) -> None:

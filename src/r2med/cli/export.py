@@ -40,16 +40,18 @@ def training(
 
     Refuses any overlap with evaluation queries or their positive passages, and audits what it writes.
     """
-    from ..pipeline.training import MiningSettings, make_training_data
+    from ..pipeline.training import MiningSettings, evaluation_refs, export_training, protected
+    from ..retrieve import get_retriever
     from ..tasks import load
 
     with progress() as bar:
-        report = make_training_data(
+        bar.show("reading evaluation tasks")
+        report = export_training(
             load(source),
             out,
-            retrievers=retrievers,
-            protect=resolve_all(protect),
-            settings=MiningSettings(negatives=negatives, depth=depth, skip=skip),
+            [get_retriever(name) for name in retrievers],
+            protected([*evaluation_refs(), *resolve_all(protect)]),
+            MiningSettings(negatives=negatives, depth=depth, skip=skip),
             drop_overlap=drop_overlap,
             notify=bar.show,
         )

@@ -58,10 +58,9 @@ class _Bounded(io.RawIOBase):
             data = self._inner.read(len(buffer))
         except EOFError:
             raise DataError("ends too early: the compressed file is truncated", path=self._label) from None
-        except (zipfile.BadZipFile, zlib.error, OSError) as error:
-            raise DataError(f"broken compressed data ({error})", path=self._label) from None
         except Exception as error:
-            if type(error).__name__ != "ZstdError":
+            known = isinstance(error, zipfile.BadZipFile | zlib.error | OSError)
+            if not known and type(error).__name__ != "ZstdError":
                 raise
             raise DataError(f"broken compressed data ({error})", path=self._label) from None
         self._seen += len(data)

@@ -17,6 +17,7 @@ from .errors import MissingExtra, Unavailable
 from .files import git_blob_id, sha256_of
 from .parallel import in_parallel
 from .places import hub_cache
+from .plugins import first_line
 from .untrusted import inside
 
 ANSWER_WITHIN = 5.0  # seconds for the first answer: a laptop on a train should not wait for minutes
@@ -123,8 +124,7 @@ def explain(error: Exception, repository: Repository) -> Exception:
     if "RevisionNotFoundError" in names:
         return Unavailable(f"the hub has no revision {repository.revision} of {name}")
     if names & NETWORK_ERRORS:
-        first = next(iter(str(error).strip().splitlines()), "") or type(error).__name__
-        return Unavailable(f"cannot download {name} from {where} ({first[:200]})")
+        return Unavailable(f"cannot download {name} from {where} ({first_line(error)})")
     return error
 
 

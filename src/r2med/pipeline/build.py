@@ -81,29 +81,26 @@ class Builder:
 
     def own_retriever(self, model: Any) -> Spec:
         """The spec under which an object takes part."""
-        made = self.retriever(model)
-        self._own("retriever", made.spec, made)
-        return made.spec
+        return self._own("retriever", self.retriever(model))
 
     def own_reranker(self, model: Any) -> Spec:
         """The same for a reranker."""
-        made = self.reranker(model)
-        self._own("reranker", made.spec.at(None).without("rest"), made)
-        return made.spec
+        return self._own("reranker", self.reranker(model), "rest")
 
     def own_expander(self, model: Any) -> Spec:
         """The same for an expander."""
-        made = self.expander(model)
-        self._own("expander", made.spec.without("policy"), made)
-        return made.spec
+        return self._own("expander", self.expander(model), "policy")
 
-    def _own(self, kind: str, spec: Spec, made: Any) -> None:
-        """Keep an object under its spec; another that cannot be told from it is refused."""
+    def _own(self, kind: str, made: Any, *beside: str) -> Spec:
+        """Keep an object under its spec, how it is used left out; another that cannot be told from it is refused."""
+        spec: Spec = made.spec.at(None).without(*beside)
         if spec.own and REGISTRIES[kind].find(spec.name) is not None:
             raise UsageError(f"an object is called {spec.name}, which is a {kind} of r2med's: give it another `name`")
         other = self._made.setdefault((kind, spec), (made, spec))[0]
         if other is not made and (_declared(other) or not _same(other, made)):
             raise UsageError(f"two different objects are called {spec}: give them a `name` or a `version`")
+        whole: Spec = made.spec
+        return whole
 
     def chat(self, spec: Spec) -> Chat:
         """The chat model of a spec."""

@@ -18,6 +18,7 @@ spec = "hyde:gpt4+bm25"
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -76,16 +77,12 @@ class SystemTable(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
         if not self.rerank and self.rest != "keep":
             raise UsageError("rest belongs to a reranker: name one")
         return SystemSpec(
-            tuple(retrievers.parse(_without_run(name)) for name in self.retrievers),
+            # The first edition wrote `run:nano:CONFIG` for `nano:CONFIG`.
+            tuple(retrievers.parse(re.sub(r"^run:(?=nano:)", "", name)) for name in self.retrievers),
             fusion_spec(self.fuse, weights=self.weights, k=self.k) if self.fuse else None,
             expander_spec(self.expand, policy=self.policy) if self.expand else None,
             reranker_spec(self.rerank, rest=self.rest) if self.rerank else None,
         )
-
-
-def _without_run(name: str) -> str:
-    """`run:nano:CONFIG`, as the first edition wrote `nano:CONFIG`."""
-    return name.removeprefix("run:") if name.startswith("run:nano:") else name
 
 
 class Experiment(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
@@ -135,8 +132,7 @@ def expander_spec(text: str | Spec, *, policy: str | None = None, **parameters: 
 
 def reranker_spec(text: str | Spec, *, rest: Rest = "keep") -> Spec:
     """A reranker with what becomes of the documents below its depth."""
-    spec = rerankers.parse(text)
-    return rerankers.changed(spec, rest=None if rest == "keep" else rest)
+    return rerankers.changed(rerankers.parse(text), rest=None if rest == "keep" else rest)
 
 
 def ablations(

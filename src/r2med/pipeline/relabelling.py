@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Literal
 
 import msgspec
 import numpy as np
@@ -17,14 +16,12 @@ from ..core import DataError, Task, UsageError
 from ..llm import Chat
 from ..rerank.pairs import Pairs
 from ..rerank.yesno import YesNoScorer
-from ..scoring.hits import Float64
 from ..scoring.holes import PoolEntry
 
 Texts = tuple[str, str]  # a query and a passage
 Progress = Callable[[int, int], None]
 Judge = Callable[[str, str], "int | None"]
 """Takes a query and a passage, gives a grade, or None where it has no usable answer."""
-Weighting = Literal["none", "linear", "quadratic"]
 
 
 class Label(msgspec.Struct, frozen=True):
@@ -175,7 +172,7 @@ def agreement(labels: Sequence[Label]) -> Agreement:
     )
 
 
-def cohens_kappa(first: Sequence[int], second: Sequence[int], *, weighting: Weighting = "none") -> float | None:
+def cohens_kappa(first: Sequence[int], second: Sequence[int]) -> float | None:
     """Agreement beyond chance: 1 is perfect, 0 what chance gives.
 
     None where there is nothing to tell apart: no pairs, or one side with a single grade.
@@ -188,16 +185,6 @@ def cohens_kappa(first: Sequence[int], second: Sequence[int], *, weighting: Weig
     seen = np.zeros((len(grades), len(grades)))
     np.add.at(seen, (np.searchsorted(grades, first), np.searchsorted(grades, second)), 1.0)
     seen /= len(first)
-    cost = _costs(np.array(grades, dtype=np.float64), weighting)
-    by_chance = float((cost * np.outer(seen.sum(axis=1), seen.sum(axis=0))).sum())
-    return 1.0 - float((cost * seen).sum()) / by_chance
-
-
-def _costs(grades: Float64, weighting: Weighting) -> Float64:
-    """How bad it is to give one grade for another."""
-    apart = np.abs(grades[:, None] - grades)
-    if weighting == "none":
-        return (apart > 0).astype(np.float64)
-    if weighting not in ("linear", "quadratic"):
-        raise UsageError(f"unknown weighting {weighting!r}; known: none, linear, quadratic")
-    return apart if weighting == "linear" else apart**2
+    differ = 1.0 - np.eye(len(grades))
+    by_chance = float((differ * np.outer(seen.sum(axis=1), seen.sum(axis=0))).sum())
+    return 1.0 - float((differ * seen).sum()) / by_chance

@@ -106,7 +106,10 @@ def _results(
     names = list(_filed_names(figure, protocol))
     found: dict[str, TaskResult] = {}
     if not (run and figure.kind == "retriever"):
-        found = {ref.full_name: result for ref in refs if (result := _read(names, ref, store)) is not None}
+        for ref in refs:
+            stored = (store.find(name, ref.collection, ref.name) for name in names)  # nearest to the protocol first
+            if (result := next(filter(None, stored), None)) is not None:
+                found[ref.full_name] = result
     missing = [ref for ref in refs if ref.full_name not in found]
     if run and missing and _runnable(figure, missing):
         with Builder() as builder:
@@ -116,12 +119,6 @@ def _results(
         more = "" if figure.kind == "retriever" else "; run it first: it is more than a retriever"
         raise UsageError(f"{store.root} holds no results of {figure.system} on these tasks{more}")
     return [found[ref.full_name] for ref in refs if ref.full_name in found]
-
-
-def _read(names: Sequence[str], ref: TaskRef, store: ResultStore) -> TaskResult | None:
-    """A stored result, the one nearest to the protocol first."""
-    read = (store.find(name, ref.collection, ref.name) for name in names)
-    return next((result for result in read if result is not None), None)
 
 
 def _filed_names(figure: Figure, protocol: Protocol) -> Iterator[str]:
@@ -168,14 +165,10 @@ def _reasons(result: TaskResult, protocol: Protocol, store: ResultStore) -> list
     return found
 
 
-def _card(name: str) -> Card | None:
-    return find_card(name) if name in card_names() or "/" in name else None
-
-
 def _expected(result: TaskResult, part: Part, protocol: Protocol) -> Expected:
     """What a protocol means for one retriever of a result."""
-    card = _card(part.name)
-    expected = card_under(card, protocol)[1] if card else Expected()
+    has_card = part.name in card_names() or "/" in part.name
+    expected = card_under(find_card(part.name), protocol)[1] if has_card else Expected()
     expander = result.system.description.get("expander")
     if protocol.name != PAPER or not isinstance(expander, dict) or part.kind not in protocol.expansion:
         return expected

@@ -19,7 +19,7 @@ import numpy as np
 
 from ..core import DataError, Query, Run, Task, TextColumn, UsageError
 from ..core.atomic import atomic_folder, write_bytes
-from ..retrieve import Retriever, get_retriever
+from ..retrieve import Retriever
 from ..tasks import TaskRef, entries
 from ..tasks.audit.leaks import (
     Match,
@@ -99,35 +99,10 @@ class TrainingReport(msgspec.Struct):
     audit: dict[str, int]
 
 
-def make_training_data(
-    task: Task,
-    out: Path,
-    *,
-    retrievers: Sequence[str] = ("bm25",),
-    protect: Iterable[TaskRef] = (),
-    settings: MiningSettings | None = None,
-    drop_overlap: bool = False,
-    notify: Callable[[str], None] = lambda what: None,
-) -> TrainingReport:
-    """Training data from a task, kept apart from `protect` and from every catalogue task on this machine."""
-    notify("reading evaluation tasks")
-    guarded = {ref.full_name: ref for ref in (*evaluation_refs(), *protect)}
-    mined_by = [get_retriever(name) for name in retrievers]
-    return export_training(
-        task,
-        out,
-        mined_by,
-        protected(guarded.values()),
-        settings or MiningSettings(),
-        drop_overlap=drop_overlap,
-        notify=notify,
-    )
-
-
 def protected(refs: Iterable[TaskRef]) -> list[Protected]:
-    """Load evaluation tasks down to what training data must not hold."""
+    """Load evaluation tasks, each once, down to what training data must not hold."""
     found = []
-    for ref in refs:
+    for ref in {ref.full_name: ref for ref in refs}.values():
         task = ref.load()
         rows = sorted({p for _, d, g in task.qrels if g > 0 and (p := task.documents.ids.position(d)) >= 0})
         small = Task(task.name, task.queries, take(task.documents, rows), task.qrels, collection=task.collection)
@@ -174,7 +149,7 @@ def export_training(
         left_out=left_out,
         overlap_dropped=dropped,
         protected={p.name: p.fingerprint for p in kept_out},
-        not_compared=_not_compared({p.name for p in kept_out}),
+        not_compared=[e.full_name for e in entries() if e.full_name not in {p.name for p in kept_out}],
         audit={},
     )
     with atomic_folder(out) as folder:
@@ -182,11 +157,6 @@ def export_training(
         report.audit = _audit_written(files, kept_out)
         write_bytes(folder / "report.json", msgspec.json.format(msgspec.json.encode(report), indent=2) + b"\n")
     return report
-
-
-def _not_compared(names: set[str]) -> list[str]:
-    """Catalogue tasks that the training data were not compared with."""
-    return [e.full_name for e in entries() if e.full_name not in names]
 
 
 def _without_overlap(
@@ -270,10 +240,7 @@ def mine(task: Task, retrievers: Sequence[Retriever], settings: MiningSettings) 
     if not retrievers:
         raise UsageError("negatives need at least one retriever")
     runs = [r.retrieve(task, depth=settings.skip + settings.depth) for r in retrievers]
-    positives = {
-        q.id: [p for d, g in task.qrels.of(q.id).items() if g > 0 and (p := task.documents.ids.position(d)) >= 0]
-        for q in task.queries
-    }
+    positives = {query.id: task.positives(query.id) for query in task.queries}
     alike = _alike(task, positives, runs, settings.similarity)
     reasons: Counter[str] = Counter()
     examples = []

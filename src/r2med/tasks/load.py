@@ -88,12 +88,10 @@ class TaskRef(NamedTuple):
 
     def published(self, method: str, llm: str) -> Mapping[str, Sequence[str]]:
         """The texts that come with it, by method and chat model."""
-        there = list(self.expansions())
-        for expansion in there:
-            if (expansion.method, expansion.llm) == (method, llm):
-                return expansion.texts
-        named = ", ".join(f"{e.method}:{e.llm}" for e in there) or "none"
-        raise UsageError(f"{self.full_name} comes without {method} of {llm} (it has {named})")
+        there = {f"{e.method}:{e.llm}": e.texts for e in self.expansions()}
+        if f"{method}:{llm}" in there:
+            return there[f"{method}:{llm}"]
+        raise UsageError(f"{self.full_name} comes without {method} of {llm} (it has {', '.join(there) or 'none'})")
 
     def expansions(self) -> list[Expansion]:
         """The generated texts that come with it."""
@@ -176,13 +174,9 @@ def from_path(path: Path) -> list[TaskRef]:
 
 
 def _task_folders(path: Path) -> list[Path]:
-    found = []
-    for child in sorted(path.iterdir()) if path.is_dir() else ():
-        if child.is_dir() or child.suffix == ".zip":
-            names = open_store(child).names()
-            if any(layout.splits(names) for layout in layouts().values()):
-                found.append(child)
-    return found
+    children = sorted(path.iterdir()) if path.is_dir() else []
+    stores = ((child, open_store(child).names()) for child in children if child.is_dir() or child.suffix == ".zip")
+    return [child for child, names in stores if any(layout.splits(names) for layout in layouts().values())]
 
 
 def load(spec: str | Path) -> Task:

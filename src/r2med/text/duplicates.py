@@ -47,7 +47,6 @@ class Shingles(NamedTuple):
     width: int
 
     def __len__(self) -> int:
-        """Number of texts."""
         return len(self.indptr) - 1
 
     def sizes(self) -> Int64:
@@ -105,7 +104,7 @@ def _words(texts: TextColumn, begin: int, end: int) -> tuple[UInt64, Int64]:
     after = np.concatenate((inside[1:], np.zeros(1, dtype=bool))) if len(data) else inside
     starts = np.flatnonzero(inside & (~before | heads[:-1]))
     ends = np.flatnonzero(inside & (~after | heads[1:])) + 1
-    powers, inverses = _powers(max(len(data), 1))
+    powers, inverses = _power_tables(BLOCK if len(data) <= BLOCK else 1 << (len(data) - 1).bit_length())
     values = np.where(inside, _LOWER[data].astype(np.uint64) + np.uint64(1), np.uint64(0))
     prefix = np.concatenate((np.zeros(1, dtype=np.uint64), np.cumsum(values * powers[: len(data)], dtype=np.uint64)))
     words = mix((prefix[ends] - prefix[starts]) * inverses[starts])
@@ -147,13 +146,9 @@ def mix(values: UInt64) -> UInt64:
     return values ^ (values >> np.uint64(31))
 
 
-def _powers(length: int) -> tuple[UInt64, UInt64]:
-    """Powers of an odd base and of its inverse modulo 2^64; the tables of a usual block are kept."""
-    return _power_tables(BLOCK) if length <= BLOCK else _power_tables(1 << (length - 1).bit_length())
-
-
 @cache
 def _power_tables(length: int) -> tuple[UInt64, UInt64]:
+    """Powers of an odd base and of its inverse modulo 2^64."""
     return tuple(  # type: ignore[return-value]
         np.concatenate(([np.uint64(1)], np.cumprod(np.full(length - 1, base, dtype=np.uint64), dtype=np.uint64)))
         for base in (_BASE, pow(_BASE, -1, 1 << 64))
@@ -192,7 +187,6 @@ class Pairs(NamedTuple):
     similarity: Float64
 
     def __len__(self) -> int:
-        """Number of pairs."""
         return len(self.first)
 
 
@@ -304,10 +298,6 @@ class Overlaps(NamedTuple):
         """Jaccard similarity."""
         return self.shared / (self.left_size + self.right_size - self.shared)
 
-    def where(self, keep: npt.NDArray[np.bool_]) -> Overlaps:
-        """Some of the pairs."""
-        return Overlaps(*(column[keep] for column in self))
-
 
 def overlaps(left: Shingles, right: Shingles, *, least: float = 0.5) -> Overlaps:
     """Pairs in which one text's shingles lie in the other's to a share of `least` or more: every one of them.
@@ -333,7 +323,10 @@ def overlaps(left: Shingles, right: Shingles, *, least: float = 0.5) -> Overlaps
     shared = np.bincount(back, weights=np.concatenate(counts), minlength=len(pair)).astype(np.int64)
     a, b = pair // width, pair % width
     found = Overlaps(a, b, shared, left.sizes()[a], right.sizes()[b])
-    return found.where(np.maximum(found.left_inside, found.right_inside) >= least) if len(pair) else found
+    if not len(pair):
+        return found
+    keep = np.maximum(found.left_inside, found.right_inside) >= least
+    return Overlaps(*(column[keep] for column in found))
 
 
 def groups(pairs: Pairs, count: int) -> list[list[int]]:

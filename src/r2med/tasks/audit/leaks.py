@@ -192,18 +192,15 @@ class OutsideTexts:
 
 def read_outside(path: Path) -> OutsideTexts:
     """Every text in a file of JSON lines (any fields, nested or not), tab-separated or plain lines, or in a task."""
-    is_task = path.is_dir() or path.suffix == ".zip"
-    found = list(_texts_of_tasks(path) if is_task else _texts_of(path))
+    if path.is_dir() or path.suffix == ".zip":
+        tasks = [ref.load() for ref in from_path(path)]
+        found = [(f"query {q.id}", q.text) for task in tasks for q in task.queries]
+        found += [(f"document {d.id}", d.contents) for task in tasks for d in task.documents]
+    else:
+        found = list(_texts_of(path))
     if not found:
         raise DataError(f"holds no text of {FEWEST_WORDS} words or more", path=path)
     return OutsideTexts(path.name, TextColumn.from_texts(text for _, text in found), [place for place, _ in found])
-
-
-def _texts_of_tasks(path: Path) -> Iterator[tuple[str, str]]:
-    for ref in from_path(path):
-        task = ref.load()
-        yield from ((f"query {q.id}", q.text) for q in task.queries)
-        yield from ((f"document {d.id}", d.contents) for d in task.documents)
 
 
 def _texts_of(path: Path) -> Iterator[tuple[str, str]]:
