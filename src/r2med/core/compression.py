@@ -20,8 +20,7 @@ from .errors import DataError, HostileData, MissingExtra, UsageError
 
 COMPRESSIONS = {"none": "", "gz": ".gz", "zst": ".zst"}
 SUFFIXES = tuple(COMPRESSIONS.values())
-EXPANSION_LIMIT = 200
-"""Times its compressed size; prose shrinks to a third or a fifth, a bomb to a thousandth."""
+EXPANSION_LIMIT = 200  # times its compressed size; prose shrinks to a third or a fifth, a bomb to a thousandth
 EXPANSION_FLOOR = 64 << 20  # bytes that are always allowed
 BUFFER = 1 << 18
 ZSTD_PIECE = 2048

@@ -129,8 +129,7 @@ class Made(NamedTuple):
 
     value: Any
     arguments: dict[str, Any]
-    beside: dict[str, Any]
-    """Parameters that its constructor does not take: they say how the object is used."""
+    beside: dict[str, Any]  # parameters that its constructor does not take: they say how the object is used
 
 
 def load_address(spec: Spec, beside: Mapping[str, Parameter] = NOTHING) -> Made:

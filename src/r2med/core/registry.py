@@ -71,8 +71,7 @@ class Registry(Generic[T]):
         hint: str = "",
     ) -> None:
         self.kind, self.package, self.depth, self.hint = kind, package, depth, hint
-        self.shared = {parameter.name: parameter for parameter in shared}
-        """Parameters that every entry has."""
+        self.shared = {parameter.name: parameter for parameter in shared}  # parameters that every entry has
         self.options = {parameter.name: parameter for parameter in options}
         """What may be said of how any entry is run: no part of what it is."""
         self.finders: list[Callable[[str], Entry[T] | None]] = []

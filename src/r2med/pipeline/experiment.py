@@ -43,24 +43,15 @@ ENGINES = {"onnx": ("onnx", ("onnxruntime", "tokenizers")), "transformers": ("to
 class SystemTable(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """One system, as written: a whole spec, or its parts."""
 
-    spec: str = ""
-    # `hyde:gpt4+bm25+nv.rrf+maxsim@50`; then nothing else.
-    retrievers: list[str] = []
-    # Names of retrievers; `run:FILE` is a stored run.
-    fuse: str = ""
-    # How several retrievers become one: `rrf`, `weighted`, `combsum`, `combmnz`, `tuned`.
-    k: int | None = None
-    # The constant of `rrf`.
-    weights: list[float] = []
-    # One a retriever, for `weighted`.
-    expand: str = ""
-    # `hyde:gpt4`, `query2doc:replay:FILE` …
-    policy: str | None = None
-    # How expansions meet retrievers, instead of the method's own policy.
-    rerank: str = ""
-    # `maxsim@50`, `msmarco-minilm@100`, `rankgpt:gpt4@20` …
-    rest: Rest = "keep"
-    # Candidates below the reranker's depth: `keep` or `drop`.
+    spec: str = ""  # `hyde:gpt4+bm25+nv.rrf+maxsim@50`; then nothing else.
+    retrievers: list[str] = []  # Names of retrievers; `run:FILE` is a stored run.
+    fuse: str = ""  # How several retrievers become one: `rrf`, `weighted`, `combsum`, `combmnz`, `tuned`.
+    k: int | None = None  # The constant of `rrf`.
+    weights: list[float] = []  # One a retriever, for `weighted`.
+    expand: str = ""  # `hyde:gpt4`, `query2doc:replay:FILE` …
+    policy: str | None = None  # How expansions meet retrievers, instead of the method's own policy.
+    rerank: str = ""  # `maxsim@50`, `msmarco-minilm@100`, `rankgpt:gpt4@20` …
+    rest: Rest = "keep"  # Candidates below the reranker's depth: `keep` or `drop`.
 
     def read(self) -> SystemSpec:
         """The system's spec."""
@@ -88,12 +79,9 @@ class SystemTable(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 class Experiment(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """Systems × tasks."""
 
-    system: list[SystemTable]
-    # One table `[[system]]` each.
-    tasks: list[str] = msgspec.field(default_factory=lambda: ["mini"])
-    # Collections, tasks or folders.
-    depth: int = DEPTH
-    # Documents a query.
+    system: list[SystemTable]  # One table `[[system]]` each.
+    tasks: list[str] = msgspec.field(default_factory=lambda: ["mini"])  # Collections, tasks or folders.
+    depth: int = DEPTH  # Documents a query.
 
     def systems(self) -> list[SystemSpec]:
         """Every system once; two tables that say the same are one system."""

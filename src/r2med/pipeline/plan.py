@@ -39,8 +39,7 @@ class Step:
     needs: tuple[str, ...]
     owner: str  # the system that asked for it first
     part: Any = field(repr=False)  # the retriever, expander, fusion, reranking or system behind it
-    do: Callable[[Values], Any] = field(repr=False)
-    """Makes the value out of those of the stages it needs."""
+    do: Callable[[Values], Any] = field(repr=False)  # makes the value out of those of the stages it needs
     systems: list[str] = field(default_factory=list)
 
 
@@ -248,8 +247,7 @@ class StageEstimate(msgspec.Struct, kw_only=True):
     key: str
     needs: list[str] = []  # keys of the stages whose values it takes
     systems: list[str] = []  # whose result depends on it
-    cached: Cached = "no"
-    # `yes`: nothing is left to do; `unknown`: it depends on what an earlier stage makes.
+    cached: Cached = "no"  # `yes`: nothing is left to do; `unknown`: it depends on what an earlier stage makes
     texts: int | None = None  # texts, generations or pairs in all
     missing: int | None = None  # those that are not kept from an earlier run
     tokens: int | None = None  # about; of those that are missing

@@ -17,8 +17,7 @@ from ..core.stores import FolderStore
 from ..core.untrusted import component
 from .formats import layouts
 
-COLLECTION_NAMES = ("mini", "nano", "r2med")
-"""The last one that has a task of a bare name is meant by it."""
+COLLECTION_NAMES = ("mini", "nano", "r2med")  # the last one that has a task of a bare name is meant by it
 
 
 class TaskEntry(msgspec.Struct, frozen=True, kw_only=True):

@@ -34,8 +34,7 @@ class EncodeJob(NamedTuple):
 
     component: Component
     expected: dict[str, Any]  # how the driver's encoder describes itself
-    method: str
-    """Of the encoder: `stream` for vectors, others for term weights and for vectors of tokens."""
+    method: str  # of the encoder: `stream` for vectors, others for term weights and for vectors of tokens
     texts: list[str]
     side: Side
     instruction: str
