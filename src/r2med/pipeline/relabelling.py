@@ -85,28 +85,14 @@ def _ask(judge: Judge, query: str, passage: str) -> int | None:
     return answer
 
 
-class LlmJudge:
+class LlmJudge(YesNoScorer):
     """Asks whether a passage helps to answer a query, with the prompt that reranking one by one uses.
 
     Answers are kept in the generation store and reused. An answer that is neither yes nor no gives no label.
     """
 
     def __init__(self, chat: Chat, *, prompt: Path | None = None, store: Path | None = None) -> None:
-        self.scorer = YesNoScorer(chat, logits=False, prompt=prompt, store=store)
-
-    @property
-    def name(self) -> str:
-        """The name of the LLM."""
-        return self.scorer.chat.name
-
-    def describe(self) -> dict[str, object]:
-        """Everything that changes a label."""
-        return self.scorer.describe()
-
-    @property
-    def notes(self) -> Counter[str]:
-        """Counts of answers that could not be read and of passages that were cut."""
-        return self.scorer.notes
+        super().__init__(chat, logits=False, prompt=prompt, store=store)
 
     def grades(self, pairs: Iterable[Texts], on_progress: Progress | None = None) -> dict[Texts, int | None]:
         """1 for yes, 0 for no, None for neither; each pair of texts is asked once."""
@@ -114,7 +100,7 @@ class LlmJudge:
         places = np.arange(len(distinct), dtype=np.int32)
         asked = Pairs([query for query, _ in distinct], [passage for _, passage in distinct], places, places)
         found: dict[Texts, int | None] = {}
-        for some in self.scorer.stream(asked):
+        for some in self.stream(asked):
             for row, score in zip(some.rows.tolist(), some.scores.tolist(), strict=True):
                 found[distinct[row]] = None if np.isnan(score) else int(score > 0)
             if on_progress:
@@ -147,7 +133,7 @@ def label_pool(judge: LlmJudge, pool: Sequence[PoolEntry], on_progress: Progress
 
     def filled(entry: PoolEntry) -> PoolEntry:
         grade = grades[entry.query, entry.passage] if entry.grade is None else None
-        return entry if grade is None else msgspec.structs.replace(entry, grade=grade, judge=judge.name)
+        return entry if grade is None else msgspec.structs.replace(entry, grade=grade, judge=judge.chat.name)
 
     return [filled(entry) for entry in pool]
 

@@ -248,12 +248,12 @@ def mine(task: Task, retrievers: Sequence[Retriever], settings: MiningSettings) 
         if not positives[query.id]:
             reasons["query without positive"] += 1
             continue
-        rule = _Rule(task, query, positives[query.id], alike)
+        against = _rule(task, query, positives[query.id], alike)
         chosen = list[Passage]()
         for doc, by, rank in _in_turn(runs, row, settings.skip):
             if len(chosen) == settings.negatives:
                 break
-            if reason := rule.against(doc):
+            if reason := against(doc):
                 reasons[reason] += 1
             else:
                 chosen.append(Passage(task.documents.ids[doc], task.documents.contents[doc], by, rank))
@@ -262,28 +262,24 @@ def mine(task: Task, retrievers: Sequence[Retriever], settings: MiningSettings) 
     return examples, dict(reasons)
 
 
-class _Rule:
-    """Whether a document may serve as a negative of one query."""
+def _rule(task: Task, query: Query, positives: list[int], alike: set[tuple[int, int]]) -> Callable[[int], str]:
+    """What speaks against a document as a negative of one query; empty where nothing does."""
+    ids, contents = task.documents.ids, task.documents.contents
+    articles = {article(ids[p]) for p in positives if article(ids[p]) != ids[p]}
+    answer = " ".join((query.answer or "").split())
+    long_enough = len(answer) >= 3 and len(answer.split()) <= 8
+    named = re.compile(rf"\b{re.escape(answer)}\b", re.IGNORECASE) if long_enough else None
 
-    def __init__(self, task: Task, query: Query, positives: list[int], alike: set[tuple[int, int]]) -> None:
-        self._task, self._positives, self._alike = task, positives, alike
-        ids = task.documents.ids
-        self._articles = {article(ids[p]) for p in positives if article(ids[p]) != ids[p]}
-        answer = " ".join((query.answer or "").split())
-        long_enough = len(answer) >= 3 and len(answer.split()) <= 8
-        self._answer = re.compile(rf"\b{re.escape(answer)}\b", re.IGNORECASE) if long_enough else None
-
-    def against(self, doc: int) -> str:
-        """The reason against a document; empty where there is none."""
-        if doc in self._positives:
+    def against(doc: int) -> str:
+        if doc in positives:
             return "positive"
-        if any((p, doc) in self._alike for p in self._positives):
+        if any((p, doc) in alike for p in positives):
             return "nearly a positive"
-        if article(self._task.documents.ids[doc]) in self._articles:
+        if article(ids[doc]) in articles:
             return "article of a positive"
-        if self._answer is not None and self._answer.search(self._task.documents.contents[doc]):
-            return "names the answer"
-        return ""
+        return "names the answer" if named is not None and named.search(contents[doc]) else ""
+
+    return against
 
 
 def _in_turn(runs: Sequence[Run], row: int, skip: int) -> Iterator[tuple[int, str, int]]:

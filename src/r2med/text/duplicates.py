@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..core import Documents, UsageError
-from ..core.columns import BLOCK, Bytes, Int64, TextColumn
+from ..core.columns import BLOCK, Bytes, Int64, TextColumn, grouped
 
 UInt64 = npt.NDArray[np.uint64]
 Bools = npt.NDArray[np.bool_]
@@ -168,10 +168,8 @@ _CHUNK = 1 << 16
 
 def find_copies(documents: Documents) -> dict[str, str]:
     """For documents that have copies, title included: the id to that of the first document with the same text."""
-    groups: dict[bytes, list[str]] = {}
-    for doc_id, text in zip(documents.ids, documents.contents, strict=True):
-        groups.setdefault(text_key(text), []).append(doc_id)
-    return {doc_id: group[0] for group in groups.values() if len(group) > 1 for doc_id in group}
+    same = grouped(zip(map(text_key, documents.contents), documents.ids, strict=True))
+    return {doc_id: group[0] for group in same.values() if len(group) > 1 for doc_id in group}
 
 
 def text_key(text: str) -> bytes:
@@ -343,7 +341,5 @@ def groups(pairs: Pairs, count: int) -> list[list[int]]:
         a, b = root(first), root(second)
         if a != b:
             parent[max(a, b)] = min(a, b)
-    found: dict[int, list[int]] = {}
-    for node in sorted({*pairs.first.tolist(), *pairs.second.tolist()}):
-        found.setdefault(root(node), []).append(node)
-    return list(found.values())
+    nodes = sorted({*pairs.first.tolist(), *pairs.second.tolist()})
+    return list(grouped((root(node), node) for node in nodes).values())

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 import msgspec
 
 from ...core import DataError, Query
+from ...core.columns import grouped
 from ...core.compression import write_lines
 from ...core.stores import Store, find
 from ..jsonl import (
@@ -126,10 +127,7 @@ class R2MedFormat(JsonLinesFormat):
         return find(names, "qrels.jsonl", "qrels.txt", "qrels.tsv", "qrels")
 
     def write(self, parts: Parts, folder: Path, *, split: str, compress: str, expansions: list[Expansion]) -> None:
-        positives: dict[str, list[str]] = {}
-        for judgment in parts.qrels:
-            if judgment.grade > 0:
-                positives.setdefault(judgment.query_id, []).append(judgment.doc_id)
+        positives = grouped((query_id, doc_id) for query_id, doc_id, grade in parts.qrels if grade > 0)
 
         def save(name: str, records: Iterable[object]) -> None:
             write_lines(folder, name, encode_lines(records), compress=compress)

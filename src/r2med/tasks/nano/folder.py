@@ -18,6 +18,7 @@ import msgspec
 from ..._version import __version__
 from ...core import DataError, Task, UsageError
 from ...core.atomic import write_bytes
+from ...core.columns import grouped
 from ...core.files import sha256_of
 from ...core.table import NONE, Table
 from ...core.untrusted import component, inside
@@ -260,10 +261,7 @@ def dataset_card(tasks: Sequence[CardEntry]) -> str:
 
 
 def _header(tasks: Sequence[CardEntry]) -> str:
-    configs: dict[str, list[str]] = {}
-    for task in tasks:
-        for config in ("corpus", "queries", "qrels", *task.configs):
-            configs.setdefault(config, []).append(task.split)
+    configs = grouped((c, task.split) for task in tasks for c in ("corpus", "queries", "qrels", *task.configs))
     licences = {HUB_LICENCES.get(task.licence, "other") for task in tasks}
     lines = ["---", f"license: {licences.pop() if len(licences) == 1 else 'other'}", "language:", "- en"]
     lines += ["task_categories:", "- text-retrieval", "tags:", "- medical", "- information-retrieval", "configs:"]
