@@ -68,31 +68,29 @@ def reproduce(
     )
 
 
-def card_under(card: Card, protocol: Protocol) -> tuple[Card, Expected]:
-    """A model as a protocol sets it, and what the protocol means for it."""
+def expected_of(card: Card, protocol: Protocol) -> Expected:
+    """What a protocol means for a model."""
     if protocol.truncation == "published":
         card = card.published()
     known = protocol.truncation in ("model", "published")
-    expected = Expected(
+    return Expected(
         query_length=card.query_length if known else None,
         document_length=card.document_length if known else None,
         similarity=card.similarity,
         own_wording=bool(card.prompts) and card.takes_instructions,
     )
-    return card, expected
 
 
 def spec_under(figure: Figure, protocol: Protocol) -> SystemSpec:
     """A published system as a protocol sets it; its expansions are those published with the tasks."""
     system = SystemSpec.parse(figure.system)
-    changed = system
     if protocol.truncation == "published":
-        changed = replace(system, retrievers=tuple(map(as_published, system.retrievers)))
-    expander = changed.expander
-    if expander is not None and isinstance(expander.argument, Spec):
-        expander = replace(expander, argument=Spec("published", expander.argument.name))
-        changed = replace(changed, expander=expander.with_parameters(policy=R2MED if protocol.name == PAPER else None))
-    return changed
+        system = replace(system, retrievers=tuple(map(as_published, system.retrievers)))
+    expander = system.expander
+    if expander is None or not isinstance(expander.argument, Spec):
+        return system
+    published = replace(expander, argument=Spec("published", expander.argument.name))
+    return replace(system, expander=published.with_parameters(policy=R2MED if protocol.name == PAPER else None))
 
 
 def as_published(spec: Spec) -> Spec:
@@ -168,7 +166,7 @@ def _reasons(result: TaskResult, protocol: Protocol, store: ResultStore) -> list
 def _expected(result: TaskResult, part: Part, protocol: Protocol) -> Expected:
     """What a protocol means for one retriever of a result."""
     has_card = part.name in card_names() or "/" in part.name
-    expected = card_under(find_card(part.name), protocol)[1] if has_card else Expected()
+    expected = expected_of(find_card(part.name), protocol) if has_card else Expected()
     expander = result.system.description.get("expander")
     if protocol.name != PAPER or not isinstance(expander, dict) or part.kind not in protocol.expansion:
         return expected

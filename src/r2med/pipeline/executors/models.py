@@ -27,7 +27,7 @@ from ...retrieve.encoders.base import TermBatch, TokenBatch, WorkOrder
 from ...retrieve.encoders.devices import DTYPES
 from . import Executor
 from .pool import Pool, Workers
-from .worker import Component, EncodeJob, ScoreJob
+from .worker import Component, Job
 
 MOST_TEXTS = 256
 SHARDS_PER_WORKER = 4
@@ -123,16 +123,13 @@ class PooledEncoder(BaseEncoder):
         return self._away("stream_states", texts, side, instruction)
 
     def _away(self, method: str, texts: Sequence[str], side: Side, instruction: str) -> Iterator[Any]:
-        dealt = shards(self.inner.work_order(texts), self.pool.workers.size)
         expected = self.describe(side)
-        jobs = (
-            EncodeJob(self.component, expected, method, [texts[i] for i in rows.tolist()], side, instruction)
-            for rows in dealt
-        )
-        for number, done in self.pool.map(jobs):
-            self.notes += Counter(done.notes)
-            for batch in done.batches:
-                yield batch._replace(rows=dealt[number][batch.rows])
+
+        def job(rows: Int64) -> Job:
+            some = [texts[i] for i in rows.tolist()]
+            return Job(self.component, expected, (side,), method, (some, side, instruction))
+
+        return _made_elsewhere(self, self.inner.work_order(texts), job)
 
 
 class PooledScorer:
@@ -155,13 +152,21 @@ class PooledScorer:
         return self.inner.work_order(pairs)
 
     def stream(self, pairs: Pairs, family: str = "") -> Iterator[Scored]:
-        dealt = shards(self.work_order(pairs), self.pool.workers.size)
         expected = self.describe()
-        jobs = (ScoreJob(self.component, expected, _alone(pairs.take(rows)), family) for rows in dealt)
-        for number, done in self.pool.map(jobs):
-            self.notes += Counter(done.notes)
-            for batch in done.batches:
-                yield batch._replace(rows=dealt[number][batch.rows])
+
+        def job(rows: Int64) -> Job:
+            return Job(self.component, expected, (), "stream", (_alone(pairs.take(rows)), family))
+
+        return _made_elsewhere(self, self.work_order(pairs), job)
+
+
+def _made_elsewhere(model: PooledEncoder | PooledScorer, work: WorkOrder, job: Callable[[Int64], Job]) -> Iterator[Any]:
+    """Batches of all rows, a shard at a time, as workers finish them."""
+    dealt = shards(work, model.pool.workers.size)
+    for number, done in model.pool.map(job(rows) for rows in dealt):
+        model.notes += Counter(done.notes)
+        for batch in done.batches:
+            yield batch._replace(rows=dealt[number][batch.rows])
 
 
 def _alone(pairs: Pairs) -> Pairs:
