@@ -35,7 +35,7 @@ def command(context: click.Context, kind: str | None, as_json: bool) -> None:
     if context.invoked_subcommand is not None:
         return
     from ..models import listing
-    from ..pipeline.build import REGISTRIES
+    from ..pipeline.system import REGISTRIES
 
     rows = listing(FIRST_EDITION.get(kind or "", kind), REGISTRIES)
     if as_json:

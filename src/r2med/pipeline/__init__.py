@@ -1,10 +1,9 @@
 """Experiments as data, and running them."""
 
-from .build import Builder
 from .executors import Executor, get_executor
 from .experiment import Experiment, ablations, default_systems, read_experiment
 from .run import check_writable, run_experiment
-from .system import Reranking, System, SystemSpec
+from .system import Builder, Reranking, System, SystemSpec
 
 __all__ = [
     "Builder",

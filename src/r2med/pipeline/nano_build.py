@@ -18,8 +18,8 @@ from ..scoring import MAIN, Measure, score
 from ..scoring.hits import Float64
 from ..scoring.intervals import Estimate
 from ..tasks import TaskRef, stats, write_task
-from ..tasks.convert import check_file_names
 from ..tasks.formats.parquet import write_candidates
+from ..tasks.load import check_file_names
 from ..tasks.nano import Pool, PoolSettings, build_pool
 from ..tasks.nano.figures import TaskFigures
 from ..tasks.nano.folder import (

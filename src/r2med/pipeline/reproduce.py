@@ -16,9 +16,8 @@ from ..results.reproduction import Reproduction, verdicts
 from ..retrieve import retrievers
 from ..scoring import MAIN, Measure
 from ..tasks import TaskRef
-from .build import Builder
 from .run import Notify, run_experiment
-from .system import SystemSpec
+from .system import Builder, SystemSpec
 
 PAPER = MAIN_PROTOCOL["r2med"]
 

@@ -2,9 +2,8 @@
 
 from ..core.trec import read_run, write_qrels, write_run
 from .catalogue import TaskEntry, collections, entries, find_tasks, list_tasks
-from .convert import convert, write_task
 from .judgments import read_qrels
-from .load import TaskRef, load, load_all, resolve, resolve_all
+from .load import TaskRef, convert, load, load_all, resolve, resolve_all, write_task
 from .stats import Stats, Tendencies, stats, tendencies
 
 __all__ = [

@@ -17,7 +17,7 @@ from ...core.options import Options
 from ...core.plugins import one_line
 from ...core.queries import Side
 from ...core.spec import Spec
-from ..build import Builder
+from ..system import Builder
 
 
 class Component(NamedTuple):
