@@ -84,6 +84,7 @@ def imported(path: Path) -> set[str]:
 def test_nothing_else_unpacks() -> None:
     """A second way to decompress would be one without bounds; `zlib` elsewhere is for check sums only."""
     allowed = {"core/compression.py", "core/stores.py"}
+    allowed |= {"http.py", "results/runs.py"}  # which unpack in pieces of bounded size
     for path in ROOT.rglob("*.py"):
         name = path.relative_to(ROOT).as_posix()
         if name not in allowed:

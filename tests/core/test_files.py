@@ -35,9 +35,9 @@ def test_a_plain_file_is_opened_through_a_link(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("pipe", "is not a plain file"),
-        ("folder", "is not a plain file"),
-        ("/dev/zero", "is not a plain file"),
+        ("pipe", r"cannot be opened \(not a plain file\)"),
+        ("folder", r"cannot be opened \(not a plain file\)"),
+        ("/dev/zero", r"cannot be opened \(not a plain file\)"),
         ("absent", "no such file"),
         ("dangling", "no such file"),
         ("x" * 300, "cannot be opened"),

@@ -19,7 +19,7 @@ from r2med.core.plugins import find_plugin, plugins, redirect_stdout
 from r2med.core.spec import Spec
 from r2med.models import listing
 from r2med.pipeline import Builder, SystemSpec
-from r2med.pipeline.build import REGISTRIES
+from r2med.pipeline.system import REGISTRIES
 from r2med.retrieve import get_retriever
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "plugin"

@@ -19,6 +19,7 @@ from r2med.core.spec import Content, Spec, content_digest
 from r2med.expand import expanders
 from r2med.fuse import fusions
 from r2med.llm import chats
+from r2med.models.registry import HUB_ID
 from r2med.pipeline import Builder, SystemSpec
 from r2med.rerank import rerankers
 from r2med.retrieve import get_retriever, retrievers
@@ -166,7 +167,7 @@ def hub_ids(draw: st.DrawFn, registry: Registry[Any]) -> Spec:
     name = draw(
         st.from_regex(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,9}/[A-Za-z0-9_.-]{1,9}(@[A-Za-z0-9_.-]{1,9})?", fullmatch=True)
     )
-    assume(not name.startswith((".", "~")))
+    assume(HUB_ID.fullmatch(name))
     (entry,) = (found for found in [registry._ask(registry.places, name)] if found is not None)
     spec = registry.spec(name, **draw(parameters_of(registry, entry)))
     return spec.at(draw(st.integers(1, 500))) if registry.depth is not None else spec

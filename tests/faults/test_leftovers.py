@@ -15,7 +15,7 @@ from r2med.tasks.load import from_path
 # The command as it is, but for one thing: having written the first task it waits for the signal.
 COMMAND = """
 import sys, time
-import r2med.tasks.convert, r2med.pipeline.nano_build
+import r2med.tasks.load, r2med.pipeline.nano_build
 
 def wait_after(write):
     def written(*arguments, **options):
@@ -24,7 +24,7 @@ def wait_after(write):
         time.sleep(3600)
     return written
 
-for module in (sys.modules["r2med.tasks.convert"], sys.modules["r2med.pipeline.nano_build"]):
+for module in (sys.modules["r2med.tasks.load"], sys.modules["r2med.pipeline.nano_build"]):
     module.write_task = wait_after(module.write_task)
 sys.argv = ["r2med", *sys.argv[1:]]
 from r2med.cli import main

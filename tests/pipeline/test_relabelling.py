@@ -199,24 +199,9 @@ def test_kappa_of_a_textbook_table() -> None:
     assert cohens_kappa(second, first) == pytest.approx(0.4)
 
 
-def test_weighted_kappa_forgives_near_misses() -> None:
-    known, near, far = [0, 0, 1, 1, 2, 2], [0, 1, 1, 1, 2, 2], [0, 2, 1, 1, 2, 2]
-    plain = [cohens_kappa(known, given) for given in (near, far)]
-    weighted = [cohens_kappa(known, given, weighting="quadratic") for given in (near, far)]
-    assert plain[0] is not None
-    assert plain[1] is not None
-    assert weighted[0] is not None
-    assert weighted[1] is not None
-    assert weighted[0] > weighted[1]
-    assert weighted[0] > plain[0]
-    # by hand, linear: the cost seen is 1/6; by chance 2 · (7 + 3 + 5) / 36
-    assert cohens_kappa(known, near, weighting="linear") == pytest.approx(1 - (1 / 6) / (30 / 36))
-
-
 @given(st.lists(st.integers(0, 2), min_size=2, max_size=20).filter(lambda v: len(set(v)) > 1))
 def test_a_judge_agrees_with_itself(labels: list[int]) -> None:
-    for weighting in ("none", "linear", "quadratic"):
-        assert cohens_kappa(labels, labels, weighting=weighting) == pytest.approx(1.0)
+    assert cohens_kappa(labels, labels) == pytest.approx(1.0)
 
 
 def test_one_grade_only_says_nothing() -> None:
@@ -224,8 +209,6 @@ def test_one_grade_only_says_nothing() -> None:
     assert cohens_kappa([], []) is None
     with pytest.raises(UsageError, match="2 labels cannot be compared with 1"):
         cohens_kappa([0, 1], [1])
-    with pytest.raises(UsageError, match="weighting"):
-        cohens_kappa([0, 1], [0, 1], weighting="cubic")  # type: ignore[arg-type]
 
 
 def test_relabelling_a_real_task() -> None:

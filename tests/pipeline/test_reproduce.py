@@ -11,7 +11,7 @@ import pytest
 from r2med.core import UsageError
 from r2med.models import get_card
 from r2med.pipeline import Builder, System, SystemSpec, run_experiment
-from r2med.pipeline.reproduce import _reasons, card_under, reproduce, spec_under
+from r2med.pipeline.reproduce import _reasons, expected_of, reproduce, spec_under
 from r2med.results import ResultStore, SystemInfo
 from r2med.results.ledger import Ledger, ledger, read_ledger
 from r2med.results.protocols import Expected, differences, get_protocol
@@ -112,13 +112,11 @@ def test_what_cannot_be_compared_is_said(store: ResultStore) -> None:
 def test_a_dense_model_under_the_papers_protocol() -> None:
     """Contriever was searched by cosine there; its authors trained it for the inner product."""
     card = get_card("contriever")
-    changed, expected = card_under(card, get_protocol("r2med-paper"))
-    assert (card.similarity, changed.similarity) == ("dot", "cosine")
+    assert card.similarity == "dot"
+    expected = expected_of(card, get_protocol("r2med-paper"))
     assert (expected.query_length, expected.similarity, expected.own_wording) == (512, "cosine", False)
-    same, expected = card_under(card, get_protocol("default"))
-    assert same == card
-    assert expected.similarity == "dot"
-    _, instructed = card_under(get_card("e5"), get_protocol("r2med-paper"))
+    assert expected_of(card, get_protocol("default")).similarity == "dot"
+    instructed = expected_of(get_card("e5"), get_protocol("r2med-paper"))
     assert instructed.own_wording
     assert instructed.document_length == 2048
 
@@ -132,12 +130,9 @@ def test_a_changed_retriever_goes_by_another_name(monkeypatch: pytest.MonkeyPatc
     assert str(spec_under(openai, get_protocol("default"))) == "openai"
     assert str(spec_under(openai, paper)) == "openai:protocol=r2med-paper"
     changed = Builder().retriever(spec_under(openai, paper).retrievers[0])
-    system = SystemInfo(
-        name=changed.name,
-        kind=changed.kind,
-        description={"retrievers": [changed.describe()]},
-        spec={"retrievers": [changed.spec.data()]},
-    )
+    described: dict[str, object] = {"retrievers": [changed.describe()]}
+    spec = SystemSpec((changed.spec,)).data()
+    system = SystemInfo(name=changed.name, kind=changed.kind, description=described, spec=spec)
     assert differences(system, get_protocol("r2med-paper"), {"openai": Expected(6000, 6000, "cosine")}) == []
     assert len(differences(system, get_protocol("default"), {"openai": Expected(8191, 8191, "cosine")})) == 2
 

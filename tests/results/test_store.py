@@ -35,6 +35,11 @@ def test_three_files_a_task(store: ResultStore) -> None:
     assert sorted(p.name for p in folder.iterdir()) == ["Biology.json", "Biology.queries.jsonl", "Biology.run.gz"]
 
 
+def test_a_system_whose_name_no_file_system_takes_has_no_result_of_the_first_edition(store: ResultStore) -> None:
+    """The place the first edition would have used was looked at, and the error of the system went through."""
+    assert store.find(f"{'bm25+' * 80}bm25.rrf", "mini", "Biology") is None
+
+
 def test_a_result_says_how_it_was_made(store: ResultStore) -> None:
     document = json.loads(result_file(store).read_text())
     assert document["schema"] == 1

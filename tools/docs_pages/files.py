@@ -1,4 +1,4 @@
-"""Every field of the files people write and read, in the words of the comments behind or below the fields."""
+"""Every field of the files people write and read, in the words of the comments beside or below the fields."""
 
 from __future__ import annotations
 
@@ -65,14 +65,12 @@ def fields(struct: type[msgspec.Struct]) -> list[str]:
         for f in msgspec.structs.fields(struct)
     ]
     if missing := [row[0] for row in rows if not row[3] and struct in (Experiment, SystemTable, TaskResult)]:
-        raise SystemExit(
-            f"{struct.__name__}: nobody says what {', '.join(missing)} is (a comment behind or below the field)"
-        )
+        raise SystemExit(f"{struct.__name__}: nobody says what {', '.join(missing)} is (a comment beside the field)")
     return [Table(["Field", "Type", "Default", "Meaning"], rows, left=4).markdown(ready=True)]
 
 
 def comments(struct: type[msgspec.Struct]) -> dict[str, str]:
-    """The comment behind each field in the source, or the lines below it; inherited ones included."""
+    """The comments beside and below each field in the source, inherited ones included."""
     found: dict[str, str] = {}
     for kind in reversed([k for k in struct.__mro__ if issubclass(k, msgspec.Struct) and k is not msgspec.Struct]):
         found |= {name: words for name, words in _own_comments(kind).items() if words}
@@ -87,7 +85,8 @@ def _own_comments(struct: type[msgspec.Struct]) -> dict[str, str]:
     assert isinstance(body, ast.ClassDef)
     for node in body.body:
         if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.end_lineno:
-            words = [part for part in lines[node.end_lineno - 1].partition("  # ")[2:] if part]
+            beside = lines[node.end_lineno - 1].partition("  # ")[2].strip()
+            words = [beside] if beside else []
             for line in lines[node.end_lineno :]:
                 if not line.strip().startswith("# "):
                     break

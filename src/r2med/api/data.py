@@ -16,7 +16,8 @@ from ..pipeline.nano_build import SYSTEMS, Built, Fidelity
 from ..pipeline.nano_build import build_nano as build
 from ..pipeline.nano_build import compare as compare_orders
 from ..pipeline.nano_profile import dense_retriever, profile, published_profile
-from ..pipeline.training import MiningSettings, TrainingReport, make_training_data
+from ..pipeline.training import MiningSettings, TrainingReport, evaluation_refs, protected
+from ..pipeline.training import export_training as write_training
 from ..report.task_page import write_pages as write_inspected
 from ..retrieve import Retriever, get_retriever
 from ..scoring import MAIN, Measure
@@ -25,9 +26,9 @@ from ..tasks import convert as convert_refs
 from ..tasks import stats as stats_of
 from ..tasks.audit import AuditSettings
 from ..tasks.audit.leaks import read_outside
-from ..tasks.convert import Converted
 from ..tasks.download import Downloaded
 from ..tasks.download import download as download_entry
+from ..tasks.load import Converted
 from ..tasks.nano import PoolSettings
 from ..tasks.nano.figures import Inspected, NanoProfile
 from ..tasks.validate import Report
@@ -217,14 +218,13 @@ def export_training(
     Negatives are mined in the ranks `skip` to `depth` of each retriever. Whatever overlaps an evaluation task (those
     of the catalogue on this machine, and `protect`) is refused, or left out with `drop_overlap`.
     """
-    settings = MiningSettings(negatives=negatives, depth=depth, skip=skip)
-    return make_training_data(
+    notify("reading evaluation tasks")
+    return write_training(
         load(source),
         Path(out),
-        retrievers=retrievers,
-        protect=resolve_all(protect),
-        settings=settings,
+        [get_retriever(name, options) for name in retrievers],
+        protected([*evaluation_refs(), *resolve_all(protect)]),
+        MiningSettings(negatives=negatives, depth=depth, skip=skip),
         drop_overlap=drop_overlap,
-        options=options,
         notify=notify,
     )

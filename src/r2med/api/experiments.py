@@ -23,11 +23,10 @@ from ..expand import diagnose as diagnose_expansions
 from ..expand import judge as ask_judge
 from ..llm import chats
 from ..pipeline import Builder, Executor, SystemSpec, ablations, check_writable, default_systems, run_experiment
-from ..pipeline.build import Spending
 from ..pipeline.experiment import at_lengths, expander_spec, fusion_spec, prompted, reranker_spec
 from ..pipeline.plan import StageEstimate, estimate_all, plan_experiment
 from ..pipeline.run import Found, Notify, search_text
-from ..pipeline.system import System
+from ..pipeline.system import Spending, System
 from ..report.scores import Scores
 from ..rerank import DEPTH as RERANK_DEPTH
 from ..rerank import Reranker, Rest, rerankers

@@ -15,9 +15,9 @@ from ..doctor import diagnose as check_installation
 from ..models import Card, Row, find_any_card, listing, locate
 from ..models import fetch as fetch_model
 from ..models.listing import row
-from ..pipeline.build import REGISTRIES
 from ..pipeline.protocol_pack import FetchedPack, described, fetch_pack
 from ..pipeline.protocol_pack import listing as list_protocols
+from ..pipeline.system import REGISTRIES
 from ..results.protocols import read_protocol
 
 __all__ = [

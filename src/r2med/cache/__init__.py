@@ -1,6 +1,6 @@
 """The content-addressed store on disk: vectors, scores of pairs, generations and indexes."""
 
-from .admin import PRUNED, Damage, Entry, Pruned, entries, prune, verify
+from .admin import PRUNED, Entry, entries, prune, verify
 from .arrays import ArrayCache
 from .shards import LARGE, DamagedShard, Found, Keys, ShardSet, compact, open_shard, write_shard
 from .vectors import (
@@ -22,14 +22,12 @@ __all__ = [
     "PRUNED",
     "ArrayCache",
     "CachedRows",
-    "Damage",
     "DamagedShard",
     "EmbeddingCache",
     "Entry",
     "Found",
     "Keys",
     "Piece",
-    "Pruned",
     "ScoreCache",
     "ShardSet",
     "compact",

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -75,9 +75,10 @@ def _place(root: Path | None, kind: str) -> Path:
 def _entries(kind: str, place: Path) -> Iterator[Entry]:
     if kind == "generations":
         for path in _files(place, (".jsonl",)):
-            key = _first_line(path).get("key", {})
+            key = _read_json(path, first_line=True).get("key", {})
             label, method = str(key.get("llm", "")), str(key.get("method", ""))
-            yield Entry(kind, path, label, method, key, _size(path), 1, _last_used(path))
+            size, used = _size_and_time(path)
+            yield Entry(kind, path, label, method, key, size, 1, used)
         return
     marker = MANIFEST if kind == "indexes" else ABOUT
     for folder in _folders(place):
@@ -90,14 +91,15 @@ def _entries(kind: str, place: Path) -> Iterator[Entry]:
             continue  # not ours
         label = about.pop(LABEL, "") or about.get("model") or about.get("name") or ""
         detail = about.get("side") or about.get("task") or ""
-        size, used = sum(map(_size, _files(folder))), _last_used(folder / marker)
-        yield Entry(kind, folder, str(label), str(detail), about, size, count, used)
+        _, used = _size_and_time(folder / marker)
+        yield Entry(kind, folder, str(label), str(detail), about, _bytes_in(folder), count, used)
 
 
 def verify(root: Path | None = None, kinds: Sequence[str] = tuple(FOLDERS)) -> Iterator[tuple[Entry, list[Damage]]]:
     """Read every byte of what is kept and compare it with its checksums, entry by entry."""
+    checks = {"generations": _damaged_lines, "indexes": _damaged_arrays}
     for entry in entries(root, kinds):
-        yield entry, list(CHECKS[entry.kind](entry))
+        yield entry, list(checks.get(entry.kind, _damaged_shards)(entry))
 
 
 def _damaged_shards(entry: Entry) -> Iterator[Damage]:
@@ -133,14 +135,6 @@ def _damaged_arrays(entry: Entry) -> Iterator[Damage]:
         yield Damage(entry.kind, entry.path, why.message, lost=True)
 
 
-CHECKS: dict[str, Callable[[Entry], Iterator[Damage]]] = {
-    "vectors": _damaged_shards,
-    "scores": _damaged_shards,
-    "generations": _damaged_lines,
-    "indexes": _damaged_arrays,
-}
-
-
 def prune(
     root: Path | None = None,
     kinds: Sequence[str] = PRUNED,
@@ -168,17 +162,17 @@ def _abandoned(place: Path) -> Iterator[Path]:
     """Temporary files and folders of processes that were killed, known by their age."""
     for path in [*_files(place), *_folders(place)]:
         temporary = path.name.startswith(".") and path.name.endswith(".tmp")
-        if temporary and time.time() - _last_used(path) > STALE_SECONDS:
+        if temporary and time.time() - _size_and_time(path)[1] > STALE_SECONDS:
             yield path
 
 
 def _remove(path: Path) -> int:
     """Remove a file or a folder and say how many bytes that freed."""
     if path.is_dir():
-        size = sum(map(_size, _files(path)))
+        size = _bytes_in(path)
         shutil.rmtree(path, ignore_errors=True)
         return size
-    size = _size(path)
+    size, _ = _size_and_time(path)
     for gone in (path, path.with_suffix(".lock")) if path.suffix == ".jsonl" else (path,):
         with suppress(OSError):
             gone.unlink()
@@ -199,25 +193,19 @@ def _folders(place: Path) -> list[Path]:
     return []
 
 
-def _size(path: Path) -> int:
-    with suppress(OSError):  # gone meanwhile
-        return path.lstat().st_size
-    return 0
+def _bytes_in(folder: Path) -> int:
+    return sum(_size_and_time(path)[0] for path in _files(folder))
 
 
-def _last_used(path: Path) -> float:
+def _size_and_time(path: Path) -> tuple[int, float]:
+    """Bytes of a file and when it was used last; nothing where it has gone meanwhile."""
     with suppress(OSError):
-        return path.lstat().st_mtime
-    return 0.0
+        facts = path.lstat()
+        return facts.st_size, facts.st_mtime
+    return 0, 0.0
 
 
-def _first_line(path: Path) -> dict[str, Any]:
+def _read_json(path: Path, *, first_line: bool = False) -> dict[str, Any]:
     with suppress(OSError, ValueError, RecursionError), path.open("rb") as stream:
-        return msgspec.json.decode(stream.readline(1 << 20), type=dict[str, Any])
-    return {}
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    with suppress(OSError, ValueError, RecursionError):
-        return msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
+        return msgspec.json.decode(stream.readline(1 << 20) if first_line else stream.read(), type=dict[str, Any])
     return {}

@@ -14,7 +14,7 @@ import zlib
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -23,6 +23,7 @@ import numpy.typing as npt
 from ..core import DataError, R2MedError
 from ..core.atomic import atomic_folder
 from ..core.places import home
+from ..core.plugins import first_line
 from ..core.untrusted import component
 from .shards import FileIdentity, intact
 
@@ -39,13 +40,6 @@ class Manifest(msgspec.Struct, kw_only=True):
     checksums: dict[str, int] = {}  # name of an array to the CRC-32 of its file
 
 
-class Stored(NamedTuple):
-    """Arrays as they were saved."""
-
-    arrays: dict[str, Array]
-    about: dict[str, Any]
-
-
 class ArrayCache:
     """All sets of arrays below one folder, by key."""
 
@@ -56,7 +50,7 @@ class ArrayCache:
         """The arrays of a key, mapped and checked; None where there are none or a file of them is damaged."""
         folder = self._folder(key)
         try:
-            arrays = read_arrays(folder).arrays
+            arrays = read_arrays(folder)
         except DataError:
             return None
         with suppress(OSError):
@@ -91,8 +85,8 @@ def write_arrays(folder: Path, arrays: Mapping[str, Array], about: Mapping[str, 
         (target / MANIFEST).write_bytes(msgspec.json.format(msgspec.json.encode(manifest), indent=2))
 
 
-def read_arrays(folder: Path, *, check: bool = True) -> Stored:
-    """Map the arrays of a folder; with `check` each file is compared with its checksum, once per process."""
+def read_arrays(folder: Path) -> dict[str, Array]:
+    """Map the arrays of a folder; each file is compared with its checksum, once per process."""
     try:
         manifest = msgspec.json.decode((folder / MANIFEST).read_bytes(), type=Manifest)
     except (FileNotFoundError, NotADirectoryError):
@@ -101,19 +95,17 @@ def read_arrays(folder: Path, *, check: bool = True) -> Stored:
         raise DataError(f"broken manifest ({error})", path=folder / MANIFEST) from None
     if manifest.version != VERSION:
         raise DataError(f"index version {manifest.version}, this r2med reads {VERSION}: build it again", path=folder)
-    arrays = {name: _map(folder, name, checksum, check=check) for name, checksum in manifest.checksums.items()}
-    return Stored(arrays, manifest.about)
+    return {name: _map(folder, name, checksum) for name, checksum in manifest.checksums.items()}
 
 
-def _map(folder: Path, name: str, checksum: int, *, check: bool) -> Array:
+def _map(folder: Path, name: str, checksum: int) -> Array:
     path = folder / f"{component(name, 'the name of an array', path=folder)}.npy"
     try:
         array: Array = np.load(path, mmap_mode="r", allow_pickle=False)
         identity = FileIdentity.of(path.stat())
     except Exception as error:  # numpy reads the header as Python: a broken one fails in any way Python's parser can
-        reason = next(iter(str(error).splitlines()), type(error).__name__)
-        raise DataError(f"cannot be mapped ({reason})", path=path) from None
-    if check and not intact(identity, lambda: _checksum(path) == checksum):
+        raise DataError(f"cannot be mapped ({first_line(error)})", path=path) from None
+    if not intact(identity, lambda: _checksum(path) == checksum):
         raise DataError("does not match its checksum", path=path)
     return array
 

@@ -183,16 +183,13 @@ class RecordFile(Generic[Record]):
 
     @contextmanager
     def _exclusive(self) -> Iterator[None]:
-        locked = fcntl is not None
-        if locked:
-            try:
-                fcntl.flock(self._file, fcntl.LOCK_EX)
-            except OSError:  # a file system without locks: appending whole lines is still safe on most
-                locked = False
+        # On a system or a file system without locks appending whole lines is still safe on most.
+        with suppress(OSError, AttributeError):
+            fcntl.flock(self._file, fcntl.LOCK_EX)
         try:
             yield
         finally:
-            if locked:
+            with suppress(OSError, AttributeError):
                 fcntl.flock(self._file, fcntl.LOCK_UN)
 
 

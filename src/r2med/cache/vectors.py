@@ -36,8 +36,7 @@ LABEL = "label"  # in `set.json`: the display name of the model
 SPEED = "speed.json"
 TELLING_SECONDS = 0.5  # encoding that took less was mostly loading, and says nothing about speed
 TOLERANCE = {"float32": 1e-3, "model": 1e-3}
-LOOSE = 5e-2
-"""Half precision: vectors of one text move by a percent with the texts it shares a batch with."""
+LOOSE = 5e-2  # half precision: vectors of one text move by a percent with the texts it shares a batch with
 Indices = npt.NDArray[np.integer]
 
 

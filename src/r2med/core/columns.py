@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import pairwise
-from typing import overload
+from typing import TypeVar, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -20,9 +20,19 @@ import numpy.typing as npt
 Int64 = npt.NDArray[np.int64]
 Int32 = npt.NDArray[np.int32]
 Bytes = npt.NDArray[np.uint8]
+Key = TypeVar("Key")
+Member = TypeVar("Member")
 
 BLOCK = 4 << 20  # bytes of text worked on at once
 _SPACE = np.isin(np.arange(256), list(b" \t\n\r\f\v"))
+
+
+def grouped(pairs: Iterable[tuple[Key, Member]]) -> dict[Key, list[Member]]:
+    """The members of each key, both in the order in which they come."""
+    groups: dict[Key, list[Member]] = {}
+    for key, member in pairs:
+        groups.setdefault(key, []).append(member)
+    return groups
 
 
 class TextColumn(Sequence[str]):

@@ -20,8 +20,7 @@ from .errors import DataError, HostileData, MissingExtra, UsageError
 
 COMPRESSIONS = {"none": "", "gz": ".gz", "zst": ".zst"}
 SUFFIXES = tuple(COMPRESSIONS.values())
-EXPANSION_LIMIT = 200
-"""Times its compressed size; prose shrinks to a third or a fifth, a bomb to a thousandth."""
+EXPANSION_LIMIT = 200  # times its compressed size; prose shrinks to a third or a fifth, a bomb to a thousandth
 EXPANSION_FLOOR = 64 << 20  # bytes that are always allowed
 BUFFER = 1 << 18
 ZSTD_PIECE = 2048
@@ -58,10 +57,9 @@ class _Bounded(io.RawIOBase):
             data = self._inner.read(len(buffer))
         except EOFError:
             raise DataError("ends too early: the compressed file is truncated", path=self._label) from None
-        except (zipfile.BadZipFile, zlib.error, OSError) as error:
-            raise DataError(f"broken compressed data ({error})", path=self._label) from None
         except Exception as error:
-            if type(error).__name__ != "ZstdError":
+            known = isinstance(error, zipfile.BadZipFile | zlib.error | OSError)
+            if not known and type(error).__name__ != "ZstdError":
                 raise
             raise DataError(f"broken compressed data ({error})", path=self._label) from None
         self._seen += len(data)

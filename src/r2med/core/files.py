@@ -24,8 +24,7 @@ else:
 
 
 BLOCK = 1 << 20
-SMALL = 1 << 18
-"""Files up to this size are hashed anew each time, which takes a fraction of a millisecond."""
+SMALL = 1 << 18  # files up to this size are hashed anew each time, which takes a fraction of a millisecond
 
 HashKind = Literal["sha256", "git"]
 Digest = TypeVar("Digest", bound="hashlib._Hash | hashlib.blake2b")

@@ -18,6 +18,7 @@ from .errors import MissingExtra, Unavailable
 from .files import HashKind, content_hashes
 from .parallel import in_parallel
 from .places import hub_cache
+from .plugins import first_line
 from .untrusted import inside
 from .waiting import in_time
 
@@ -190,9 +191,8 @@ def explain(error: Exception, repository: Repository) -> Exception:
     if "RevisionNotFoundError" in names:
         return Unavailable(f"the hub has no revision {repository.revision} of {name}")
     if names & NETWORK_ERRORS:
-        first = next(iter(str(error).strip().splitlines()), "") or type(error).__name__
         advice = f": {repository.advice}" if repository.advice else ""
-        return Unavailable(f"cannot download {repository.label or name} from {where} ({first[:200]}){advice}")
+        return Unavailable(f"cannot download {repository.label or name} from {where} ({first_line(error)}){advice}")
     return error
 
 

@@ -26,8 +26,7 @@ class Identity(NamedTuple):
 
     facts: dict[str, object]  # part of every fingerprint and cache key
     digest: str  # short form for names; empty where the object declares a revision
-    unknown: str = ""
-    """Why its state cannot be read; stored results and vectors of it are then not reused."""
+    unknown: str = ""  # why its state cannot be read; stored results and vectors of it are then not reused
 
 
 def identify(model: Any) -> Identity:

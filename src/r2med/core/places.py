@@ -47,7 +47,7 @@ def open_regular(path: Path) -> BinaryIO:
     handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
     if not stat.S_ISREG(os.fstat(handle).st_mode):
         os.close(handle)
-        raise OSError(errno.EINVAL, "is not a plain file", str(path))
+        raise OSError(errno.EINVAL, "not a plain file", str(path))
     return os.fdopen(handle, "rb", buffering=1 << 18)
 
 

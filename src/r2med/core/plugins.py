@@ -19,6 +19,7 @@ from contextlib import contextmanager
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_type_hints
 
 import msgspec
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
     from .parameters import Parameter
-    from .spec import Value
+    from .spec import Spec, Value
 
 STRAY_CHILD = 70  # exit status of a process that a model forked and let run on into r2med
 
@@ -74,15 +75,15 @@ def redirect_stdout(label: str, doing: str) -> Iterator[None]:
 
 
 @contextmanager
-def wrap_errors(label: str, given: str) -> Iterator[None]:
-    """Turn whatever the code raises into one line that says what it was given."""
+def wrap_errors(label: str, given: str, words: str = "") -> Iterator[None]:
+    """Turn whatever the code raises into one line that says what it was given, or else in these words."""
     with redirect_stdout(label, given):
         try:
             yield
         except R2MedError:
             raise
         except (Exception, SystemExit) as error:
-            raise ModelError(f"{label} failed on {given} ({one_line(error)})") from error
+            raise ModelError(f"{label} {words or f'failed on {given}'} ({one_line(error)})") from error
 
 
 def one_line(error: BaseException) -> str:
@@ -98,10 +99,7 @@ def first_line(error: BaseException) -> str:
 
 def accepted(call: Callable[..., Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Those of the arguments that a call takes by keyword."""
-    try:
-        parameters = inspect.signature(call).parameters.values()
-    except (TypeError, ValueError):
-        return {}
+    parameters = _parameters(call).values()
     if any(p.kind is p.VAR_KEYWORD for p in parameters):
         return dict(arguments)
     names = {p.name for p in parameters if p.kind in (p.KEYWORD_ONLY, p.POSITIONAL_OR_KEYWORD)}
@@ -110,14 +108,20 @@ def accepted(call: Callable[..., Any], arguments: Mapping[str, Any]) -> dict[str
 
 def takes(call: Any, *names: str) -> bool:
     """Whether a call has parameters of all these names."""
+    return set(names) <= set(_parameters(call))
+
+
+def _parameters(call: Any) -> Mapping[str, inspect.Parameter]:
+    """The parameters of a call; none where nothing says which there are, as with many functions of C."""
     try:
-        return set(names) <= set(inspect.signature(call).parameters)
+        return inspect.signature(call).parameters
     except (TypeError, ValueError):
-        return False
+        return {}
 
 
 Kind = Literal["retriever", "reranker", "expander"]
 GROUPS: dict[Kind, str] = {kind: f"r2med.{kind}s" for kind in ("retriever", "reranker", "expander")}
+NOTHING: Mapping[str, Any] = MappingProxyType({})
 _WORDS: dict[str, object] = {"yes": True, "true": True, "no": False, "false": False, "none": None}
 
 
@@ -126,18 +130,12 @@ class Made(NamedTuple):
 
     value: Any
     arguments: dict[str, Any]
-    beside: dict[str, Any]
-    """Parameters that its constructor does not take: they say how the object is used."""
+    beside: dict[str, Any]  # parameters that its constructor does not take: they say how the object is used
 
 
-def load_address(
-    address: str,
-    arguments: Mapping[str, Value] | None = None,
-    *,
-    beside: Mapping[str, Parameter] | None = None,
-    options: Mapping[str, object] | None = None,
-) -> Made:
-    """The object at `module:attr`; modules of the current folder count, as they do for `python -m`."""
+def load_address(spec: Spec, beside: Mapping[str, Parameter] = NOTHING) -> Made:
+    """The object at the `module:attr` of a spec; modules of the current folder count, as for `python -m`."""
+    address = spec.name
     module, _, attribute = address.partition(":")
     if not attribute:
         raise UsageError(f"{address!r} is not an address: expected module:attr")
@@ -146,25 +144,18 @@ def load_address(
         if not hasattr(found, part):
             raise UsageError(f"{address}: {module} has no {attribute}")
         found = getattr(found, part)
-    return instantiate(found, address, arguments, beside=beside, options=options)
+    return instantiate(found, address, spec, beside)
 
 
-def instantiate(
-    target: Any,
-    label: str,
-    arguments: Mapping[str, Value] | None = None,
-    *,
-    beside: Mapping[str, Parameter] | None = None,
-    options: Mapping[str, object] | None = None,
-) -> Made:
+def instantiate(target: Any, label: str, spec: Spec | None = None, beside: Mapping[str, Parameter] = NOTHING) -> Made:
     """What a class or a factory gives when it is called; anything else is the thing itself.
 
-    A function that needs an argument which is not given is no factory: it encodes, scores or expands. Arguments that
-    `beside` declares are typed and handed back where the constructor has none of that name. `options` (a device, a
-    number of threads) go to a constructor that takes them, and are no part of what it makes.
+    A function that needs an argument which is not given is no factory: it encodes, scores or expands. Parameters of
+    the spec that `beside` declares are typed and handed back where the constructor has none of that name. Its options
+    (a device, a number of threads) go to a constructor that takes them, and are no part of what it makes.
     """
-    given, own = dict(arguments or {}), dict[str, Any]()
-    for key, parameter in (beside or {}).items():
+    given, own = dict(spec.parameters if spec else ()), dict[str, Any]()
+    for key, parameter in beside.items():
         if key in given and not takes(target, key):
             text = given.pop(key)
             value = parameter.read(text, label) if isinstance(text, str) else parameter.check(text, label)
@@ -175,24 +166,16 @@ def instantiate(
             raise UsageError(f"{label} has no parameter {next(iter(given))!r}: it is no class")
         return Made(target, {}, own)
     typed = _typed(target, label, given)
-    run = {key: value for key, value in (options or {}).items() if takes(target, key)}
-    with redirect_stdout(label, "construction"):
-        try:
-            return Made(target(**typed, **run), typed, own)
-        except R2MedError:
-            raise
-        except (Exception, SystemExit) as error:
-            raise ModelError(f"{label} cannot be constructed ({one_line(error)})") from error
+    run = {key: value for key, value in (spec.options if spec else NOTHING).items() if takes(target, key)}
+    with wrap_errors(label, "construction", "cannot be constructed"):
+        return Made(target(**typed, **run), typed, own)
 
 
 def _typed(target: Any, label: str, given: Mapping[str, Value]) -> dict[str, Any]:
     """Arguments as their annotations or defaults say they are, without those at their defaults."""
     if not given:
         return {}
-    try:
-        declared = inspect.signature(target).parameters
-    except (TypeError, ValueError):
-        declared = {}  # type: ignore[assignment]
+    declared = _parameters(target)
     open_ended = any(p.kind is p.VAR_KEYWORD for p in declared.values())
     if unknown := next((key for key in given if key not in declared and not open_ended), None):
         near = nearest(unknown, declared)
@@ -300,22 +283,11 @@ class Plugin(NamedTuple):
         """Whether its package can be imported at all; nothing of it runs to find out."""
         return _is_installed(self.entry.module.partition(".")[0])
 
-    def load(
-        self,
-        arguments: Mapping[str, Value] | None = None,
-        *,
-        beside: Mapping[str, Parameter] | None = None,
-        options: Mapping[str, object] | None = None,
-    ) -> Made:
+    def load(self, spec: Spec, beside: Mapping[str, Parameter] = NOTHING) -> Made:
         """Import it, and call it where it is a class or factory."""
-        with redirect_stdout(self.label, "import"):
-            try:
-                loaded = self.entry.load()
-            except R2MedError:
-                raise
-            except (Exception, SystemExit) as error:
-                raise ModelError(f"{self.label} cannot be loaded ({one_line(error)})") from error
-        return instantiate(loaded, self.label, arguments, beside=beside, options=options)
+        with wrap_errors(self.label, "import", "cannot be loaded"):
+            loaded = self.entry.load()
+        return instantiate(loaded, self.label, spec, beside)
 
 
 def plugins(kind: Kind | None = None) -> list[Plugin]:

@@ -52,7 +52,6 @@ class Qrels:
         )
 
     def __len__(self) -> int:
-        """Number of judgments."""
         return len(self.docs)
 
     def __iter__(self) -> Iterator[Judgment]:

@@ -71,8 +71,7 @@ class Registry(Generic[T]):
         hint: str = "",
     ) -> None:
         self.kind, self.package, self.depth, self.hint = kind, package, depth, hint
-        self.shared = {parameter.name: parameter for parameter in shared}
-        """Parameters that every entry has."""
+        self.shared = {parameter.name: parameter for parameter in shared}  # parameters that every entry has
         self.options = {parameter.name: parameter for parameter in options}
         """What may be said of how any entry is run: no part of what it is."""
         self.finders: list[Callable[[str], Entry[T] | None]] = []
@@ -200,22 +199,14 @@ class Registry(Generic[T]):
         if entry := self.find(unquote(head)):
             return self._read(entry, rest, text)
         place, rest = _place(text)
-        match = ADDRESS.match(text) if self.from_address is not None and not path_exists(place) else None
-        if match and text[match.end() : match.end() + 1] in ("", ","):
-            return self._address(match[0], text[match.end() + 1 :], text)
+        match = None if path_exists(place) else ADDRESS.match(text)
+        if self.from_address is not None and match and text[match.end() : match.end() + 1] in ("", ","):
+            # The constructor's own arguments stay texts until the module is imported.
+            own = Entry(match[0], self.from_address, parameters=self.shared, open=True)
+            return self._read(own, text[match.end() + 1 :], text)
         if entry := self._ask(self.places, place):
             return self._read(entry, rest, text)
         raise self.unknown(unquote(head))
-
-    def _address(self, address: str, rest: str, text: str) -> Spec:
-        """`module:attr,key=value`: the constructor's own arguments stay texts until the module is imported."""
-        own, options = dict[str, Value](), dict[str, object]()
-        for key, value in self._pairs(rest.split(",") if rest else [], text).items():
-            if key in self.options:
-                options[key] = self.options[key].read(value, address)
-            else:
-                own[key] = self.shared[key].read(value, address) if key in self.shared else value
-        return Spec(address, parameters=tuple(sorted(own.items())), options=options)
 
     def _read(self, entry: Entry[T], rest: str, text: str) -> Spec:
         """The spec of an entry from what stands behind its colon."""

@@ -57,11 +57,8 @@ class Run:
         name: str = "r2med",
     ) -> Run:
         """Build from lists of (document id, score); they are sorted here, whatever order they come in."""
-        table = (
-            doc_ids
-            if doc_ids is not None
-            else IdTable(dict.fromkeys(hit[0] for hits in rankings.values() for hit in hits))
-        )
+        named = (hit[0] for hits in rankings.values() for hit in hits)
+        table = IdTable(dict.fromkeys(named)) if doc_ids is None else doc_ids
         lengths = [len(hits) for hits in rankings.values()]
         filled = np.arange(max(lengths, default=0)) < np.array(lengths, dtype=np.int64)[:, None]
         docs = np.full(filled.shape, NO_DOCUMENT, dtype=np.int32)
@@ -86,7 +83,6 @@ class Run:
         return int(self.docs.shape[1])
 
     def __len__(self) -> int:
-        """Number of queries."""
         return len(self.query_ids)
 
     def __repr__(self) -> str:

@@ -78,8 +78,7 @@ class Spec:
     name: str
     argument: Spec | Content | str | None = None
     """What stands behind the colon without a key: the chat model of `hyde:gpt4`, the file of `run:FILE`."""
-    parameters: tuple[tuple[str, Value], ...] = ()
-    """Sorted; only those that differ from the declared defaults."""
+    parameters: tuple[tuple[str, Value], ...] = ()  # sorted; only those that differ from the declared defaults
     depth: int | None = None  # how many candidates a reranker reorders
     options: Mapping[str, object] = field(default_factory=dict, compare=False, repr=False)
     """How it is run (`device`, `threads`): read from the same text, no part of what it is."""

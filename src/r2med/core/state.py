@@ -16,7 +16,7 @@ import re
 import sys
 import threading
 import types
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -45,6 +45,26 @@ _DESCRIPTORS = (
     types.GetSetDescriptorType,
     types.MemberDescriptorType,
 )
+_PARTS: tuple[tuple[Any, str, Callable[[Any], list[Any]]], ...] = (
+    (re.Pattern, "pattern", lambda v: [v.pattern, v.flags]),
+    (types.MethodType, "method", lambda v: [v.__self__, v.__func__]),
+    (functools.partial, "partial", lambda v: [v.func, list(v.args), dict(v.keywords), dict(vars(v))]),
+    (staticmethod, "staticmethod", lambda v: [v.__func__]),
+    (classmethod, "classmethod", lambda v: [v.__func__]),
+    (property, "property", lambda v: [v.fget, v.fset, v.fdel]),
+    (functools.cached_property, "property", lambda v: [v.func]),
+    (functools._lru_cache_wrapper, "cached", lambda v: [v.__wrapped__]),
+    (np.random.Generator, "generator", lambda v: [type(v.bit_generator).__name__, v.bit_generator.state]),
+)
+"""Types with the parts that say all there is to a value."""
+_TEXTS: tuple[tuple[Any, str, Callable[[Any], str]], ...] = (
+    (PurePath, "", str),
+    (np.dtype, "dtype", lambda v: repr(v.descr if v.names else v.str)),
+    (_LOCKS, "lock", lambda v: ""),
+    (logging.Logger, "logger", lambda v: v.name),
+    (_DESCRIPTORS, "builtin", lambda v: f"{v.__objclass__.__qualname__}.{v.__name__}"),
+)
+"""Types of which a text says all."""
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks")  # functions that a torch module calls
 
 
@@ -92,7 +112,9 @@ class _Reader:
     def _compound(self, value: Any) -> None:
         kind = type(value)
         if value is os.environ:
-            self._environment()
+            if self._at_call:
+                raise Unreadable("it holds the environment")
+            self.put("environment")
         elif kind in (list, tuple, set, frozenset, dict, bytearray, types.MappingProxyType) or _is_array(value):
             self._contents(value)
         elif isinstance(value, types.ModuleType):
@@ -102,28 +124,29 @@ class _Reader:
         elif _is_tensor(value):
             self.put("tensor", f"{value.dtype}{tuple(value.shape)}")
             self._hash.update(_tensor_bytes(value))
-        elif not self._small_value(value):
-            self._callable_or_object(value)
+        elif isinstance(value, types.FunctionType):
+            self._function(value)
+        elif isinstance(value, types.BuiltinFunctionType | types.MethodWrapperType):
+            self._builtin(value)
+        elif not self._of_python(value):
+            self._object(value)
 
-    def _small_value(self, value: Any) -> bool:
-        """Hash a value whose type says all there is to it; false for any other."""
-        kind = type(value)
-        if isinstance(value, re.Pattern):
-            self._several("pattern", [value.pattern, value.flags])
-        elif isinstance(value, PurePath):
-            self.put(kind.__name__, str(value))
-        elif isinstance(value, np.dtype):
-            self.put("dtype", repr(value.descr if value.names else value.str))
-        elif isinstance(value, enum.Enum):
+    def _of_python(self, value: Any) -> bool:
+        """Hash a value of a type of Python's or numpy's whose parts, or whose text, say all; false for any other."""
+        for kind, tag, parts in _PARTS:
+            if isinstance(value, kind):
+                self._several(tag, parts(value))
+                return True
+        for kind, tag, text in _TEXTS:
+            if isinstance(value, kind):
+                self.put(tag or type(value).__name__, text(value))
+                return True
+        if isinstance(value, enum.Enum):
+            kind = type(value)
             self._several(f"{kind.__module__}.{kind.__qualname__}.{value.name}", [value.value])
             self._several("methods", [m for _, m in sorted(vars(kind).items()) if isinstance(m, types.FunctionType)])
-        elif isinstance(value, _LOCKS):
-            self.put("lock")
-        elif isinstance(value, logging.Logger):
-            self.put("logger", value.name)
-        else:
-            return False
-        return True
+            return True
+        return False
 
     def _several(self, tag: str, values: Iterable[Any]) -> None:
         several = list(values)
@@ -158,33 +181,6 @@ class _Reader:
         reader.add(value)
         return reader.digest()
 
-    def _callable_or_object(self, value: Any) -> None:
-        if isinstance(value, types.MethodType):
-            self._several("method", [value.__self__, value.__func__])
-        elif isinstance(value, types.FunctionType):
-            self._function(value)
-        elif isinstance(value, functools.partial):
-            self._several("partial", [value.func, list(value.args), dict(value.keywords), dict(vars(value))])
-        elif isinstance(value, staticmethod | classmethod):
-            self._several(type(value).__name__, [value.__func__])
-        elif isinstance(value, property):
-            self._several("property", [value.fget, value.fset, value.fdel])
-        elif isinstance(value, functools.cached_property):
-            self._several("property", [value.func])
-        elif isinstance(value, functools._lru_cache_wrapper):
-            self._several("cached", [value.__wrapped__])
-        elif isinstance(value, types.BuiltinFunctionType | types.MethodWrapperType):
-            self._builtin(value)
-        elif isinstance(value, _DESCRIPTORS):
-            self.put("builtin", f"{value.__objclass__.__qualname__}.{value.__name__}")
-        else:
-            self._object(value)
-
-    def _environment(self) -> None:
-        if self._at_call:
-            raise Unreadable("it holds the environment")
-        self.put("environment")
-
     def _builtin(self, function: Any) -> None:
         """A function of C; a bound one is what it is bound to, as `table.get` is its table."""
         refuse_reading([function.__name__], at_call=self._at_call)
@@ -196,8 +192,6 @@ class _Reader:
         kind = type(value)
         if kind.__module__.partition(".")[0] == "tokenizers" and callable(getattr(value, "to_str", None)):
             self.put("tokenizer", str(value.to_str()))
-        elif isinstance(value, np.random.Generator):
-            self._several("generator", [type(value.bit_generator).__name__, value.bit_generator.state])
         elif _is_compiled(value) and (version := library(value.__module__)):
             self.put("function", f"{value.__module__}.{value.__qualname__} {version}")
         elif library(kind.__module__):

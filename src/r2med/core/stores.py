@@ -32,19 +32,15 @@ class Store(Protocol):
 
     def names(self) -> list[str]:
         """Relative names of all files, with forward slashes."""
-        ...
 
     def open_raw(self, name: str) -> BinaryIO:
         """The stored bytes of one file."""
-        ...
 
     def raw_size(self, name: str) -> int:
         """Size of the stored bytes."""
-        ...
 
     def label(self, name: str) -> str:
         """How to call the file in a message."""
-        ...
 
 
 class FolderStore:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple, TypeVar, overload
 
-from .columns import IdTable, TextColumn, TextColumnBuilder
+from .columns import IdTable, TextColumn
 from .fingerprint import Hasher
 from .qrels import Qrels
 from .run import Run
@@ -49,13 +49,9 @@ class Documents(Sequence[Document]):
     @classmethod
     def of(cls, documents: Iterable[Document]) -> Documents:
         """Build from single documents."""
-        ids: list[str] = []
-        texts, titles = TextColumnBuilder(), TextColumnBuilder()
-        for document in documents:
-            ids.append(document.id)
-            texts.append(document.text.encode())
-            titles.append(document.title.encode())
-        return cls(IdTable(ids), texts.build(), titles.build())
+        held = list(documents)
+        texts, titles = (TextColumn.from_texts(column) for column in ((d.text for d in held), (d.title for d in held)))
+        return cls(IdTable(d.id for d in held), texts, titles)
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -148,6 +144,11 @@ class Task:
         """The query with this id."""
         position = self.query_ids.position(query_id)
         return None if position < 0 else self.queries[position]
+
+    def positives(self, query_id: str) -> list[int]:
+        """Positions of the documents that are relevant to a query, in the order of the judgments."""
+        graded, position = self.qrels.of(query_id).items(), self.documents.ids.position
+        return [at for doc_id, grade in graded if grade > 0 and (at := position(doc_id)) >= 0]
 
     @cached_property
     def fingerprint(self) -> str:

@@ -57,9 +57,12 @@ def _run_line(line: bytes, path: Path, number: int) -> tuple[str, Hit, str]:
 
 def write_run(run: Run, path: str | Path) -> None:
     """Write a TREC run; compressed where the name ends in `.gz` or `.zst`, with the same bytes every time."""
-    path = Path(path)
-    with atomic_file(path) as stream:
-        write_packed(stream, run_lines(run), suffix=path.suffix)
+    _write(path, run_lines(run))
+
+
+def _write(path: str | Path, lines: Iterable[bytes]) -> None:
+    with atomic_file(Path(path)) as stream:
+        write_packed(stream, lines, suffix=Path(path).suffix)
 
 
 def run_lines(run: Run) -> Iterator[bytes]:
@@ -85,7 +88,4 @@ def _token(identifier: str) -> str:
 
 def write_qrels(qrels: Iterable[Judgment], path: str | Path) -> None:
     """Write TREC judgments; compressed where the name ends in `.gz` or `.zst`."""
-    path = Path(path)
-    with atomic_file(path) as stream:
-        lines = (f"{_token(q)} 0 {_token(d)} {g}\n".encode() for q, d, g in qrels)
-        write_packed(stream, lines, suffix=path.suffix)
+    _write(path, (f"{_token(q)} 0 {_token(d)} {g}\n".encode() for q, d, g in qrels))

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from ..core.plugins import plugins
 from ..models import listing
-from ..pipeline.build import REGISTRIES
 from ..pipeline.experiment import default_systems
+from ..pipeline.system import REGISTRIES
 from ..tasks import collections
 from ..tasks.catalogue import locate
 from . import here

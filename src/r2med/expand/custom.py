@@ -21,7 +21,7 @@ from .contract import EMPTY, OK, Cost, Expander, Expansion, Expansions, expander
 def from_address(spec: Spec, build: Build) -> Expander:
     """The expander at `module:attr`, made with the arguments of the spec."""
     del build
-    made = load_address(spec.name, dict(spec.without("policy").parameters))
+    made = load_address(spec.without("policy"))
     return _named(made.value, made.arguments, spec)
 
 
@@ -30,7 +30,7 @@ def from_plugin(spec: Spec, build: Build) -> Expander:
     del build
     plugin = find_plugin("expander", spec.name)
     assert plugin is not None
-    made = plugin.load(dict(spec.without("policy").parameters))
+    made = plugin.load(spec.without("policy"))
     try:
         return _named(made.value, made.arguments, spec)
     except UsageError as error:

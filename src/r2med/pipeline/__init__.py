@@ -1,17 +1,14 @@
 """Experiments as data, and running them."""
 
-from .build import Builder
-from .executors import EXECUTORS, Executor, get_executor
+from .executors import Executor, get_executor
 from .experiment import Experiment, ablations, default_systems, read_experiment
-from .run import Outcome, check_writable, run_experiment
-from .system import Reranking, System, SystemSpec
+from .run import check_writable, run_experiment
+from .system import Builder, Reranking, System, SystemSpec
 
 __all__ = [
-    "EXECUTORS",
     "Builder",
     "Executor",
     "Experiment",
-    "Outcome",
     "Reranking",
     "System",
     "SystemSpec",

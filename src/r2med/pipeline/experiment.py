@@ -18,6 +18,7 @@ spec = "hyde:gpt4+bm25"
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -44,24 +45,15 @@ ENGINES = {"onnx": ("onnx", ("onnxruntime", "tokenizers")), "transformers": ("to
 class SystemTable(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """One system, as written: a whole spec, or its parts."""
 
-    spec: str = ""
-    # `hyde:gpt4+bm25+nv.rrf+maxsim@50`; then nothing else.
-    retrievers: list[str] = []
-    # Names of retrievers; `run:FILE` is a stored run.
-    fuse: str = ""
-    # How several retrievers become one: `rrf`, `weighted`, `combsum`, `combmnz`, `tuned`.
-    k: int | None = None
-    # The constant of `rrf`.
-    weights: list[float] = []
-    # One a retriever, for `weighted`.
-    expand: str = ""
-    # `hyde:gpt4`, `query2doc:replay:FILE` …
-    policy: str | None = None
-    # How expansions meet retrievers, instead of the method's own policy.
-    rerank: str = ""
-    # `maxsim@50`, `msmarco-minilm@100`, `rankgpt:gpt4@20` …
-    rest: Rest = "keep"
-    # Candidates below the reranker's depth: `keep` or `drop`.
+    spec: str = ""  # `hyde:gpt4+bm25+nv.rrf+maxsim@50`; then nothing else.
+    retrievers: list[str] = []  # Names of retrievers; `run:FILE` is a stored run.
+    fuse: str = ""  # How several retrievers become one: `rrf`, `weighted`, `combsum`, `combmnz`, `tuned`.
+    k: int | None = None  # The constant of `rrf`.
+    weights: list[float] = []  # One a retriever, for `weighted`.
+    expand: str = ""  # `hyde:gpt4`, `query2doc:replay:FILE` …
+    policy: str | None = None  # How expansions meet retrievers, instead of the method's own policy.
+    rerank: str = ""  # `maxsim@50`, `msmarco-minilm@100`, `rankgpt:gpt4@20` …
+    rest: Rest = "keep"  # Candidates below the reranker's depth: `keep` or `drop`.
 
     def read(self) -> SystemSpec:
         """The system's spec."""
@@ -78,27 +70,20 @@ class SystemTable(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
         if not self.rerank and self.rest != "keep":
             raise UsageError("rest belongs to a reranker: name one")
         return SystemSpec(
-            tuple(retrievers.parse(_without_run(name)) for name in self.retrievers),
+            # The first edition wrote `run:nano:CONFIG` for `nano:CONFIG`.
+            tuple(retrievers.parse(re.sub(r"^run:(?=nano:)", "", name)) for name in self.retrievers),
             fusion_spec(self.fuse, weights=self.weights, k=self.k) if self.fuse else None,
             expander_spec(self.expand, policy=self.policy) if self.expand else None,
             reranker_spec(self.rerank, rest=self.rest) if self.rerank else None,
         )
 
 
-def _without_run(name: str) -> str:
-    """`run:nano:CONFIG`, as the first edition wrote `nano:CONFIG`."""
-    return name.removeprefix("run:") if name.startswith("run:nano:") else name
-
-
 class Experiment(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """Systems × tasks."""
 
-    system: list[SystemTable]
-    # One table `[[system]]` each.
-    tasks: list[str] = msgspec.field(default_factory=lambda: ["mini"])
-    # Collections, tasks or folders.
-    depth: int = DEPTH
-    # Documents a query.
+    system: list[SystemTable]  # One table `[[system]]` each.
+    tasks: list[str] = msgspec.field(default_factory=lambda: ["mini"])  # Collections, tasks or folders.
+    depth: int = DEPTH  # Documents a query.
 
     def systems(self) -> list[SystemSpec]:
         """Every system once; two tables that say the same are one system."""
@@ -148,8 +133,7 @@ def expander_spec(text: str | Spec, *, policy: str | None = None, **parameters: 
 
 def reranker_spec(text: str | Spec, *, rest: Rest = "keep") -> Spec:
     """A reranker with what becomes of the documents below its depth."""
-    spec = rerankers.parse(text)
-    return rerankers.changed(spec, rest=None if rest == "keep" else rest)
+    return rerankers.changed(rerankers.parse(text), rest=None if rest == "keep" else rest)
 
 
 def ablations(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,8 +19,8 @@ from ..scoring import MAIN, Measure, score
 from ..scoring.hits import Float64
 from ..scoring.intervals import Estimate
 from ..tasks import TaskRef, stats, write_task
-from ..tasks.convert import check_file_names
 from ..tasks.formats.parquet import write_candidates
+from ..tasks.load import check_file_names
 from ..tasks.nano import Pool, PoolSettings, build_pool
 from ..tasks.nano.figures import TaskFigures
 from ..tasks.nano.folder import (
@@ -77,19 +78,21 @@ def build_nano(
     built, cards = [], []
     with atomic_folder(out) as folder:
         for ref, split in zip(refs, splits, strict=True):
-            clock = _Clock()
+            clock = {"": time.perf_counter()}
             notify(ref.full_name, "reading")
             source = ref.load()
-            clock.lap("read")
+            clock["read"] = time.perf_counter()
             pool, described = _pool(source, settings, split, bm25, dense, notify)
-            clock.lap("pool")
+            clock["pool"] = time.perf_counter()
             notify(ref.full_name, "retrieving candidates")
             candidates = make_candidates(pool.task, bm25, dense)
-            clock.lap("profiles")
+            clock["profiles"] = time.perf_counter()
             notify(ref.full_name, "writing")
             # Without intervals: what is built must not change with the way they are computed.
             measured = measure(pool.task, candidates.runs, set(candidates.safeguarded), split=split, intervals=False)
-            manifest = task_manifest(source, pool, settings, described, source_name=_source(ref))
+            # Where it comes from, without the folders of whoever builds it.
+            origin = ref.source if ref.entry or ref.path is None else ref.path.resolve().name
+            manifest = task_manifest(source, pool, settings, described, source_name=origin)
             metadata = Metadata(
                 task=ref.full_name,
                 split=split,
@@ -109,9 +112,10 @@ def build_nano(
                 write_candidates(run, folder, config, split)
             write_metadata(folder, metadata)
             cards.append(CardEntry(split, list(candidates.runs), manifest, measured.figures, metadata.licence))
-            clock.lap("write")
+            clock["write"] = time.perf_counter()
+            seconds = {stage: end - begin for (_, begin), (stage, end) in pairwise(clock.items())}
             notify(ref.full_name, "done")
-            built.append(Built(split, measured.figures, manifest, clock.laps))
+            built.append(Built(split, measured.figures, manifest, seconds))
         unify_schemas(folder)
         write_bytes(folder / "README.md", dataset_card(cards).encode())
         write_manifest(folder, {b.split: b.manifest for b in built})
@@ -130,23 +134,6 @@ def _pool(
             runs.append(retriever.retrieve(source, depth=HARD_DEPTH).renamed(retriever.name))
             described.append({"name": retriever.name, "depth": HARD_DEPTH, **retriever.describe()})
     return build_pool(source, settings, runs, name=split), described
-
-
-def _source(ref: TaskRef) -> str:
-    """Where a task comes from, without the folders of whoever built it."""
-    return ref.source if ref.entry or ref.path is None else ref.path.resolve().name
-
-
-class _Clock:
-    """Seconds since the last lap."""
-
-    def __init__(self) -> None:
-        self.laps: dict[str, float] = {}
-        self._last = time.perf_counter()
-
-    def lap(self, name: str) -> None:
-        now = time.perf_counter()
-        self.laps[name], self._last = now - self._last, now
 
 
 SYSTEMS = (

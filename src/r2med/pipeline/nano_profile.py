@@ -11,6 +11,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
 import numpy as np
 
 from ..core import NO_DOCUMENT, DataError, Run, Task, UsageError
@@ -186,21 +187,14 @@ def measure(
             queries_covered=means["hit_at_1000"],
             safeguard_rows=int((run.lengths() > scored.lengths()).sum()),
         )
-    facts = stats(task)
+    facts = msgspec.structs.asdict(stats(task))
+    shared = {name: facts[name] for name in TaskFigures.__struct_fields__ if name in facts and name != "task"}
     figures = TaskFigures(
         task=task.name,
         split=split or task.name,
-        queries=facts.queries,
-        documents=facts.documents,
-        positives=facts.positives,
-        positives_per_query=facts.positives_mean,
-        positives_min=facts.positives_min,
-        positives_median=facts.positives_median,
-        positives_max=facts.positives_max,
-        multi_positive_queries=facts.multi_positive_queries,
-        query_chars_mean=facts.query_chars_mean,
-        document_chars_mean=facts.document_chars_mean,
+        positives_per_query=facts["positives_mean"],
         profiles=profiles,
+        **shared,
     )
     return Measured(figures, per_query, contrasts(figures.best, per_query) if intervals else [])
 

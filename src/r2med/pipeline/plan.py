@@ -17,7 +17,8 @@ import msgspec
 from .._version import __version__
 from ..core import Task, UsageError, fingerprint
 from ..core.queries import Queries
-from ..expand import Expander
+from ..expand import Expander, Expansions
+from ..fuse import Fusion
 from ..results import SCHEMA, ResultStore, TaskResult
 from ..retrieve import Retriever, Work
 from . import stages
@@ -38,8 +39,7 @@ class Step:
     needs: tuple[str, ...]
     owner: str  # the system that asked for it first
     part: Any = field(repr=False)  # the retriever, expander, fusion, reranking or system behind it
-    do: Callable[[Values], Any] = field(repr=False)
-    """Makes the value out of those of the stages it needs."""
+    do: Callable[[Values], Any] = field(repr=False)  # makes the value out of those of the stages it needs
     systems: list[str] = field(default_factory=list)
 
 
@@ -96,11 +96,9 @@ class TaskSource(Protocol):
     @property
     def full_name(self) -> str:
         """How the task is called in results."""
-        ...
 
     def load(self) -> Task:
         """Read it."""
-        ...
 
 
 def plan_experiment(
@@ -155,11 +153,8 @@ class Planner:
     ) -> str:
         """The key of a stage; it is new, or another system has asked for it already."""
         key = fingerprint(kind, [facts, list(needs)])
-        step = self.steps.setdefault(key, Step(key, kind, what, tuple(needs), self.system, part, do))
-        if self.system not in step.systems:
-            step.systems.append(self.system)
-        for need in needs:
-            self._used(need)
+        self.steps.setdefault(key, Step(key, kind, what, tuple(needs), self.system, part, do))
+        self._used(key)
         return key
 
     def _used(self, key: str) -> None:
@@ -175,38 +170,41 @@ class Planner:
 
     def _score(self, system: System, expected: str) -> str:
         first = [self._searched(system, retriever) for retriever in system.retrievers]
-        last = self._fused(system, first) if system.fusion else first[0]
+        last = self._fused(system, system.fusion, first) if system.fusion else first[0]
         if system.reranking:
             last = self._reranked(system, system.reranking, last)
-        scorer = stages.Scorer(self.store, self.task, self.depth, self.loading, expected, self.provenance)
-        return self._add("score", expected, system.name, [last], system, lambda made: scorer.score(system, made[last]))
 
-    def _fused(self, system: System, first: list[str]) -> str:
-        fusion, names, name = system.fusion, [r.name for r in system.retrievers], system.spec.first_stage
-        assert fusion is not None
-        task, depth = self.task, self.depth
+        def do(values: Values) -> TaskResult:
+            return stages.score_and_store(
+                system, values[last], self.task, self.store,
+                depth=self.depth, loading=self.loading, fingerprint=expected, provenance=self.provenance,
+            )  # fmt: skip
+
+        return self._add("score", expected, system.name, [last], system, do)
+
+    def _fused(self, system: System, fusion: Fusion, first: list[str]) -> str:
+        task, names, name = self.task, [r.name for r in system.retrievers], system.spec.first_stage
 
         def do(values: Values) -> Ranked:
-            return stages.fuse(fusion, [values[key] for key in first], names, task, depth, name)
+            return stages.fuse(fusion, [values[key] for key in first], names, task, self.depth, name)
 
-        return self._add("fuse", [fusion.describe(), task.qrels.fingerprint, depth, name], name, first, fusion, do)
+        return self._add("fuse", [fusion.describe(), task.qrels.fingerprint, self.depth, name], name, first, fusion, do)
 
     def _reranked(self, system: System, reranking: Reranking, first: str) -> str:
-        task, name = self.task, system.name
+        facts = [reranking.describe(), self.queries.fingerprint, system.name]
 
         def do(values: Values) -> Ranked:
-            return stages.rerank(reranking, values[first], task, name)
+            return stages.rerank(reranking, values[first], self.task, system.name)
 
-        facts = [reranking.describe(), self.queries.fingerprint, name]
         return self._add("rerank", facts, str(reranking.spec), [first], reranking, do)
 
     def _searched(self, system: System, retriever: Retriever) -> str:
-        prepared, depth, task, asked = self._prepared(retriever), self.depth, self.task, self.queries
-        facts: list[object] = [retriever.name, retriever.describe(), asked.fingerprint, depth]
+        prepared = self._prepared(retriever)
+        facts: list[object] = [retriever.name, retriever.describe(), self.queries.fingerprint, self.depth]
         expander, policy = system.expander, system.policy
 
         def search(values: Values) -> Ranked:
-            return stages.search(retriever, values[prepared], asked, depth)
+            return stages.search(retriever, values[prepared], self.queries, self.depth)
 
         if expander is None:
             return self._add("search", facts, retriever.name, [prepared], retriever, search)
@@ -214,18 +212,18 @@ class Planner:
 
         def search_expanded(values: Values) -> Ranked:
             index, texts = values[prepared], values[expanded]
-            return stages.search_expanded(retriever, index, expander, texts, policy, task, depth)
+            return stages.search_expanded(retriever, index, expander, texts, policy, self.task, self.depth)
 
         what = f"{expander.name}+{retriever.name}"
         return self._add("search", [*facts, policy], what, [prepared, expanded], retriever, search_expanded)
 
     def _expanded(self, expander: Expander, system: System) -> str:
-        task, watch = self.task, system.on_expand
-        facts = [expander.name, expander.describe(), expander.task_facts(task), task.fingerprint]
-        loaded = self._load()
-        return self._add(
-            "expand", facts, expander.name, [loaded], expander, lambda _: stages.expand(expander, task, watch)
-        )
+        facts = [expander.name, expander.describe(), expander.task_facts(self.task), self.task.fingerprint]
+
+        def do(values: Values) -> Timed[Expansions]:
+            return stages.expand(expander, self.task, system.on_expand)
+
+        return self._add("expand", facts, expander.name, [self._load()], expander, do)
 
     def _prepared(self, retriever: Retriever) -> str:
         """The documents made ready for one retriever; raw and expanded queries search the same index."""
@@ -249,8 +247,7 @@ class StageEstimate(msgspec.Struct, kw_only=True):
     key: str
     needs: list[str] = []  # keys of the stages whose values it takes
     systems: list[str] = []  # whose result depends on it
-    cached: Cached = "no"
-    # `yes`: nothing is left to do; `unknown`: it depends on what an earlier stage makes.
+    cached: Cached = "no"  # `yes`: nothing is left to do; `unknown`: it depends on what an earlier stage makes
     texts: int | None = None  # texts, generations or pairs in all
     missing: int | None = None  # those that are not kept from an earlier run
     tokens: int | None = None  # about; of those that are missing
@@ -277,17 +274,8 @@ def estimate_all(plans: Iterable[Plan]) -> list[StageEstimate]:
 
 def estimate(step: Step, plan: Plan) -> StageEstimate:
     """One stage."""
-    made = StageEstimate(
-        task=plan.task.full_name,
-        stage=step.kind,
-        what=step.what,
-        key=step.key,
-        needs=list(step.needs),
-        systems=list(step.systems),
-    )
-    for name, value in _facts(step, plan.task).items():
-        setattr(made, name, value)
-    return made
+    facts = {"stage": step.kind, "what": step.what, "key": step.key} | _facts(step, plan.task)
+    return StageEstimate(task=plan.task.full_name, needs=list(step.needs), systems=list(step.systems), **facts)
 
 
 def _facts(step: Step, task: Task) -> dict[str, Any]:

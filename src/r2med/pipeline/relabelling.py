@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Literal
 
 import msgspec
 import numpy as np
@@ -17,14 +16,12 @@ from ..core import DataError, Task, UsageError
 from ..llm import Chat
 from ..rerank.pairs import Pairs
 from ..rerank.yesno import YesNoScorer
-from ..scoring.hits import Float64
 from ..scoring.holes import PoolEntry
 
 Texts = tuple[str, str]  # a query and a passage
 Progress = Callable[[int, int], None]
 Judge = Callable[[str, str], "int | None"]
 """Takes a query and a passage, gives a grade, or None where it has no usable answer."""
-Weighting = Literal["none", "linear", "quadratic"]
 
 
 class Label(msgspec.Struct, frozen=True):
@@ -88,28 +85,14 @@ def _ask(judge: Judge, query: str, passage: str) -> int | None:
     return answer
 
 
-class LlmJudge:
+class LlmJudge(YesNoScorer):
     """Asks whether a passage helps to answer a query, with the prompt that reranking one by one uses.
 
     Answers are kept in the generation store and reused. An answer that is neither yes nor no gives no label.
     """
 
     def __init__(self, chat: Chat, *, prompt: Path | None = None, store: Path | None = None) -> None:
-        self.scorer = YesNoScorer(chat, logits=False, prompt=prompt, store=store)
-
-    @property
-    def name(self) -> str:
-        """The name of the LLM."""
-        return self.scorer.chat.name
-
-    def describe(self) -> dict[str, object]:
-        """Everything that changes a label."""
-        return self.scorer.describe()
-
-    @property
-    def notes(self) -> Counter[str]:
-        """Counts of answers that could not be read and of passages that were cut."""
-        return self.scorer.notes
+        super().__init__(chat, logits=False, prompt=prompt, store=store)
 
     def grades(self, pairs: Iterable[Texts], on_progress: Progress | None = None) -> dict[Texts, int | None]:
         """1 for yes, 0 for no, None for neither; each pair of texts is asked once."""
@@ -117,7 +100,7 @@ class LlmJudge:
         places = np.arange(len(distinct), dtype=np.int32)
         asked = Pairs([query for query, _ in distinct], [passage for _, passage in distinct], places, places)
         found: dict[Texts, int | None] = {}
-        for some in self.scorer.stream(asked):
+        for some in self.stream(asked):
             for row, score in zip(some.rows.tolist(), some.scores.tolist(), strict=True):
                 found[distinct[row]] = None if np.isnan(score) else int(score > 0)
             if on_progress:
@@ -150,7 +133,7 @@ def label_pool(judge: LlmJudge, pool: Sequence[PoolEntry], on_progress: Progress
 
     def filled(entry: PoolEntry) -> PoolEntry:
         grade = grades[entry.query, entry.passage] if entry.grade is None else None
-        return entry if grade is None else msgspec.structs.replace(entry, grade=grade, judge=judge.name)
+        return entry if grade is None else msgspec.structs.replace(entry, grade=grade, judge=judge.chat.name)
 
     return [filled(entry) for entry in pool]
 
@@ -175,7 +158,7 @@ def agreement(labels: Sequence[Label]) -> Agreement:
     )
 
 
-def cohens_kappa(first: Sequence[int], second: Sequence[int], *, weighting: Weighting = "none") -> float | None:
+def cohens_kappa(first: Sequence[int], second: Sequence[int]) -> float | None:
     """Agreement beyond chance: 1 is perfect, 0 what chance gives.
 
     None where there is nothing to tell apart: no pairs, or one side with a single grade.
@@ -188,16 +171,6 @@ def cohens_kappa(first: Sequence[int], second: Sequence[int], *, weighting: Weig
     seen = np.zeros((len(grades), len(grades)))
     np.add.at(seen, (np.searchsorted(grades, first), np.searchsorted(grades, second)), 1.0)
     seen /= len(first)
-    cost = _costs(np.array(grades, dtype=np.float64), weighting)
-    by_chance = float((cost * np.outer(seen.sum(axis=1), seen.sum(axis=0))).sum())
-    return 1.0 - float((cost * seen).sum()) / by_chance
-
-
-def _costs(grades: Float64, weighting: Weighting) -> Float64:
-    """How bad it is to give one grade for another."""
-    apart = np.abs(grades[:, None] - grades)
-    if weighting == "none":
-        return (apart > 0).astype(np.float64)
-    if weighting not in ("linear", "quadratic"):
-        raise UsageError(f"unknown weighting {weighting!r}; known: none, linear, quadratic")
-    return apart if weighting == "linear" else apart**2
+    differ = 1.0 - np.eye(len(grades))
+    by_chance = float((differ * np.outer(seen.sum(axis=1), seen.sum(axis=0))).sum())
+    return 1.0 - float((differ * seen).sum()) / by_chance

@@ -22,9 +22,8 @@ from ..retrieve import retrievers
 from ..retrieve.cards import with_paper_pack
 from ..scoring import MAIN, Measure
 from ..tasks import TaskRef
-from .build import Builder
 from .run import Notify, run_experiment
-from .system import SystemSpec
+from .system import Builder, SystemSpec
 
 PAPER = MAIN_PROTOCOL["r2med"]
 
@@ -75,33 +74,31 @@ def reproduce(
     )
 
 
-def card_under(card: Card, protocol: Protocol) -> tuple[Card, Expected]:
-    """A model as a protocol sets it, and what the protocol means for it."""
+def expected_of(card: Card, protocol: Protocol) -> Expected:
+    """What a protocol means for a model."""
     if protocol.truncation == "published":
         card = card.published()
     known = protocol.truncation in ("model", "published")
-    expected = Expected(
+    return Expected(
         query_length=card.query_length if known else None,
         document_length=card.document_length if known else None,
         similarity=card.similarity,
         dtype=card.dtype if protocol.precision == "published" and card.backend == "transformers" else None,
         own_wording=own_wording(card),
     )
-    return card, expected
 
 
 def spec_under(figure: Figure, protocol: Protocol) -> SystemSpec:
     """A published system as a protocol sets it; its expansions are those published with the tasks."""
     system = SystemSpec.parse(figure.system)
-    changed = system
     if protocol.truncation == "published":
         reranker = system.reranker and as_published(system.reranker, rerankers)
-        changed = replace(system, retrievers=tuple(map(as_published, system.retrievers)), reranker=reranker)
-    expander = changed.expander
-    if expander is not None and isinstance(expander.argument, Spec):
-        expander = replace(expander, argument=Spec("published", expander.argument.name))
-        changed = replace(changed, expander=expander.with_parameters(policy=R2MED if protocol.name == PAPER else None))
-    return changed
+        system = replace(system, retrievers=tuple(map(as_published, system.retrievers)), reranker=reranker)
+    expander = system.expander
+    if expander is None or not isinstance(expander.argument, Spec):
+        return system
+    published = replace(expander, argument=Spec("published", expander.argument.name))
+    return replace(system, expander=published.with_parameters(policy=R2MED if protocol.name == PAPER else None))
 
 
 def as_published(spec: Spec, registry: Registry[Any] = retrievers) -> Spec:
@@ -119,7 +116,10 @@ def _results(
     names = list(_filed_names(figure, protocol))
     found: dict[str, TaskResult] = {}
     if not (run and figure.kind == "retriever"):
-        found = {ref.full_name: result for ref in refs if (result := _read(names, ref, store)) is not None}
+        for ref in refs:
+            stored = (store.find(name, ref.collection, ref.name) for name in names)  # nearest to the protocol first
+            if (result := next(filter(None, stored), None)) is not None:
+                found[ref.full_name] = result
     missing = [ref for ref in refs if ref.full_name not in found]
     if run and missing and _runnable(figure, missing):
         with Builder(options) as builder:
@@ -129,12 +129,6 @@ def _results(
         more = "" if figure.kind == "retriever" else "; run it first: it is more than a retriever"
         raise UsageError(f"{store.root} holds no results of {figure.system} on these tasks{more}")
     return [found[ref.full_name] for ref in refs if ref.full_name in found]
-
-
-def _read(names: Sequence[str], ref: TaskRef, store: ResultStore) -> TaskResult | None:
-    """A stored result, the one nearest to the protocol first."""
-    read = (store.find(name, ref.collection, ref.name) for name in names)
-    return next((result for result in read if result is not None), None)
 
 
 def _filed_names(figure: Figure, protocol: Protocol) -> Iterator[str]:
@@ -183,14 +177,10 @@ def _reasons(result: TaskResult, protocol: Protocol, store: ResultStore) -> list
     return found
 
 
-def _card(name: str) -> Card | None:
-    return find_card(name) if name in card_names() or "/" in name else None
-
-
 def _expected(result: TaskResult, part: Part, protocol: Protocol) -> Expected:
     """What a protocol means for one retriever of a result."""
-    card = _card(part.name)
-    expected = card_under(card, protocol)[1] if card else Expected()
+    has_card = part.name in card_names() or "/" in part.name
+    expected = expected_of(find_card(part.name), protocol) if has_card else Expected()
     expander = result.system.description.get("expander")
     if protocol.name != PAPER or not isinstance(expander, dict) or part.kind not in protocol.expansion:
         return expected

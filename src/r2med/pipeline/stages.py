@@ -102,61 +102,53 @@ def fuse(fusion: Fusion, made: Sequence[Ranked], names: Sequence[str], task: Tas
     for retriever, stage in zip(names, made, strict=True):
         seconds |= {f"{retriever}.{key}": value for key, value in stage.seconds.items()}
         notes |= {retriever: stage.notes} if stage.notes else {}
-    start = time.perf_counter()
-    run = fusion.fuse([s.run for s in made], task, depth, name)
-    seconds["fuse"] = time.perf_counter() - start
+    run, seconds["fuse"] = Timed.of(lambda: fusion.fuse([s.run for s in made], task, depth, name))
     return Ranked(run, seconds, notes | run.notes, expansions=made[0].expansions)
 
 
 def rerank(reranking: Reranking, first: Ranked, task: Task, name: str) -> Ranked:
     """The best candidates in a new order."""
-    start = time.perf_counter()
     candidates = Run(first.run.query_ids, first.run.doc_ids, first.run.docs, first.run.scores, name=first.run.name)
-    run = reranking.reranker.rerank(task, candidates, reranking.depth, rest=reranking.rest).renamed(name)
-    seconds = first.seconds | {"rerank": time.perf_counter() - start}
-    return Ranked(run, seconds, first.notes | run.notes, candidates, first.expansions)
+    reranker, depth, rest = reranking.reranker, reranking.depth, reranking.rest
+    run, seconds = Timed.of(lambda: reranker.rerank(task, candidates, depth, rest=rest).renamed(name))
+    return Ranked(run, first.seconds | {"rerank": seconds}, first.notes | run.notes, candidates, first.expansions)
 
 
-class Scorer(NamedTuple):
-    """The last stage: measures what a system ranked and stores it. The driver does this, and nobody else."""
-
-    store: ResultStore
-    task: Task
-    depth: int
-    loading: float
-    fingerprint: str
-    provenance: Mapping[str, object]
-
-    def score(self, system: System, stage: Ranked) -> TaskResult:
-        """Score and store one system on the task."""
-        task = self.task
-        start = time.perf_counter()
-        evaluation = score(stage.run, task.qrels)
-        scoring = time.perf_counter() - start
-        notes = dict(stage.notes)
-        if stage.candidates is not None and system.reranking is not None:
-            notes["before_after"] = reranking_effect(stage, system.reranking, task)
-        if unknown := system.unknown_state():
-            notes["not_reused"] = unknown
-        if dangling := dangling_judgments(task):
-            notes["judgments_of_missing_documents"] = dangling
-        result = TaskResult(
-            schema=SCHEMA,
-            fingerprint=self.fingerprint,
-            system=SystemInfo(
-                name=system.name, kind=system.kind, description=system.describe(), spec=system.spec.data()
-            ),
-            task=task_info(task),
-            measures=evaluation.to_dict(),
-            depth=self.depth,
-            missing_queries=judged_without_results(stage.run, task),
-            queries_without_positives=evaluation.without_positives,
-            seconds={"load": self.loading, **stage.seconds, "score": scoring},
-            notes=notes,
-            environment={**environment(), **self.provenance},
-        )
-        self.store.write(result, stage.run, evaluation, expansions=stage.expansions)
-        return result
+def score_and_store(
+    system: System,
+    stage: Ranked,
+    task: Task,
+    store: ResultStore,
+    *,
+    depth: int,
+    loading: float,
+    fingerprint: str,
+    provenance: Mapping[str, object],
+) -> TaskResult:
+    """The last stage: measure what a system ranked and store it. The driver does this, and nobody else."""
+    evaluation, scoring = Timed.of(lambda: score(stage.run, task.qrels))
+    notes = dict(stage.notes)
+    if stage.candidates is not None and system.reranking is not None:
+        notes["before_after"] = reranking_effect(stage, system.reranking, task)
+    if unknown := system.unknown_state():
+        notes["not_reused"] = unknown
+    if dangling := dangling_judgments(task):
+        notes["judgments_of_missing_documents"] = dangling
+    result = TaskResult(
+        schema=SCHEMA,
+        fingerprint=fingerprint,
+        system=SystemInfo(name=system.name, kind=system.kind, description=system.describe(), spec=system.spec.data()),
+        task=task_info(task),
+        measures=evaluation.to_dict(),
+        depth=depth,
+        missing_queries=judged_without_results(stage.run, task),
+        queries_without_positives=evaluation.without_positives,
+        seconds={"load": loading, **stage.seconds, "score": scoring},
+        notes=notes,
+        environment={**environment(), **provenance},
+    )
+    store.write(result, stage.run, evaluation, expansions=stage.expansions)
+    return result
 
 
 def reranking_effect(stage: Ranked, reranking: Reranking, task: Task) -> dict[str, object]:

@@ -19,8 +19,7 @@ import numpy as np
 
 from ..core import DataError, Query, Run, Task, TextColumn, UsageError
 from ..core.atomic import atomic_folder, write_bytes
-from ..core.options import Options
-from ..retrieve import Retriever, get_retriever
+from ..retrieve import Retriever
 from ..tasks import TaskRef, entries
 from ..tasks.audit.leaks import (
     Match,
@@ -100,36 +99,10 @@ class TrainingReport(msgspec.Struct):
     audit: dict[str, int]
 
 
-def make_training_data(
-    task: Task,
-    out: Path,
-    *,
-    retrievers: Sequence[str] = ("bm25",),
-    protect: Iterable[TaskRef] = (),
-    settings: MiningSettings | None = None,
-    drop_overlap: bool = False,
-    notify: Callable[[str], None] = lambda what: None,
-    options: Options | None = None,
-) -> TrainingReport:
-    """Training data from a task, kept apart from `protect` and from every catalogue task on this machine."""
-    notify("reading evaluation tasks")
-    guarded = {ref.full_name: ref for ref in (*evaluation_refs(), *protect)}
-    mined_by = [get_retriever(name, options) for name in retrievers]
-    return export_training(
-        task,
-        out,
-        mined_by,
-        protected(guarded.values()),
-        settings or MiningSettings(),
-        drop_overlap=drop_overlap,
-        notify=notify,
-    )
-
-
 def protected(refs: Iterable[TaskRef]) -> list[Protected]:
-    """Load evaluation tasks down to what training data must not hold."""
+    """Load evaluation tasks, each once, down to what training data must not hold."""
     found = []
-    for ref in refs:
+    for ref in {ref.full_name: ref for ref in refs}.values():
         task = ref.load()
         rows = sorted({p for _, d, g in task.qrels if g > 0 and (p := task.documents.ids.position(d)) >= 0})
         small = Task(task.name, task.queries, take(task.documents, rows), task.qrels, collection=task.collection)
@@ -176,7 +149,7 @@ def export_training(
         left_out=left_out,
         overlap_dropped=dropped,
         protected={p.name: p.fingerprint for p in kept_out},
-        not_compared=_not_compared({p.name for p in kept_out}),
+        not_compared=[e.full_name for e in entries() if e.full_name not in {p.name for p in kept_out}],
         audit={},
     )
     with atomic_folder(out) as folder:
@@ -184,11 +157,6 @@ def export_training(
         report.audit = _audit_written(files, kept_out)
         write_bytes(folder / "report.json", msgspec.json.format(msgspec.json.encode(report), indent=2) + b"\n")
     return report
-
-
-def _not_compared(names: set[str]) -> list[str]:
-    """Catalogue tasks that the training data were not compared with."""
-    return [e.full_name for e in entries() if e.full_name not in names]
 
 
 def _without_overlap(
@@ -272,10 +240,7 @@ def mine(task: Task, retrievers: Sequence[Retriever], settings: MiningSettings) 
     if not retrievers:
         raise UsageError("negatives need at least one retriever")
     runs = [r.retrieve(task, depth=settings.skip + settings.depth) for r in retrievers]
-    positives = {
-        q.id: [p for d, g in task.qrels.of(q.id).items() if g > 0 and (p := task.documents.ids.position(d)) >= 0]
-        for q in task.queries
-    }
+    positives = {query.id: task.positives(query.id) for query in task.queries}
     alike = _alike(task, positives, runs, settings.similarity)
     reasons: Counter[str] = Counter()
     examples = []
@@ -283,12 +248,12 @@ def mine(task: Task, retrievers: Sequence[Retriever], settings: MiningSettings) 
         if not positives[query.id]:
             reasons["query without positive"] += 1
             continue
-        rule = _Rule(task, query, positives[query.id], alike)
+        against = _rule(task, query, positives[query.id], alike)
         chosen = list[Passage]()
         for doc, by, rank in _in_turn(runs, row, settings.skip):
             if len(chosen) == settings.negatives:
                 break
-            if reason := rule.against(doc):
+            if reason := against(doc):
                 reasons[reason] += 1
             else:
                 chosen.append(Passage(task.documents.ids[doc], task.documents.contents[doc], by, rank))
@@ -297,28 +262,24 @@ def mine(task: Task, retrievers: Sequence[Retriever], settings: MiningSettings) 
     return examples, dict(reasons)
 
 
-class _Rule:
-    """Whether a document may serve as a negative of one query."""
+def _rule(task: Task, query: Query, positives: list[int], alike: set[tuple[int, int]]) -> Callable[[int], str]:
+    """What speaks against a document as a negative of one query; empty where nothing does."""
+    ids, contents = task.documents.ids, task.documents.contents
+    articles = {article(ids[p]) for p in positives if article(ids[p]) != ids[p]}
+    answer = " ".join((query.answer or "").split())
+    long_enough = len(answer) >= 3 and len(answer.split()) <= 8
+    named = re.compile(rf"\b{re.escape(answer)}\b", re.IGNORECASE) if long_enough else None
 
-    def __init__(self, task: Task, query: Query, positives: list[int], alike: set[tuple[int, int]]) -> None:
-        self._task, self._positives, self._alike = task, positives, alike
-        ids = task.documents.ids
-        self._articles = {article(ids[p]) for p in positives if article(ids[p]) != ids[p]}
-        answer = " ".join((query.answer or "").split())
-        long_enough = len(answer) >= 3 and len(answer.split()) <= 8
-        self._answer = re.compile(rf"\b{re.escape(answer)}\b", re.IGNORECASE) if long_enough else None
-
-    def against(self, doc: int) -> str:
-        """The reason against a document; empty where there is none."""
-        if doc in self._positives:
+    def against(doc: int) -> str:
+        if doc in positives:
             return "positive"
-        if any((p, doc) in self._alike for p in self._positives):
+        if any((p, doc) in alike for p in positives):
             return "nearly a positive"
-        if article(self._task.documents.ids[doc]) in self._articles:
+        if article(ids[doc]) in articles:
             return "article of a positive"
-        if self._answer is not None and self._answer.search(self._task.documents.contents[doc]):
-            return "names the answer"
-        return ""
+        return "names the answer" if named is not None and named.search(contents[doc]) else ""
+
+    return against
 
 
 def _in_turn(runs: Sequence[Run], row: int, skip: int) -> Iterator[tuple[int, str, int]]:

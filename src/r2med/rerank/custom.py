@@ -34,15 +34,14 @@ READING = {"logit": declared_parameters(CrossEncoderParameters)["logit"]}
 
 def from_address(spec: Spec, build: Build) -> Reranker:
     """The reranker at `module:attr`, made with the arguments of the spec."""
-    given = dict(spec.without("rest").parameters)
-    return _named(load_address(spec.name, given, beside=READING, options=spec.options), spec, build)
+    return _named(load_address(spec.without("rest"), READING), spec, build)
 
 
 def from_plugin(spec: Spec, build: Build) -> Reranker:
     """The reranker that an installed package offers under the name of the spec."""
     plugin = find_plugin("reranker", spec.name)
     assert plugin is not None
-    made = plugin.load(dict(spec.without("rest").parameters), beside=READING, options=spec.options)
+    made = plugin.load(spec.without("rest"), READING)
     try:
         return _named(made, spec, build)
     except UsageError as error:

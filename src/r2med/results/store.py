@@ -19,7 +19,7 @@ import numpy as np
 
 from ..core import ResultError, Run, fingerprint
 from ..core.atomic import atomic_file, write_bytes
-from ..core.places import open_regular
+from ..core.places import exists, open_regular
 from ..core.trec import read_run
 from ..core.untrusted import file_name
 from ..scoring import Evaluation
@@ -72,7 +72,7 @@ class ResultStore:
     def find(self, system: str, collection: str, task: str) -> TaskResult | None:
         """The result of a system on a task, also where the first edition put it."""
         for path in dict.fromkeys(self.places(system, collection, task)):
-            if path.exists() and read_key(path) == (system, collection, task):
+            if exists(path) and read_key(path) == (system, collection, task):
                 return read_result(path)
         return None
 
@@ -98,7 +98,7 @@ class ResultStore:
     def run(self, result: TaskResult) -> Run:
         """The stored run of a result, queries without hits included."""
         now, before = self.places(result.system.name, result.task.collection, result.task.name)
-        return load_run(now if now.exists() or not before.exists() else before, result)
+        return load_run(now if exists(now) or not exists(before) else before, result)
 
     def __iter__(self) -> Iterator[TaskResult]:
         from .index import ResultIndex

@@ -55,7 +55,7 @@ def object_spec(model: Any, identity: Identity, registry: Registry[Any]) -> Spec
 
 def from_address(spec: Spec, build: Build) -> Retriever:
     """The retriever at `module:attr`, made with the arguments of the spec."""
-    made = load_address(spec.name, dict(spec.parameters), beside=COMPARING, options=spec.options)
+    made = load_address(spec, COMPARING)
     return _named(made, spec, build, spec.name)
 
 
@@ -63,7 +63,7 @@ def from_plugin(spec: Spec, build: Build) -> Retriever:
     """The retriever that an installed package offers under the name of the spec."""
     plugin = find_plugin("retriever", spec.name)
     assert plugin is not None
-    made = plugin.load(dict(spec.parameters), beside=COMPARING, options=spec.options)
+    made = plugin.load(spec, COMPARING)
     try:
         return _named(made, spec, build, plugin.label)
     except UsageError as error:

@@ -1,14 +1,12 @@
 """Tasks: what there is, and reading, writing and checking it."""
 
 from ..core.trec import read_run, write_qrels, write_run
-from .catalogue import Collection, TaskEntry, collections, entries, find_tasks, list_tasks
-from .convert import convert, write_task
+from .catalogue import TaskEntry, collections, entries, find_tasks, list_tasks
 from .judgments import read_qrels
-from .load import TaskRef, load, load_all, resolve, resolve_all
+from .load import TaskRef, convert, load, load_all, resolve, resolve_all, write_task
 from .stats import Stats, Tendencies, stats, tendencies
 
 __all__ = [
-    "Collection",
     "Stats",
     "TaskEntry",
     "TaskRef",

@@ -17,8 +17,7 @@ from ..core.stores import FolderStore
 from ..core.untrusted import component
 from .formats import layouts
 
-COLLECTION_NAMES = ("mini", "nano", "r2med")
-"""The last one that has a task of a bare name is meant by it."""
+COLLECTION_NAMES = ("mini", "nano", "r2med")  # the last one that has a task of a bare name is meant by it
 
 
 class TaskEntry(msgspec.Struct, frozen=True, kw_only=True):
@@ -162,13 +161,7 @@ def list_tasks(name: str = "") -> list[TaskListing]:
     found = []
     for e in find_tasks(name) if name else entries():
         path = locate(e)
-        here = (path is not None, str(path) if path else None, _size(path) if path else None)
+        size = sum(p.stat().st_size for p in (path, *path.rglob("*")) if p.is_file()) if path else None
         facts = (e.name, e.collection, e.family, e.queries, e.documents, e.judgments, e.revision)
-        found.append(TaskListing(*facts, *here))
+        found.append(TaskListing(*facts, path is not None, str(path) if path else None, size))
     return found
-
-
-def _size(path: Path) -> int:
-    if path.is_file():
-        return path.stat().st_size
-    return sum(p.stat().st_size for p in path.rglob("*") if p.is_file())

@@ -29,12 +29,10 @@ class PlainRecord(msgspec.Struct, gc=False):
     title: str | None = None
 
 
-class BeirRecord(msgspec.Struct, gc=False):
+class BeirRecord(PlainRecord, gc=False):
     """A passage as BEIR and MTEB write it."""
 
     id: str = msgspec.field(name="_id")
-    text: str
-    title: str | None = None
 
 
 class PlainQuery(msgspec.Struct, gc=False):
@@ -46,13 +44,10 @@ class PlainQuery(msgspec.Struct, gc=False):
     body_system: str | None = None
 
 
-class BeirQuery(msgspec.Struct, gc=False):
+class BeirQuery(PlainQuery, gc=False):
     """A query as BEIR and MTEB write it."""
 
     id: str = msgspec.field(name="_id")
-    text: str
-    answer: str | None = None
-    body_system: str | None = None
 
 
 def read_records(store: Store, name: str, record: type[T]) -> Iterator[tuple[int, T]]:
@@ -74,8 +69,7 @@ def _decode_each(
 
 def read_documents(store: Store, name: str) -> Documents:
     """The corpus, in columns. The hot path of every run: lines are taken in blocks, each block in few calls."""
-    record: type[PlainRecord | BeirRecord] = BeirRecord if uses_underscore_id(store, name) else PlainRecord
-    decode = msgspec.json.Decoder(record).decode
+    decode = msgspec.json.Decoder(BeirRecord if uses_underscore_id(store, name) else PlainRecord).decode
     label, ids, read = store.label(name), list[str](), 0
     texts, titles = TextColumnBuilder(store.raw_size(name)), TextColumnBuilder()
     with open_stream(store, name) as stream:
@@ -93,7 +87,7 @@ def read_documents(store: Store, name: str) -> Documents:
 
 def line_of(store: Store, name: str, identifier: str, *, occurrence: int = 1) -> int | None:
     """The line on which an id stands for the n-th time: a second pass, for a message."""
-    record: type[PlainQuery | BeirQuery] = BeirQuery if uses_underscore_id(store, name) else PlainQuery
+    record = BeirQuery if uses_underscore_id(store, name) else PlainQuery
     for number, item in read_records(store, name, record):
         occurrence -= item.id == identifier
         if not occurrence:

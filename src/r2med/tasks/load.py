@@ -1,18 +1,20 @@
-"""Loading a task by its name or its path."""
+"""Loading a task by its name or its path, and writing it in any layout."""
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from ..core import DataError, IdTable, Task, TextColumn, Unavailable, UsageError
+from ..core.atomic import atomic_folder
 from ..core.files import wrong_files
 from ..core.places import exists, typed_path
 from ..core.stores import Store, open_store
 from ..core.untrusted import component
 from .catalogue import TaskEntry, collections, drop_in, find_tasks, locate, snapshot
-from .formats import Expansion, Format, detect, layouts
+from .formats import Expansion, Format, Parts, detect, get_format, layouts
 
 
 class TaskRef(NamedTuple):
@@ -88,12 +90,10 @@ class TaskRef(NamedTuple):
 
     def published(self, method: str, llm: str) -> Mapping[str, Sequence[str]]:
         """The texts that come with it, by method and chat model."""
-        there = list(self.expansions())
-        for expansion in there:
-            if (expansion.method, expansion.llm) == (method, llm):
-                return expansion.texts
-        named = ", ".join(f"{e.method}:{e.llm}" for e in there) or "none"
-        raise UsageError(f"{self.full_name} comes without {method} of {llm} (it has {named})")
+        there = {f"{e.method}:{e.llm}": e.texts for e in self.expansions()}
+        if f"{method}:{llm}" in there:
+            return there[f"{method}:{llm}"]
+        raise UsageError(f"{self.full_name} comes without {method} of {llm} (it has {', '.join(there) or 'none'})")
 
     def expansions(self) -> list[Expansion]:
         """The generated texts that come with it."""
@@ -176,13 +176,9 @@ def from_path(path: Path) -> list[TaskRef]:
 
 
 def _task_folders(path: Path) -> list[Path]:
-    found = []
-    for child in sorted(path.iterdir()) if path.is_dir() else ():
-        if child.is_dir() or child.suffix == ".zip":
-            names = open_store(child).names()
-            if any(layout.splits(names) for layout in layouts().values()):
-                found.append(child)
-    return found
+    children = sorted(path.iterdir()) if path.is_dir() else []
+    stores = ((child, open_store(child).names()) for child in children if child.is_dir() or child.suffix == ".zip")
+    return [child for child, names in stores if any(layout.splits(names) for layout in layouts().values())]
 
 
 def load(spec: str | Path) -> Task:
@@ -201,3 +197,60 @@ def load_all(spec: str | Path) -> list[Task]:
 
 def _refs(spec: str | Path) -> list[TaskRef]:
     return resolve(spec) if isinstance(spec, str) else from_path(spec)
+
+
+class Converted(NamedTuple):
+    """One written task."""
+
+    task: str
+    path: str
+    fingerprint: str
+    expansions_left_out: int  # sets of generated texts that the new layout has no place for
+
+
+def convert(refs: list[TaskRef], destination: Path, *, to: str, compress: str = "none") -> list[Converted]:
+    """Write tasks in the layout `to`.
+
+    One task goes right into `destination`; several go into a folder each, named after them, or together into a layout
+    that holds several. Nothing is left behind when one of them fails.
+    """
+    layout, written = get_format(to), []
+    if not refs:
+        raise UsageError("nothing to convert")
+    check_file_names(ref.name for ref in refs)
+    apart = len(refs) > 1 and not layout.holds_several
+    with atomic_folder(destination) as folder:
+        for ref in refs:
+            task, generated = ref.load(), ref.expansions()
+            below = component(task.name, "task") if apart else ""
+            write_task(task, folder / below, to=to, compress=compress, expansions=generated, split=ref.split)
+            lost = 0 if layout.holds_expansions else len(generated)
+            written.append(Converted(task.full_name, str(destination / below), task.fingerprint, lost))
+    return written
+
+
+def check_file_names(names: Iterable[str]) -> None:
+    """Refuse names that would be one file, on any file system: some fold case, some compose accents."""
+    seen: dict[str, str] = {}
+    for name in names:
+        folded = unicodedata.normalize("NFC", name).casefold()
+        if (first := seen.get(folded)) is not None:
+            same = f"two of the tasks are called {name!r}" if first == name else f"{first!r} and {name!r} are one file"
+            raise UsageError(f"{same}{'' if first == name else ' on some systems'}; write them into a folder each")
+        seen[folded] = name
+
+
+def write_task(
+    task: Task,
+    folder: Path,
+    *,
+    to: str,
+    compress: str = "none",
+    expansions: list[Expansion] | None = None,
+    split: str = "",
+) -> None:
+    """Write one task into `folder`; `split` is what a layout with several tasks calls it, by default its name."""
+    parts = Parts(task.queries, task.documents, task.qrels)
+    check_expansions(expansions or (), folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    get_format(to).write(parts, folder, split=split or task.name, compress=compress, expansions=expansions or [])

@@ -88,10 +88,7 @@ def tendencies(task: Task) -> Tendencies:
 
 def overlap_with_positives(task: Task) -> dict[str, float]:
     """For each query with a positive, the largest share of its terms that one positive holds."""
-    positives = {
-        q.id: [p for d, g in task.qrels.of(q.id).items() if g > 0 and (p := task.documents.ids.position(d)) >= 0]
-        for q in task.queries
-    }
+    positives = {query.id: task.positives(query.id) for query in task.queries}
     needed = {doc: i for i, doc in enumerate(sorted({doc for of_query in positives.values() for doc in of_query}))}
     terms = term_sets([*task.query_texts, *(task.documents.contents[doc] for doc in needed)])
     held, found = terms[len(task.queries) :], {}
@@ -132,15 +129,15 @@ class LexicalTrap(msgspec.Struct):
 
 def lexical_traps(task: Task, first: Mapping[str, str]) -> dict[str, LexicalTrap]:
     """The queries that fell into a trap; `first` maps each query to the document a system put first."""
-    position = task.documents.ids.position
-    judged = {q: [d for d, g in task.qrels.of(q).items() if g > 0 and position(d) >= 0] for q in first}
+    ids, position = task.documents.ids, task.documents.ids.position
+    judged = {query_id: sorted(ids[at] for at in task.positives(query_id)) for query_id in first}
     queries = [q for q, d in first.items() if judged[q] and d not in judged[q] and position(d) >= 0]
-    needed = {d: i for i, d in enumerate(dict.fromkeys(d for q in queries for d in (first[q], *sorted(judged[q]))))}
+    needed = {d: i for i, d in enumerate(dict.fromkeys(d for q in queries for d in (first[q], *judged[q])))}
     asked = [query.text if (query := task.query(q)) else "" for q in queries]
     terms = term_sets([*asked, *(task.documents.contents[position(d)] for d in needed)])
     held, found = terms[len(queries) :], {}
     for query_id, own in zip(queries, terms, strict=False):
-        shared = {d: len(own & held[needed[d]]) for d in (first[query_id], *sorted(judged[query_id]))}
+        shared = {d: len(own & held[needed[d]]) for d in (first[query_id], *judged[query_id])}
         wrong, *positives = shared
         best = max(positives, key=lambda d: shared[d])
         if shared[wrong] > shared[best]:
@@ -156,8 +153,8 @@ def clearest_traps(task: Task, run: Run, *, most: int = 5) -> list[LexicalTrap]:
     clearest = {trap.document: trap for trap in reversed(found)}  # one of several queries with the same wrong document
     chosen = [trap for trap in found if clearest[trap.document] is trap][:most]
     for trap in chosen:
-        positives = {d for d, g in task.qrels.of(trap.query).items() if g > 0}
-        ranks = (i for i, hit in enumerate(run.of(trap.query), start=1) if hit.doc_id in positives)
+        judged = task.qrels.of(trap.query)
+        ranks = (i for i, hit in enumerate(run.of(trap.query), start=1) if judged.get(hit.doc_id, 0) > 0)
         trap.positive_rank = next(ranks, None)
         trap.words = _words_only_in(task, trap)
     return chosen
@@ -166,13 +163,11 @@ def clearest_traps(task: Task, run: Run, *, most: int = 5) -> list[LexicalTrap]:
 def _words_only_in(task: Task, trap: LexicalTrap) -> list[str]:
     """Words of the query that the wrong document holds and the positive does not; short and empty ones left out."""
     analyze = get_analyzer("english")
-    query, wrong, right = task.query(trap.query), task.documents.get(trap.document), task.documents.get(trap.positive)
-    assert query is not None
-    assert wrong is not None
-    assert right is not None
-    left = (set(analyze(query.text)) & set(analyze(wrong.contents))) - set(analyze(right.contents))
+    asked = task.queries[task.query_ids.position(trap.query)].text
+    wrong, right = (task.documents.contents[task.documents.ids.position(d)] for d in (trap.document, trap.positive))
+    left = (set(analyze(asked)) & set(analyze(wrong))) - set(analyze(right))
     words = []
-    for word in _WORD.findall(query.text):
+    for word in _WORD.findall(asked):
         if len(word) >= 4 and word.lower() not in _EMPTY and (of_word := left.intersection(analyze(word))):
             left -= of_word
             words.append(word)

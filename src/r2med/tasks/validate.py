@@ -173,14 +173,9 @@ def validate(ref: TaskRef) -> Report:
 
 def lines(report: Report) -> Iterator[str]:
     """The report for a terminal."""
-    yield from map(printable, _lines(report))
-
-
-def _lines(report: Report) -> Iterator[str]:
     verdict = "ok" if report.ok else f"{len(report.errors)} kind{'s' * (len(report.errors) > 1)} of error"
     counts = f"{report.queries:,} queries, {report.documents:,} documents, {report.judgments:,} judgments"
-    yield f"{report.task}: {verdict} ({counts}; layout {report.layout})"
+    yield printable(f"{report.task}: {verdict} ({counts}; layout {report.layout})")
     for finding in (*report.errors, *report.warnings):
-        yield f"  {finding.level}: {finding.count:,} {finding.message}"
-        for example in finding.examples[:3]:
-            yield f"    {example}"
+        yield printable(f"  {finding.level}: {finding.count:,} {finding.message}")
+        yield from (printable(f"    {example}") for example in finding.examples[:3])

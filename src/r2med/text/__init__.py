@@ -1,5 +1,5 @@
 """Text to terms."""
 
-from .analyzers import ANALYZERS, Analyzer, TermCounts, Vocabulary, get_analyzer, term_sets
+from .analyzers import TermCounts, Vocabulary, get_analyzer, term_sets
 
-__all__ = ["ANALYZERS", "Analyzer", "TermCounts", "Vocabulary", "get_analyzer", "term_sets"]
+__all__ = ["TermCounts", "Vocabulary", "get_analyzer", "term_sets"]

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from itertools import pairwise
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -118,22 +118,8 @@ def count_tokens(token_lists: Iterable[Sequence[str]]) -> TermCounts:
     )
 
 
-class Analyzer(Protocol):
-    """Text to tokens."""
-
-    name: str
-
-    def __call__(self, text: str) -> list[str]:
-        """Tokens of one text, in order."""
-        ...
-
-    def count(self, texts: TextColumn) -> TermCounts:
-        """Term counts of many texts."""
-        ...
-
-
-class FunctionAnalyzer:
-    """An analyzer made of a Python function."""
+class Analyzer:
+    """Text to tokens, by a Python function."""
 
     def __init__(self, name: str, function: Callable[[str], Sequence[str]]) -> None:
         self.name = name
@@ -143,10 +129,11 @@ class FunctionAnalyzer:
         return list(self._function(text))
 
     def count(self, texts: TextColumn) -> TermCounts:
+        """Term counts of many texts."""
         return count_tokens(map(self._function, texts))
 
 
-class NativeAnalyzer(FunctionAnalyzer):
+class NativeAnalyzer(Analyzer):
     """An analyzer whose counting runs in C; `function` takes single texts."""
 
     def __init__(self, name: str, function: Callable[[str], Sequence[str]], code: int) -> None:
@@ -191,13 +178,9 @@ def _whole(text: str) -> list[str]:
     return [text] if text else []
 
 
-PYTHON: dict[str, Analyzer] = {
-    "english": FunctionAnalyzer("english", english.analyze),
-    "whitespace": FunctionAnalyzer("whitespace", _whitespace),
-    "regex": FunctionAnalyzer("regex", _regex),
-    "none": FunctionAnalyzer("none", _whole),
-}
-ANALYZERS: dict[str, Analyzer] = dict(PYTHON)
+_FUNCTIONS = {"english": english.analyze, "whitespace": _whitespace, "regex": _regex, "none": _whole}
+PYTHON = {name: Analyzer(name, function) for name, function in _FUNCTIONS.items()}
+ANALYZERS = dict(PYTHON)
 if _fast is not None:
     ANALYZERS["english"] = NativeAnalyzer("english", _english, 0)
     ANALYZERS["whitespace"] = NativeAnalyzer("whitespace", _whitespace, 1)
@@ -210,8 +193,7 @@ def get_analyzer(name: str) -> Analyzer:
     return ANALYZERS[name]
 
 
-def term_sets(texts: Iterable[str], analyzer: str = "english") -> list[set[int]]:
-    """The distinct terms of each text, as numbers that are equal where the terms are."""
-    counted = get_analyzer(analyzer).count(TextColumn.from_texts(texts))
-    bounds = counted.indptr.tolist()
-    return [set(counted.terms[begin:end].tolist()) for begin, end in pairwise(bounds)]
+def term_sets(texts: Iterable[str]) -> list[set[int]]:
+    """The distinct English terms of each text, as numbers that are equal where the terms are."""
+    counted = ANALYZERS["english"].count(TextColumn.from_texts(texts))
+    return [set(counted.terms[begin:end].tolist()) for begin, end in pairwise(counted.indptr.tolist())]

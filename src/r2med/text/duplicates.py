@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..core import Documents, UsageError
-from ..core.columns import BLOCK, Bytes, Int64, TextColumn
+from ..core.columns import BLOCK, Bytes, Int64, TextColumn, grouped
 
 UInt64 = npt.NDArray[np.uint64]
 Bools = npt.NDArray[np.bool_]
@@ -47,7 +47,6 @@ class Shingles(NamedTuple):
     width: int
 
     def __len__(self) -> int:
-        """Number of texts."""
         return len(self.indptr) - 1
 
     def sizes(self) -> Int64:
@@ -105,7 +104,7 @@ def _words(texts: TextColumn, begin: int, end: int) -> tuple[UInt64, Int64]:
     after = np.concatenate((inside[1:], np.zeros(1, dtype=bool))) if len(data) else inside
     starts = np.flatnonzero(inside & (~before | heads[:-1]))
     ends = np.flatnonzero(inside & (~after | heads[1:])) + 1
-    powers, inverses = _powers(max(len(data), 1))
+    powers, inverses = _power_tables(BLOCK if len(data) <= BLOCK else 1 << (len(data) - 1).bit_length())
     values = np.where(inside, _LOWER[data].astype(np.uint64) + np.uint64(1), np.uint64(0))
     prefix = np.concatenate((np.zeros(1, dtype=np.uint64), np.cumsum(values * powers[: len(data)], dtype=np.uint64)))
     words = mix((prefix[ends] - prefix[starts]) * inverses[starts])
@@ -147,13 +146,9 @@ def mix(values: UInt64) -> UInt64:
     return values ^ (values >> np.uint64(31))
 
 
-def _powers(length: int) -> tuple[UInt64, UInt64]:
-    """Powers of an odd base and of its inverse modulo 2^64; the tables of a usual block are kept."""
-    return _power_tables(BLOCK) if length <= BLOCK else _power_tables(1 << (length - 1).bit_length())
-
-
 @cache
 def _power_tables(length: int) -> tuple[UInt64, UInt64]:
+    """Powers of an odd base and of its inverse modulo 2^64."""
     return tuple(  # type: ignore[return-value]
         np.concatenate(([np.uint64(1)], np.cumprod(np.full(length - 1, base, dtype=np.uint64), dtype=np.uint64)))
         for base in (_BASE, pow(_BASE, -1, 1 << 64))
@@ -173,10 +168,8 @@ _CHUNK = 1 << 16
 
 def find_copies(documents: Documents) -> dict[str, str]:
     """For documents that have copies, title included: the id to that of the first document with the same text."""
-    groups: dict[bytes, list[str]] = {}
-    for doc_id, text in zip(documents.ids, documents.contents, strict=True):
-        groups.setdefault(text_key(text), []).append(doc_id)
-    return {doc_id: group[0] for group in groups.values() if len(group) > 1 for doc_id in group}
+    same = grouped(zip(map(text_key, documents.contents), documents.ids, strict=True))
+    return {doc_id: group[0] for group in same.values() if len(group) > 1 for doc_id in group}
 
 
 def text_key(text: str) -> bytes:
@@ -192,7 +185,6 @@ class Pairs(NamedTuple):
     similarity: Float64
 
     def __len__(self) -> int:
-        """Number of pairs."""
         return len(self.first)
 
 
@@ -304,10 +296,6 @@ class Overlaps(NamedTuple):
         """Jaccard similarity."""
         return self.shared / (self.left_size + self.right_size - self.shared)
 
-    def where(self, keep: npt.NDArray[np.bool_]) -> Overlaps:
-        """Some of the pairs."""
-        return Overlaps(*(column[keep] for column in self))
-
 
 def overlaps(left: Shingles, right: Shingles, *, least: float = 0.5) -> Overlaps:
     """Pairs in which one text's shingles lie in the other's to a share of `least` or more: every one of them.
@@ -333,7 +321,10 @@ def overlaps(left: Shingles, right: Shingles, *, least: float = 0.5) -> Overlaps
     shared = np.bincount(back, weights=np.concatenate(counts), minlength=len(pair)).astype(np.int64)
     a, b = pair // width, pair % width
     found = Overlaps(a, b, shared, left.sizes()[a], right.sizes()[b])
-    return found.where(np.maximum(found.left_inside, found.right_inside) >= least) if len(pair) else found
+    if not len(pair):
+        return found
+    keep = np.maximum(found.left_inside, found.right_inside) >= least
+    return Overlaps(*(column[keep] for column in found))
 
 
 def groups(pairs: Pairs, count: int) -> list[list[int]]:
@@ -350,7 +341,5 @@ def groups(pairs: Pairs, count: int) -> list[list[int]]:
         a, b = root(first), root(second)
         if a != b:
             parent[max(a, b)] = min(a, b)
-    found: dict[int, list[int]] = {}
-    for node in sorted({*pairs.first.tolist(), *pairs.second.tolist()}):
-        found.setdefault(root(node), []).append(node)
-    return list(found.values())
+    nodes = sorted({*pairs.first.tolist(), *pairs.second.tolist()})
+    return list(grouped((root(node), node) for node in nodes).values())

@@ -17,7 +17,7 @@ from r2med.core.spec import Spec
 from r2med.pipeline import Builder, Executor, SystemSpec, get_executor, run_experiment
 from r2med.pipeline.executors.models import PoolExecutor
 from r2med.pipeline.executors.pool import Processes
-from r2med.pipeline.executors.worker import Component, Done, EncodeJob, Failure, Worker
+from r2med.pipeline.executors.worker import Component, Done, Failure, Job, Worker
 from r2med.results import ResultStore
 from r2med.retrieve import BM25
 from r2med.retrieve.late_interaction import MaxSimRetriever
@@ -147,7 +147,8 @@ def test_a_worker_with_other_files_is_refused(tmp_path: Path) -> None:
         retriever = builder.retriever(f"{folder}:max_length=8")
     assert isinstance(retriever, MaxSimRetriever)
     component, described = Component("retriever", retriever.spec, Options()), retriever.encoder.describe("document")
-    job = EncodeJob(component, described, "stream_states", ["fever and rash", "cough"], "document", "")
+    texts = ["fever and rash", "cough"]
+    job = Job(component, described, ("document",), "stream_states", (texts, "document", ""))
     done = Worker("there", device="cpu", threads=1).do(job)
     assert isinstance(done, Done)
     assert sorted(row for batch in done.batches for row in batch.rows.tolist()) == [0, 1]

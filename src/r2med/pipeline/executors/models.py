@@ -27,7 +27,7 @@ from ...retrieve.encoders.base import TermBatch, TokenBatch, WorkOrder
 from ...retrieve.encoders.devices import DTYPES
 from . import Executor
 from .pool import Pool, Workers
-from .worker import Component, EncodeJob, ScoreJob
+from .worker import Component, Job
 
 MOST_TEXTS = 256
 SHARDS_PER_WORKER = 4
@@ -56,7 +56,6 @@ class PoolExecutor(Executor):
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Give models back to the driver, and stop the workers."""
         for component in self._components:
             component.distribute(None)
         self._components.clear()
@@ -66,13 +65,11 @@ class PoolExecutor(Executor):
             self._tell(f"{lost} lost on the way; what was not finished was done by others.")
 
     def adopt(self, components: Iterable[Retriever | Reranker]) -> None:
-        """Put the pool behind models that workers can make again."""
         for component in components:
             component.distribute(self)
             self._components.append(component)
 
     def provenance(self) -> Mapping[str, object]:
-        """Which executor made a result; what it says besides is the driver's machine."""
         return {"executor": self.name, "workers": self.pool.workers.size}
 
     def encoder(self, encoder: Any, spec: Spec, options: Options) -> PooledEncoder:
@@ -110,38 +107,29 @@ class PooledEncoder(BaseEncoder):
         self.name, self.cacheable = encoder.name, getattr(encoder, "cacheable", True)
 
     def describe(self, side: Side) -> dict[str, object]:
-        """Everything besides text and instruction that changes a vector."""
-        described: dict[str, object] = self.inner.describe(side)
-        return described
+        return dict(self.inner.describe(side))
 
     def max_length(self, side: Side) -> int | None:
-        """Where texts are cut, in tokens."""
         limit: int | None = self.inner.max_length(side)
         return limit
 
     def stream(self, texts: Sequence[str], side: Side, instruction: str = "") -> Iterator[Batch]:
-        """Vectors of all texts, a shard at a time."""
         return self._away("stream", texts, side, instruction)
 
     def stream_terms(self, texts: Sequence[str], side: Side, instruction: str = "") -> Iterator[TermBatch]:
-        """Term weights of all texts, a shard at a time."""
         return self._away("stream_terms", texts, side, instruction)
 
     def stream_states(self, texts: Sequence[str], side: Side, instruction: str = "") -> Iterator[TokenBatch]:
-        """Token vectors of all texts, a shard at a time."""
         return self._away("stream_states", texts, side, instruction)
 
     def _away(self, method: str, texts: Sequence[str], side: Side, instruction: str) -> Iterator[Any]:
-        dealt = shards(self.inner.work_order(texts), self.pool.workers.size)
         expected = self.describe(side)
-        jobs = (
-            EncodeJob(self.component, expected, method, [texts[i] for i in rows.tolist()], side, instruction)
-            for rows in dealt
-        )
-        for number, done in self.pool.map(jobs):
-            self.notes += Counter(done.notes)
-            for batch in done.batches:
-                yield batch._replace(rows=dealt[number][batch.rows])
+
+        def job(rows: Int64) -> Job:
+            some = [texts[i] for i in rows.tolist()]
+            return Job(self.component, expected, (side,), method, (some, side, instruction))
+
+        return _made_elsewhere(self, self.inner.work_order(texts), job)
 
 
 class PooledScorer:
@@ -155,26 +143,30 @@ class PooledScorer:
         self.notes: Counter[str] = Counter()
 
     def describe(self) -> dict[str, object]:
-        """Everything besides the two texts that changes a score."""
         return self.inner.describe()
 
     def max_length(self) -> int | None:
-        """Where pairs are cut, in tokens."""
         return self.inner.max_length()
 
     def work_order(self, pairs: Pairs) -> WorkOrder:
-        """That of the scorer."""
         return self.inner.work_order(pairs)
 
     def stream(self, pairs: Pairs, family: str = "") -> Iterator[Scored]:
-        """Score all pairs, a shard at a time."""
-        dealt = shards(self.work_order(pairs), self.pool.workers.size)
         expected = self.describe()
-        jobs = (ScoreJob(self.component, expected, _alone(pairs.take(rows)), family) for rows in dealt)
-        for number, done in self.pool.map(jobs):
-            self.notes += Counter(done.notes)
-            for batch in done.batches:
-                yield batch._replace(rows=dealt[number][batch.rows])
+
+        def job(rows: Int64) -> Job:
+            return Job(self.component, expected, (), "stream", (_alone(pairs.take(rows)), family))
+
+        return _made_elsewhere(self, self.work_order(pairs), job)
+
+
+def _made_elsewhere(model: PooledEncoder | PooledScorer, work: WorkOrder, job: Callable[[Int64], Job]) -> Iterator[Any]:
+    """Batches of all rows, a shard at a time, as workers finish them."""
+    dealt = shards(work, model.pool.workers.size)
+    for number, done in model.pool.map(job(rows) for rows in dealt):
+        model.notes += Counter(done.notes)
+        for batch in done.batches:
+            yield batch._replace(rows=dealt[number][batch.rows])
 
 
 def _alone(pairs: Pairs) -> Pairs:

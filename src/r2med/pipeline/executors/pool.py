@@ -46,23 +46,18 @@ class Workers(Protocol):
 
     def start(self) -> None:
         """Get ready; raises if there can be no workers."""
-        ...
 
     def spawn(self) -> Any:
         """Begin to make a worker; its first event is its hello."""
-        ...
 
     def send(self, worker: Any, job: Job) -> None:
         """Give an idle worker a job."""
-        ...
 
     def events(self, timeout: float) -> Sequence[Event]:
         """What has happened, waiting if nothing has."""
-        ...
 
     def stop(self) -> None:
         """End all workers at once."""
-        ...
 
 
 class Sent(NamedTuple):
@@ -185,7 +180,6 @@ class Process:
 
     @property
     def died(self) -> str:
-        """How it ended."""
         self.process.join(1)
         code = self.process.exitcode
         if code is not None and code < 0:
@@ -216,7 +210,6 @@ class Processes:
         self._own: list[dict[str, Any]] = []
 
     def start(self) -> None:
-        """Decide who works on what."""
         devices = resolve_devices(self._device) if self._device or may_have_gpu() else ["cpu"]
         if devices[0] == "cpu":
             self._own = [{"threads": max(available_cores() // self.size, 1), "device": self._device}] * self.size
@@ -224,7 +217,6 @@ class Processes:
             self._own = [{"device": devices[i % len(devices)]} for i in range(self.size)]
 
     def spawn(self) -> Process:
-        """Begin a process."""
         made = Process(self._own[self._made % self.size])
         self._made += 1
         self._alive.append(made)
@@ -236,7 +228,6 @@ class Processes:
             worker.pipe.send(job)
 
     def events(self, timeout: float) -> Sequence[Event]:
-        """Values that have come, and processes that have ended."""
         by_pipe = {id(worker.pipe): worker for worker in self._alive}
         found = []
         for pipe in wait([worker.pipe for worker in self._alive], timeout):

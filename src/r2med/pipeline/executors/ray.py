@@ -18,6 +18,7 @@ from contextlib import ExitStack, redirect_stdout
 from typing import Any
 
 from ...core import MissingExtra, Unavailable, UsageError
+from ...core.plugins import first_line
 from .pool import Event
 from .worker import Failure, Job, Worker
 
@@ -99,9 +100,7 @@ class RayWorkers:
             try:
                 ray.init(address="local", include_dashboard=False, num_cpus=self._asked, **quiet)
             except Exception as error:  # a start that takes too long is a bare Exception of Ray's
-                raise Unavailable(
-                    f"Ray cannot be started here: {(str(error).strip().splitlines() or [''])[0]}"
-                ) from None
+                raise Unavailable(f"Ray cannot be started here: {first_line(error)}") from None
             return ("" if asked == "local" else "no cluster to join, ") + "started one on this machine"
 
     def spawn(self) -> Any:
@@ -115,17 +114,18 @@ class RayWorkers:
         return made
 
     def send(self, worker: Any, job: Job) -> None:
-        """Hand over a job."""
         self._waiting[worker.do.remote(job)] = worker
 
     def events(self, timeout: float) -> Sequence[Event]:
-        """Values that have come, and actors that have gone."""
         ray = self._ray
         if not self._waiting:
             return []
         found = []
         ready, _ = ray.wait(list(self._waiting), num_returns=1, timeout=timeout, fetch_local=True)
-        self._check_head(bool(ready))
+        self._silent = 0 if ready else self._silent + 1
+        if self._silent >= SILENCE:
+            self._silent = 0
+            self._find_head()
         for reply in ready:
             worker = self._waiting.pop(reply)
             try:
@@ -136,13 +136,6 @@ class RayWorkers:
                 text = next((line for line in reversed(str(error).strip().splitlines()) if line.strip()), "")
                 found.append(Event(worker, Failure("", text.strip()[:300], "a Ray worker")))
         return found
-
-    def _check_head(self, news: bool) -> None:
-        """After seconds of silence, see whether the head lives."""
-        self._silent = 0 if news else self._silent + 1
-        if self._silent >= SILENCE:
-            self._silent = 0
-            self._find_head()
 
     def _find_head(self) -> None:
         """Without it Ray waits for a minute in whatever it is asked next, and then ends this process."""
@@ -163,8 +156,7 @@ class RayWorkers:
         if "No module named" in text or "failed to import" in text:
             raise UsageError("a node of the Ray cluster has no r2med: install the same version on every node")
         self._ray.kill(worker)
-        lines = [line.strip() for line in text.splitlines() if line.strip()]
-        return Event(worker, None, (lines[0] if lines else "a lost node")[:200])
+        return Event(worker, None, first_line(error))
 
     def stop(self) -> None:
         """End the actors and leave the cluster; a cluster that was started here ends too."""
@@ -193,7 +185,7 @@ def _refusal(address: str, error: BaseException) -> str:
         if "AuthToken" in str(cause) or "AUTH_TOKEN" in str(cause):
             return f"the Ray cluster at {address} asks for its token: {TOKEN_HINT}"
         cause = cause.__cause__ or cause.__context__
-    return f"no Ray cluster answers at {address} ({(str(error).strip().splitlines() or ['no answer'])[0][:160]})"
+    return f"no Ray cluster answers at {address} ({first_line(error)})"
 
 
 def knock(address: str) -> None:
@@ -207,19 +199,10 @@ def knock(address: str) -> None:
         raise Unavailable(f"no Ray cluster answers at {address} ({error.strerror or error})") from None
 
 
-class RayWorker:
-    """The actor: a `Worker` that knows its node."""
+class RayWorker(Worker):
+    """The actor: a worker that knows its node."""
 
     def __init__(self, own: dict[str, Any]) -> None:
         import ray
 
-        address = ray.util.get_node_ip_address()
-        self.worker = Worker(f"node {address} ({os.uname().nodename if hasattr(os, 'uname') else 'host'})", **own)
-
-    def hello(self) -> Any:
-        """Who this is."""
-        return self.worker.hello()
-
-    def do(self, job: Job) -> Any:
-        """A job's value or failure."""
-        return self.worker.do(job)
+        super().__init__(f"node {ray.util.get_node_ip_address()} ({socket.gethostname()})", **own)

@@ -17,8 +17,7 @@ from ...core.options import Options
 from ...core.plugins import one_line
 from ...core.queries import Side
 from ...core.spec import Spec
-from ...rerank.pairs import Pairs
-from ..build import Builder
+from ..system import Builder
 
 
 class Component(NamedTuple):
@@ -29,28 +28,14 @@ class Component(NamedTuple):
     options: Options
 
 
-class EncodeJob(NamedTuple):
-    """Texts to encode."""
+class Job(NamedTuple):
+    """A call of the model of a component: texts to encode, or pairs to score."""
 
     component: Component
-    expected: dict[str, Any]  # how the driver's encoder describes itself
-    method: str
-    """Of the encoder: `stream` for vectors, others for term weights and for vectors of tokens."""
-    texts: list[str]
-    side: Side
-    instruction: str
-
-
-class ScoreJob(NamedTuple):
-    """Pairs to score."""
-
-    component: Component
-    expected: dict[str, Any]
-    pairs: Pairs
-    family: str
-
-
-Job = EncodeJob | ScoreJob
+    expected: dict[str, Any]  # how the driver's model describes itself
+    sides: tuple[Side, ...]  # the side that an encoder is asked to describe
+    method: str  # `stream`; others for term weights and for vectors of tokens
+    arguments: tuple[Any, ...]
 
 
 class Done(NamedTuple):
@@ -92,7 +77,11 @@ class Worker:
     def do(self, job: Job) -> Done | Failure:
         """What the job asks for, or what went wrong where."""
         try:
-            return self._encode(job) if isinstance(job, EncodeJob) else self._score(job)
+            component = self.component(job.component)
+            model = component.encoder if job.component.kind == "retriever" else component.scorer
+            check_same(job.expected, model.describe(*job.sides), component.name)
+            model.notes.clear()
+            return Done(list(getattr(model, job.method)(*job.arguments)), dict(model.notes))
         except R2MedError as error:
             return Failure(type(error).__name__, str(error), self.node)
         except Exception as error:  # a bug or a library: one line with its name
@@ -106,20 +95,6 @@ class Worker:
             spec = component.spec
             self._components[key] = build.retriever(spec) if component.kind == "retriever" else build.reranker(spec)
         return self._components[key]
-
-    def _encode(self, job: EncodeJob) -> Done:
-        retriever = self.component(job.component)
-        encoder = retriever.encoder
-        check_same(job.expected, encoder.describe(job.side), retriever.name)
-        encoder.notes.clear()
-        return Done(list(getattr(encoder, job.method)(job.texts, job.side, job.instruction)), dict(encoder.notes))
-
-    def _score(self, job: ScoreJob) -> Done:
-        reranker = self.component(job.component)
-        scorer = reranker.scorer
-        check_same(job.expected, scorer.describe(), reranker.name)
-        scorer.notes.clear()
-        return Done(list(scorer.stream(job.pairs, job.family)), dict(scorer.notes))
 
 
 def check_same(expected: dict[str, Any], found: dict[str, object], name: str) -> None:

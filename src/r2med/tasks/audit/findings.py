@@ -10,18 +10,9 @@ EXAMPLES = 5
 
 # Where the evidence of a kind of flag lies: in the texts, or in the ids alone. A system that reads texts only cannot
 # profit from an id; a pipeline that filters by id, or a person who reads one, can.
-LEVELS = {
-    "query-in-document": "text",
-    "document-in-query": "text",
-    "duplicate-query": "text",
-    "unjudged-copy": "text",
-    "query-in-training": "text",
-    "positive-in-training": "text",
-    "few-shot": "text",
-    "same-article": "id",
-    "same-id": "id",
-    "slug": "id",
-}
+_OF_TEXTS = ("query-in-document", "document-in-query", "duplicate-query", "unjudged-copy")
+_FROM_OUTSIDE = ("query-in-training", "positive-in-training", "few-shot")
+LEVELS = dict.fromkeys(_OF_TEXTS + _FROM_OUTSIDE, "text") | dict.fromkeys(("same-article", "same-id", "slug"), "id")
 
 
 class Flag(msgspec.Struct):

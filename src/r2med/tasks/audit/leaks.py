@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...core import DataError, Task, TextColumn
+from ...core.columns import grouped
 from ...core.stores import open_path
 from ...text.duplicates import THRESHOLD, Overlaps, Pairs, Shingles, near_duplicates, overlaps, shingle
 from ..load import from_path
@@ -48,12 +49,7 @@ class ShingledTask(NamedTuple):
 
     def positives(self) -> dict[int, list[str]]:
         """For each positive document (by position) the queries it is relevant to."""
-        found: dict[int, list[str]] = {}
-        position = self.task.documents.ids.position
-        for query_id, doc_id, grade in self.task.qrels:
-            if grade > 0 and (at := position(doc_id)) >= 0 and query_id in self.task.query_ids:
-                found.setdefault(at, []).append(query_id)
-        return found
+        return grouped((at, query.id) for query in self.task.queries for at in self.task.positives(query.id))
 
 
 def inside(found: Overlaps, width: int) -> tuple[np.ndarray, np.ndarray]:
@@ -105,10 +101,8 @@ def flag_unjudged_copies(shingled: ShingledTask, pairs: Pairs, flags: FlagList) 
 
 def exact_groups(contents: TextColumn) -> list[list[int]]:
     """Documents with byte-identical contents."""
-    seen: dict[bytes, list[int]] = {}
-    for i, digest in enumerate(contents.digests()):
-        seen.setdefault(digest, []).append(i)
-    return [same for same in seen.values() if len(same) > 1]
+    same = grouped((digest, i) for i, digest in enumerate(contents.digests()))
+    return [group for group in same.values() if len(group) > 1]
 
 
 def count_copies(task: Task, found: list[list[int]]) -> CopyCount:
@@ -127,15 +121,12 @@ def article(identifier: str) -> str:
 
 def flag_ids(task: Task, flags: FlagList) -> None:
     """Same id, same article, and slugs of the question in the ids of its passages."""
-    by_article: dict[str, list[str]] = {}
-    by_slug: dict[str, list[str]] = {}
-    for doc_id in task.documents.ids:
-        by_article.setdefault(article(doc_id), []).append(doc_id)
-        if "/" in doc_id:
-            by_slug.setdefault(doc_id.partition("/")[0], []).append(doc_id)
+    ids = task.documents.ids
+    by_article = grouped((article(doc_id), doc_id) for doc_id in ids)
+    by_slug = grouped((doc_id.partition("/")[0], doc_id) for doc_id in ids if "/" in doc_id)
     for query in task.queries:
         positives = {d for d, grade in task.qrels.of(query.id).items() if grade > 0}
-        matched = [query.id] if query.id in task.documents.ids else []
+        matched = [query.id] if query.id in ids else []
         matched += [d for d in by_article.get(query.id, ()) if d != query.id]
         for doc_id in matched:
             # Two numberings that both count from 1 meet by chance; names do not.
@@ -192,18 +183,15 @@ class OutsideTexts:
 
 def read_outside(path: Path) -> OutsideTexts:
     """Every text in a file of JSON lines (any fields, nested or not), tab-separated or plain lines, or in a task."""
-    is_task = path.is_dir() or path.suffix == ".zip"
-    found = list(_texts_of_tasks(path) if is_task else _texts_of(path))
+    if path.is_dir() or path.suffix == ".zip":
+        tasks = [ref.load() for ref in from_path(path)]
+        found = [(f"query {q.id}", q.text) for task in tasks for q in task.queries]
+        found += [(f"document {d.id}", d.contents) for task in tasks for d in task.documents]
+    else:
+        found = list(_texts_of(path))
     if not found:
         raise DataError(f"holds no text of {FEWEST_WORDS} words or more", path=path)
     return OutsideTexts(path.name, TextColumn.from_texts(text for _, text in found), [place for place, _ in found])
-
-
-def _texts_of_tasks(path: Path) -> Iterator[tuple[str, str]]:
-    for ref in from_path(path):
-        task = ref.load()
-        yield from ((f"query {q.id}", q.text) for q in task.queries)
-        yield from ((f"document {d.id}", d.contents) for d in task.documents)
 
 
 def _texts_of(path: Path) -> Iterator[tuple[str, str]]:

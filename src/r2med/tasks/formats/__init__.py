@@ -49,8 +49,7 @@ class Format(ABC):
 
     name: ClassVar[str]
     summary: ClassVar[str]  # the files it consists of, in one line
-    rank: ClassVar[int] = 100
-    """Of two layouts that both fit a folder, the one with the lower rank is read."""
+    rank: ClassVar[int] = 100  # of two layouts that both fit a folder, the one with the lower rank is read
     holds_several: ClassVar[bool] = False
     """Whether one folder holds several tasks, each as a split of its own name."""
     holds_expansions: ClassVar[bool] = True  # whether it has a place for generated texts

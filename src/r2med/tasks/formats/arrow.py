@@ -11,6 +11,7 @@ import numpy as np
 
 from ...core import DataError, MissingExtra, TextColumn
 from ...core.compression import expansion_limit, outgrown
+from ...core.plugins import first_line
 from ...core.stores import Store, open_stream
 from ...core.untrusted import component
 from ..judgments import whole_grade
@@ -113,8 +114,7 @@ def _reading(label: str) -> Iterator[None]:
     try:
         yield
     except (pyarrow().ArrowException, OSError, ValueError) as error:
-        reason = next(iter(str(error).splitlines()), type(error).__name__)
-        raise DataError(f"not a readable parquet file ({reason})", path=label) from None
+        raise DataError(f"not a readable parquet file ({first_line(error)})", path=label) from None
 
 
 def _read_bounded(file: Any, columns: list[str], size: int, label: str) -> Any:
@@ -134,11 +134,8 @@ def _read_bounded(file: Any, columns: list[str], size: int, label: str) -> Any:
         total += batch.nbytes
         if total > limit:
             raise outgrown(limit, label)
-    return pyarrow().Table.from_batches(batches, schema=None if batches else _schema(file, columns))
-
-
-def _schema(file: Any, columns: list[str]) -> Any:
-    return pyarrow().schema([file.schema_arrow.field(name) for name in columns])
+    schema = pyarrow().schema([file.schema_arrow.field(name) for name in columns])
+    return pyarrow().Table.from_batches(batches, schema=None if batches else schema)
 
 
 def write_parquet(folder: Path, config: str, split: str, columns: dict[str, Any]) -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import msgspec
 
 from ...core import DataError, Query
+from ...core.columns import grouped
 from ...core.compression import write_lines
 from ...core.stores import Store, find
 from ..jsonl import (
@@ -125,33 +127,22 @@ class R2MedFormat(JsonLinesFormat):
         return find(names, "qrels.jsonl", "qrels.txt", "qrels.tsv", "qrels")
 
     def write(self, parts: Parts, folder: Path, *, split: str, compress: str, expansions: list[Expansion]) -> None:
-        positives: dict[str, list[str]] = {}
-        for judgment in parts.qrels:
-            if judgment.grade > 0:
-                positives.setdefault(judgment.query_id, []).append(judgment.doc_id)
+        positives = grouped((query_id, doc_id) for query_id, doc_id, grade in parts.qrels if grade > 0)
 
         def save(name: str, records: Iterable[object]) -> None:
             write_lines(folder, name, encode_lines(records), compress=compress)
 
         save("corpus.jsonl", ({"id": d.id, "text": d.text} | _given(title=d.title) for d in parts.documents))
-        save(
-            "query.jsonl",
-            (
-                {"id": q.id, "text": q.text, "doc_id": positives.get(q.id, [])}
-                | _given(answer=q.answer, body_system=q.body_system)
-                for q in parts.queries
-            ),
-        )
+        asked = ({"id": q.id, "text": q.text, "doc_id": positives.get(q.id, [])} | _beside(q) for q in parts.queries)
+        save("query.jsonl", asked)
         save("qrels.jsonl", ({"q_id": q, "p_id": d, "score": g} for q, d, g in parts.qrels))
         texts = {q.id: q.text for q in parts.queries}
         for name, generated in _hydoc_files(expansions):
-            save(
-                name,
-                (
-                    {"id": i, "text": texts.get(i, ""), "hy_doc": hydocs, "doc_id": positives.get(i, [])}
-                    for i, hydocs in generated.items()
-                ),
+            lines = (
+                {"id": i, "text": texts.get(i, ""), "hy_doc": hydocs, "doc_id": positives.get(i, [])}
+                for i, hydocs in generated.items()
             )
+            save(name, lines)
 
 
 @register
@@ -180,27 +171,28 @@ class BeirFormat(JsonLinesFormat):
         def save(name: str, lines: Iterable[bytes]) -> None:
             write_lines(folder, name, lines, compress=compress)
 
+        rows = (f"{_cell(query_id)}\t{_cell(doc_id)}\t{grade}\n" for query_id, doc_id, grade in parts.qrels)
         corpus = ({"_id": d.id, "title": d.title, "text": d.text} for d in parts.documents)
-        queries = (
-            {"_id": q.id, "text": q.text} | _given(answer=q.answer, body_system=q.body_system) for q in parts.queries
-        )
         save("corpus.jsonl", encode_lines(corpus))
-        save("queries.jsonl", encode_lines(queries))
-        save("qrels/test.tsv", _beir_rows(parts))
+        save("queries.jsonl", encode_lines({"_id": q.id, "text": q.text} | _beside(q) for q in parts.queries))
+        save("qrels/test.tsv", map(str.encode, chain(["query-id\tcorpus-id\tscore\n"], rows)))
         for name, generated in _hydoc_files(expansions):
             save(name, encode_lines({"id": i, "hy_doc": hydocs} for i, hydocs in generated.items()))
 
 
 def _read_queries(store: Store, name: str) -> tuple[Query, ...]:
-    record: type[PlainQuery | BeirQuery] = BeirQuery if uses_underscore_id(store, name) else PlainQuery
-    return tuple(
-        Query(q.id, q.text, q.answer or None, q.body_system or None) for _, q in read_records(store, name, record)
-    )
+    record = BeirQuery if uses_underscore_id(store, name) else PlainQuery
+    records = (record for _, record in read_records(store, name, record))
+    return tuple(Query(q.id, q.text, q.answer or None, q.body_system or None) for q in records)
 
 
 def _given(**fields: str | None) -> dict[str, str]:
     """The fields that have a value."""
     return {name: value for name, value in fields.items() if value}
+
+
+def _beside(query: Query) -> dict[str, str]:
+    return _given(answer=query.answer, body_system=query.body_system)
 
 
 def _expansion_files(names: list[str]) -> Iterator[tuple[str, str, str]]:
@@ -222,12 +214,6 @@ def _hydoc_files(expansions: list[Expansion]) -> Iterator[tuple[str, dict[str, s
 
 def _beir_splits(names: list[str]) -> dict[str, str]:
     return {match[1]: name for name in names if (match := BEIR_QRELS.fullmatch(name))}
-
-
-def _beir_rows(parts: Parts) -> Iterator[bytes]:
-    yield b"query-id\tcorpus-id\tscore\n"
-    for query_id, doc_id, grade in parts.qrels:
-        yield f"{_cell(query_id)}\t{_cell(doc_id)}\t{grade}\n".encode()
 
 
 def _cell(identifier: str) -> str:

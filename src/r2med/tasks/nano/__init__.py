@@ -75,9 +75,11 @@ def build_pool(task: Task, settings: PoolSettings, candidates: Sequence[Run] = (
         raise UsageError("the fill 'hard' needs the candidates of a retriever")
     kept, duplicates = _distinct_queries(task.queries)
     judged, missing = _positives(task, duplicates)
-    original = len(judged)
     canonical = _canonical(task.documents, {doc for _, doc in judged})
-    merged = _merge(judged, canonical)
+    merged: dict[tuple[str, int], int] = {}
+    for (query_id, doc), grade in judged.items():
+        pair = (query_id, canonical[doc])
+        merged[pair] = max(grade, merged.get(pair, 0))
     with_positive = {query_id for query_id, _ in merged}
     queries = tuple(q for q in kept if q.id in with_positive)
     if not queries:
@@ -109,7 +111,7 @@ def build_pool(task: Task, settings: PoolSettings, candidates: Sequence[Run] = (
         ),
         admissions=admissions,
         account=Account(
-            positives_merged=original - len(merged),
+            positives_merged=len(judged) - len(merged),
             duplicate_queries=duplicates,
             queries_without_positive=[q.id for q in kept if q.id not in with_positive],
             judgments_of_missing_documents=missing,
@@ -155,14 +157,6 @@ def _canonical(documents: Documents, positives: set[int]) -> list[int]:
     return [stands.setdefault(digest, doc) for doc, digest in enumerate(digests)]
 
 
-def _merge(judged: dict[tuple[str, int], int], canonical: list[int]) -> dict[tuple[str, int], int]:
-    merged: dict[tuple[str, int], int] = {}
-    for (query_id, doc), grade in judged.items():
-        pair = (query_id, canonical[doc])
-        merged[pair] = max(grade, merged.get(pair, 0))
-    return merged
-
-
 def _filling(
     task: Task, settings: PoolSettings, candidates: Sequence[Run], queries: Sequence[Query]
 ) -> Iterator[Admission]:
@@ -177,16 +171,10 @@ def _filling(
             for run, positions in rows:
                 if rank < run.depth and positions[i] >= 0 and (doc := int(run.docs[positions[i], rank])) >= 0:
                     yield Admission(doc, run.name, query.id, rank + 1)
-    for doc in _shuffled(count, settings.seed, task.fingerprint):
-        yield Admission(doc, "random")
-
-
-def _shuffled(count: int, seed: int, fingerprint: str) -> list[int]:
-    """An order that depends on the seed and the content alone."""
-    digest = hashlib.blake2b(f"{seed}:{fingerprint}".encode(), digest_size=16).digest()
+    # An order that depends on the seed and the content alone.
+    digest = hashlib.blake2b(f"{settings.seed}:{task.fingerprint}".encode(), digest_size=16).digest()
     rng = np.random.Generator(np.random.PCG64(int.from_bytes(digest, "little")))
-    order: list[int] = rng.permutation(count).tolist()
-    return order
+    yield from (Admission(doc, "random") for doc in rng.permutation(count).tolist())
 
 
 def _qrels(merged: dict[tuple[str, int], int], ids: IdTable, queries: Sequence[Query]) -> Qrels:

@@ -18,7 +18,9 @@ import msgspec
 from ..._version import __version__
 from ...core import DataError, Task, UsageError
 from ...core.atomic import write_bytes
+from ...core.columns import grouped
 from ...core.files import sha256_of
+from ...core.table import NONE, Table
 from ...core.untrusted import component, inside
 from ..catalogue import entries
 from ..formats.arrow import pyarrow
@@ -250,8 +252,8 @@ def dataset_card(tasks: Sequence[CardEntry]) -> str:
     body = body.format(
         count=f"{len(tasks)} retrieval tasks" if several else "One retrieval task",
         version=__version__,
-        tasks="\n".join(_task_table(tasks)),
-        scores="\n".join(_score_table(tasks)),
+        tasks=_task_table(tasks),
+        scores=_score_table(tasks),
         split=tasks[0].split,
     )
     title = f"{len(tasks)} Nano retrieval tasks" if several else tasks[0].split
@@ -259,10 +261,7 @@ def dataset_card(tasks: Sequence[CardEntry]) -> str:
 
 
 def _header(tasks: Sequence[CardEntry]) -> str:
-    configs: dict[str, list[str]] = {}
-    for task in tasks:
-        for config in ("corpus", "queries", "qrels", *task.configs):
-            configs.setdefault(config, []).append(task.split)
+    configs = grouped((c, task.split) for task in tasks for c in ("corpus", "queries", "qrels", *task.configs))
     licences = {HUB_LICENCES.get(task.licence, "other") for task in tasks}
     lines = ["---", f"license: {licences.pop() if len(licences) == 1 else 'other'}", "language:", "- en"]
     lines += ["task_categories:", "- text-retrieval", "tags:", "- medical", "- information-retrieval", "configs:"]
@@ -274,24 +273,21 @@ def _header(tasks: Sequence[CardEntry]) -> str:
     return "\n".join([*lines, "---"])
 
 
-def _task_table(tasks: Sequence[CardEntry]) -> list[str]:
-    head = "| Task | Source | Queries | Documents | Positives | Fill | Seed |"
-    rows = [
-        f"| {t.split} | {t.manifest.source}{f'@{t.manifest.revision}' if t.manifest.revision else ''} "
-        f"| {t.figures.queries:,} | {t.figures.documents:,} | {t.figures.positives:,} | {t.manifest.fill} "
-        f"| {t.manifest.seed} |"
-        for t in tasks
-    ]
-    return [head, "|:---|:---|---:|---:|---:|:---|---:|", *rows]
+def _task_table(tasks: Sequence[CardEntry]) -> str:
+    rows = []
+    for task in tasks:
+        made, figures = task.manifest, task.figures
+        source = f"{made.source}@{made.revision}" if made.revision else made.source
+        counts = [f"{count:,}" for count in (figures.queries, figures.documents, figures.positives)]
+        rows.append([task.split, source, made.fill, *counts, str(made.seed)])
+    titles = ["Task", "Source", "Fill", "Queries", "Documents", "Positives", "Seed"]
+    return Table(titles, rows, left=3).markdown(ready=True)
 
 
-def _score_table(tasks: Sequence[CardEntry]) -> list[str]:
+def _score_table(tasks: Sequence[CardEntry]) -> str:
     roles = [role for role in ROLES if any(role in t.figures.profiles for t in tasks)]
-    head = f"| Task | {' | '.join(TITLES[r] for r in roles)} |"
-    rows = [
-        f"| {t.split} | "
-        + " | ".join(f"{t.figures.profiles[r].ndcg_at_10:.4f}" if r in t.figures.profiles else "–" for r in roles)
-        + " |"
-        for t in tasks
-    ]
-    return [head, f"|:---|{'---:|' * len(roles)}", *rows]
+    rows = []
+    for task in tasks:
+        profiles = task.figures.profiles
+        rows.append([task.split, *(f"{profiles[r].ndcg_at_10:.4f}" if r in profiles else NONE for r in roles)])
+    return Table(["Task", *(TITLES[role] for role in roles)], rows).markdown(ready=True)
