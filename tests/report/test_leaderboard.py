@@ -7,9 +7,9 @@ import pytest
 
 import r2med
 from r2med.core import ResultError, UnknownName, UsageError
-from r2med.report.leaderboard import HERE, as_json, board, board_caption, board_table
+from r2med.report.leaderboard import HERE, as_json, board, board_caption, board_table, protocol_of
 from r2med.report.scores import score_table
-from r2med.results import ResultStore
+from r2med.results import ResultStore, SystemInfo
 from r2med.scoring import MAIN, Measure, score
 from r2med.tasks import load, resolve, write_task
 
@@ -168,3 +168,17 @@ def test_kinds_of_ours_answer_to_the_names_of_the_ledger(tmp_path: Path) -> None
 def test_a_measure_nobody_stored_is_refused(mini_results: Path) -> None:
     with pytest.raises(ResultError, match="nothing has R@7 on mini"):
         board(mini_results, measured=True, measure=Measure.parse("R@7"))
+
+
+@pytest.mark.parametrize(
+    ("name", "prompts", "protocol"),
+    [
+        ("e5", "", "default"),
+        ("e5@r2med-paper", "", "r2med-paper"),
+        ("e5:prompts=r2med-paper~1234,protocol=r2med-paper", "r2med-paper~1234", "r2med-paper"),
+        ("e5:protocol=r2med-paper", "r2med's own", "custom"),
+    ],
+)
+def test_a_protocol_without_its_instructions_is_not_that_protocol(name: str, prompts: str, protocol: str) -> None:
+    described: dict[str, object] = {"retrievers": [{"kind": "dense", **({"prompts": prompts} if prompts else {})}]}
+    assert protocol_of(SystemInfo(name=name, kind="dense", description=described)) == protocol

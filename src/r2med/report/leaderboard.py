@@ -15,7 +15,7 @@ from ..core import ResultError, UnknownName, UsageError
 from ..core.table import NONE, Table, points
 from ..results import ResultIndex, StoredResult, SystemInfo, macro_average, query_weighted
 from ..results.ledger import Figure, Kind, ledger
-from ..results.protocols import MAIN_PROTOCOL, get_protocol, protocol_names
+from ..results.protocols import MAIN_PROTOCOL, get_protocol, own_words, protocol_names
 from ..results.store import OWN
 from ..scoring import MAIN, Measure
 from .collection import ORDER, CollectionResults, collection_results, task_names
@@ -242,8 +242,10 @@ def family_of(system: SystemInfo) -> str:
 
 
 def protocol_of(system: SystemInfo) -> str:
-    """`nv@r2med-paper` was run under that protocol; a policy of one's own is no protocol's."""
-    marked = next((p for p in protocol_names() if f"@{p}" in system.name), "")
+    """The protocol that a part of the system names; with instructions or a policy of one's own it is no protocol's."""
+    marked = next((p for p in protocol_names() if f"@{p}" in system.name or f"protocol={p}" in system.name), "")
+    if own_words(system):
+        return CUSTOM
     own_policy = system.description.get("policy", "default") != "default"
     return marked or (CUSTOM if own_policy else "default")
 
