@@ -12,6 +12,7 @@ import msgspec
 import numpy as np
 
 from r2med.core import R2MedError
+from r2med.core.literals import read_tables
 from r2med.core.options import Options
 from r2med.core.untrusted import file_name, printable
 from r2med.expand import expanders
@@ -28,6 +29,7 @@ from r2med.scoring import Measure
 from r2med.tasks import resolve
 from r2med.text import get_analyzer
 from tests.fuzz.cases import Case, Maker, as_text, some_results
+from tests.paper_files import example_file, instruction_file
 
 ANSWERS = [
     "<think>\nFever, then a rash: measles.\n</think>\n\nMeasles is a viral infection.",
@@ -61,6 +63,13 @@ def model_answers(folder: Path) -> Case:
             open_call(text, begin, end)
 
     return as_text(ANSWERS, read)
+
+
+def python_tables(folder: Path) -> Case:
+    """Instruction files of somebody's repository, as bytes: read as data or refused."""
+    examples = read_tables(example_file().encode(), "example.py")
+    seeds = [instruction_file().encode(), b"x = {'a': 'b' + f'c', **{}}\n", b"t = {k: v for k, v in t.items()}"]
+    return Case(seeds, lambda data: read_tables(data, "own.py", {"example": examples}))
 
 
 def rankings(folder: Path) -> Case:
@@ -203,6 +212,7 @@ def analyzers(folder: Path) -> Case:
 TEXTS: dict[str, Maker] = {
     "LLM answers": model_answers,
     "LLM rankings and verdicts": rankings,
+    "Python files as data": python_tables,
     "answers named": answers_named,
     "prompts": prompts,
     "chat completion bodies": chat_bodies,

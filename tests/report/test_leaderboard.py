@@ -179,3 +179,18 @@ def test_the_protocol_is_read_from_the_spec_inside_the_result() -> None:
     plain = SystemInfo(name="folder@mteb", kind="dense", description={}, spec=SystemSpec.parse("bm25").data())
     assert protocol_of(plain) == "default"
     assert protocol_of(SystemInfo(name="nv@r2med-paper", kind="dense", description={})) == "r2med-paper"
+
+
+@pytest.mark.parametrize(
+    ("name", "prompts", "protocol"),
+    [
+        ("e5", "", "default"),
+        ("e5@r2med-paper", "", "r2med-paper"),
+        ("e5:protocol=r2med-paper", "r2med-paper~1234", "r2med-paper"),
+        ("e5:protocol=r2med-paper", "r2med's own", "custom"),
+    ],
+)
+def test_a_protocol_without_its_instructions_is_not_that_protocol(name: str, prompts: str, protocol: str) -> None:
+    described: dict[str, object] = {"retrievers": [{"kind": "dense", **({"prompts": prompts} if prompts else {})}]}
+    spec = {} if "@" in name else SystemSpec.parse(name).data()
+    assert protocol_of(SystemInfo(name=name, kind="dense", description=described, spec=spec)) == protocol

@@ -62,6 +62,7 @@ def test_the_papers_pack_is_used_by_itself_and_changes_the_name(e5: Path, tmp_pa
     assert theirs.name == f"e5:prompts=r2med-paper~{digest[:8]},protocol=r2med-paper"
     assert theirs.describe()["prompts"] == f"r2med-paper~{digest}"
     assert str(as_published(retrievers.parse("e5"))) == theirs.name
+    assert get_retriever(theirs.name).name == theirs.name, "what is printed can be typed"
     assert get_retriever("e5").name == "e5", "only under the protocol"
     assert "prompts" not in get_retriever("e5").describe()
     runs = {r: r.retrieve(task(), depth=2) for r in (own, theirs)}

@@ -37,10 +37,10 @@ def paper_spec(spec: Spec) -> Spec:
         return spec
     if own := next((key for key in SETS if spec.get(key) is not None), None):
         raise UsageError(f"protocol {PAPER} sets {own}: leave out {own} or the protocol")
-    if spec.get("prompts") is not None:
-        return spec
     pack = pack_of(PAPER)
-    return spec.with_parameters(prompts=pack) if pack and spec.name in read_pack(pack.located()).generate else spec
+    if pack is None or spec.get("prompts") not in (None, pack) or spec.name not in read_pack(pack.located()).generate:
+        return spec
+    return spec.with_parameters(prompts=pack)
 
 
 def cut_to_words(text: str, words: int = PASSAGE_WORDS) -> str:

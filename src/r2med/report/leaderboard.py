@@ -15,7 +15,7 @@ from ..core import ResultError, UnknownName, UsageError
 from ..core.table import NONE, Table, points
 from ..results import ResultIndex, SystemInfo, macro_average, query_weighted
 from ..results.ledger import Figure, Kind, ledger
-from ..results.protocols import MAIN_PROTOCOL, get_protocol, protocol_names, tables
+from ..results.protocols import MAIN_PROTOCOL, get_protocol, own_words, protocol_names, tables
 from ..results.store import OWN
 from ..scoring import MAIN, Measure
 from ..scoring.compare import tie_groups
@@ -255,7 +255,9 @@ def family_of(system: SystemInfo) -> str:
 
 
 def protocol_of(system: SystemInfo) -> str:
-    """`nv:protocol=r2med-paper` was run under that protocol; a policy of one's own is no protocol's."""
+    """The protocol that a part of the system names; with instructions or a policy of one's own it is no protocol's."""
+    if own_words(system):
+        return CUSTOM
     parameters = tables([table.get("parameters") for table in tables(system.spec.get("retrievers"))])
     stated = next((str(p["protocol"]) for p in parameters if "protocol" in p), "")
     if not system.spec:  # the first edition put it into the name

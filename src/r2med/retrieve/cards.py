@@ -64,10 +64,13 @@ def card_of(spec: Spec) -> Card:
 
 def with_paper_pack(spec: Spec) -> Spec:
     """A model under the paper's protocol with the paper's instructions, where they were fetched."""
-    if spec.get("protocol") != PAPER or spec.get("prompts") is not None or not own_wording(card_of(spec)):
+    given = spec.get("prompts")
+    if spec.get("protocol") != PAPER or not own_wording(card_of(spec)):
         return spec
     pack = pack_of(PAPER)
-    return spec.with_parameters(prompts=pack) if pack and read_pack(pack.located()).speaks_to(spec.name) else spec
+    if pack is None or given not in (None, pack) or not read_pack(pack.located()).speaks_to(spec.name):
+        return spec
+    return spec.with_parameters(prompts=pack)
 
 
 def with_pack(spec: Spec, pack: Content) -> Spec:

@@ -2,20 +2,33 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from r2med.core import Document, Documents, Qrels, Query, Run, Task, UnknownName
+from r2med.core import DataError, Document, Documents, Qrels, Query, Run, Task, UnknownName
+from r2med.core.spec import Content
 from r2med.expand import expanders
 from r2med.expand.paper import API_LLMS, OPEN_LLMS
 from r2med.integrations.upstream import METHODS, OLD_RERANKERS
-from r2med.integrations.upstream.evaluate import Gar, evaluate_retriever, paper_retriever, scores, without_own_id
+from r2med.integrations.upstream.evaluate import (
+    Gar,
+    evaluate_retriever,
+    filed_name,
+    instructions_of,
+    paper_retriever,
+    scores,
+    without_own_id,
+)
 from r2med.integrations.upstream.tree import Tree
 from r2med.llm import chats
 from r2med.models import find_card
+from r2med.pipeline.protocol_pack import fetch_pack
 from r2med.rerank import rerankers
+from r2med.results.protocols import get_protocol, read_protocol
 from r2med.retrieve import get_retriever, retrievers
+from tests.paper_files import write_clone, write_protocol
 
 RETRIEVERS = (
     *("bm25", "contriever", "medcpt", "inst-l", "inst-xl", "bmr-410m", "bmr-2b", "bmr-7b"),
@@ -79,3 +92,43 @@ def test_names_that_are_typed_stay_in_the_tree(tmp_path: Path, llm: str) -> None
     assert len(written) == 2
     assert all(root in path.parents for path in written)
     assert {len(path.relative_to(root).parts) for path in written} == {5, 6}
+
+
+def test_names_tell_whose_instructions_a_model_was_given(tmp_path: Path) -> None:
+    """The plain name is for the repository's own words."""
+    own = paper_retriever("e5")
+    assert (filed_name(own), instructions_of(own)) == ("e5:prompts=r2med", "r2med's own")
+    assert filed_name(paper_retriever("bge")) == "bge"
+    assert (filed_name(paper_retriever("bm25")), instructions_of(paper_retriever("bm25"))) == ("bm25", "")
+    digest = fetch_pack(read_protocol(str(write_protocol(tmp_path / "own.toml"))), write_clone(tmp_path / "c")).digest
+    other = paper_retriever("e5")
+    assert filed_name(other) == f"e5:prompts=r2med-paper~{digest[:8]}", "a pack, but not the published one"
+    assert instructions_of(other) == f"r2med-paper~{digest}"
+    published = replace(other.get("prompts"), whole=get_protocol("r2med-paper").prompts)  # type: ignore[type-var]
+    assert filed_name(other.with_parameters(prompts=published)) == "e5"  # type: ignore[arg-type]
+    mine = tmp_path / "mine.toml"
+    mine.write_text('[query]\ndefault = "x"\n')
+    assert filed_name(paper_retriever("e5", Content.of(mine))) == f"e5:prompts={Content.of(mine)}"
+
+
+def test_scores_of_texts_made_with_other_prompts_are_not_taken_for_these(tmp_path: Path) -> None:
+    tree, task = Tree(tmp_path), tiny()
+    texts = tree.texts(task.name, "hyde", "gpt4")
+    texts.parent.mkdir(parents=True)
+    lines = ['{"id": "a", "hy_doc": "fever b"}', '{"id": "x", "hy_doc": "fever a"}']
+    texts.write_text("\n".join(lines))
+    gar, bm25 = Gar("hyde", "gpt4"), get_retriever("bm25")
+    assert not evaluate_retriever(tree, bm25, gar, task).kept
+    texts.write_text("\n".join(line[:-1] + ', "prompts": "r2med\'s own"}' for line in lines))
+    with pytest.raises(DataError, match="made with the repository's prompts, not with r2med's own: --overwrite"):
+        evaluate_retriever(tree, bm25, gar, task)
+    assert not evaluate_retriever(tree, bm25, gar, task, overwrite=True).kept
+    assert evaluate_retriever(tree, bm25, gar, task).kept
+
+
+def test_a_file_of_unfinished_chains_is_searched_with(tmp_path: Path) -> None:
+    tree, task = Tree(tmp_path), tiny()
+    texts = tree.texts(task.name, "hyde", "qwq-32b")
+    texts.parent.mkdir(parents=True)
+    texts.write_text('{"id": "a", "hy_doc": "<think>fever b"}\n{"id": "x", "hy_doc": "<think>fever a"}')
+    assert evaluate_retriever(tree, get_retriever("bm25"), Gar("hyde", "qwq-32b"), task).value == 1.0

@@ -53,7 +53,10 @@ class Scored(NamedTuple):
 def paper_retriever(name: str, prompts: Content | None = None) -> Spec:
     """A retriever as the repository's scripts set it: their lengths, their similarity, their words."""
     spec = retrievers.parse(name)
-    return as_published(spec if prompts is None else with_pack(spec, prompts))
+    if prompts is not None and "prompts" in retrievers.declared(spec):
+        # A model in r2med's words must be told the pack's; one without them is refused when it is made.
+        spec = retrievers.changed(spec, prompts=prompts) if own_wording(card_of(spec)) else with_pack(spec, prompts)
+    return as_published(spec)
 
 
 def filed_name(spec: Spec) -> str:
