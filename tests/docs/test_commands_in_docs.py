@@ -187,3 +187,20 @@ def test_a_wrong_command_is_found() -> None:
     assert list(calls("r2med tasks | head; r2med models")) == [["tasks"], ["models"]]
     assert matches(("a ... b", "...", "end"), "a x b\nmore\n\nend\n")
     assert not matches(("a", "end"), "a\nmore\nend\n")
+
+
+def test_the_extras_are_those_of_the_package() -> None:
+    section = (ROOT / "pyproject.toml").read_text("utf-8").partition("[project.optional-dependencies]\n")[2]
+    declared = dict(re.findall(r"^([\w-]+) = \[(.*)\]", section.partition("\n\n")[0], re.MULTILINE))
+    rows = re.findall(r"^\| (`[^|]+`) \| (.+) \|$", README.read_text("utf-8").partition("| extra |")[2], re.MULTILINE)
+    named = {name: text for names, text in rows for name in re.findall(r"`([\w-]+)`", names)}
+    table = {name: text for name, text in named.items() if not name.startswith("bm25")}
+    assert table.keys() == declared.keys()
+    inside = set(re.findall(r"[\w-]+", declared["all"])) - {"r2med"}
+    assert {*re.findall(r"`([\w-]+)`", table["all"])} == declared.keys() - inside - {"all"}
+
+
+def test_front_pages_fit_a_terminal() -> None:
+    for path in (README, ROOT / "CONTRIBUTING.md"):
+        prose = re.sub(r"^```diff.*?^```|^\|.*?$", "", path.read_text("utf-8"), flags=re.MULTILINE | re.DOTALL)
+        assert not [line for line in prose.splitlines() if len(line) > 80], path.name
