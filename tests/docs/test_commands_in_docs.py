@@ -120,6 +120,9 @@ def test_the_page_does_what_it_says(path: Path, tmp_path: Path, monkeypatch: pyt
 @pytest.mark.skipif(not (HOME / "models" / "bge-small").is_dir(), reason="the embedded model is not in R2MED_HOME")
 @each(SLOW)
 def test_the_page_does_what_it_says_with_models(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    named = re.findall(r'find_card\("([\w-]+)"\)', path.read_text("utf-8"))
+    if missing := [name for name in named if not (HOME / "models" / name).is_dir()]:
+        pytest.skip(f"{missing[0]} is not in R2MED_HOME")
     home = Path(os.environ["R2MED_HOME"])
     home.mkdir(parents=True)
     (home / "models").symlink_to(HOME / "models")
@@ -187,3 +190,20 @@ def test_a_wrong_command_is_found() -> None:
     assert list(calls("r2med tasks | head; r2med models")) == [["tasks"], ["models"]]
     assert matches(("a ... b", "...", "end"), "a x b\nmore\n\nend\n")
     assert not matches(("a", "end"), "a\nmore\nend\n")
+
+
+def test_the_extras_are_those_of_the_package() -> None:
+    section = (ROOT / "pyproject.toml").read_text("utf-8").partition("[project.optional-dependencies]\n")[2]
+    declared = dict(re.findall(r"^([\w-]+) = \[(.*)\]", section.partition("\n\n")[0], re.MULTILINE))
+    rows = re.findall(r"^\| (`[^|]+`) \| (.+) \|$", README.read_text("utf-8").partition("| extra |")[2], re.MULTILINE)
+    named = {name: text for names, text in rows for name in re.findall(r"`([\w-]+)`", names)}
+    table = {name: text for name, text in named.items() if not name.startswith("bm25")}
+    assert table.keys() == declared.keys()
+    inside = set(re.findall(r"[\w-]+", declared["all"])) - {"r2med"}
+    assert {*re.findall(r"`([\w-]+)`", table["all"])} == declared.keys() - inside - {"all"}
+
+
+def test_front_pages_fit_a_terminal() -> None:
+    for path in (README, ROOT / "CONTRIBUTING.md"):
+        prose = re.sub(r"^```diff.*?^```|^\|.*?$", "", path.read_text("utf-8"), flags=re.MULTILINE | re.DOTALL)
+        assert not [line for line in prose.splitlines() if len(line) > 80], path.name
