@@ -16,6 +16,7 @@ from ..core import DataError, Query, Task
 from ..core.options import Options, Progress
 from ..core.queries import Queries
 from ..core.spec import Content, Spec
+from ..core.untrusted import inside
 from ..llm import (
     Chat,
     Generation,
@@ -51,7 +52,7 @@ def load_prompt(method: str, family: str, pack: Content | None = None) -> Prompt
     path = pack.located()
     if path.is_file():
         return read_prompt(path)
-    tried = [path / method / f"{slug}.toml", path / f"{slug}.toml", path / f"{method}.toml"]
+    tried = [inside(path, f"{name}.toml", "prompt") for name in (f"{method}/{slug}", slug, method)]
     if found := next((candidate for candidate in tried if candidate.is_file()), None):
         return read_prompt(found)
     raise DataError(f"holds no prompt for {method} on {slug} (looked for {method}/{slug}.toml, {slug}.toml)", path=path)

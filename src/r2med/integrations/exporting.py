@@ -11,6 +11,7 @@ import msgspec
 from ..core import DataError, Task, UsageError
 from ..core.atomic import atomic_folder, write_bytes
 from ..core.trec import write_qrels, write_run
+from ..core.untrusted import inside
 from ..report.collection import task_behind
 from ..results import ResultIndex, ResultStore, StoredResult
 from ..results.store import stored_names
@@ -32,13 +33,13 @@ def export_trec(source: str, out: Path, *, systems: Sequence[str] = ()) -> list[
         if (store := results_in(source)) is None:
             _only_results(systems)
             tasks = [ref.load() for ref in resolve(source)]
-            made = [one for task in tasks for one in _task_files(task, folder, topics=True)]
+            made = [one for task in tasks for one in _task_files(task, folder, out, topics=True)]
         else:
             chosen = ResultIndex([store.root]).select(systems)
-            made = [_run_file(stored, folder) for stored in chosen]
+            made = [_run_file(stored, folder, out) for stored in chosen]
             behind = {s.full_name: task_behind(s.result.task) for s in chosen}
-            made += [one for task in behind.values() if task for one in _task_files(task, folder, topics=False)]
-    return [one._replace(path=str(out / one.path)) for one in made]
+            made += [one for task in behind.values() if task for one in _task_files(task, folder, out, topics=False)]
+    return made
 
 
 def export_beir(source: str, out: Path, *, systems: Sequence[str] = ()) -> list[Exported]:
@@ -49,9 +50,9 @@ def export_beir(source: str, out: Path, *, systems: Sequence[str] = ()) -> list[
     made = []
     with atomic_folder(out) as folder:
         for stored in ResultIndex([store.root]).select(systems):
-            path = _place(stored, ".json")
-            write_bytes(folder / path, msgspec.json.encode(to_dict(stored.whole_run())) + b"\n")
-            made.append(Exported(f"{stored.system} on {stored.full_name}", "run", str(out / path)))
+            write_bytes(_place(folder, stored, ".json"), msgspec.json.encode(to_dict(stored.whole_run())) + b"\n")
+            path = _place(out, stored, ".json")
+            made.append(Exported(f"{stored.system} on {stored.full_name}", "run", str(path)))
     return made
 
 
@@ -66,23 +67,25 @@ def results_in(source: str) -> ResultStore | None:
     return None
 
 
-def _run_file(stored: StoredResult, folder: Path) -> Exported:
-    path = _place(stored, ".run")
-    write_run(stored.whole_run(), folder / path)
-    return Exported(f"{stored.system} on {stored.full_name}", "run", str(path))
+def _run_file(stored: StoredResult, folder: Path, out: Path) -> Exported:
+    """A run below `folder`, which will be `out`."""
+    write_run(stored.whole_run(), _place(folder, stored, ".run"))
+    return Exported(f"{stored.system} on {stored.full_name}", "run", str(_place(out, stored, ".run")))
 
 
-def _task_files(task: Task, folder: Path, *, topics: bool) -> list[Exported]:
-    names = [stored_names(name)[0] for name in (task.collection, task.name) if name]
-    stem = Path(*names)
-    judgments = stem.with_name(f"{stem.name}.qrels")
-    write_qrels(task.qrels, folder / judgments)
-    made = [Exported(task.full_name, "judgments", str(judgments))]
+def _task_files(task: Task, folder: Path, out: Path, *, topics: bool) -> list[Exported]:
+    """Judgments and topics of a task below `folder`, which will be `out`."""
+    stem = "/".join(stored_names(name)[0] for name in (task.collection, task.name) if name)
+
+    def place(root: Path, suffix: str) -> Path:
+        return inside(root, stem + suffix, "task")
+
+    write_qrels(task.qrels, place(folder, ".qrels"))
+    made = [Exported(task.full_name, "judgments", str(place(out, ".qrels")))]
     if topics:
-        path = stem.with_name(f"{stem.name}.topics.tsv")
         lines = [f"{_field(q.id)}\t{' '.join(q.text.split())}\n" for q in task.queries]
-        write_bytes(folder / path, "".join(lines).encode())
-        made.append(Exported(task.full_name, "topics", str(path)))
+        write_bytes(place(folder, ".topics.tsv"), "".join(lines).encode())
+        made.append(Exported(task.full_name, "topics", str(place(out, ".topics.tsv"))))
     return made
 
 
@@ -92,8 +95,8 @@ def _field(identifier: str) -> str:
     return identifier
 
 
-def _place(stored: StoredResult, suffix: str) -> Path:
-    return ResultStore("").path(*stored.key).with_suffix(suffix)
+def _place(root: Path, stored: StoredResult, suffix: str) -> Path:
+    return ResultStore(root).path(*stored.key).with_suffix(suffix)
 
 
 def _only_results(systems: Sequence[str]) -> None:

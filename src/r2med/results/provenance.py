@@ -10,6 +10,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from .._version import __version__
+from ..core import DataError
+from ..core.untrusted import inside
 
 PACKAGES = ("numpy", "onnxruntime", "tokenizers", "torch", "transformers", "sentence-transformers")
 
@@ -51,6 +53,6 @@ def _commit() -> str | None:
         content = head.read_text().strip()
         if not content.startswith("ref: "):
             return content
-        return (root / ".git" / content.removeprefix("ref: ")).read_text().strip()
-    except OSError:
+        return inside(root / ".git", content.removeprefix("ref: "), "branch").read_text().strip()
+    except (OSError, DataError):
         return None
