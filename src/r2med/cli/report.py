@@ -30,5 +30,5 @@ def command(results: tuple[Path, ...], target: Path, max_size: float, folders: t
         emit(written)
         return
     say(target)
-    for line in written.left_out:
+    for line in (*site.problems(), *written.left_out):
         note(line)
