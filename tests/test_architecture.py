@@ -102,6 +102,25 @@ def test_only_the_output_module_prints(path: Path) -> None:
         assert not printed(path)
 
 
+CLIENTS = {
+    "http.py": {"httpx"},  # chat and embedding services
+    "core/hub.py": {"huggingface_hub"},
+}
+ASKING = {"aiohttp", "http", "httpx", "huggingface_hub", "requests", "urllib.request", "urllib3"}
+
+
+def test_servers_are_asked_by_two_modules_alone() -> None:
+    """They bound what an answer costs, give up in time and end at an interrupt; a third would do so once more."""
+    found: dict[str, set[str]] = {}
+    for path in FILES:
+        nodes = list(ast.walk(ast.parse(path.read_text("utf-8"))))
+        modules = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+        modules |= {node.module or "" for node in nodes if isinstance(node, ast.ImportFrom) and not node.level}
+        if asking := {name for name in ASKING for m in modules if m == name or m.startswith(f"{name}.")}:
+            found[path.relative_to(ROOT).as_posix()] = asking
+    assert found == CLIENTS
+
+
 def loaded_after(statement: str) -> set[str]:
     code = f"import sys, json; {statement}; print(json.dumps(sorted(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -82,6 +82,9 @@ def test_no_command_lets_data_drive_the_terminal(task: Path, tmp_path: Path) -> 
         "compare": on_a_terminal(tmp_path, "compare", "bm25", "bm25-lucene"),
         "no such system": on_a_terminal(tmp_path, "compare", "bm25", ESCAPE),
         "no such task": on_a_terminal(tmp_path, "run", "-t", f"./{ESCAPE}"),
+        "validate": on_a_terminal(tmp_path, "data", "validate", str(task)),
+        "json": on_a_terminal(tmp_path, "search", "fever", "-t", str(task), "--json"),
+        "export": on_a_terminal(tmp_path, "export", "beir", "results", "--out", ESCAPE),
         "plot": on_a_terminal(tmp_path, "plot", "scores", "--out", f"{ESCAPE}.svg", "--resamples", "200"),
     }
     for name, text in said.items():

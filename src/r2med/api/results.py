@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+import msgspec
+
 from ..core import R2MedError, ResultError, UsageError
 from ..core.atomic import write_bytes
 from ..core.budget import Budget
@@ -351,7 +353,9 @@ def write_report(
     target: str | Path, *results: str | Path, tasks: Sequence[str | Path] = (), max_bytes: int = 24_000_000
 ) -> WrittenReport:
     """Write what `view` shows as one HTML file that needs no network."""
-    return write_site(open_site(results, tasks), Path(target), most=max_bytes)
+    site = open_site(results, tasks)
+    written = write_site(site, Path(target), most=max_bytes)
+    return msgspec.structs.replace(written, left_out=[*site.problems(), *written.left_out])
 
 
 class Published(NamedTuple):

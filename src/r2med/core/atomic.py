@@ -66,6 +66,14 @@ def atomic_folder(path: Path) -> Iterator[Path]:
         temporary.replace(path)
 
 
+@contextmanager
+def scratch_folder(path: Path) -> Iterator[Path]:
+    """A temporary folder beside `path` for the length of a block."""
+    with _temporary(path, tempfile.mkdtemp) as temporary:
+        yield temporary
+        _remove(temporary)
+
+
 def _make_file(*, dir: Path, prefix: str, suffix: str) -> str:  # noqa: A002 (as tempfile calls it)
     handle, name = tempfile.mkstemp(dir=dir, prefix=prefix, suffix=suffix)
     os.close(handle)

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import IO, Any, BinaryIO, cast
 
 from .errors import DataError, HostileData, MissingExtra, UsageError
+from .untrusted import inside
 
 COMPRESSIONS = {"none": "", "gz": ".gz", "zst": ".zst"}
 SUFFIXES = tuple(COMPRESSIONS.values())
@@ -155,7 +156,7 @@ def write_lines(folder: Path, name: str, lines: Iterable[bytes], *, compress: st
     """Write one file of a task; the folder around it appears atomically, so the file need not."""
     if compress not in COMPRESSIONS:
         raise UsageError(f"unknown compression {compress!r}; known: {', '.join(COMPRESSIONS)}")
-    path = folder / (name + COMPRESSIONS[compress])
+    path = inside(folder, name + COMPRESSIONS[compress], "file")
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("wb") as raw:
         write_packed(raw, lines, suffix=path.suffix)

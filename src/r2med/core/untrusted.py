@@ -32,7 +32,7 @@ def file_name(name: str, *, known: Collection[str] = ()) -> str:
     A lower-case name of plain characters, or one of the `known` names, is written as it is. Any other loses what a
     file system may not keep (capitals count: some systems fold them) and carries a hash of the whole instead.
     """
-    if name in known:
+    if name in known and _is_component(name):
         return name
     taken = any(name == other.casefold() for other in known)
     device = name.partition(".")[0] in _RESERVED  # of Windows, which also shortens a name that ends in a dot
@@ -47,10 +47,15 @@ def file_name(name: str, *, known: Collection[str] = ()) -> str:
 
 def component(name: str, what: str, *, path: str | Path | None = None) -> str:
     """A name from data that must be one component of a path by itself; anything else is refused, not repaired."""
-    hostile = name in ("", ".", "..") or any(c in name for c in "/\\\0") or name != name.strip()
-    if hostile or any(unicodedata.category(c) in ("Cc", "Cs") for c in name) or re.match(r"[A-Za-z]:", name):
+    if not _is_component(name):
         _refuse(f"{what} {name!r} cannot be part of a path", path)
     return name
+
+
+def _is_component(name: str) -> bool:
+    if name in ("", ".", "..") or any(c in name for c in "/\\\0") or name != name.strip():
+        return False
+    return not any(unicodedata.category(c) in ("Cc", "Cs") for c in name) and not re.match(r"[A-Za-z]:", name)
 
 
 def inside(folder: Path, name: str, what: str) -> Path:

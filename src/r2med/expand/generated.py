@@ -16,7 +16,7 @@ from ..core import DataError, Query, Task
 from ..core.options import Options, Progress
 from ..core.queries import Queries
 from ..core.spec import Content, Spec
-from ..core.untrusted import file_name
+from ..core.untrusted import file_name, inside
 from ..llm import (
     Chat,
     Generation,
@@ -61,7 +61,8 @@ def load_prompt(method: str, names: Sequence[str], pack: Content | None = None) 
     if path.is_file():
         return read_prompt(path)
     files = [f"{file_name(name, known=names)}.toml" for name in dict.fromkeys((names[-2], slug))]
-    tried = [*(path / method / file for file in files), *(path / file for file in files), path / f"{method}.toml"]
+    places = [*(f"{method}/{file}" for file in files), *files, f"{method}.toml"]
+    tried = [inside(path, place, "prompt") for place in places]
     if found := next((candidate for candidate in tried if candidate.is_file()), None):
         return read_prompt(found)
     raise DataError(f"holds no prompt for {method} on {slug} (looked for {method}/{slug}.toml, {slug}.toml)", path=path)

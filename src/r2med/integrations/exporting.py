@@ -11,6 +11,7 @@ import msgspec
 from ..core import DataError, Task, UsageError
 from ..core.atomic import atomic_folder, write_bytes
 from ..core.trec import write_qrels, write_run
+from ..core.untrusted import inside
 from ..report.collection import task_behind
 from ..results import ResultIndex, ResultStore, StoredResult, TaskInfo
 from ..results.beside import RUN
@@ -37,8 +38,8 @@ def export_trec(source: str, out: Path, *, systems: Sequence[str] = ()) -> list[
         made, tasks = [], dict[str, TaskInfo]()
         for stored in ResultIndex([results]).select(systems):
             path = _place(stored, ".run")
-            write_run(stored.whole_run(), folder / path)
-            made.append(Exported(f"{stored.system} on {stored.full_name}", "run", str(out / path)))
+            write_run(stored.whole_run(), inside(folder, path, "run"))
+            made.append(Exported(f"{stored.system} on {stored.full_name}", "run", str(inside(out, path, "run"))))
             tasks[stored.full_name] = stored.result.task
         for task in map(task_behind, tasks.values()):
             made += _task_files(task, folder, out, topics=False) if task else []
@@ -54,8 +55,8 @@ def export_beir(source: str, out: Path, *, systems: Sequence[str] = ()) -> list[
     with atomic_folder(out) as folder:
         for stored in ResultIndex([results]).select(systems):
             path = _place(stored, ".json")
-            write_bytes(folder / path, msgspec.json.encode(to_dict(stored.whole_run())) + b"\n")
-            made.append(Exported(f"{stored.system} on {stored.full_name}", "run", str(out / path)))
+            write_bytes(inside(folder, path, "run"), msgspec.json.encode(to_dict(stored.whole_run())) + b"\n")
+            made.append(Exported(f"{stored.system} on {stored.full_name}", "run", str(inside(out, path, "run"))))
     return made
 
 
@@ -69,19 +70,19 @@ def results_in(source: str) -> Path | None:
 def _task_files(task: Task, folder: Path, out: Path, *, topics: bool) -> list[Exported]:
     """Write the judgments of a task, and its topics, into a folder that will lie at `out`."""
     stem = "/".join(stored_names(name)[0] for name in (task.collection, task.name) if name)
-    write_qrels(task.qrels, folder / f"{stem}.qrels")
-    made = [Exported(task.full_name, "judgments", str(out / f"{stem}.qrels"))]
+    write_qrels(task.qrels, inside(folder, f"{stem}.qrels", "task"))
+    made = [Exported(task.full_name, "judgments", str(inside(out, f"{stem}.qrels", "task")))]
     if topics:
         if bad := next((q.id for q in task.queries if q.id.split() != [q.id]), None):
             raise DataError(f"id {bad!r} holds white space, which TREC files cannot carry")
         lines = [f"{q.id}\t{' '.join(q.text.split())}\n" for q in task.queries]
-        write_bytes(folder / f"{stem}.topics.tsv", "".join(lines).encode())
-        made.append(Exported(task.full_name, "topics", str(out / f"{stem}.topics.tsv")))
+        write_bytes(inside(folder, f"{stem}.topics.tsv", "task"), "".join(lines).encode())
+        made.append(Exported(task.full_name, "topics", str(inside(out, f"{stem}.topics.tsv", "task"))))
     return made
 
 
-def _place(stored: StoredResult, suffix: str) -> Path:
-    return ResultStore("").path(*stored.key).with_suffix(suffix)
+def _place(stored: StoredResult, suffix: str) -> str:
+    return ResultStore("").path(*stored.key).with_suffix(suffix).as_posix()
 
 
 def _only_results(systems: Sequence[str]) -> None:

@@ -206,7 +206,7 @@ def _copy(source: FolderStore, name: str, target: Path) -> str:
 def _nano(folder: Path, manifest: Manifest, new: Path, repo: str, licence: str) -> str:
     source = FolderStore(folder)
     for name, digest in manifest.files.items():
-        if not inside(folder, name, "file").is_file() or _copy(source, name, new / name) != digest:
+        if not inside(folder, name, "file").is_file() or _copy(source, name, inside(new, name, "file")) != digest:
             raise DataError(
                 "is missing or was changed since the folder was built; build it again", path=source.label(name)
             )
@@ -232,7 +232,7 @@ def _results(folder: Path, new: Path, repo: str, licence: str) -> str:
         target = ResultStore(new / "results").path(result.system.name, result.task.collection, result.task.name)
         write_bytes(target, indented_json(public(result)))
         for suffix in (RUN, QUERIES, EXPANSIONS):
-            if (folder / path.with_suffix(suffix)).is_file():
+            if one.path.with_suffix(suffix).is_file():
                 _copy(source, path.with_suffix(suffix).as_posix(), target.with_suffix(suffix))
     known = collections()
     terms = (known[r.task.collection].licence if r.task.collection in known else "" for r in results)

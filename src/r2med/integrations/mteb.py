@@ -17,7 +17,7 @@ import msgspec
 from .._version import __version__
 from ..core import DataError, MissingExtra, R2MedError, ResultError, Task, UsageError, fingerprint
 from ..core.atomic import write_bytes
-from ..core.untrusted import component, file_name
+from ..core.untrusted import component, file_name, inside
 from ..models import Card, card_names, cards, find_card
 from ..report.collection import by_system
 from ..results import SystemInfo, TaskResult
@@ -130,10 +130,10 @@ class ModelIdentity(NamedTuple):
     card: Card | None
 
     @property
-    def folder(self) -> Path:
+    def folder(self) -> str:
         """`<model>/<revision>`, spelled as in MTEB's folders."""
         name = self.name.replace("/", "__").replace(" ", "_")
-        return Path(component(name, "model name"), component(self.revision, "revision"))
+        return f"{component(name, 'model name')}/{component(self.revision, 'revision')}"
 
 
 def export_mteb(results: Iterable[TaskResult], out: Path, *, model: str = "", revision: str = "") -> list[Written]:
@@ -146,13 +146,13 @@ def export_mteb(results: Iterable[TaskResult], out: Path, *, model: str = "", re
     for system, of_system in grouped.items():
         found = identity(next(iter(of_system.values())).system)
         found = found._replace(name=model or found.name, revision=revision or found.revision)
-        folder = out / "results" / found.folder
+        folder = inside(out, f"results/{found.folder}", "model")
         if folder in owners:
             raise ResultError(f"{owners[folder]} and {system} would both be {found.name}: export them one by one")
         owners[folder] = system
         write_bytes(folder / "model_meta.json", indented_json(model_meta(found)))
         for full_name, result in of_system.items():
-            path = folder / f"{mteb_name(result.task.collection, result.task.name)}.json"
+            path = inside(folder, f"{mteb_name(result.task.collection, result.task.name)}.json", "task")
             write_bytes(path, indented_json(task_result(result, found)))
             written.append(Written(system, full_name, found.name, found.revision, str(path)))
     return written

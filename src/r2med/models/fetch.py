@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import tempfile
 from pathlib import Path
 
 import msgspec
 
-from ..core import MissingExtra, ModelError, ResultError, Unavailable, UsageError
+from ..core import MissingExtra, ModelError, Unavailable, UsageError
+from ..core.atomic import scratch_folder
 from ..core.files import wrong_files
 from . import carrier, hub
 from .card import ModelCard
@@ -71,17 +71,13 @@ def _from_carrier(card: ModelCard, *, force: bool, progress: bool, because: str 
     if target.is_dir() and any(target.iterdir()) and not replaceable:
         raise UsageError(f"{target} exists and is not a complete {card.name}: r2med models fetch {card.name} --force")
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}.") as scratch:
-            new = Path(scratch) / "new"
-            carrier.fetch_from_carrier(card, new, progress=progress)
+        with scratch_folder(target) as scratch:
+            new = carrier.fetch_from_carrier(card, scratch, progress=progress)
             if target.exists():
-                target.replace(Path(scratch) / "old")
+                target.replace(scratch / "old")
             new.replace(target)
     except Unavailable as why:
         raise Unavailable(f"{because}{why}") from None
-    except OSError as error:
-        raise ResultError(f"{target}: cannot be written ({error.strerror or error})") from None
     return _result(card, fetched=True, verified=True)
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ..core import ModelError, fingerprint
+from ..core.untrusted import inside
 from .card import Card
 from .hashes import folder_hashes
 from .locate import complete, own_folder, snapshot
@@ -138,8 +139,13 @@ def _after(folder: Path, modules: list[tuple[str, str]], model_type: str, kind: 
         return "tokens", projection, kind == "late-interaction"
     for name, path in modules:
         if name == "Pooling":
-            return _pooling(folder / path / "config.json"), projection, normalize
+            return _pooling(_module(folder, path) / "config.json"), projection, normalize
     return ("last" if model_type in DECODERS else "mean"), projection, normalize
+
+
+def _module(folder: Path, path: str) -> Path:
+    """The folder of a part of a model, as its list of modules names it; the first one often is the model's own."""
+    return inside(folder, path, "module") if path else folder
 
 
 def _pooling(path: Path) -> str:
@@ -172,7 +178,7 @@ def _length(folder: Path, config: dict[str, Any]) -> int:
 
 def _dimension(folder: Path, config: dict[str, Any], projection: str) -> int | None:
     if projection:
-        size = _optional(folder / projection / "config.json").get("out_features")
+        size = _optional(_module(folder, projection) / "config.json").get("out_features")
     else:
         size = config.get("hidden_size") or config.get("d_model") or config.get("n_embd")
     return size if isinstance(size, int) else None

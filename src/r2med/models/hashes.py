@@ -12,6 +12,7 @@ from pathlib import Path
 from ..core import DataError, ModelError
 from ..core.files import content_hashes, wrong_files
 from ..core.places import hub_cache
+from ..core.untrusted import inside
 from .card import ModelCard
 from .locate import from_carrier
 
@@ -47,7 +48,9 @@ def verified(card: ModelCard, folder: Path) -> Path:
     known, wrong = "the hub's cache", list[str]()
     if card.carrier is not None and from_carrier(card, folder):
         known = f"the card of {card.name}"
-        wrong = [file.name for file in card.carrier.files if file_hash(folder / file.name) != file.sha256]
+        wrong = [
+            file.name for file in card.carrier.files if file_hash(inside(folder, file.name, "file")) != file.sha256
+        ]
     elif folder.is_relative_to(hub_cache()):
         wrong = wrong_files(folder)
     if wrong:

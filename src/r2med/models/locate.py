@@ -6,7 +6,9 @@ import json
 from pathlib import Path
 from typing import NamedTuple
 
+from ..core import HostileData
 from ..core.places import home, hub_cache
+from ..core.untrusted import component, inside
 from .card import Card, ModelCard
 
 WEIGHTS = ("*.safetensors", "*.bin", "*.onnx", "onnx/*.onnx")
@@ -36,10 +38,10 @@ def parts(card: ModelCard) -> tuple[Part, ...]:
 
 def own_folder(card: ModelCard, part: str = "main") -> Path:
     """Where fetched carriers go, and where a user without network puts a model: no configuration needed."""
-    folder = home() / "models" / card.name.replace("/", "--")
+    folder = home() / "models" / component(card.name.replace("/", "--"), "model")
     if part == "main" and isinstance(card, Card) and card.source == card.document_source:
         part = "document"  # the paper's MedCPT: the encoder of the documents reads the queries too
-    return folder if part == "main" else folder / part
+    return folder if part == "main" else folder / component(part, "part")
 
 
 def from_carrier(card: ModelCard, folder: Path) -> bool:
@@ -56,7 +58,7 @@ def locate(card: ModelCard, part: str = "main") -> Path | None:
     own = own_folder(card, part)
     if card.carrier and card.carrier.only:
         # The hub has other weights under this id, so its cache is not looked at.
-        return own if all((own / file.name).is_file() for file in card.carrier.files) else None
+        return own if all(inside(own, file.name, "file").is_file() for file in card.carrier.files) else None
     if complete(own):
         return own
     found = next((p for p in parts(card) if p.name == part), None)
@@ -71,10 +73,10 @@ def ready(card: ModelCard) -> bool:
 
 def snapshot(source: str, revision: str) -> Path | None:
     """A snapshot in the cache of huggingface_hub, complete or not."""
-    repository = hub_cache() / f"models--{source.replace('/', '--')}"
-    reference = repository / "refs" / revision
+    repository = hub_cache() / component(f"models--{source.replace('/', '--')}", "model")
+    reference = inside(repository, f"refs/{revision}", "revision")
     commit = reference.read_text().strip() if reference.is_file() else revision
-    folder = repository / "snapshots" / commit
+    folder = repository / "snapshots" / component(commit, "revision", path=reference)
     return folder if folder.is_dir() else None
 
 
@@ -84,9 +86,10 @@ def complete(folder: Path) -> bool:
         return False
     for index in folder.glob("*.index.json"):
         try:
-            shards = set(json.loads(index.read_text("utf-8"))["weight_map"].values())
-        except (ValueError, KeyError, AttributeError, TypeError, OSError, RecursionError):
+            names = set(json.loads(index.read_text("utf-8"))["weight_map"].values())
+            shards = [inside(folder, shard, "shard") for shard in names]
+        except (ValueError, KeyError, AttributeError, TypeError, OSError, RecursionError, HostileData):
             return False
-        if all((folder / shard).is_file() for shard in shards):
+        if all(shard.is_file() for shard in shards):
             return True
     return any(path.is_file() and "-of-" not in path.name for pattern in WEIGHTS for path in folder.glob(pattern))

@@ -33,6 +33,7 @@ from ..core import DataError, Task, UsageError
 from ..core.files import parse_toml
 from ..core.places import home
 from ..core.spec import Content
+from ..core.untrusted import file_name
 from .parts import Instructions, entry_for
 
 if TYPE_CHECKING:
@@ -147,7 +148,7 @@ def names_of(task: Task) -> tuple[str, str, str]:
 
 def pack_place(protocol: str) -> Path:
     """Where the pack of a protocol lies once it was fetched."""
-    return home() / "prompts" / f"{protocol}.json"
+    return home() / "prompts" / f"{file_name(protocol)}.json"
 
 
 def pack_of(protocol: str) -> Content | None:

@@ -18,6 +18,7 @@ from ..core.atomic import write_bytes
 from ..core.hub import offline
 from ..core.literals import plain_gaps, read_tables
 from ..core.spec import Content
+from ..core.untrusted import inside
 from ..http import download
 from ..models.prompts import OWN, ModelLines, PromptPack, pack_of, pack_place, read_pack
 from ..results.protocols import Protocol, Source, get_protocol, protocol_names
@@ -111,7 +112,7 @@ def _file(source: Source, path: str, folder: Path | None, name: str) -> bytes:
 
 def _local(folder: Path, path: str) -> tuple[bytes, str]:
     """A file of a clone, or of a folder that holds the files alone."""
-    tried = [folder / path, folder / Path(path).name]
+    tried = [inside(folder, name, "file") for name in (path, path.rpartition("/")[2])]
     place = next((candidate for candidate in tried if candidate.is_file()), None)
     if place is None:
         raise DataError(f"holds no {path}: give a clone of the repository, or a folder with its files", path=folder)

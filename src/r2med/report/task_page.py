@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from ..core import Document, IdTable, Query, Task, UsageError
 from ..core.atomic import write_bytes
 from ..core.table import NONE, Table, counted, markdown_text, share, shortened
-from ..core.untrusted import component
+from ..core.untrusted import component, inside
 from ..results.store import indented_json
 from ..tasks import Stats, Tendencies, stats
 from ..tasks.audit.findings import SystemAudit, TaskAudit
@@ -386,9 +386,10 @@ def write_pages(name: str, tasks: Sequence[Inspected], folder: Path) -> list[Pat
         files[f"{stem}.md"] = task_page(page).encode()
         files[f"{stem}.json"] = indented_json(metadata(page))
     files |= {"index.md": group_page(name, profile, tasks).encode(), "index.json": indented_json(profile)}
-    for file, data in files.items():
-        write_bytes(folder / file, data)
-    return [folder / file for file in files]
+    paths = {inside(folder, file, "page"): data for file, data in files.items()}
+    for path, data in paths.items():
+        write_bytes(path, data)
+    return list(paths)
 
 
 def metadata(page: Inspected) -> dict[str, Any]:

@@ -12,6 +12,8 @@ from pathlib import Path
 import msgspec
 
 from .._version import __version__
+from ..core import DataError
+from ..core.untrusted import inside
 
 SCHEMA = 1
 PACKAGES = ("numpy", "onnxruntime", "tokenizers", "torch", "transformers", "sentence-transformers")
@@ -108,6 +110,8 @@ def _commit() -> str | None:
     git = Path(__file__).resolve().parents[3] / ".git"
     try:
         head = (git / "HEAD").read_text().strip()
-        return (git / head.removeprefix("ref: ")).read_text().strip() if head.startswith("ref: ") else head
-    except OSError:
+        return (
+            inside(git, head.removeprefix("ref: "), "branch").read_text().strip() if head.startswith("ref: ") else head
+        )
+    except (OSError, DataError):
         return None

@@ -21,7 +21,7 @@ from ..core import ResultError, Run, fingerprint
 from ..core.atomic import atomic_file, write_bytes
 from ..core.places import exists, open_regular
 from ..core.trec import read_run
-from ..core.untrusted import file_name
+from ..core.untrusted import file_name, inside
 from ..scoring import Evaluation
 from .beside import EXPANSIONS, QUERIES, RUN, open_run, read_scores, write_blocks
 from .ledger import ledger
@@ -66,7 +66,7 @@ class ResultStore:
     def places(self, system: str, collection: str, task: str) -> tuple[Path, Path]:
         """Where the JSON of a result belongs, and where the first edition put it."""
         names = [stored_names(name) for name in (system, collection_slug(collection), task)]
-        now, before = ((self.root / a / b / f"{c}.json") for a, b, c in zip(*names, strict=True))
+        now, before = (inside(self.root, f"{'/'.join(edition)}.json", "result") for edition in zip(*names, strict=True))
         return now, before
 
     def find(self, system: str, collection: str, task: str) -> TaskResult | None:

@@ -14,7 +14,7 @@ from ..core import DataError, UnknownName
 from ..core.files import parse_toml
 from ..core.places import home, hub_cache
 from ..core.stores import FolderStore
-from ..core.untrusted import component
+from ..core.untrusted import component, inside
 from .formats import layouts
 
 COLLECTION_NAMES = ("mini", "nano", "r2med")  # the last one that has a task of a bare name is meant by it
@@ -110,7 +110,7 @@ def _fold(name: str) -> str:
 
 def drop_in(entry: TaskEntry) -> Path:
     """Where a user without network puts a task's folder: no download, no configuration."""
-    return home() / "data" / entry.collection / entry.name
+    return inside(home() / "data", entry.full_name, "task")
 
 
 def locate(entry: TaskEntry) -> Path | None:
@@ -126,8 +126,8 @@ def locate(entry: TaskEntry) -> Path | None:
 
 def snapshot(entry: TaskEntry) -> Path | None:
     """The task's snapshot in the hub cache, if it has been downloaded."""
-    repository = hub_cache() / f"datasets--{entry.dataset.replace('/', '--')}"
-    reference = repository / "refs" / entry.revision
+    repository = hub_cache() / component(f"datasets--{entry.dataset.replace('/', '--')}", "dataset")
+    reference = inside(repository, f"refs/{entry.revision}", "revision")
     commit = reference.read_text().strip() if reference.is_file() else entry.revision
     folder = repository / "snapshots" / component(commit, "revision", path=reference)
     return folder if _holds(folder, entry) else None

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from ...core import DataError, Task, UnknownName
-from ...core.untrusted import file_name
+from ...core.untrusted import file_name, inside
 from ...tasks import resolve
 from ...tasks.catalogue import TaskEntry, entries, find_tasks
 
@@ -27,14 +27,14 @@ class Tree(NamedTuple):
 
     def scores(self, kind: Kind, *names: str, task: str) -> Path:
         """Scores of a system: `results/base retriever/<retriever>/<task>.json`, and the like."""
-        return below(self.root / "results" / kind, *names) / f"{task}.json"
+        return inside(below(inside(self.root, f"results/{kind}", "kind"), *names), f"{task}.json", "task")
 
     def candidates(self, retriever: str, task: str) -> Path:
         """The first hundred documents of each query."""
-        return below(self.root / "output" / "topk_docs", retriever) / f"{task}.jsonl"
+        return inside(below(self.root / "output" / "topk_docs", retriever), f"{task}.jsonl", "task")
 
     def texts(self, task: str, method: str, llm: str) -> Path:
-        return below(self.dataset / task, method, llm) / "query_with_hydoc.jsonl"
+        return below(inside(self.dataset, task, "task"), method, llm) / "query_with_hydoc.jsonl"
 
 
 def below(folder: Path, *names: str) -> Path:
@@ -61,9 +61,10 @@ def find_tree(root: str | None) -> Tree:
 def load_tasks(asked: str, tree: Tree) -> Iterator[Task]:
     """The tasks, one at a time; all of them are known to be there before the first is read."""
     for name in find_names(asked, tree):
-        refs = resolve(str((tree.dataset / name).resolve()))
+        folder = inside(tree.dataset, name, "task")
+        refs = resolve(str(folder.resolve()))
         if len(refs) != 1:
-            raise DataError(f"holds {len(refs)} tasks, not one", path=tree.dataset / name)
+            raise DataError(f"holds {len(refs)} tasks, not one", path=folder)
         try:
             family = find_tasks(name)[0].family  # decides which instructions it gets
         except UnknownName:
@@ -86,6 +87,6 @@ def find_names(asked: str, tree: Tree) -> list[str]:
 
 def _folder(entry: TaskEntry, tree: Tree) -> str:
     for name in (entry.name, *entry.aliases):
-        if (tree.dataset / name).is_dir():
+        if inside(tree.dataset, name, "task").is_dir():
             return name
     raise DataError(f"has no task {entry.name}", path=tree.dataset)

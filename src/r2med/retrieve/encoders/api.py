@@ -23,6 +23,7 @@ from ...core.options import Options
 from ...core.parallel import in_parallel
 from ...core.places import home
 from ...core.queries import Side
+from ...core.untrusted import file_name
 from ...http import Client, RateLimit, Rejected, Service
 from ...models import Card
 from ...models.locate import snapshot
@@ -56,7 +57,7 @@ class PaperTexts:
     @cached_property
     def file(self) -> Path | None:
         """The tokenizer, in the model's folder or in the hub's cache; None where it is not on this machine."""
-        found = [home() / "models" / self.card.name, snapshot(self.source, "main")]
+        found = [home() / "models" / file_name(self.card.name), snapshot(self.source, "main")]
         files = (folder / "tokenizer.json" for folder in found if folder is not None)
         return next((file for file in files if file.is_file()), None)
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from ...core.options import Options
 from ...core.queries import Side
+from ...core.untrusted import inside
 from ...models import Card
 from ...models.hashes import folder_hashes
 from .base import BaseEncoder, Batch, Float32, WorkOrder
@@ -31,7 +32,9 @@ class Replica:
     def __init__(self, card: Card, folder: Path, options: Options, device: str, dtype: str) -> None:
         self.device = device
         self.model = load_model(card, folder, options, device, dtype)
-        self.projection = load_projection(folder / card.projection, device) if card.projection else None
+        self.projection = (
+            load_projection(inside(folder, card.projection, "projection"), device) if card.projection else None
+        )
 
     @classmethod
     def of(cls, model: Any, device: str) -> Replica:
