@@ -10,6 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
+
+from r2med.cli import app
+from r2med.core import ModelError
+from tests.retrieve.encoders import tiny
 
 KEYS = {"name", "kind", "source", "revision", "ready", "get", "proven"}
 CHATS = {
@@ -64,6 +69,32 @@ def test_one_model_says_how_it_was_proven() -> None:
     assert shown["proven"] in r2med("models", "nv").stdout
     assert "BM25 as R2MED computes it" in r2med("models", "show", "bm25").stdout
     assert "did you mean nv" in r2med("models", "nvv", code=2).stderr
+
+
+def test_one_switch_allows_pickles_and_changes_no_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In this process: a start of torch for every command would take long on a busy machine."""
+    torch = pytest.importorskip("torch", reason="the torch extra is not installed")
+    monkeypatch.setenv("R2MED_HOME", str(tmp_path))
+    folder = tmp_path / "models" / "contriever"
+    model = tiny.save_model(folder, "bert")
+    tiny.save_tokenizer(folder, "bert")
+    (folder / "model.safetensors").unlink()
+    torch.save(model.state_dict(), folder / "pytorch_model.bin")
+    name = "contriever:max_length=16"
+    typed = ["run", "--tasks", "mini/Biology", "--retriever", name, "--device", "cpu", "--results", str(tmp_path / "r")]
+    with pytest.raises(ModelError, match="--allow-pickle"):
+        CliRunner().invoke(app, typed, catch_exceptions=False, standalone_mode=False)
+    done = CliRunner().invoke(app, [*typed, "--allow-pickle", "--json"], catch_exceptions=False)
+    assert [system["name"] for system in json.loads(done.stdout)["systems"]] == [name]
+    for command in (
+        ["search"],
+        ["expand"],
+        ["reproduce"],
+        ["nano", "build"],
+        ["data", "audit"],
+        ["export", "training"],
+    ):
+        assert "--allow-pickle" in CliRunner().invoke(app, [*command, "--help"]).stdout
 
 
 def test_what_cannot_be_fetched_is_one_line() -> None:

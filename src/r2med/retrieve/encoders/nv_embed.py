@@ -8,7 +8,7 @@ begin and end.
 from __future__ import annotations
 
 import json
-from itertools import groupby
+from itertools import chain, groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -134,6 +134,7 @@ class NvEmbedModel:
         """From a configuration as published and tensors of the published names, already on the device."""
         import torch
 
+        self.device = device
         transformers = import_transformers()
         transformers.AttentionInterface.register(ATTENTION, packed_attention)
         text = {name: value for name, value in config["text_config"].items() if name not in ("model_type", "auto_map")}
@@ -152,15 +153,16 @@ class NvEmbedModel:
         self.pooling = LatentPooling(pooling, heads, size, torch_dtype(dtype))
         self.masks_instruction = bool(config.get("is_mask_instruction", True))
 
-    def encode(self, ids: list[torch.Tensor], skip: int) -> torch.Tensor:
+    def encode(self, ids: list[list[int]], skip: int) -> torch.Tensor:
         """A vector for each text; the first `skip` tokens are read but not averaged."""
         import torch
 
         texts = spans([len(text) for text in ids])
-        places = torch.cat([torch.arange(len(text), device=text.device) for text in ids])
-        hidden = self.backbone(
-            input_ids=torch.cat(ids)[None], position_ids=places[None], use_cache=False, texts=texts
-        ).last_hidden_state[0]
+        tokens, places = (
+            torch.tensor([list(chain.from_iterable(each))], device=self.device)
+            for each in (ids, [range(len(text)) for text in ids])
+        )
+        hidden = self.backbone(input_ids=tokens, position_ids=places, use_cache=False, texts=texts).last_hidden_state[0]
         vectors = []
         for span in texts:
             kept = span.rows(hidden)[:, skip:]
@@ -173,15 +175,15 @@ def load_nv_embed(folder: Path, device: str, dtype: str) -> NvEmbedModel:
     """The model of a folder as it is published."""
     try:
         config = json.loads((folder / "config.json").read_text("utf-8"))
-        return NvEmbedModel(config, _read_state(folder, device), device, dtype)
+        return NvEmbedModel(config, _read_state(folder, device, dtype), device, dtype)
     except ModelError as error:
         raise ModelError(f"{folder}: {error}") from None
     except Exception as error:  # torch, safetensors, transformers and the JSON each have their own
         raise ModelError(f"the model in {folder} cannot be loaded: {first_line(error)}") from None
 
 
-def _read_state(folder: Path, device: str) -> State:
-    """All tensors of all shards."""
+def _read_state(folder: Path, device: str, dtype: str) -> State:
+    """All tensors of all shards; those of the backbone in the asked precision, so that they are held once."""
     from safetensors import safe_open
 
     state: State = {}
@@ -190,7 +192,8 @@ def _read_state(folder: Path, device: str) -> State:
             for name in shard.keys():  # noqa: SIM118 - not a dict
                 if name in state:
                     raise ModelError(f"the weight {name} stands in two files")
-                state[name] = shard.get_tensor(name)
+                tensor = shard.get_tensor(name)
+                state[name] = tensor.to(torch_dtype(dtype)) if name.startswith(BACKBONE) else tensor
     return state
 
 
@@ -228,7 +231,7 @@ class NvEmbedEncoder(TorchEncoder):
         if skip >= min(map(len, batch)):
             raise ModelError(f"{self.name}: an instruction of {skip} tokens leaves no room for a text")
         with torch.inference_mode(), mixed_precision(self.dtype, replica.device):
-            vectors = model.encode([torch.tensor(ids, device=replica.device) for ids in batch], skip)
+            vectors = model.encode(batch, skip)
             return to_array(torch.nn.functional.normalize(vectors, dim=1) if self.card.normalize else vectors)
 
     def instruction_tokens(self, side: Side, instruction: str) -> int:
