@@ -4,7 +4,6 @@ from ...core import MissingExtra
 
 try:
     import markupsafe as _markupsafe  # noqa: F401 (comes with the templates; every page needs it)
-    import starlette as _starlette  # noqa: F401
 except ImportError:
     raise MissingExtra("looking at results in the browser", "view") from None
 

@@ -6,11 +6,10 @@ import asyncio
 import ipaddress
 import re
 import socket
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from typing import Any
 
 import msgspec
-from starlette.responses import PlainTextResponse, Response
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ...core import R2MedError, UnknownName, UsageError
 from .pages.board import board, table_text, tradeoffs
@@ -21,6 +20,10 @@ from .pages.task import task
 from .render import Links, Page, PageRequest, page_html, static_file
 from .site import Site
 
+Scope = Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+ASGIApp = Callable[[Scope, Receive, Send], Awaitable[None]]
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
 ANYWHERE = frozenset({"0.0.0.0", "::", "[::]"})
 POLICY = (
@@ -56,6 +59,22 @@ STATIC = {
 }
 
 
+class Response:
+    """What is sent back; an ASGI application of its own."""
+
+    def __init__(
+        self, body: str | bytes, media: str = "text/plain; charset=utf-8", status_code: int = 200, **headers: str
+    ) -> None:
+        self.body = body.encode("utf-8", "replace") if isinstance(body, str) else body
+        self.status_code = status_code
+        self.headers = {"content-type": media, "content-length": str(len(self.body)), **headers}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        pairs = [(name.replace("_", "-").encode(), value.encode()) for name, value in self.headers.items()]
+        await send({"type": "http.response.start", "status": self.status_code, "headers": pairs})
+        await send({"type": "http.response.body", "body": self.body})
+
+
 class Guard:
     """Answers only requests addressed to this machine by a name it knows, which keeps other sites' pages out.
 
@@ -84,9 +103,9 @@ class Guard:
         answer = self._application
         if not self._welcome(scope):
             said = "This app answers only to the address it was started with; --allow-host NAME adds a name.\n"
-            answer = PlainTextResponse(said, 421)
+            answer = Response(said, status_code=421)
         elif scope["method"] not in ("GET", "HEAD"):
-            answer = PlainTextResponse("There is nothing to send here.\n", 405, {"allow": "GET, HEAD"})
+            answer = Response("There is nothing to send here.\n", status_code=405, allow="GET, HEAD")
         await answer(scope, receive, with_headers)
 
     def _welcome(self, scope: Scope) -> bool:
@@ -156,5 +175,4 @@ def respond(site: Site, asked: PageRequest) -> Response:
 
 
 def _answer(body: str | bytes, media: str, status: int = 200, *, cache: str = "no-store") -> Response:
-    data = body.encode("utf-8", "replace") if isinstance(body, str) else body
-    return Response(data, status, {"content-type": media, "cache-control": cache})
+    return Response(body, media, status, cache_control=cache)

@@ -11,13 +11,12 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from ...core import MissingExtra, R2MedError, UsageError
-from .app import create_app
+from .app import ASGIApp, create_app
 from .render import compile_templates
 from .site import Site
 
 try:
     import uvicorn
-    from starlette.types import ASGIApp
     from uvicorn.protocols.http.h11_impl import H11Protocol
 except ImportError:
     raise MissingExtra("the web app", "view") from None
