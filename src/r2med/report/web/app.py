@@ -20,7 +20,8 @@ from .pages.task import task
 from .render import Links, Page, PageRequest, page_html, static_file
 from .site import Site
 
-Scope = Message = MutableMapping[str, Any]
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 ASGIApp = Callable[[Scope, Receive, Send], Awaitable[None]]
