@@ -16,8 +16,8 @@ setup(
     ext_modules=[
         Extension(
             "r2med._fast",
-            sources=[f"{FOLDER}/module.c", f"{FOLDER}/analyze.c"],
-            depends=[f"{FOLDER}/analyze.h", f"{FOLDER}/tables.h"],
+            sources=[f"{FOLDER}/{name}.c" for name in ("module", "analyze", "porter")],
+            depends=[f"{FOLDER}/{name}.h" for name in ("analyze", "porter", "tables")],
             extra_compile_args=FLAGS,
             optional=True,
         ),
