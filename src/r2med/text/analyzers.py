@@ -1,6 +1,6 @@
 """Analyzers by name, and the vocabularies and term counts they make of a column of texts.
 
-`english` is Lucene's EnglishAnalyzer, token for token.
+`english` is Lucene's EnglishAnalyzer, token for token; `nano-english` is that of NanoR2MED's builder.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from ..core import TextColumn, UnknownName
 from ..core.columns import Int32, Int64
-from . import english
+from . import english, nano_english
 
 try:
     from .. import _fast
@@ -172,6 +172,11 @@ def _english(text: str) -> list[str]:
         return english.analyze(text)
 
 
+def _nano_english(text: str) -> list[str]:
+    """One text in C; half a surrogate pair has no bytes, and is no letter either."""
+    return _fast.analyze_nano(text.encode(errors="replace"))
+
+
 _WORD = re.compile(r"(?u)\b\w\w+\b")
 _SPACE = re.compile("[\t-\r \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]+")
 
@@ -193,6 +198,7 @@ def _whole(text: str) -> list[str]:
 
 PYTHON: dict[str, Analyzer] = {
     "english": FunctionAnalyzer("english", english.analyze),
+    "nano-english": FunctionAnalyzer("nano-english", nano_english.analyze),
     "whitespace": FunctionAnalyzer("whitespace", _whitespace),
     "regex": FunctionAnalyzer("regex", _regex),
     "none": FunctionAnalyzer("none", _whole),
@@ -200,6 +206,7 @@ PYTHON: dict[str, Analyzer] = {
 ANALYZERS: dict[str, Analyzer] = dict(PYTHON)
 if _fast is not None:
     ANALYZERS["english"] = NativeAnalyzer("english", _english, 0)
+    ANALYZERS["nano-english"] = NativeAnalyzer("nano-english", _nano_english, 2)
     ANALYZERS["whitespace"] = NativeAnalyzer("whitespace", _whitespace, 1)
 
 
