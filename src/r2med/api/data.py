@@ -15,7 +15,7 @@ from ..pipeline.audit import ScoredAudit, audit_tasks, inspect
 from ..pipeline.nano_build import SYSTEMS, Built, Fidelity
 from ..pipeline.nano_build import build_nano as build
 from ..pipeline.nano_build import compare as compare_orders
-from ..pipeline.nano_profile import dense_retriever, profile, published_profile
+from ..pipeline.nano_profile import Safeguard, dense_retriever, profile, published_profile
 from ..pipeline.training import MiningSettings, TrainingReport, make_training_data
 from ..report.group_page import write_pages as write_inspected
 from ..retrieve import Retriever, get_retriever
@@ -28,7 +28,7 @@ from ..tasks.audit.leaks import read_outside
 from ..tasks.convert import Converted
 from ..tasks.download import Downloaded
 from ..tasks.download import download as download_entry
-from ..tasks.nano import PoolSettings
+from ..tasks.nano import Fill, PoolSettings
 from ..tasks.nano.figures import Inspected, NanoProfile
 from ..tasks.validate import Report
 from ..tasks.validate import validate as validate_ref
@@ -115,9 +115,10 @@ def build_nano(
     *tasks: str,
     out: str | Path,
     docs: int = 10_000,
-    fill: Literal["source-order", "hard"] = "source-order",
+    fill: Fill = "source-order",
     seed: int = 0,
-    bm25: str | Retriever = "bm25-lucene",
+    safeguard: Literal["first", "random"] = "first",
+    bm25: str | Retriever = "bm25-nano",
     dense: str = "auto",
     name: str = "",
     description: str = "",
@@ -127,9 +128,10 @@ def build_nano(
 ) -> NanoBuild:
     """Make Nano tasks: every positive, a fixed number of documents, ranked candidates. One seed gives the same bytes.
 
-    `fill` says what fills the pool behind the positives: the first documents, or what retrievers mistake for relevant.
+    `fill` says what fills the pool behind the positives: the first documents, what retrievers mistake for relevant, or
+    any documents.
     `dense` names the retriever of the dense profile; `none` for none, `auto` for the first of the usual ones that runs
-    here.
+    here. `safeguard` says which positive a hybrid list without one gets: the first judged, or one drawn by the seed.
     """
     refs, ranked_by = resolve_all(tasks), dense_retriever(dense, options)
     settings = PoolSettings(docs=docs, fill=fill, seed=seed)
@@ -139,6 +141,7 @@ def build_nano(
         settings,
         bm25=get_retriever(bm25),
         dense=ranked_by,
+        safeguard=Safeguard(safeguard, seed),
         name=name,
         description=description,
         licence=licence,

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import click
 
 from .common import json_option
 from .output import emit, note, print_table, progress, say, show
+
+if TYPE_CHECKING:
+    from ..tasks.nano import Fill
 
 
 @click.group("nano")
@@ -24,11 +27,15 @@ def command() -> None:
     "--fill",
     default="source-order",
     show_default=True,
-    type=click.Choice(["source-order", "hard"]),
-    help="What fills the pool behind the positives: the first documents, or what retrievers mistake for relevant.",
+    type=click.Choice(["source-order", "hard", "random"]),
+    help="What fills the pool behind the positives: the first documents, what retrievers mistake for relevant, or any.",
 )
-@click.option("--seed", default=0, show_default=True, type=click.IntRange(min=0), help="For the random part of hard.")
-@click.option("--bm25", "bm25_spec", default="bm25-lucene", show_default=True, help="Retriever of the BM25 profile.")
+@click.option("--seed", default=0, show_default=True, type=click.IntRange(min=0), help="Of everything that is drawn.")
+@click.option("--bm25", "bm25_spec", default="bm25-nano", show_default=True, help="Retriever of the BM25 profile.")
+@click.option(
+    "--safeguard", default="first", show_default=True, type=click.Choice(["first", "random"]),
+    help="The positive that a hybrid list without one gets: the first judged, or one drawn, as in NanoR2MED.",
+)  # fmt: skip
 @click.option(
     "--dense", "dense_spec", default="auto", show_default=True,
     help="Retriever of the dense profile, or none. auto: harrier where it is on this machine, else bge-small.",
@@ -38,8 +45,8 @@ def command() -> None:
 @click.option("--licence", default="", help="Terms of the source's data, for the card and the page.")
 @json_option
 def build(
-    paths: tuple[str, ...], out: Path, docs: int, fill: Literal["source-order", "hard"], seed: int, bm25_spec: str,
-    dense_spec: str, name: str, description: str, licence: str, as_json: bool,
+    paths: tuple[str, ...], out: Path, docs: int, fill: Fill, seed: int, bm25_spec: str,
+    safeguard: Literal["first", "random"], dense_spec: str, name: str, description: str, licence: str, as_json: bool,
 ) -> None:  # fmt: skip
     """Make Nano tasks from tasks in any format: every positive, a fixed number of documents, ranked candidates.
 
@@ -50,8 +57,9 @@ def build(
 
     with progress() as bar:
         built = data.build_nano(
-            *paths, out=out, docs=docs, fill=fill, seed=seed, bm25=bm25_spec, dense=dense_spec, name=name,
-            description=description, licence=licence, options=Options(on_progress=bar.within), notify=bar.step,
+            *paths, out=out, docs=docs, fill=fill, seed=seed, bm25=bm25_spec, dense=dense_spec,
+            safeguard=safeguard, name=name, description=description, licence=licence,
+            options=Options(on_progress=bar.within), notify=bar.step,
         )  # fmt: skip
     if built.dense is None and dense_spec == "auto":
         note("No dense model can run here, so there are no dense and hybrid candidates: r2med models fetch bge-small")

@@ -16,7 +16,7 @@ import numpy as np
 from ..core import IdTable, Run, Task, TextColumn, UsageError
 from ..core.trec import read_run
 from ..retrieve import get_retriever
-from ..retrieve.bm25 import BM25Lucene
+from ..retrieve.bm25 import BM25Nano
 from ..scoring import Evaluation, parse_measures, score
 from ..scoring.hits import Float64
 from ..scoring.slices import thirds
@@ -124,7 +124,7 @@ def inspect(ref: TaskRef, *, against: Sequence[OutsideTexts] = ()) -> Inspected:
     nano = read_nano(ref)
     task, runs, safeguarded = nano.task, dict(nano.runs), nano.safeguarded
     if "bm25" not in runs:
-        runs |= make_candidates(task, BM25Lucene(), None).runs
+        runs |= make_candidates(task, BM25Nano(), None).runs
     measured = measure(task, runs, safeguarded, split=nano.split)
     report = audit([task], against=against, few_shot=built_in_examples())
     scored = [without_safeguard(r, safeguarded) if c == "reranking_hybrid" else r for c, r in runs.items()]

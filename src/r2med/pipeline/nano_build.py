@@ -32,7 +32,7 @@ from ..tasks.nano.folder import (
     write_manifest,
     write_metadata,
 )
-from .nano_profile import make_candidates, measure
+from .nano_profile import Safeguard, make_candidates, measure
 
 HARD_DEPTH = 500
 
@@ -61,6 +61,7 @@ def build_nano(
     *,
     bm25: Retriever,
     dense: Retriever | None,
+    safeguard: Safeguard | None = None,
     name: str = "",
     description: str = "",
     licence: str = "",
@@ -83,7 +84,7 @@ def build_nano(
             pool, described = _pool(source, settings, split, bm25, dense, notify)
             clock.lap("pool")
             notify(ref.full_name, "retrieving candidates")
-            candidates = make_candidates(pool.task, bm25, dense)
+            candidates = make_candidates(pool.task, bm25, dense, safeguard)
             clock.lap("profiles")
             notify(ref.full_name, "writing")
             # Without intervals: what is built must not change with the way they are computed.
@@ -151,6 +152,7 @@ class _Clock:
 SYSTEMS = (
     "bm25",
     "bm25-lucene",
+    "bm25-nano",
     "bm25:k1=1.2,b=0.75",
     "bm25-lucene:k1=1.2,b=0.75",
     "bm25:k1=0.4,b=0.2",

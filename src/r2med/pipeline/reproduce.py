@@ -87,6 +87,9 @@ def spec_under(figure: Figure, protocol: Protocol) -> SystemSpec:
     changed = system
     if protocol.truncation == "published":
         changed = replace(system, retrievers=tuple(map(as_published, system.retrievers)))
+    if protocol.bm25 is not None and protocol.bm25.query == "tokens":  # NanoR2MED calls its own BM25 just that
+        own = (Spec("bm25-nano") if retriever == Spec("bm25") else retriever for retriever in changed.retrievers)
+        changed = replace(changed, retrievers=tuple(own))
     expander = changed.expander
     if expander is not None and isinstance(expander.argument, Spec):
         expander = replace(expander, argument=Spec("published", expander.argument.name))
