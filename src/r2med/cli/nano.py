@@ -41,12 +41,15 @@ def command() -> None:
     help="Retriever of the dense profile, or none. auto: harrier where it is on this machine, else bge-small.",
 )  # fmt: skip
 @click.option("--name", default="", help="Name of the task (its split); by default that of its source.")
+@click.option("--title", default="", metavar="NAME", help="Name of the set, for its pages; by default from its tasks.")
+@click.option("--language", default="", metavar="CODE", help="Language of the texts, for its pages.")
 @click.option("--description", default="", help="What the task asks, for its page.")
 @click.option("--licence", default="", help="Terms of the source's data, for the card and the page.")
 @json_option
 def build(
     paths: tuple[str, ...], out: Path, docs: int, fill: Fill, seed: int, bm25_spec: str,
-    safeguard: Literal["first", "random"], dense_spec: str, name: str, description: str, licence: str, as_json: bool,
+    safeguard: Literal["first", "random"], dense_spec: str, name: str, title: str, language: str,
+    description: str, licence: str, as_json: bool,
 ) -> None:  # fmt: skip
     """Make Nano tasks from tasks in any format: every positive, a fixed number of documents, ranked candidates.
 
@@ -58,7 +61,7 @@ def build(
     with progress() as bar:
         built = data.build_nano(
             *paths, out=out, docs=docs, fill=fill, seed=seed, bm25=bm25_spec, dense=dense_spec,
-            safeguard=safeguard, name=name, description=description, licence=licence,
+            safeguard=safeguard, name=name, title=title, language=language, description=description, licence=licence,
             options=Options(on_progress=bar.within), notify=bar.step,
         )  # fmt: skip
     if built.dense is None and dense_spec == "auto":

@@ -25,14 +25,15 @@ from ..tasks.audit import AuditSettings, audit
 from ..tasks.audit.findings import AuditReport, Subset, SystemAudit, TaskAudit
 from ..tasks.audit.leaks import OutsideTexts, read_outside
 from ..tasks.nano.figures import Inspected, Tercile
-from ..tasks.stats import clearest_traps
+from ..tasks.nano.folder import role_of
+from ..tasks.stats import clearest_traps, lexical_traps
+from .nano_outcomes import FEWEST_FOR_THIRDS, outcomes, slopes
 from .nano_profile import make_candidates, mean_interval, measure, read_nano, without_safeguard
 
 DEFAULT_SYSTEM = "bm25-lucene"
 MEASURES = parse_measures(["nDCG@10", "hit@10", "R@100"])
 LEAST_WORDS = 8
 SMALLEST = 5  # queries: an interval over fewer says nothing
-FEWEST_FOR_THIRDS = 9
 TRAPS = 3
 _PART = re.compile(r"\n(?=\s*\n|\w+ = )|\"\"\"")
 
@@ -128,7 +129,8 @@ def inspect(ref: TaskRef, *, against: Sequence[OutsideTexts] = ()) -> Inspected:
     measured = measure(task, runs, safeguarded, split=nano.split)
     report = audit([task], against=against, few_shot=built_in_examples())
     scored = [without_safeguard(r, safeguarded) if c == "reranking_hybrid" else r for c, r in runs.items()]
-    shape = tendencies(task)
+    shape, roles = tendencies(task), [role_of(config) for config in runs]
+    first = {query_id: hits[0].doc_id for query_id, hits in runs["bm25"].top(1) if hits}
     return Inspected(
         task=task,
         split=nano.split,
@@ -140,7 +142,10 @@ def inspect(ref: TaskRef, *, against: Sequence[OutsideTexts] = ()) -> Inspected:
         traps=clearest_traps(task, runs["bm25"], most=TRAPS),
         tendencies=shape,
         terciles=_terciles(shape.overlap_of_query, task.qrels.query_ids, measured.per_query),
-        unsolved=int((measured.per_query["bm25"] == 0).sum()),
+        slopes=slopes(shape.overlap_of_query, task.qrels.query_ids, measured.per_query),
+        outcomes=outcomes(task, dict(zip(roles, scored, strict=True)), measured.per_query),
+        trapped=len(lexical_traps(task, first)),
+        empty={role: int((run.lengths() == 0).sum()) for role, run in zip(roles, scored, strict=True)},
         metadata=nano.metadata,
     )
 

@@ -26,6 +26,7 @@ from ..tasks.nano.folder import (
     Metadata,
     TaskManifest,
     dataset_card,
+    set_name,
     split_name,
     task_manifest,
     unify_schemas,
@@ -63,6 +64,8 @@ def build_nano(
     dense: Retriever | None,
     safeguard: Safeguard | None = None,
     name: str = "",
+    title: str = "",
+    language: str = "",
     description: str = "",
     licence: str = "",
     notify: Notify = lambda task, what: None,
@@ -103,6 +106,9 @@ def build_nano(
                 figures=measured.figures,
                 retrievers=candidates.retrievers,
                 safeguarded_queries=candidates.safeguarded,
+                set=set_name(refs, splits, title),
+                language=language or ("en" if ref.entry else ""),
+                dataset=ref.entry.dataset if ref.entry else "",
             )
             write_task(pool.task, folder, to="nano", split=split)
             for config, run in candidates.runs.items():

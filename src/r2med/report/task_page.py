@@ -1,7 +1,11 @@
-"""The page of one task, in the order readers of NanoR2MED's pages know; its facts are those of the app's task page."""
+"""The page of one task, in the order readers of NanoR2MED's pages know; its facts are those of the app's task page.
+
+Its sentences are made in `task_reading`, from figures.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -9,10 +13,21 @@ from ..core import Document, Query, Task
 from ..core.table import NONE, Table, counted, markdown_text, share, shortened
 from ..tasks import Stats, Tendencies, stats
 from ..tasks.audit.findings import SystemAudit, TaskAudit
-from ..tasks.catalogue import TaskEntry, entries
-from ..tasks.nano.figures import Contrast, Inspected
+from ..tasks.catalogue import TaskEntry, collections, entries
+from ..tasks.nano.figures import Inspected
+from ..text.nano_english import STOP_WORDS
+from .task_reading import (
+    ROLE_NAMES,
+    code,
+    improvement_reading,
+    metric_reading,
+    missed_by_all,
+    named,
+    profile_reading,
+    training_reading,
+    verdict,
+)
 
-ROLE_NAMES = {"bm25": "BM25", "dense": "dense", "hybrid": "hybrid"}
 ROLE_TITLES = {"bm25": "BM25", "dense": "Dense", "hybrid": "Reranking hybrid"}
 FLAGS = {
     "query-in-document": "the query stands in a document",
@@ -27,6 +42,9 @@ FLAGS = {
     "slug": "the ids of the positives carry the question",
 }
 """What the flags of an audit mean."""
+
+
+_WORD = re.compile(r"\w+")
 
 
 class Fact(NamedTuple):
@@ -106,25 +124,41 @@ def score(value: float | None) -> str:
     return NONE if value is None else f"{value:.4f}"
 
 
-def task_page(page: Inspected) -> str:
-    """The whole page in Markdown."""
-    sections: list[tuple[str, Callable[[Inspected], list[str]]]] = [
-        ("Overview", _overview),
+def task_page(page: Inspected, group: str = "") -> str:
+    """The whole page in Markdown; `group` names the set where nothing else does."""
+    details: list[tuple[str, Callable[[Inspected], list[str]]]] = [
         ("What the data measures", _measures),
         ("Observed data profile", _data_profile),
         ("Evaluation profiles", _profiles),
+        ("Metric interpretation", lambda p: [" ".join(metric_reading(p))]),
         ("Query and relevance tendencies", _tendencies),
         ("Representative failure modes", _failures),
-        ("Training and leakage", _leakage),
-        ("Example pairs", _examples),
-        ("Sources", _sources),
-        ("Dataset information", _dataset),
-        ("Candidate subsets", _candidates),
+        ("Training data that may help", lambda p: [f"- {line}" for line in training_reading(p)]),
+        ("Training and leakage notes", _leakage),
+        ("Model improvement notes", lambda p: [f"- {line}" for line in improvement_reading(p)]),
     ]
-    lines = [f"# {page.split}", ""]
-    for title, write in sections:
+    rest: list[tuple[str, Callable[[Inspected], list[str]]]] = [
+        ("Example data", _examples),
+        ("Source and reference table", _sources),
+        ("Dataset information", lambda p: _dataset(p, group)),
+        ("Candidate subsets", _candidates),
+        ("Metadata", lambda p: [f"All figures of this page as data: [{p.split}.json]({p.split}.json)."]),
+    ]
+    lines = [f"# {markdown_text(set_of(page, group))} / {markdown_text(page.split)}", ""]
+    lines += ["## Overview", "", *_overview(page), "", "## Details", ""]
+    for title, write in details:
+        lines += [f"### {title}", "", *write(page), ""]
+    for title, write in rest:
         lines += [f"## {title}", "", *write(page), ""]
     return "\n".join(lines).rstrip() + "\n"
+
+
+def set_of(page: Inspected, group: str = "") -> str:
+    """The set that a task belongs to: as it was built, as the catalogue has it, else the group's name."""
+    if page.metadata and page.metadata.set:
+        return page.metadata.set
+    entry = None if page.metadata else _entry(page)
+    return collections()[entry.collection].title if entry else group or page.task.collection or page.split
 
 
 def description(page: Inspected) -> str:
@@ -133,25 +167,47 @@ def description(page: Inspected) -> str:
     return entry.description if entry else page.metadata.description if page.metadata else ""
 
 
+def family(page: Inspected) -> str:
+    """The family of the task, where it has one."""
+    entry = _entry(page)
+    return entry.family if entry else page.metadata.family if page.metadata else ""
+
+
+def language(page: Inspected) -> str:
+    """As stated, or English where a sixth of the queries' words are English function words."""
+    if page.metadata and page.metadata.language:
+        return page.metadata.language
+    if _entry(page):
+        return "en"
+    words = [word for query in page.task.queries for word in _WORD.findall(query.text.lower())]
+    return "en" if words and sum(word in STOP_WORDS for word in words) / len(words) >= 1 / 6 else "not stated"
+
+
+def licence(page: Inspected) -> str:
+    """The terms of the data, empty where they are not given."""
+    entry = _entry(page)
+    return page.metadata.licence if page.metadata else entry.licence if entry else ""
+
+
 def _entry(page: Inspected) -> TaskEntry | None:
     return catalogue_entry(page.metadata.task if page.metadata else page.task.full_name, page.split)
 
 
 def _overview(page: Inspected) -> list[str]:
-    figures, entry = page.figures, _entry(page)
-    family = entry.family if entry else page.metadata.family if page.metadata else ""
-    kind = f", a task of the family “{family}”," if family else ""
+    figures, kind = page.figures, family(page)
+    kind = f", a task of the family “{markdown_text(kind)}”," if kind else ""
     best = figures.profiles[figures.best]
     return [
-        f"`{page.split}`{kind} asks {counted(figures.queries, 'query', 'queries')} of "
-        f"{counted(figures.documents, 'document')}; {counted(figures.positives, 'judgment')} are positive, "
-        f"{figures.positives_per_query:.2f} per query. The best of its candidate lists is "
-        f"{ROLE_NAMES[figures.best]} with an nDCG@10 of {score(best.ndcg_at_10)}."
+        f"{code(page.split)}{kind} asks {counted(figures.queries, 'query', 'queries')} of "
+        f"{counted(figures.documents, 'document')}; {counted(figures.positives, 'judgment')} "
+        f"{'is' if figures.positives == 1 else 'are'} positive, {figures.positives_per_query:.2f} per query. The best "
+        f"of its candidate lists is {ROLE_NAMES[figures.best]} with an nDCG@10 of {score(best.ndcg_at_10)}."
     ]
 
 
 def _measures(page: Inspected) -> list[str]:
-    return [description(page) or "This task has no description yet (`r2med nano build --description`)."]
+    said = description(page)
+    return [markdown_text(said) if said else "Its builder gave no description (`r2med nano build --description`)."]
 
 
 def _data_profile(page: Inspected) -> list[str]:
@@ -173,40 +229,8 @@ def _profiles(page: Inspected) -> list[str]:
     caption = "recall@100 counts judgments, its macro form averages queries. Intervals: bootstrap over queries."
     lines = [Table(titles, rows, caption, left=2).markdown(ready=True), ""]
     for role in page.figures.profiles:
-        lines += [f"### {ROLE_TITLES[role]}", "", _interpretation(page, role), ""]
+        lines += [f"#### {ROLE_TITLES[role]}", "", " ".join(profile_reading(page, role)), ""]
     return lines[:-1]
-
-
-def _interpretation(page: Inspected, role: str) -> str:
-    f = page.figures
-    p = f.profiles[role]
-    said = f"{share(p.hit_at_10)} of the queries have a positive among the first ten"
-    if p.positives_covered is not None and p.queries_covered is not None:
-        said += (
-            f"; the whole list holds {share(p.positives_covered)} of the positives "
-            f"and at least one for {share(p.queries_covered)} of the queries"
-        )
-    said += "."
-    if role == f.best and page.contrasts:
-        said += f" It is the best of the profiles: {' and '.join(versus(c) for c in page.contrasts)}."
-    elif role == f.best:
-        said += " There is no other profile to compare it with."
-    if role == "bm25":
-        zero = share(page.unsolved / f.queries)
-        said += f" Matching words puts no positive into the first ten for {zero} of the queries."
-    if role == "hybrid":
-        rows = counted(p.safeguard_rows, "query needs", "queries need")
-        said += f" {rows} the appended positive, which no figure counts."
-    return said
-
-
-def versus(contrast: Contrast) -> str:
-    """A difference as half a sentence, with what its interval allows to say."""
-    name = ROLE_NAMES[contrast.worse]
-    interval = f"95 % interval {contrast.low:+.3f} to {contrast.high:+.3f}"
-    if contrast.clear:
-        return f"{contrast.difference:.3f} above {name} ({interval})"
-    return f"{contrast.difference:.3f} above {name}, which is not significant on these queries ({interval})"
 
 
 def _tendencies(page: Inspected) -> list[str]:
@@ -230,8 +254,11 @@ def _tendencies(page: Inspected) -> list[str]:
 
 
 def _failures(page: Inspected) -> list[str]:
-    """Queries where BM25's first document shares more words than any positive, and is wrong."""
-    lines = []
+    """Queries that nothing solves, and those whose first BM25 document shares more words than any positive."""
+    lines, missed = [], missed_by_all(page)
+    if missed:
+        queries = counted(len(missed), "query has", "queries have")
+        lines += [f"{queries} no positive among the first ten of any profile: {named(missed)}.", ""]
     for trap in page.traps:
         query, wrong = page.task.query(trap.query), page.task.documents.get(trap.document)
         right = page.task.documents.get(trap.positive)
@@ -240,18 +267,18 @@ def _failures(page: Inspected) -> list[str]:
         rank = "nowhere in its list" if trap.positive_rank is None else f"at rank {trap.positive_rank}"
         words = f" Only the wrong one has: {', '.join(markdown_text(w) for w in trap.words)}." if trap.words else ""
         lines += [
-            f"**Query `{trap.query}`.** BM25 puts `{trap.document}` first, which holds {share(trap.share)} of the "
-            f"query's terms and is not relevant; the positive that matches best holds {share(trap.positive_share)}, "
+            f"**Query {code(trap.query)}.** BM25 puts {code(trap.document)} first, which holds {share(trap.share)} of "
+            f"the query's terms and is not relevant; the positive that matches best holds {share(trap.positive_share)} "
             f"and the first positive stands {rank}.{words}",
             "",
             f"> Query: {_quote(query.text)}",
             ">",
             f"> Wrong, first: {_quote(wrong.contents, 220)}",
             ">",
-            f"> Positive `{trap.positive}`: {_quote(right.contents, 220)}",
+            f"> Positive {code(trap.positive)}: {_quote(right.contents, 220)}",
             "",
         ]
-    return lines[:-1] or ["No query has a first BM25 document that is wrong and shares more words than a positive."]
+    return lines[:-1] or ["Every query has a positive among the first ten of some profile, and none is a lexical trap."]
 
 
 def _quote(text: str, length: int = 320) -> str:
@@ -261,10 +288,13 @@ def _quote(text: str, length: int = 320) -> str:
 def _leakage(page: Inspected) -> list[str]:
     """What the audit found, and what it does to the scores."""
     a, settings = page.audit, page.audit_settings
-    against = settings.get("against") or "no training set was given"
+    against = settings.get("against")
+    compared = f"compared with the training data {markdown_text(str(against))}" if against else (
+        "no training data were given (`r2med pages --against`), so overlap with any is not known"
+    )  # fmt: skip
     lines = [
-        f"Audited: runs of {settings['width']} words, near duplicates from a similarity of {settings['threshold']:g}; "
-        f"compared with training data: {markdown_text(str(against))}; with few-shot examples: "
+        f"{verdict(page)} Runs of {settings['width']} words were looked for, and near copies from a similarity of "
+        f"{settings['threshold']:g}; {compared}; few-shot examples: "
         f"{markdown_text(str(settings.get('few_shot') or 'none given'))}.",
         "",
         *(f"- {markdown_text(line)}" for line in audit_lines(a)),
@@ -273,6 +303,10 @@ def _leakage(page: Inspected) -> list[str]:
         lines.append(
             "- The ids alone tell which documents belong to which query; keep them from a system that reads ids."
         )
+    lines.append(
+        f"- To keep out of training: {counted(page.figures.queries, 'query', 'queries')} and "
+        f"{counted(len({d for _, d, g in page.task.qrels if g > 0}), 'positive document')}."
+    )
     return [*lines, "", *_with_and_without(page.scores)] if a.by_kind else lines
 
 
@@ -293,45 +327,84 @@ def _with_and_without(scores: list[SystemAudit]) -> list[str]:
 
 
 def _examples(page: Inspected) -> list[str]:
-    lines = []
-    for query, document in examples(page.task):
-        lines += [f"> Query `{query.id}`: {_quote(query.text)}", ">"]
-        lines += [f"> Positive `{document.id}`: {_quote(document.contents)}", ""]
-    return lines[:-1]
+    """Queries and positives side by side, with their lengths."""
+    rows = [
+        [_quote(query.text, 225), f"{len(query.text):,}", _quote(document.contents, 225), f"{len(document.contents):,}"]
+        for query, document in examples(page.task)
+    ]
+    return [Table(["Query", "Characters", "Positive document", "Characters"], rows, left=4).markdown(ready=True)]
+
+
+PAPER = [
+    "R2MED: A Benchmark for Reasoning-Driven Medical Retrieval",
+    "paper",
+    "2025",
+    "https://arxiv.org/abs/2505.14558",
+]
+
+
+def sources(page: Inspected) -> list[list[str]]:
+    """Title, type, year and address of what the task comes from."""
+    entry, m = _entry(page), page.metadata
+    if entry is None:
+        given = m.source if m else page.task.source or page.task.full_name
+        return [[given, "source of the task", NONE, m.dataset if m and m.dataset else NONE]]
+    collection = collections()[entry.collection]
+    rows = [[collection.title, "collection", NONE, collection.homepage or NONE]]
+    if entry.dataset:
+        rows.append([entry.dataset, "dataset", NONE, f"https://huggingface.co/datasets/{entry.dataset}"])
+    return rows if entry.collection == "mini" else [PAPER, *rows]
 
 
 def _sources(page: Inspected) -> list[str]:
-    m, entry = page.metadata, _entry(page)
-    source = m.source if m else (entry.dataset if entry else page.task.source) or page.task.source
+    rows = [[markdown_text(cell) for cell in row] for row in sources(page)]
+    return [Table(["Title", "Type", "Year", "Address"], rows, left=4).markdown(ready=True)]
+
+
+def _dataset(page: Inspected, group: str) -> list[str]:
+    """The fields of the dataset, its configs and columns."""
+    f, m, entry = page.figures, page.metadata, _entry(page)
     revision = m.revision if m else page.task.revision
-    licence = m.licence if m else entry.licence if entry else ""
-    stated = {"Source": source, "Revision": revision, "Licence": licence}
-    return [f"- {name}: {markdown_text(value or 'not given')}" for name, value in stated.items()]
-
-
-def _dataset(page: Inspected) -> list[str]:
-    """Configs, columns and the fingerprint."""
+    stated = {
+        "Nano set": set_of(page, group),
+        "Backing dataset": m.source if m else (entry.dataset if entry else "") or page.task.source,
+        "Task / split": page.split,
+        "Hub dataset": (m.dataset if m else "") or (entry.dataset if entry else ""),
+        "Language": language(page),
+        "Category": "natural language",
+        "Licence": licence(page),
+        "Revision of the source": revision,
+        "Fingerprint": page.task.fingerprint,
+        "Queries": f"{f.queries:,}",
+        "Documents": f"{f.documents:,}",
+        "Positive judgments": f"{f.positives:,}",
+        "Positives per query, min / median / max": f"{f.positives_min} / {f.positives_median:g} / {f.positives_max}",
+    }
     graded = any(grade != 1 for grade in set(page.task.qrels.grades.tolist()))
     titled = page.task.documents.titles is not None
     rows = [
-        ["`corpus`", "`_id`, `text`" + (", `title`" if titled else ""), f"{page.figures.documents:,}"],
-        ["`queries`", "`_id`, `text`", f"{page.figures.queries:,}"],
-        ["`qrels`", "`query-id`, `corpus-id`" + (", `score`" if graded else ""), f"{page.figures.positives:,}"],
+        ["`corpus`", "`_id`, `text`" + (", `title`" if titled else ""), f"{f.documents:,}"],
+        ["`queries`", "`_id`, `text`", f"{f.queries:,}"],
+        ["`qrels`", "`query-id`, `corpus-id`" + (", `score`" if graded else ""), f"{f.positives:,}"],
     ]
+    fields = [[name, markdown_text(value or "not given")] for name, value in stated.items()]
     return [
-        f"Split `{page.split}` of each config; fingerprint `{page.task.fingerprint}`.",
+        Table(["Field", "Value"], fields, left=2).markdown(ready=True),
         "",
         Table(["Config", "Columns", "Rows"], rows, left=2).markdown(ready=True),
     ]
 
 
 def _candidates(page: Inspected) -> list[str]:
-    """The candidate configs and what they cover."""
+    """The candidate configs with their figures."""
     rows = []
     for role, p in page.figures.profiles.items():
         made = page.metadata.retrievers.get(p.profile, {}) if page.metadata else {}
         by = str(made.get("name", "rrf" if role == "hybrid" else p.profile))
         covered = NONE if p.positives_covered is None else share(p.positives_covered)
-        rows.append([f"`{p.profile}`", markdown_text(by), str(p.top_k), covered, str(p.safeguard_rows)])
-    titles = ["Config", "Made by", "Depth", "Positives held", "Safeguard rows"]
+        rows.append(
+            [f"`{p.profile}`", markdown_text(by), str(p.top_k), score(p.ndcg_at_10), score(p.hit_at_10),
+             score(p.recall_at_100), covered, str(p.safeguard_rows)]
+        )  # fmt: skip
+    titles = ["Config", "Made by", "Depth", "nDCG@10", "hit@10", "recall@100", "Positives held", "Safeguard rows"]
     return [Table(titles, rows, left=2).markdown(ready=True)]

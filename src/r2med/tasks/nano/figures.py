@@ -154,6 +154,40 @@ class Tercile(NamedTuple):
     ndcg_at_10: dict[str, float]
 
 
+class Outcome(NamedTuple):
+    """One query, by profile: its nDCG@10, the rank of its first positive, the nDCG@10 of its list in the best order."""
+
+    query: str
+    ndcg_at_10: dict[str, float]
+    first_rank: dict[str, int | None]
+    best_order: dict[str, float]
+
+    def hit(self, role: str) -> bool:
+        """Whether a positive stands among the first ten."""
+        rank = self.first_rank.get(role)
+        return rank is not None and rank <= 10
+
+
+class Slope(NamedTuple):
+    """nDCG@10 of a profile where queries share the fewest terms with their positives, and where the most."""
+
+    role: str
+    fewest: float
+    most: float
+    low: float
+    high: float
+
+    @property
+    def difference(self) -> float:
+        """The most over the fewest; `low` and `high` bound it."""
+        return self.most - self.fewest
+
+    @property
+    def clear(self) -> bool:
+        """Whether the interval of the difference leaves out zero."""
+        return self.low > 0 or self.high < 0
+
+
 class Inspected(NamedTuple):
     """All figures and findings that the page of a task shows."""
 
@@ -167,5 +201,10 @@ class Inspected(NamedTuple):
     traps: list[LexicalTrap]
     tendencies: Tendencies
     terciles: list[Tercile]
-    unsolved: int
+    slopes: list[Slope]
+    outcomes: list[Outcome]
+    trapped: int
+    """Queries whose first BM25 document is wrong and shares more terms than any positive."""
+    empty: dict[str, int]
+    """Queries without a single candidate, by profile."""
     metadata: Metadata | None
