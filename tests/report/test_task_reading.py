@@ -151,6 +151,7 @@ def test_headroom_is_the_best_order_of_the_list(lexical: Inspected, semantic: In
 
 def test_the_verdict_counts_what_the_audit_flagged(lexical: Inspected, semantic: Inspected) -> None:
     for page in (lexical, semantic):
+        assert page.audit is not None
         flagged, queries = page.audit.flagged_queries, page.figures.queries
         assert verdict(page).startswith(
             f"Verdict: {flagged:,} of {queries} queries" if flagged else f"Verdict: none of the {queries} queries"

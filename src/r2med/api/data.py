@@ -105,10 +105,11 @@ def audit(
 
 
 class NanoBuild(NamedTuple):
-    """Nano tasks that were built, and the model behind their dense candidates."""
+    """Nano tasks that were built, the model behind their dense candidates, and the pages that were written."""
 
     tasks: list[Built]
     dense: str | None
+    pages: list[Path]
 
 
 def build_nano(
@@ -134,6 +135,7 @@ def build_nano(
     any documents.
     `dense` names the retriever of the dense profile; `none` for none, `auto` for the first of the usual ones that runs
     here. `safeguard` says which positive a hybrid list without one gets: the first judged, or one drawn by the seed.
+    The pages of the group and of its tasks lie in `pages`; `write_pages` adds the audit to them.
     """
     refs, ranked_by = resolve_all(tasks), dense_retriever(dense, options)
     settings = PoolSettings(docs=docs, fill=fill, seed=seed)
@@ -151,7 +153,9 @@ def build_nano(
         licence=licence,
         notify=notify,
     )
-    return NanoBuild(built, None if ranked_by is None else ranked_by.name)
+    group = [inspect(ref, audited=False) for ref in resolve_all([str(out)])]
+    pages = write_inspected(title or Path(out).resolve().name, group, Path(out) / "pages")
+    return NanoBuild(built, None if ranked_by is None else ranked_by.name, pages)
 
 
 def nano_profile(*tasks: str, published: bool = False) -> NanoProfile:

@@ -53,7 +53,7 @@ def build(
 ) -> None:  # fmt: skip
     """Make Nano tasks from tasks in any format: every positive, a fixed number of documents, ranked candidates.
 
-    Two builds with one seed give the same bytes.
+    All tasks given become one group with one manifest and one page. Two builds with one seed give the same bytes.
     """
     from ..api import data
     from ..core.options import Options
@@ -69,7 +69,8 @@ def build(
     elif built.dense is not None:
         note(f"Dense candidates by {built.dense}.")
     if as_json:
-        emit({"schema": 1, "folder": str(out), "tasks": {b.split: b.summary() for b in built.tasks}})
+        tasks = {b.split: b.summary() for b in built.tasks}
+        emit({"schema": 1, "folder": str(out), "tasks": tasks, "pages": list(map(str, built.pages))})
         return
     for one in built.tasks:
         m = one.manifest
@@ -79,7 +80,8 @@ def build(
             note(f"{one.split}: the source has no more than {m.documents:,} different documents")
         if m.judgments_of_missing_documents:
             note(f"{one.split}: {len(m.judgments_of_missing_documents)} positives are not in the source's corpus")
-    note(f"Candidates, manifest and card: {out}/; r2med nano profile {out} shows the table")
+    note(f"Candidates, manifest and card: {out}/; the group's page: {out}/pages/index.md")
+    note(f"r2med pages {out} adds the audit to the pages")
 
 
 @command.command("profile")

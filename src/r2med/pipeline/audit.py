@@ -120,14 +120,14 @@ def built_in_examples() -> list[OutsideTexts]:
     return [OutsideTexts("r2med prompts", TextColumn.from_texts(texts), places)] if texts else []
 
 
-def inspect(ref: TaskRef, *, against: Sequence[OutsideTexts] = ()) -> Inspected:
-    """Read, score and audit a task for its page; one without candidates of its own gets BM25's."""
+def inspect(ref: TaskRef, *, against: Sequence[OutsideTexts] = (), audited: bool = True) -> Inspected:
+    """Read, score and, unless it is to be quick, audit a task for its page; one without candidates gets BM25's."""
     nano = read_nano(ref)
     task, runs, safeguarded = nano.task, dict(nano.runs), nano.safeguarded
     if "bm25" not in runs:
         runs |= make_candidates(task, BM25Nano(), None).runs
     measured = measure(task, runs, safeguarded, split=nano.split)
-    report = audit([task], against=against, few_shot=built_in_examples())
+    report = audit([task], against=against, few_shot=built_in_examples()) if audited else None
     scored = [without_safeguard(r, safeguarded) if c == "reranking_hybrid" else r for c, r in runs.items()]
     shape, roles = tendencies(task), [role_of(config) for config in runs]
     first = {query_id: hits[0].doc_id for query_id, hits in runs["bm25"].top(1) if hits}
@@ -136,9 +136,9 @@ def inspect(ref: TaskRef, *, against: Sequence[OutsideTexts] = ()) -> Inspected:
         split=nano.split,
         figures=measured.figures,
         contrasts=measured.contrasts,
-        audit=report.tasks[0],
-        audit_settings=report.settings,
-        scores=score_audit(task, report.tasks[0], scored),
+        audit=report.tasks[0] if report else None,
+        audit_settings=report.settings if report else {},
+        scores=score_audit(task, report.tasks[0], scored) if report else [],
         traps=clearest_traps(task, runs["bm25"], most=TRAPS),
         tendencies=shape,
         terciles=_terciles(shape.overlap_of_query, task.qrels.query_ids, measured.per_query),

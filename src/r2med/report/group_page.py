@@ -176,14 +176,16 @@ def across_tasks(tasks: Sequence[Inspected]) -> list[str]:
 
 
 def _leakage(tasks: Sequence[Inspected]) -> list[str]:
+    audited = [(p.split, p.audit) for p in tasks if p.audit is not None]
+    if len(audited) < len(tasks):
+        return ["Not audited yet: `r2med pages` looks for leaks and copies."]
     audits = [
-        [p.split, f"{p.audit.flagged_queries} of {p.audit.queries}", str(p.audit.exact_copies.documents),
-         str(p.audit.near_copies.documents)]
-        for p in tasks
-    ]  # fmt: skip
+        [split, f"{a.flagged_queries} of {a.queries}", str(a.exact_copies.documents), str(a.near_copies.documents)]
+        for split, a in audited
+    ]
     copies = "Copies: documents that have at least one other of (nearly) the same text in their pool."
     table = Table(["Task", "Flagged queries", "Exact copies", "Near copies"], audits, copies).markdown()
-    flagged, queries = (sum(getattr(p.audit, name) for p in tasks) for name in ("flagged_queries", "queries"))
+    flagged, queries = sum(a.flagged_queries for _, a in audited), sum(a.queries for _, a in audited)
     lead = f"{flagged:,} of {counted(queries, 'query', 'queries')} {'is' if flagged == 1 else 'are'} flagged."
     against = {str(p.audit_settings.get("against") or "") for p in tasks} - {""}
     if not against:

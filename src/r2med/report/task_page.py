@@ -288,6 +288,8 @@ def _quote(text: str, length: int = 320) -> str:
 def _leakage(page: Inspected) -> list[str]:
     """What the audit found, and what it does to the scores."""
     a, settings = page.audit, page.audit_settings
+    if a is None:
+        return [verdict(page), "", f"- {_to_keep_out(page)}"]
     against = settings.get("against")
     compared = f"compared with the training data {markdown_text(str(against))}" if against else (
         "no training data were given (`r2med pages --against`), so overlap with any is not known"
@@ -303,11 +305,13 @@ def _leakage(page: Inspected) -> list[str]:
         lines.append(
             "- The ids alone tell which documents belong to which query; keep them from a system that reads ids."
         )
-    lines.append(
-        f"- To keep out of training: {counted(page.figures.queries, 'query', 'queries')} and "
-        f"{counted(len({d for _, d, g in page.task.qrels if g > 0}), 'positive document')}."
-    )
+    lines.append(f"- {_to_keep_out(page)}")
     return [*lines, "", *_with_and_without(page.scores)] if a.by_kind else lines
+
+
+def _to_keep_out(page: Inspected) -> str:
+    positives = counted(len({d for _, d, g in page.task.qrels if g > 0}), "positive document")
+    return f"To keep out of training: {counted(page.figures.queries, 'query', 'queries')} and {positives}."
 
 
 def _with_and_without(scores: list[SystemAudit]) -> list[str]:

@@ -211,6 +211,8 @@ def hit_overlap(page: Inspected) -> dict[str, int]:
 def verdict(page: Inspected) -> str:
     """What the audit comes to, in one sentence."""
     audit, best = page.audit, page.figures.best
+    if audit is None:
+        return "Not audited yet: `r2med pages` looks for leaks and copies."
     if not audit.by_kind:
         return f"Verdict: none of the {audit.queries:,} queries is flagged."
     profile = page.figures.profiles[best]

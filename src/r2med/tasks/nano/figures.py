@@ -195,7 +195,8 @@ class Inspected(NamedTuple):
     split: str
     figures: TaskFigures
     contrasts: list[Contrast]
-    audit: TaskAudit
+    audit: TaskAudit | None
+    """None where the task was not audited."""
     audit_settings: dict[str, float | int | str]
     scores: list[SystemAudit]
     traps: list[LexicalTrap]
