@@ -182,11 +182,11 @@ class Pages(NamedTuple):
 
 
 def write_pages(
-    *tasks: str, out: str | Path | None = None, against: Iterable[Path] = (), notify: Step = _quiet
+    *tasks: str, out: str | Path | None = None, against: Iterable[Path] = (), html: bool = False, notify: Step = _quiet
 ) -> Pages:
     """Write a page per task and one for the group, from data: figures, failures, leakage, examples.
 
-    They go to `out`, else to `pages` in the first folder given.
+    They go to `out`, else to `pages` in the first folder given; with `html`, as linked HTML with pictures, too.
     """
     refs = resolve_all(tasks)
     first = Path(tasks[0])
@@ -198,7 +198,7 @@ def write_pages(
         looked_at.append(inspect(ref, against=outside))
         notify(ref.full_name, "done")
     name = first.resolve().name if first.exists() else tasks[0]
-    return Pages(folder, looked_at, write_inspected(name, looked_at, folder))
+    return Pages(folder, looked_at, write_inspected(name, looked_at, folder, html=html))
 
 
 def export_training(

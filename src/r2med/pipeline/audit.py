@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from ..core import IdTable, Run, Task, TextColumn, UsageError
+from ..core import DataError, IdTable, Run, Task, TextColumn, UsageError
 from ..core.trec import read_run
 from ..retrieve import get_retriever
 from ..retrieve.bm25 import BM25Nano
@@ -124,6 +124,8 @@ def inspect(ref: TaskRef, *, against: Sequence[OutsideTexts] = (), audited: bool
     """Read, score and, unless it is to be quick, audit a task for its page; one without candidates gets BM25's."""
     nano = read_nano(ref)
     task, runs, safeguarded = nano.task, dict(nano.runs), nano.safeguarded
+    if not task.qrels.positives:
+        raise DataError(f"{task.full_name} has no positive judgment: there is nothing to write a page about")
     if "bm25" not in runs:
         runs |= make_candidates(task, BM25Nano(), None).runs
     measured = measure(task, runs, safeguarded, split=nano.split)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,8 @@ from ..core.atomic import write_bytes
 from ..core.table import NONE, Table, counted, markdown_text, share
 from ..core.untrusted import component
 from ..tasks.nano.figures import ROLES, Inspected, NanoProfile, group
+from .nano_plots import draw_first_ranks, draw_hits, draw_profiles
+from .page_html import markdown_html, whole_page
 from .task_page import ROLE_TITLES, description, family, language, licence, score, set_of, sources, task_page
 from .task_reading import ROLE_NAMES, code, hit_overlap, missed_by_all
 
@@ -230,8 +232,8 @@ def _other_figures(profile: NanoProfile) -> Table:
     return Table(["Profile", "Tasks", *measures, "Safeguards"], rows)
 
 
-def write_pages(name: str, tasks: Sequence[Inspected], folder: Path) -> list[Path]:
-    """Write a page and a JSON file per task, and `index.md` and `index.json` for the group."""
+def write_pages(name: str, tasks: Sequence[Inspected], folder: Path, *, html: bool = False) -> list[Path]:
+    """Write a page and a JSON file per task and `index` for the group; with `html`, as linked HTML, too."""
     names = ["index", *(page.split.casefold() for page in tasks)]  # some file systems fold capitals
     if repeated := IdTable(names).duplicates():
         raise UsageError(f"two of the pages would be called {repeated[0]!r}; write them into a folder each")
@@ -244,9 +246,30 @@ def write_pages(name: str, tasks: Sequence[Inspected], folder: Path) -> list[Pat
         files[f"{stem}.md"] = task_page(page, name).encode()
         files[f"{stem}.json"] = _json(metadata(page))
     files |= {"index.md": group_page(name, profile, tasks).encode(), "index.json": _json(profile)}
+    if html:
+        files |= _site(name, profile, tasks, files)
     for file, data in files.items():
         write_bytes(folder / file, data)
     return [folder / file for file in files]
+
+
+def _site(
+    name: str, profile: NanoProfile, tasks: Sequence[Inspected], written: Mapping[str, bytes]
+) -> dict[str, bytes]:
+    """The same pages as HTML that link each other, with pictures."""
+    links = [("index.html", name), *((f"{page.split}.html", page.split) for page in tasks)]
+    pictures = {"index": {"Evaluation profiles": draw_profiles(list(profile.tasks.values()))}}
+    for page in tasks:
+        drawn = {"Evaluation profiles": draw_profiles([page.figures]), "Metric interpretation": draw_first_ranks(page)}
+        if "dense" in page.figures.profiles:
+            drawn["Model improvement notes"] = draw_hits(page)
+        pictures[page.split] = drawn
+    made = {}
+    for address, title in links:
+        stem = address.removesuffix(".html")
+        body = markdown_html(written[f"{stem}.md"].decode(), pictures[stem])
+        made[address] = whole_page(title, body, links, address).encode("utf-8", "replace")
+    return made
 
 
 def metadata(page: Inspected) -> dict[str, Any]:

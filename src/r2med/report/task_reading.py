@@ -27,7 +27,7 @@ def code(text: str) -> str:
 def named(outcomes: Iterable[Outcome]) -> str:
     """The first few queries, by id."""
     ids = [code(outcome.query) for outcome in outcomes]
-    return ", ".join(ids[:NAMED]) + (" …" if len(ids) > NAMED else "")
+    return ", ".join(ids[:NAMED]) + (f" and {len(ids) - NAMED:,} more" if len(ids) > NAMED else "")
 
 
 def versus(contrast: Contrast) -> str:
