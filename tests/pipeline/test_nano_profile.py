@@ -93,6 +93,8 @@ def test_published_figures_give_the_published_group_values() -> None:
     assert dense is not None
     assert f"{bm25.ndcg_at_10:.4f}" == "0.2110"
     assert f"{dense.ndcg_at_10:.4f}" == "0.2980"
+    recalls = [f"{g.recall_at_100_query_weighted:.4f}" for g in found.group.values() if g]
+    assert recalls == ["0.5070", "0.6553", "0.6694"]  # as its group page prints them
     assert (found.queries, len(found.tasks)) == (876, 8)
     assert not any(p.measured for t in found.tasks.values() for p in t.profiles.values())
     assert bm25.recall_macro_at_100 is None

@@ -63,7 +63,9 @@ def group_page(name: str, profile: NanoProfile, tasks: Sequence[Inspected]) -> s
 
 def _overview(name: str, profile: NanoProfile) -> str:
     best = _best(profile)
-    lead = f" Over all queries {ROLE_NAMES[best[0]]} leads with an nDCG@10 of {score(best[1])}." if best else ""
+    several = sum(g is not None for g in profile.group.values()) > 1
+    leads = "leads with" if several else "has"
+    lead = f" Over all queries {ROLE_NAMES[best[0]]} {leads} an nDCG@10 of {score(best[1])}." if best else ""
     return (
         f"{markdown_text(name)} has {counted(len(profile.tasks), 'task')} with "
         f"{counted(profile.queries, 'query', 'queries')}, {counted(profile.documents, 'document')} in all pools "
@@ -224,11 +226,19 @@ def _metadata_table(name: str, profile: NanoProfile, tasks: Sequence[Inspected])
 def _other_figures(profile: NanoProfile) -> Table:
     rows = [
         [ROLE_NAMES[role], f"{g.tasks} of {g.of_tasks}", score(g.ndcg_at_10), score(g.ndcg_at_10_task_mean),
-         score(g.hit_at_10), score(g.recall_at_100), score(g.recall_macro_at_100), str(g.safeguard_rows)]
+         score(g.hit_at_10), score(g.recall_at_100), score(g.recall_at_100_query_weighted),
+         score(g.recall_macro_at_100), str(g.safeguard_rows)]
         for role, g in profile.group.items()
         if g is not None
     ]  # fmt: skip
-    measures = ["nDCG@10", "nDCG@10, mean of tasks", "hit@10", "recall@100", "recall@100, macro"]
+    measures = [
+        "nDCG@10",
+        "nDCG@10, mean of tasks",
+        "hit@10",
+        "recall@100",
+        "recall@100, by query",
+        "recall@100, macro",
+    ]
     return Table(["Profile", "Tasks", *measures, "Safeguards"], rows)
 
 

@@ -83,6 +83,8 @@ class GroupFigures(msgspec.Struct, kw_only=True):
     hit_at_10: float
     recall_at_100: float
     recall_macro_at_100: float | None
+    recall_at_100_query_weighted: float
+    """The mean of the tasks' recalls by their queries, which is what NanoR2MED's group page prints."""
     ndcg_at_10_task_mean: float
     safeguard_rows: int
     tasks: int
@@ -130,6 +132,7 @@ def _group_one(tasks: Sequence[TaskFigures], role: str) -> GroupFigures | None:
         hit_at_10=weighted(lambda p: p.hit_at_10),
         recall_at_100=sum(t.positives * p.recall_at_100 for t, p in have) / positives,
         recall_macro_at_100=None if None in macro else weighted(lambda p: p.recall_macro_at_100 or 0.0),
+        recall_at_100_query_weighted=weighted(lambda p: p.recall_at_100),
         ndcg_at_10_task_mean=sum(p.ndcg_at_10 for _, p in have) / len(have),
         safeguard_rows=sum(p.safeguard_rows for _, p in have),
         tasks=len(have),
