@@ -61,13 +61,14 @@ def main() -> None:
             asked = write_texts(Path(folder, "query.jsonl"), queries, query_words, seed=2)
             print(f"\n{title} ({Path(corpus).stat().st_size / 1e6:.0f} MB)")
             costs = {}
-            for name in ("r2med", *peers):
+            for name in ("r2med", "nano", *peers):
                 repeat = 1 if name == "gensim" else 3
                 costs[name] = measure([here("lexical_contenders.py"), name, corpus, asked], repeat=repeat)
                 cpu, wall, megabytes = costs[name]
                 print(f"  {name:8} {cpu:6.2f} s CPU  {wall:6.2f} s  {megabytes:5.0f} MB")
             for name, target in peers.items():
                 met &= report(f"CPU {name} / r2med", costs[name].cpu / costs["r2med"].cpu, target)
+            met &= report("CPU bm25-nano / bm25", costs["nano"].cpu / costs["r2med"].cpu, 1.3, at_least=False)
             if "bm25s" in costs:
                 share = costs["r2med"].megabytes / costs["bm25s"].megabytes
                 met &= report("memory r2med / bm25s", share, 1.0, at_least=False)

@@ -30,12 +30,16 @@ def as_task(corpus: str, queries: str) -> Task:
     return Task("bench", asked, read_documents(store, Path(corpus).name), Qrels.from_judgments([]))
 
 
-def ours(corpus: str, queries: str) -> None:
+def ours(corpus: str, queries: str, name: str = "bm25") -> None:
     """From the files to a ranking; nothing is taken from an earlier run or kept for the next."""
     from r2med.core.options import Options
     from r2med.retrieve import get_retriever
 
-    get_retriever("bm25", Options(cache=False)).retrieve(as_task(corpus, queries), depth=1000)
+    get_retriever(name, Options(cache=False)).retrieve(as_task(corpus, queries), depth=1000)
+
+
+def nano(corpus: str, queries: str) -> None:
+    ours(corpus, queries, "bm25-nano")
 
 
 def kept(corpus: str, queries: str) -> None:
@@ -102,4 +106,4 @@ def tantivy(corpus: str, queries: str) -> None:
 
 if __name__ == "__main__":
     name, *paths = sys.argv[1:]
-    {"r2med": ours, "kept": kept, "gensim": gensim, "bm25s": bm25s, "tantivy": tantivy}[name](*paths)
+    {"r2med": ours, "nano": nano, "kept": kept, "gensim": gensim, "bm25s": bm25s, "tantivy": tantivy}[name](*paths)

@@ -13,6 +13,7 @@ from common import english_like, here, measure, report
 
 if TYPE_CHECKING:
     from r2med.retrieve import Retriever
+    from r2med.tasks.nano import Fill
 
 DOCUMENTS, WORDS, QUERIES = 63_080, 115, 154
 
@@ -54,13 +55,12 @@ def once(folder: str) -> None:
 
 
 def build(folder: str, fill: str) -> None:
-    from r2med.pipeline.nano_build import build_nano
-    from r2med.tasks.load import from_path
-    from r2med.tasks.nano import PoolSettings
+    """Tasks, manifest and pages, as `r2med nano build --dense none` makes them."""
+    from r2med.api.data import build_nano
 
-    settings = PoolSettings(fill="hard" if fill == "hard" else "source-order")
     with tempfile.TemporaryDirectory() as out:
-        build_nano(from_path(Path(folder)), Path(out, "nano"), settings, bm25=bm25("bm25-lucene"), dense=None)
+        chosen: Fill = "hard" if fill == "hard" else "source-order"
+        build_nano(folder, out=Path(out, "nano"), fill=chosen, bm25=bm25("bm25-nano"), dense="none")
 
 
 def duplicates(folder: str) -> None:

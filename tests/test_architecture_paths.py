@@ -45,8 +45,8 @@ EXCEPTIONS = {
         "rng.multinomial(queries, np.full(queries, 1 / queries), size=RESAMPLES) / queries": NUMBERS
     },
     "pipeline/nano_profile.py": {"positives[entry.name] / queries[entry.name]": NUMBERS},
-    "report/task_page.py": {
-        "page.unsolved / f.queries": NUMBERS,
+    "report/group_page.py": {
+        "several / queries": NUMBERS,
         "profile.positives / profile.queries": NUMBERS,
     },
     "report/web/render.py": {"files(__package__ or '').joinpath('static', name)": PACKAGED},

@@ -112,6 +112,30 @@ def test_sums_of_scores_equal_the_definition(
             assert max(left_out) <= min(got.values()) + 1e-5
 
 
+@given(
+    st.lists(st.lists(ranking, min_size=2, max_size=2), min_size=2, max_size=3), st.integers(0, 60), st.integers(1, 20)
+)
+def test_ties_by_rank_equal_nanor2meds_definition(lists: list[list[list[str]]], k: int, depth: int) -> None:
+    """Sums in double precision; equal ones by the best rank, then by id ascending."""
+    runs = [
+        Run.from_rankings(
+            {f"q{q}": [(d, float(-i)) for i, d in enumerate(docs)] for q, docs in enumerate(of_run)}, doc_ids=IDS
+        )
+        for of_run in lists
+    ]
+    fused = ReciprocalRank(k, "rank").fuse(runs, task_of(2), depth, "fused")
+    for row in range(2):
+        sums, best = dict[str, float](), dict[str, int]()
+        for of_run in lists:
+            for rank, doc in enumerate(of_run[row], 1):
+                sums[doc] = sums.get(doc, 0.0) + 1.0 / (k + rank)
+                best[doc] = min(best.get(doc, rank), rank)
+        expected = sorted(sums, key=lambda d: (-sums[d], best[d], d))[:depth]
+        hits = list(fused.row(row))
+        assert [hit.doc_id for hit in hits] == expected
+        assert [hit.score for hit in hits] == pytest.approx([sums[d] for d in expected], rel=1e-5)
+
+
 def test_a_list_of_equal_scores_says_only_that_they_were_found() -> None:
     run = as_run([{"d1": 2.0, "d2": 2.0}])
     for how in ("min-max", "z-score"):

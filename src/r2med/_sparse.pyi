@@ -13,6 +13,7 @@ def search(
     tie_rank: Any,
     out_docs: Any,
     out_scores: Any,
+    single: bool = False,
     /,
 ) -> None: ...
 def topk(scores: Any, tie_rank: Any, out_docs: Any, out_scores: Any, /) -> None: ...

@@ -1,6 +1,6 @@
 """Fusion: one ranking from several, by ranks or by scores.
 
-    rrf:k=100        weighted:w=0.7/0.3        combsum:norm=z-score        combmnz        tuned
+    rrf:k=100,ties=rank        weighted:w=0.7/0.3        combsum:norm=z-score        combmnz        tuned
 
 Sums are put in trec_eval's order through one 64-bit number per document: the bits of its sum, turned so that a larger
 sum is a smaller number, above its place among ties. Sorting those numbers orders by score and tie at once, several
@@ -30,6 +30,7 @@ Normalisation = Literal["min-max", "z-score", "rank"]
 NORMALISATIONS: tuple[Normalisation, ...] = get_args(Normalisation)
 Norm = Annotated[Normalisation, Meta(description="how the scores of each list are brought to one scale")]
 Weights = Annotated[tuple[float, ...], Meta(description="one weight per retriever; equal ones where none are given")]
+Ties = Literal["id", "rank"]
 RRF_K = 60
 STEPS, FOLDS = 10, 5
 _LOW, _SIGN, _ALL = np.uint64(0xFFFFFFFF), np.uint32(1 << 31), np.uint32(0xFFFFFFFF)
@@ -62,13 +63,21 @@ class Fusion(ABC):
 class ReciprocalRank(Fusion):
     """Reciprocal-rank fusion: a document scores the sum of 1 / (k + rank) over the rankings that hold it."""
 
-    def __init__(self, k: Annotated[int, Meta(ge=0, description="constant added to every rank")] = RRF_K) -> None:
-        self.k, self.spec = k, fusions.spec("rrf", k=k)
+    def __init__(
+        self,
+        k: Annotated[int, Meta(ge=0, description="constant added to every rank")] = RRF_K,
+        ties: Annotated[
+            Ties, Meta(description="order of equal sums: id descending, or the best rank and then id ascending")
+        ] = "id",
+    ) -> None:
+        self.k, self.ties, self.spec = k, ties, fusions.spec("rrf", k=k, ties=ties)
 
     def fuse(self, runs: Sequence[Run], task: Task, depth: int, name: str) -> Run:
         """Fuse by ranks; scores do not matter."""
         del task
         gains = [np.broadcast_to(1.0 / (self.k + np.arange(1, run.depth + 1)), run.docs.shape) for run in runs]
+        if self.ties == "rank":
+            return merge_by_rank(runs, gains, depth=depth, name=name)
         return merge(runs, gains, depth=depth, name=name)
 
 
@@ -286,6 +295,35 @@ def merge(
         sums[found], lists[found] = 0.0, 0
     keys.sort(axis=1)
     docs, scores = _read(keys[:, :depth], tie_rank)
+    return Run(first.query_ids, first.doc_ids, docs, scores, name=name)
+
+
+def merge_by_rank(runs: Sequence[Run], gains: Sequence[Float64], *, depth: int, name: str) -> Run:
+    """One run by sums of gains; equal sums by the best rank in any of the runs, then by id ascending.
+
+    A run is ordered by its scores, so those of equal sums are moved apart by the least that a float32 can show.
+    """
+    if depth < 1:
+        raise UsageError(f"depth must be 1 or more, not {depth}")
+    same_ground(runs)
+    first = runs[0]
+    documents = len(first.doc_ids)
+    depth = min(depth, documents)
+    docs = np.full((len(first), depth), NO_DOCUMENT, dtype=np.int32)
+    scores = np.full(docs.shape, -np.inf, dtype=np.float32)
+    sums, lists = np.zeros(documents), np.zeros(documents, dtype=np.int32)
+    best = np.full(documents, documents, dtype=np.int64)
+    for row in range(len(first)):
+        found = _accumulate(sums, lists, [run.docs[row] for run in runs], [gain[row] for gain in gains])
+        for run in runs:
+            held = run.docs[row] >= 0
+            best[run.docs[row][held]] = np.minimum(best[run.docs[row][held]], np.flatnonzero(held))
+        order = found[np.lexsort((-first.doc_ids.tie_rank[found], best[found], -sums[found]))][:depth]
+        docs[row, : len(order)] = order
+        above = np.float32(np.inf)
+        for place, total in enumerate(sums[order].astype(np.float32)):
+            above = scores[row, place] = min(total, np.nextafter(above, np.float32(-np.inf)))
+        sums[found], lists[found], best[found] = 0.0, 0, documents
     return Run(first.query_ids, first.doc_ids, docs, scores, name=name)
 
 

@@ -39,7 +39,10 @@ def test_build_profile_pages(tmp_path: Path) -> None:
     assert profile["group"]["bm25"]["ndcg_at_10"] == pytest.approx(facts["profiles"]["bm25"]["ndcg_at_10"])
     assert profile["group"]["dense"] is None
     assert "All, by query" in call(nano, "profile", out)
+    assert "Not audited yet" in (out / "pages" / "index.md").read_text()
+    assert [Path(p).name for p in built["pages"]][-2:] == ["index.md", "index.json"]
     written = as_json(pages, out)
+    assert "Not audited yet" not in (out / "pages" / "index.md").read_text()
     assert Path(written["folder"]) == out / "pages"
     assert (out / "pages" / "NanoMiniPMCClinical.md").is_file()
     assert as_json(nano, "profile", out) == profile  # pages beside the data disturb nothing

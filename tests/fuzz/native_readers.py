@@ -48,7 +48,7 @@ def count_terms(folder: Path) -> Case:
         size = len(data) // 40 * 8
         offsets, text = data[:size], data[size:]
         found = []
-        for analyzer in (0, 1):
+        for analyzer in (0, 1, 2):
             end = struct.pack("<qq", 0, len(text))
             found.append(fast.count_terms(text, end, analyzer))
             with suppress(ValueError):  # offsets that run backwards or out of the text

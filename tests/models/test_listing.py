@@ -18,8 +18,8 @@ KEYS = {"name", "kind", "source", "revision", "ready", "get", "proven"}
 
 def test_every_model_is_listed_once_with_a_way_to_get_it() -> None:
     rows = listing()
-    assert [r.name for r in rows[:2]] == ["bm25", "bm25-lucene"]
-    assert sorted(r.name for r in rows[2:]) == sorted([*card_names(), *chat_names()])
+    assert [r.name for r in rows[:3]] == ["bm25", "bm25-lucene", "bm25-nano"]
+    assert sorted(r.name for r in rows[3:]) == sorted([*card_names(), *chat_names()])
     for r in rows:
         assert r.ready == (not r.missing) == (not r.get)
     assert all(r.kind == "dense" for r in listing("dense"))

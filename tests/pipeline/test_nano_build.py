@@ -140,6 +140,32 @@ def test_splits_of_one_config_have_the_same_columns(tmp_path: Path) -> None:
     assert [ref.load().fingerprint for ref in from_path(out)] == [b.manifest.fingerprint for b in built]
 
 
+def test_the_hybrid_breaks_ties_by_rank_and_says_how_it_was_made(tmp_path: Path) -> None:
+    (ref,) = from_path(build(tmp_path / "nano"))
+    read = read_nano(ref)
+    assert read.metadata is not None
+    made = read.metadata.retrievers["reranking_hybrid"]
+    assert (made["ties"], made["safeguard"]) == ("rank", {"rule": "first", "seed": 0})
+    lists = [read.runs["bm25"], read.runs[CONFIG]]
+    for query in read.task.queries:
+        sums, best = dict[str, float](), dict[str, int]()
+        for run in lists:
+            for rank, hit in enumerate(run.of(query.id), 1):
+                sums[hit.doc_id] = sums.get(hit.doc_id, 0.0) + 1 / (100 + rank)
+                best[hit.doc_id] = min(best.get(hit.doc_id, rank), rank)
+        order = sorted(sums, key=lambda d: (-sums[d], best[d], d))
+        assert [hit.doc_id for hit in read.runs["reranking_hybrid"].of(query.id)][:100] == order[:100]
+
+
+def test_a_random_fill_depends_on_the_seed_alone(tmp_path: Path) -> None:
+    one, same, other = (build(tmp_path / str(i), fill="random", seed=s, docs=60) for i, s in enumerate((1, 1, 2)))
+    assert contents(one) == contents(same)
+    assert contents(one) != contents(other)
+    manifest = read_manifest(one)
+    assert manifest is not None
+    assert set(manifest.tasks["NanoMiniMedQADiag"].admitted) == {"positive", "random"}
+
+
 def test_without_a_dense_retriever_there_is_no_hybrid(tmp_path: Path) -> None:
     build_nano(resolve("mini/Biology"), tmp_path / "n", PoolSettings(docs=60), bm25=BM25(), dense=None)
     (ref,) = from_path(tmp_path / "n")

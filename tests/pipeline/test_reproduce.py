@@ -127,6 +127,7 @@ def test_a_changed_retriever_goes_by_another_name(monkeypatch: pytest.MonkeyPatc
     bm25, openai = (book.find(name, "r2med", "r2med-paper") for name in ("bm25", "openai"))
     paper = get_protocol("r2med-paper")
     assert str(spec_under(bm25, paper)) == "bm25"
+    assert str(spec_under(ledger().find("bm25", "nano", "nano-profile"), get_protocol("nano-profile"))) == "bm25-nano"
     assert str(spec_under(openai, get_protocol("default"))) == "openai"
     assert str(spec_under(openai, paper)) == "openai:protocol=r2med-paper"
     changed = Builder().retriever(spec_under(openai, paper).retrievers[0])

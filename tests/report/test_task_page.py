@@ -8,17 +8,30 @@ import pytest
 from r2med.core import UsageError
 from r2med.core.table import markdown_text, shortened
 from r2med.pipeline.audit import inspect
-from r2med.report.task_page import group_page, task_page, versus, write_pages
+from r2med.report.group_page import group_page, write_pages
+from r2med.report.task_page import task_page
+from r2med.report.task_reading import versus
 from r2med.tasks import resolve
 from r2med.tasks.load import from_path
 from r2med.tasks.nano.figures import Contrast, Inspected, group
 from tests.pipeline.test_nano_build import build
 
 SECTIONS = [
-    "Overview", "What the data measures", "Observed data profile", "Evaluation profiles",
-    "Query and relevance tendencies", "Representative failure modes", "Training and leakage", "Example pairs",
-    "Sources", "Dataset information", "Candidate subsets",
+    "# NanoMini / NanoMiniMedQADiag", "## Overview", "## Details", "### What the data measures",
+    "### Observed data profile", "### Evaluation profiles", "#### BM25", "#### Dense", "#### Reranking hybrid",
+    "### Metric interpretation", "### Query and relevance tendencies", "### Representative failure modes",
+    "### Training data that may help", "### Training and leakage notes", "### Model improvement notes",
+    "## Example data", "## Source and reference table", "## Dataset information", "## Candidate subsets", "## Metadata",
 ]  # fmt: skip
+GROUP_SECTIONS = [
+    "# NanoMini", "## Overview", "## What the group measures", "## Task families", "## Dataset shape", "## Tasks",
+    "## Evaluation profiles", "## Interpretation across tasks", "## Training and leakage", "## Sources",
+    "## Metadata summary",
+]  # fmt: skip
+
+
+def headings(page: str) -> list[str]:
+    return [line for line in page.splitlines() if line.startswith("#")]
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +43,7 @@ def looked_at(tmp_path_factory: pytest.TempPathFactory) -> Inspected:
 
 def test_a_page_has_its_sections_in_order(looked_at: Inspected) -> None:
     page = task_page(looked_at)
-    assert [line[3:] for line in page.splitlines() if line.startswith("## ")] == SECTIONS
+    assert headings(page) == SECTIONS
     assert "None" not in page
     assert "nan" not in page.split()
 
@@ -76,12 +89,17 @@ def test_files_and_their_json(looked_at: Inspected, tmp_path: Path) -> None:
 
 
 def test_the_group_page_links_its_tasks(looked_at: Inspected) -> None:
-    page = group_page("g", group([looked_at.figures], source=""), [looked_at])
+    page = group_page("NanoMini", group([looked_at.figures], source=""), [looked_at])
+    assert headings(page) == GROUP_SECTIONS
+    assert "| Task | Family | Language | Queries |" in page
+    assert "| Clinical evidence | en |" in page
     assert "[NanoMiniMedQADiag](NanoMiniMedQADiag.md)" in page
     assert "All, by query" in page
 
 
 def test_a_plain_task_gets_a_page_too() -> None:
     page = task_page(inspect(resolve("mini/Biology")[0]))
+    assert page.startswith("# Mini / Biology\n")
     assert "There is no other profile to compare it with." in page
     assert "| BM25 | `bm25` |" in page
+    assert "#### Dense" not in page

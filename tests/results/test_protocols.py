@@ -24,7 +24,7 @@ from r2med.results.protocols import (
     unstated,
 )
 from r2med.retrieve import BM25
-from r2med.retrieve.bm25 import BM25Lucene
+from r2med.retrieve.bm25 import BM25Lucene, BM25Nano
 
 PAPER = get_protocol("r2med-paper")
 
@@ -77,8 +77,9 @@ def test_bm25_flavours() -> None:
     assert differences(info("bm25", BM25Lucene().describe()), PAPER) == ["BM25 query is count, r2med-paper has bm25"]
     assert differences(info("bm25-lucene", BM25Lucene().describe()), PAPER) == []
     assert len(differences(info("bm25", BM25().describe()), get_protocol("mteb"))) == 4
-    assert differences(info("bm25", BM25().describe()), get_protocol("nano-profile")) == []
-    assert unstated(get_protocol("nano-profile"), "lexical") == ["the flavour of BM25"]
+    nano = get_protocol("nano-profile")
+    assert differences(info("bm25-nano", BM25Nano().describe()), nano) == unstated(nano, "lexical") == []
+    assert len(differences(info("bm25", BM25().describe()), nano)) == 4
     assert unstated(get_protocol("nano-profile"), "dense") == ["instructions", "truncation", "similarity", "precision"]
     assert unstated(PAPER, "lexical") == unstated(PAPER, "dense") == []
 

@@ -15,7 +15,7 @@ from r2med.core import Document, Documents, Qrels, Query, Task, UsageError
 from r2med.core.options import Options
 from r2med.core.queries import Queries, QueryText
 from r2med.retrieve import retrievers
-from r2med.retrieve.bm25 import BM25, BM25Lucene, BM25Parameters
+from r2med.retrieve.bm25 import BM25, BM25Lucene, BM25Nano, BM25Parameters
 from r2med.text import get_analyzer
 from r2med.text.analyzers import ANALYZERS
 
@@ -73,6 +73,50 @@ def bm25s_scores(task: Task) -> np.ndarray:
     peer.index([analyze(d.contents) for d in task.documents], show_progress=False)
     known = [[t for t in analyze(q.text) if t in peer.vocab_dict] for q in task.queries]
     return np.array([peer.get_scores(tokens) if tokens else np.zeros(len(task.documents)) for tokens in known])
+
+
+def robertson_scores(task: Task) -> np.ndarray:
+    """NanoR2MED's builder: bm25s' robertson, every query token in order."""
+    import bm25s
+
+    analyze = get_analyzer("nano-english")
+    peer = bm25s.BM25(method="robertson", k1=1.5, b=0.75)
+    peer.index([analyze(d.contents) for d in task.documents], show_progress=False)
+    asked = [analyze(q.text) for q in task.queries]
+    return np.array([peer.get_scores(tokens) if tokens else np.zeros(len(task.documents)) for tokens in asked])
+
+
+def test_nano_flavour_has_the_scores_of_bm25s_to_the_last_bit(task: Task) -> None:
+    for one in (task, *r2med.load_all("mini")):
+        assert np.array_equal(all_scores(BM25Nano(), one).astype(np.float32), robertson_scores(one))
+
+
+def test_nano_flavour_ranks_scifact_as_bm25s(shared_data: Path) -> None:
+    """Equal bits of all scores: the order is theirs wherever their scores differ, and ours among their exact ties."""
+    scifact = r2med.load(shared_data / "scifact")
+    run, theirs = BM25Nano().retrieve(scifact, depth=500), robertson_scores(scifact)
+    for row in range(len(run)):
+        held = run.docs[row] >= 0
+        best = np.sort(theirs[row])[::-1][:500]
+        assert np.array_equal(run.scores[row][held], best[best > 0])
+        assert np.array_equal(theirs[row][run.docs[row][held]], run.scores[row][held])
+
+
+def test_a_term_that_half_the_documents_hold_counts_nothing_in_the_nano_flavour() -> None:
+    common = make_task(["fever rash", "fever", "fever cough", "cough"], ["fever", "rash fever", "…"])
+    run = BM25Nano().retrieve(common)
+    assert [[hit.doc_id for hit in run.row(row)] for row in range(3)] == [[], ["d0"], []]
+    assert run.notes == {"queries_without_terms": 1}
+
+
+def test_flavours_do_not_share_an_index_that_differs(task: Task, kept: Path) -> None:
+    """Same analyzer, k1 and b, other idf: the impacts differ in memory and on disk."""
+    fresh = again(task)
+    lucene, nano = BM25Lucene(), BM25Nano(0.9, 0.4, analyzer="english")
+    assert lucene.prepare(fresh).index.postings is not nano.prepare(fresh).index.postings
+    found = nano.retrieve(again(task))  # from disk, where the other lies too
+    assert np.array_equal(found.scores, nano.retrieve(fresh).scores)
+    assert not np.array_equal(found.scores, lucene.retrieve(fresh).scores)
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
@@ -205,7 +249,7 @@ def test_without_a_cache_nothing_is_kept(task: Task, kept: Path) -> None:
     assert not kept.exists()
 
 
-@pytest.mark.parametrize("retriever", [BM25(), BM25Lucene()])
+@pytest.mark.parametrize("retriever", [BM25(), BM25Lucene(), BM25Nano()])
 def test_several_texts_of_a_query_are_averaged(retriever: BM25, task: Task) -> None:
     """Query terms that several texts share are counted in each of them."""
     index = retriever.prepare(task)
@@ -236,17 +280,18 @@ def test_variants_share_terms_and_postings(task: Task) -> None:
     assert one.postings is not apart.postings
 
 
-def test_native_and_python_give_the_same_bits(task: Task) -> None:
+@pytest.mark.parametrize(("retriever", "analyzer"), [(BM25(), "english"), (BM25Nano(), "nano-english")])
+def test_native_and_python_give_the_same_bits(task: Task, retriever: BM25, analyzer: str) -> None:
     from r2med.retrieve import _sparse_python, sparse
     from r2med.text.analyzers import ANALYZERS, PYTHON
 
-    native = BM25().retrieve(task)
-    kept = sparse.native, ANALYZERS["english"]
+    native = retriever.retrieve(task)
+    kept = sparse.native, ANALYZERS[analyzer]
     again = Task("t", task.queries, Documents.of(task.documents), task.qrels)  # without what was made of the first
     try:
-        sparse.native, ANALYZERS["english"] = _sparse_python, PYTHON["english"]
-        python = BM25().retrieve(again)
+        sparse.native, ANALYZERS[analyzer] = _sparse_python, PYTHON[analyzer]
+        python = retriever.retrieve(again)
     finally:
-        sparse.native, ANALYZERS["english"] = kept
+        sparse.native, ANALYZERS[analyzer] = kept
     assert np.array_equal(native.docs, python.docs)
     assert np.array_equal(native.scores, python.scores)

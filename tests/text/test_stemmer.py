@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from r2med.text.english import stem
+from r2med.text.porter import stem
 
 STEMS: list[tuple[str, str]] = json.loads((Path(__file__).parent / "fixtures/lucene_stems.json").read_text())
 

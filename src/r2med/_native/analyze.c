@@ -1,6 +1,7 @@
-/* Text analysis; analyze.h says what, this file how. Parts: UTF-8, words, terms, counting. */
+/* Text analysis; analyze.h says what, this file how. Parts: UTF-8, words, terms, the Nano analyzer, fields, counting. */
 #include "analyze.h"
 
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -209,17 +210,16 @@ static const char *const stop_words[] = { /* in alphabetical order */
     "on", "or", "such", "that", "the", "their", "then", "there", "these", "they", "this", "to", "was", "will", "with",
 };
 
-static int is_stop_word(const uint16_t *w, int n)
+static int in_list(const char *const *list, size_t entries, const uint16_t *w, size_t n)
 {
-    size_t i;
-    int k;
+    size_t i, k;
 
-    if (n < 1 || n > 5)
+    if (n < 1)
         return 0;
-    for (i = 0; i < sizeof stop_words / sizeof stop_words[0] && (uint16_t)stop_words[i][0] <= w[0]; i++) {
-        for (k = 0; k < n && w[k] == (uint16_t)stop_words[i][k]; k++)
+    for (i = 0; i < entries && (uint16_t)list[i][0] <= w[0]; i++) {
+        for (k = 0; k < n && list[i][k] && w[k] == (uint16_t)list[i][k]; k++)
             ;
-        if (k == n && !stop_words[i][k])
+        if (k == n && !list[i][k])
             return 1;
     }
     return 0;
@@ -265,7 +265,7 @@ size_t r2_english_term(const uint8_t *token, size_t size, uint8_t out[R2_TERM_MA
             w[n++] = (uint16_t)c;
         }
     }
-    if (is_stop_word(w, n))
+    if (n <= 5 && in_list(stop_words, sizeof stop_words / sizeof stop_words[0], w, (size_t)n))
         return 0;
     n = r2_porter(w, n);
     for (i = 0; i < n; i++) {
@@ -276,6 +276,51 @@ size_t r2_english_term(const uint8_t *token, size_t size, uint8_t out[R2_TERM_MA
     }
     return length;
 }
+
+/* ---- the Nano analyzer ------------------------------------------------------------------------------------------- */
+
+/* The stop words of NanoR2MED's builder, in alphabetical order. */
+static const char *const nano_stop_words[] = {
+    "a", "an", "and", "are", "as", "at", "be", "been", "being", "but", "by", "for", "from", "had", "has", "have", "he",
+    "her", "hers", "him", "his", "i", "if", "in", "into", "is", "it", "its", "itself", "me", "my", "myself", "of", "on",
+    "or", "our", "ours", "ourselves", "she", "so", "than", "that", "the", "their", "theirs", "them", "themselves",
+    "then", "there", "these", "they", "this", "those", "to", "too", "up", "very", "was", "we", "were", "what", "when",
+    "where", "which", "who", "whom", "why", "will", "with", "you", "your", "yours", "yourself", "yourselves",
+};
+
+static inline size_t next_run(const uint8_t *text, size_t size, size_t *at, size_t *start)
+{
+    size_t i = *at, length;
+
+    while (i < size && !(kinds[text[i]] & (LETTER | DIGIT)))
+        i++;
+    length = run_length(text + i, size - i);
+    *start = i;
+    *at = i + length;
+    return length;
+}
+
+size_t r2_next_run(const uint8_t *text, size_t size, size_t *at, size_t *start)
+{
+    return next_run(text, size, at, start);
+}
+
+size_t r2_nano_term(const uint8_t *token, size_t size, uint16_t *w, uint8_t *out)
+{
+    size_t i;
+    int n;
+
+    for (i = 0; i < size; i++)
+        w[i] = (uint16_t)(token[i] >= 'A' && token[i] <= 'Z' ? token[i] | 0x20 : token[i]);
+    if (in_list(nano_stop_words, sizeof nano_stop_words / sizeof nano_stop_words[0], w, size))
+        return 0;
+    n = r2_porter_nltk(w, (int)size);
+    for (i = 0; i < (size_t)n; i++)
+        out[i] = (uint8_t)w[i];
+    return (size_t)n;
+}
+
+/* ---- fields ------------------------------------------------------------------------------------------------------ */
 
 /* Unicode White_Space. */
 static int is_space(uint32_t c)
@@ -435,6 +480,25 @@ static int32_t english_term(counter *c, const uint8_t *token, size_t size)
     return length ? intern(c, term, length) : STOPPED;
 }
 
+/* Room for a token of any length: its letters as the stemmer takes them, and the term. */
+static int32_t nano_term(counter *c, const uint8_t *token, size_t size)
+{
+    const size_t letters = size + 1; /* one more for a final e that the stemmer may add */
+    size_t length;
+
+    if (size >= INT_MAX)
+        return FAILED;
+    if (c->scratch_room < letters * 3) {
+        uint8_t *scratch = realloc(c->scratch, letters * 3);
+        if (!scratch)
+            return FAILED;
+        c->scratch = scratch;
+        c->scratch_room = letters * 3;
+    }
+    length = r2_nano_term(token, size, (uint16_t *)(void *)c->scratch, c->scratch + letters * 2);
+    return length ? intern(c, c->scratch + letters * 2, length) : STOPPED;
+}
+
 /* A field as it is, but for malformed bytes. */
 static int32_t field_term(counter *c, const uint8_t *field, size_t size)
 {
@@ -514,7 +578,9 @@ static inline int32_t term_of(counter *c, const uint8_t *token, size_t size, enu
         if (slot->tail == tail && slot->length == size &&
             (size <= INLINE ? slot->head == head : !memcmp(c->data + slot->head, token, size)))
             return slot->term;
-    term = analyzer == R2_ENGLISH ? english_term(c, token, size) : field_term(c, token, size);
+    term = analyzer == R2_ENGLISH ? english_term(c, token, size)
+           : analyzer == R2_NANO  ? nano_term(c, token, size)
+                                  : field_term(c, token, size);
     if (term < STOPPED || size > MEMO_LONGEST)
         return term;
     if (c->memo_used >= MEMO_MOST) {
@@ -554,6 +620,7 @@ static inline enum r2_status count(counter *c, const void *offsets, size_t texts
             return R2_BAD_OFFSETS;
         text = c->data + from;
         while ((length = analyzer == R2_ENGLISH ? next_token(text, (size_t)(to - from), &at, &start)
+                         : analyzer == R2_NANO  ? next_run(text, (size_t)(to - from), &at, &start)
                                                 : next_field(text, (size_t)(to - from), &at, &start))) {
             int32_t term = term_of(c, text + start, length, analyzer);
             if (term == STOPPED)
@@ -587,6 +654,7 @@ enum r2_status r2_count_terms(const uint8_t *data, size_t size, const void *offs
 
     if (grow_memo(&c) && grow_table(&c) && (c.starts = calloc(1, sizeof *c.starts)))
         status = analyzer == R2_ENGLISH ? count(&c, offsets, texts, R2_ENGLISH, indptr, grow, context)
+                 : analyzer == R2_NANO  ? count(&c, offsets, texts, R2_NANO, indptr, grow, context)
                                         : count(&c, offsets, texts, R2_WHITESPACE, indptr, grow, context);
     free(c.memo);
     free(c.table);

@@ -2,6 +2,8 @@
  *
  * The English analyzer equals Lucene's EnglishAnalyzer token for token: UAX #29 words of at most 255 UTF-16 units,
  * possessive 's dropped, lower case, 33 stop words dropped, Porter stems. r2med/text/english.py is its twin.
+ * The Nano analyzer is that of NanoR2MED's builder: runs of ASCII letters and digits in lower case, its stop words
+ * dropped, stems as NLTK makes them. r2med/text/nano_english.py is its twin.
  * Malformed UTF-8 reads as U+FFFD, one for each maximal ill-formed part, as Python's "replace" handler does. */
 #ifndef R2MED_ANALYZE_H
 #define R2MED_ANALYZE_H
@@ -12,7 +14,7 @@
 /* 255 UTF-16 units are at most three bytes each; one more unit for a final e that the stemmer may add. */
 #define R2_TERM_MAX (256 * 3)
 
-enum r2_analyzer { R2_ENGLISH = 0, R2_WHITESPACE = 1 };
+enum r2_analyzer { R2_ENGLISH = 0, R2_WHITESPACE = 1, R2_NANO = 2 };
 enum r2_status { R2_OK = 0, R2_NO_MEMORY, R2_BAD_OFFSETS, R2_TOO_MANY_TERMS, R2_STOPPED };
 
 /* Finds the next English token in text[*at .. size): returns its length in bytes and sets *start, or returns 0 at the
@@ -21,6 +23,10 @@ size_t r2_next_token(const uint8_t *text, size_t size, size_t *at, size_t *start
 
 /* Writes the term of a token to out and returns its length in bytes; 0 for a stop word. */
 size_t r2_english_term(const uint8_t *token, size_t size, uint8_t out[R2_TERM_MAX]);
+
+/* The same for the Nano analyzer; w and out have room for size + 1 units and bytes. */
+size_t r2_next_run(const uint8_t *text, size_t size, size_t *at, size_t *start);
+size_t r2_nano_term(const uint8_t *token, size_t size, uint16_t *w, uint8_t *out);
 
 /* Makes room for capacity postings (keeping what is there) and sets where they are; non-zero stops the count. It is a
  * callback so that the caller may own the memory that it hands on, instead of copying it. */

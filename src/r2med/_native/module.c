@@ -3,6 +3,8 @@
  * Texts come in through the buffer protocol and are read without the GIL; results are handed over as they are. */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
+#include <limits.h>
+#include <stdlib.h>
 
 #include "analyze.h"
 
@@ -27,6 +29,40 @@ static PyObject *fast_analyze(PyObject *self, PyObject *argument)
             Py_CLEAR(tokens);
         Py_XDECREF(token);
     }
+    PyBuffer_Release(&text);
+    return tokens;
+}
+
+static PyObject *fast_analyze_nano(PyObject *self, PyObject *argument)
+{
+    Py_buffer text;
+    PyObject *tokens = NULL;
+    size_t at = 0, start, length;
+    uint16_t *letters;
+    uint8_t *term;
+
+    (void)self;
+    if (PyObject_GetBuffer(argument, &text, PyBUF_SIMPLE) < 0)
+        return NULL;
+    letters = text.len < INT_MAX ? malloc(((size_t)text.len + 1) * 3) : NULL; /* a token may be the whole text */
+    if (!letters) {
+        PyErr_NoMemory();
+        PyBuffer_Release(&text);
+        return NULL;
+    }
+    term = (uint8_t *)(letters + text.len + 1);
+    tokens = PyList_New(0);
+    while (tokens && (length = r2_next_run(text.buf, (size_t)text.len, &at, &start))) {
+        size_t size = r2_nano_term((const uint8_t *)text.buf + start, length, letters, term);
+        PyObject *token;
+        if (!size)
+            continue;
+        token = PyUnicode_DecodeASCII((const char *)term, (Py_ssize_t)size, NULL);
+        if (!token || PyList_Append(tokens, token) < 0)
+            Py_CLEAR(tokens);
+        Py_XDECREF(token);
+    }
+    free(letters);
     PyBuffer_Release(&text);
     return tokens;
 }
@@ -113,7 +149,7 @@ static PyObject *fast_count_terms(PyObject *self, PyObject *arguments)
         return NULL;
     if (offsets.len < (Py_ssize_t)sizeof(int64_t) || offsets.len % (Py_ssize_t)sizeof(int64_t))
         PyErr_SetString(PyExc_ValueError, "offsets must be one or more int64 values");
-    else if (analyzer != R2_ENGLISH && analyzer != R2_WHITESPACE)
+    else if (analyzer != R2_ENGLISH && analyzer != R2_WHITESPACE && analyzer != R2_NANO)
         PyErr_Format(PyExc_ValueError, "no analyzer has the number %d", analyzer);
     else
         result = count_terms(&data, &offsets, (enum r2_analyzer)analyzer);
@@ -125,9 +161,12 @@ static PyObject *fast_count_terms(PyObject *self, PyObject *arguments)
 static PyMethodDef methods[] = {
     {"analyze", fast_analyze, METH_O,
      "analyze(text, /)\n--\n\nThe terms of UTF-8 text, by the English analyzer: a list of str."},
+    {"analyze_nano", fast_analyze_nano, METH_O,
+     "analyze_nano(text, /)\n--\n\nThe terms of UTF-8 text, by the analyzer of NanoR2MED's builder: a list of str."},
     {"count_terms", fast_count_terms, METH_VARARGS,
      "count_terms(data, offsets, analyzer, /)\n--\n\n"
-     "Term counts of the UTF-8 texts data[offsets[i]:offsets[i + 1]] (int64); analyzer 0 is English, 1 whitespace.\n\n"
+     "Term counts of the UTF-8 texts data[offsets[i]:offsets[i + 1]] (int64); analyzer 0 is English, 1 whitespace,\n"
+     "2 that of NanoR2MED's builder.\n\n"
      "Returns (vocabulary, its int64 offsets, int64 indptr, int32 terms, int32 counts). Terms are numbered by first\n"
      "occurrence over all texts, and stand in order of first occurrence within each."},
     {NULL, NULL, 0, NULL},

@@ -69,6 +69,8 @@ static int short_end(const uint16_t *w, int n)
     return shape == 2;
 }
 
+typedef int (*short_rule)(const uint16_t *w, int n);
+
 /* Most words fail at the last letter, so that is looked at first. */
 static inline int ends_with(word *x, const char *suffix, int length)
 {
@@ -91,15 +93,20 @@ static void set_end(word *x, const char *suffix)
         x->w[x->n++] = (uint16_t)*suffix;
 }
 
-/* Plurals and -ed, -ing. */
-static void step_1ab(word *x)
+/* Plurals. */
+static void step_1a(word *x)
 {
-    if (ends(x, "s")) {
-        if (ends(x, "sses") || ends(x, "ies"))
-            x->n -= 2;
-        else if (x->n > 1 && x->w[x->n - 2] != 's')
-            x->n--;
-    }
+    if (!ends(x, "s"))
+        return;
+    if (ends(x, "sses") || ends(x, "ies"))
+        x->n -= 2;
+    else if (x->n > 1 && x->w[x->n - 2] != 's')
+        x->n--;
+}
+
+/* -ed and -ing. */
+static void step_1b(word *x, short_rule is_short)
+{
     if (ends(x, "eed")) {
         if (measure(x->w, x->stem) > 0)
             x->n--;
@@ -114,7 +121,7 @@ static void step_1ab(word *x)
         uint16_t last = x->w[x->n - 1];
         if (last != 'l' && last != 's' && last != 'z')
             x->n--;
-    } else if (measure(x->w, x->n) == 1 && short_end(x->w, x->n)) {
+    } else if (measure(x->w, x->n) == 1 && is_short(x->w, x->n)) {
         x->w[x->n++] = 'e';
     }
 }
@@ -132,8 +139,10 @@ static const rule step_2[] = {
     RULE("bli", "ble"), RULE("alli", "al"), RULE("entli", "ent"), RULE("eli", "e"), RULE("ousli", "ous"),
     RULE("ization", "ize"), RULE("ation", "ate"), RULE("ator", "ate"), RULE("alism", "al"), RULE("iveness", "ive"),
     RULE("fulness", "ful"), RULE("ousness", "ous"), RULE("aliti", "al"), RULE("iviti", "ive"), RULE("biliti", "ble"),
-    RULE("logi", "log"), {NULL, NULL, 0},
+    {NULL, NULL, 0},
 };
+static const rule step_2_lucene[] = {RULE("logi", "log"), {NULL, NULL, 0}};
+static const rule step_2_nltk[] = {RULE("fulli", "ful"), {NULL, NULL, 0}};
 static const rule step_3[] = {
     RULE("icate", "ic"), RULE("ative", ""), RULE("alize", "al"), RULE("iciti", "ic"), RULE("ical", "ic"), RULE("ful", ""), RULE("ness", ""),
     {NULL, NULL, 0},
@@ -145,14 +154,16 @@ static const rule step_4[] = {
     RULE("ize", ""), {NULL, NULL, 0},
 };
 
-static void replace(word *x, const rule *rules)
+/* Whether one of the suffixes was found. */
+static int replace(word *x, const rule *rules)
 {
     for (; rules->suffix; rules++)
         if (ends_with(x, rules->suffix, rules->length)) {
             if (measure(x->w, x->stem) > 0)
                 set_end(x, rules->end);
-            return;
+            return 1;
         }
+    return 0;
 }
 
 static void drop(word *x)
@@ -169,24 +180,94 @@ static void drop(word *x)
         }
 }
 
+/* A final e goes, and of two l one. */
+static void step_5(word *x, short_rule is_short)
+{
+    if (ends(x, "e")) {
+        int m = measure(x->w, x->n);
+        if (m > 1 || (m == 1 && !is_short(x->w, x->n - 1)))
+            x->n--;
+    }
+    if (x->n > 0 && x->w[x->n - 1] == 'l' && doubled(x->w, x->n) && measure(x->w, x->n) > 1)
+        x->n--;
+}
+
 int r2_porter(uint16_t *w, int n)
 {
     word x = {w, n, 0};
 
     if (n < 3)
         return n;
-    step_1ab(&x);
+    step_1a(&x);
+    step_1b(&x, short_end);
     if (ends(&x, "y") && has_vowel(w, x.stem))
         w[x.n - 1] = 'i';
-    replace(&x, step_2);
+    if (!replace(&x, step_2))
+        replace(&x, step_2_lucene);
     replace(&x, step_3);
     drop(&x);
-    if (ends(&x, "e")) {
-        int m = measure(w, x.n);
-        if (m > 1 || (m == 1 && !short_end(w, x.n - 1)))
-            x.n--;
-    }
-    if (x.n > 0 && w[x.n - 1] == 'l' && doubled(w, x.n) && measure(w, x.n) > 1)
+    step_5(&x, short_end);
+    return x.n;
+}
+
+/* ---- NLTK's departures ------------------------------------------------------------------------------------------ */
+
+static const rule irregular[] = {
+    RULE("skies", "sky"), RULE("sky", "sky"), RULE("dying", "die"), RULE("lying", "lie"), RULE("tying", "tie"),
+    RULE("news", "news"), RULE("innings", "inning"), RULE("inning", "inning"), RULE("outings", "outing"),
+    RULE("outing", "outing"), RULE("cannings", "canning"), RULE("canning", "canning"), RULE("howe", "howe"),
+    RULE("proceed", "proceed"), RULE("exceed", "exceed"), RULE("succeed", "succeed"), {NULL, NULL, 0},
+};
+
+/* A word of a vowel and a consonant is short, too. */
+static int nltk_short_end(const uint16_t *w, int n)
+{
+    return short_end(w, n) || (n == 2 && is_vowel(w, 0, 0) && !is_vowel(w, 1, 1));
+}
+
+static int ends_in_consonant(const uint16_t *w, int n)
+{
+    int i, vowel = 0;
+
+    for (i = 0; i < n; i++)
+        vowel = is_vowel(w, i, vowel);
+    return !vowel;
+}
+
+static void nltk_step_2(word *x)
+{
+    while (ends(x, "alli") && measure(x->w, x->stem) > 0)
+        set_end(x, "al");
+    /* the l of -logi counts as part of what stands before the suffix */
+    if (!replace(x, step_2) && !replace(x, step_2_nltk) && ends(x, "logi") && measure(x->w, x->stem + 1) > 0)
+        x->n--;
+}
+
+int r2_porter_nltk(uint16_t *w, int n)
+{
+    word x = {w, n, 0};
+    const rule *known;
+
+    for (known = irregular; known->suffix; known++)
+        if (known->length == n && ends_with(&x, known->suffix, n)) {
+            set_end(&x, known->end);
+            return x.n;
+        }
+    if (n < 3)
+        return n;
+    if (n == 4 && ends(&x, "ies"))
         x.n--;
+    else
+        step_1a(&x);
+    if (ends(&x, "ied"))
+        x.n -= x.n == 4 ? 1 : 2;
+    else
+        step_1b(&x, nltk_short_end);
+    if (ends(&x, "y") && x.stem > 1 && ends_in_consonant(w, x.stem))
+        w[x.n - 1] = 'i';
+    nltk_step_2(&x);
+    replace(&x, step_3);
+    drop(&x);
+    step_5(&x, nltk_short_end);
     return x.n;
 }

@@ -201,7 +201,9 @@ static void emit(const uint64_t *keys, Py_ssize_t n, Py_ssize_t depth, const int
     }
 }
 
-/* search(term_ptr, docs, impacts, query_ptr, query_terms, query_weights, tie_rank, out_docs, out_scores)
+/* search(term_ptr, docs, impacts, query_ptr, query_terms, query_weights, tie_rank, out_docs, out_scores, single=False)
+ * With single, sums are rounded to single precision at every step. A sum of two floats made in double precision and
+ * then rounded is the float nearest to it, so one array of sums serves both.
  * out_docs and out_scores are (queries x depth). Documents that share no term with a query are not retrieved. */
 static PyObject *search(PyObject *self, PyObject *args) {
     (void)self;
@@ -210,8 +212,9 @@ static PyObject *search(PyObject *self, PyObject *args) {
     double *sums = NULL;
     uint64_t *keys = NULL;
     int32_t *by_rank = NULL;
-    if (!PyArg_ParseTuple(args, "OOOOOOOOO", &object[0], &object[1], &object[2], &object[3], &object[4], &object[5],
-                          &object[6], &object[7], &object[8]))
+    int single = 0;
+    if (!PyArg_ParseTuple(args, "OOOOOOOOO|p", &object[0], &object[1], &object[2], &object[3], &object[4], &object[5],
+                          &object[6], &object[7], &object[8], &single))
         return NULL;
     const int64_t *term_ptr = borrow(&b, object[0], 8, -1, 0);
     if (!term_ptr) goto fail;
@@ -264,7 +267,8 @@ static PyObject *search(PyObject *self, PyObject *args) {
                     broken = 1;
                     break;
                 }
-                sums[doc] += weight * (double)impacts[j];
+                double sum = sums[doc] + weight * (double)impacts[j];
+                sums[doc] = single ? (double)(float)sum : sum;
             }
         }
         Py_ssize_t found = 0;

@@ -15,10 +15,10 @@ from ..pipeline.audit import ScoredAudit, audit_tasks, inspect
 from ..pipeline.nano_build import SYSTEMS, Built, Fidelity
 from ..pipeline.nano_build import build_nano as build
 from ..pipeline.nano_build import compare as compare_orders
-from ..pipeline.nano_profile import dense_retriever, profile, published_profile
+from ..pipeline.nano_profile import Safeguard, dense_retriever, profile, published_profile
 from ..pipeline.training import MiningSettings, TrainingReport, evaluation_refs, protected
 from ..pipeline.training import export_training as write_training
-from ..report.task_page import write_pages as write_inspected
+from ..report.group_page import write_pages as write_inspected
 from ..retrieve import Retriever, get_retriever
 from ..scoring import MAIN, Measure
 from ..tasks import Stats, find_tasks, list_tasks, load, resolve_all
@@ -29,7 +29,7 @@ from ..tasks.audit.leaks import read_outside
 from ..tasks.download import Downloaded
 from ..tasks.download import download as download_entry
 from ..tasks.load import Converted
-from ..tasks.nano import PoolSettings
+from ..tasks.nano import Fill, PoolSettings
 from ..tasks.nano.figures import Inspected, NanoProfile
 from ..tasks.validate import Report
 from ..tasks.validate import validate as validate_ref
@@ -113,21 +113,25 @@ def audit(
 
 
 class NanoBuild(NamedTuple):
-    """Nano tasks that were built, and the model behind their dense candidates."""
+    """Nano tasks that were built, the model behind their dense candidates, and the pages that were written."""
 
     tasks: list[Built]
     dense: str | None
+    pages: list[Path]
 
 
 def build_nano(
     *tasks: str,
     out: str | Path,
     docs: int = 10_000,
-    fill: Literal["source-order", "hard"] = "source-order",
+    fill: Fill = "source-order",
     seed: int = 0,
-    bm25: str | Retriever = "bm25-lucene",
+    safeguard: Literal["first", "random"] = "first",
+    bm25: str | Retriever = "bm25-nano",
     dense: str = "auto",
     name: str = "",
+    title: str = "",
+    language: str = "",
     description: str = "",
     licence: str = "",
     options: Options | None = None,
@@ -135,9 +139,11 @@ def build_nano(
 ) -> NanoBuild:
     """Make Nano tasks: every positive, a fixed number of documents, ranked candidates. One seed gives the same bytes.
 
-    `fill` says what fills the pool behind the positives: the first documents, or what retrievers mistake for relevant.
+    `fill` says what fills the pool behind the positives: the first documents, what retrievers mistake for relevant, or
+    any documents.
     `dense` names the retriever of the dense profile; `none` for none, `auto` for the first of the usual ones that runs
-    here.
+    here. `safeguard` says which positive a hybrid list without one gets: the first judged, or one drawn by the seed.
+    The pages of the group and of its tasks lie in `pages`; `write_pages` adds the audit to them.
     """
     refs, ranked_by = resolve_all(tasks), dense_retriever(dense, options)
     settings = PoolSettings(docs=docs, fill=fill, seed=seed)
@@ -147,12 +153,17 @@ def build_nano(
         settings,
         bm25=get_retriever(bm25, options),
         dense=ranked_by,
+        safeguard=Safeguard(safeguard, seed),
         name=name,
+        title=title,
+        language=language,
         description=description,
         licence=licence,
         notify=notify,
     )
-    return NanoBuild(built, None if ranked_by is None else ranked_by.name)
+    group = [inspect(ref, audited=False) for ref in resolve_all([str(out)])]
+    pages = write_inspected(title or Path(out).resolve().name, group, Path(out) / "pages")
+    return NanoBuild(built, None if ranked_by is None else ranked_by.name, pages)
 
 
 def nano_profile(*tasks: str, published: bool = False) -> NanoProfile:
@@ -181,11 +192,11 @@ class Pages(NamedTuple):
 
 
 def write_pages(
-    *tasks: str, out: str | Path | None = None, against: Iterable[Path] = (), notify: Step = _quiet
+    *tasks: str, out: str | Path | None = None, against: Iterable[Path] = (), html: bool = False, notify: Step = _quiet
 ) -> Pages:
     """Write a page per task and one for the group, from data: figures, failures, leakage, examples.
 
-    They go to `out`, else to `pages` in the first folder given.
+    They go to `out`, else to `pages` in the first folder given; with `html`, as linked HTML with pictures, too.
     """
     refs = resolve_all(tasks)
     first = Path(tasks[0])
@@ -197,7 +208,7 @@ def write_pages(
         looked_at.append(inspect(ref, against=outside))
         notify(ref.full_name, "done")
     name = first.resolve().name if first.exists() else tasks[0]
-    return Pages(folder, looked_at, write_inspected(name, looked_at, folder))
+    return Pages(folder, looked_at, write_inspected(name, looked_at, folder, html=html))
 
 
 def export_training(

@@ -133,8 +133,9 @@ def report(results: tuple[Path, ...], target: Path, max_size: float, folders: tu
     type=click.Path(path_type=Path),
     help="Training data to look for leaks from; repeatable.",
 )
+@click.option("--html", is_flag=True, help="Write linked HTML with pictures beside the Markdown.")
 @json_option
-def pages(paths: tuple[str, ...], out: Path | None, against: tuple[Path, ...], as_json: bool) -> None:
+def pages(paths: tuple[str, ...], out: Path | None, against: tuple[Path, ...], html: bool, as_json: bool) -> None:
     """Write a page per task and one for the group, from data: figures, failures, leakage, examples.
 
     Meant for Nano folders, whose candidates are scored; another task gets BM25 candidates on the way.
@@ -142,12 +143,12 @@ def pages(paths: tuple[str, ...], out: Path | None, against: tuple[Path, ...], a
     from ..api.data import write_pages
 
     with progress() as bar:
-        made = write_pages(*paths, out=out, against=against, notify=bar.step)
+        made = write_pages(*paths, out=out, against=against, html=html, notify=bar.step)
     if as_json:
         files = [str(path) for path in made.files]
         emit({"folder": str(made.folder), "tasks": [page.split for page in made.tasks], "files": files})
         return
     for path in made.files:
-        if path.suffix == ".md":
+        if path.suffix == (".html" if html else ".md"):
             say(path)
     note("The figures behind each page lie beside it as JSON.")

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import click
 
 from .common import json_option, options_from, pickle_option
 from .output import emit, note, print_table, progress, say, show
+
+if TYPE_CHECKING:
+    from ..tasks.nano import Fill
 
 
 @click.group("nano")
@@ -24,42 +27,50 @@ def command() -> None:
     "--fill",
     default="source-order",
     show_default=True,
-    type=click.Choice(["source-order", "hard"]),
-    help="What fills the pool behind the positives: the first documents, or what retrievers mistake for relevant.",
+    type=click.Choice(["source-order", "hard", "random"]),
+    help="What fills the pool behind the positives: the first documents, what retrievers mistake for relevant, or any.",
 )
-@click.option("--seed", default=0, show_default=True, type=click.IntRange(min=0), help="For the random part of hard.")
-@click.option("--bm25", "bm25_spec", default="bm25-lucene", show_default=True, help="Retriever of the BM25 profile.")
+@click.option("--seed", default=0, show_default=True, type=click.IntRange(min=0), help="Of everything that is drawn.")
+@click.option("--bm25", "bm25_spec", default="bm25-nano", show_default=True, help="Retriever of the BM25 profile.")
+@click.option(
+    "--safeguard", default="first", show_default=True, type=click.Choice(["first", "random"]),
+    help="The positive that a hybrid list without one gets: the first judged, or one drawn, as in NanoR2MED.",
+)  # fmt: skip
 @click.option(
     "--dense", "dense_spec", default="auto", show_default=True,
     help="Retriever of the dense profile, or none. auto: harrier where it is on this machine, else bge-small.",
 )  # fmt: skip
 @click.option("--name", default="", help="Name of the task (its split); by default that of its source.")
+@click.option("--title", default="", metavar="NAME", help="Name of the set, for its pages; by default from its tasks.")
+@click.option("--language", default="", metavar="CODE", help="Language of the texts, for its pages.")
 @click.option("--description", default="", help="What the task asks, for its page.")
 @click.option("--licence", default="", help="Terms of the source's data, for the card and the page.")
 @pickle_option
 @json_option
 def build(
-    paths: tuple[str, ...], out: Path, docs: int, fill: Literal["source-order", "hard"], seed: int, bm25_spec: str,
-    dense_spec: str, name: str, description: str, licence: str, allow_pickle: bool, as_json: bool,
+    paths: tuple[str, ...], out: Path, docs: int, fill: Fill, seed: int, bm25_spec: str,
+    safeguard: Literal["first", "random"], dense_spec: str, name: str, title: str, language: str,
+    description: str, licence: str, allow_pickle: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """Make Nano tasks from tasks in any format: every positive, a fixed number of documents, ranked candidates.
 
-    Two builds with one seed give the same bytes.
+    All tasks given become one group with one manifest and one page. Two builds with one seed give the same bytes.
     """
     from ..api import data
 
     with progress() as bar:
         built = data.build_nano(
-            *paths, out=out, docs=docs, fill=fill, seed=seed, bm25=bm25_spec, dense=dense_spec, name=name,
-            description=description, licence=licence, options=options_from({"allow_pickle": allow_pickle}, bar),
-            notify=bar.step,
+            *paths, out=out, docs=docs, fill=fill, seed=seed, bm25=bm25_spec, dense=dense_spec,
+            safeguard=safeguard, name=name, title=title, language=language, description=description, licence=licence,
+            options=options_from({"allow_pickle": allow_pickle}, bar), notify=bar.step,
         )  # fmt: skip
     if built.dense is None and dense_spec == "auto":
         note("No dense model can run here, so there are no dense and hybrid candidates: r2med models fetch bge-small")
     elif built.dense is not None:
         note(f"Dense candidates by {built.dense}.")
     if as_json:
-        emit({"schema": 1, "folder": str(out), "tasks": {b.split: b.summary() for b in built.tasks}})
+        tasks = {b.split: b.summary() for b in built.tasks}
+        emit({"schema": 1, "folder": str(out), "tasks": tasks, "pages": list(map(str, built.pages))})
         return
     for one in built.tasks:
         m = one.manifest
@@ -69,7 +80,8 @@ def build(
             note(f"{one.split}: the source has no more than {m.documents:,} different documents")
         if m.judgments_of_missing_documents:
             note(f"{one.split}: {len(m.judgments_of_missing_documents)} positives are not in the source's corpus")
-    note(f"Candidates, manifest and card: {out}/; r2med nano profile {out} shows the table")
+    note(f"Candidates, manifest and card: {out}/; the group's page: {out}/pages/index.md")
+    note(f"r2med pages {out} adds the audit to the pages")
 
 
 @command.command("profile")
@@ -80,7 +92,7 @@ def build(
 def profile(paths: tuple[str, ...], published: bool, markdown: bool, as_json: bool) -> None:
     """The table of a Nano group: counts, the nDCG@10 of its candidates, and the means over all queries."""
     from ..api import data
-    from ..report.task_page import group_table
+    from ..report.group_page import group_table
 
     found = data.nano_profile(*paths, published=published)
     if as_json:

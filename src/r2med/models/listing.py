@@ -25,7 +25,11 @@ NEEDS = {
 # Backend: the extra, and the modules that show it is installed.
 API_NEEDS = ("api", ("httpx",))
 ORDER = ("dense", "late-interaction", "sparse", "cross-encoder", "chat")
-LEXICAL = {"bm25": "BM25 as R2MED computes it", "bm25-lucene": "BM25 as Lucene computes it"}
+LEXICAL = {
+    "bm25": "BM25 as R2MED computes it",
+    "bm25-lucene": "BM25 as Lucene computes it",
+    "bm25-nano": "BM25 as NanoR2MED's candidate lists were made",
+}
 SERVER = "http://localhost:8000/v1"
 
 

@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from ..core import IdTable, Run, Task, TextColumn, UsageError
+from ..core import DataError, IdTable, Run, Task, TextColumn, UsageError
 from ..core.options import Options
 from ..core.trec import read_run
 from ..retrieve import get_retriever
-from ..retrieve.bm25 import BM25Lucene
+from ..retrieve.bm25 import BM25Nano
 from ..scoring import Evaluation, parse_measures, score
 from ..scoring.hits import Float64
 from ..scoring.slices import thirds
@@ -26,14 +26,15 @@ from ..tasks.audit import AuditSettings, audit
 from ..tasks.audit.findings import AuditReport, Subset, SystemAudit, TaskAudit
 from ..tasks.audit.leaks import OutsideTexts, read_outside
 from ..tasks.nano.figures import Inspected, Tercile
-from ..tasks.stats import clearest_traps
+from ..tasks.nano.folder import role_of
+from ..tasks.stats import clearest_traps, lexical_traps
+from .nano_outcomes import FEWEST_FOR_THIRDS, outcomes, slopes
 from .nano_profile import make_candidates, mean_interval, measure, read_nano, without_safeguard
 
 DEFAULT_SYSTEM = "bm25-lucene"
 MEASURES = parse_measures(["nDCG@10", "hit@10", "R@100"])
 LEAST_WORDS = 8
 SMALLEST = 5  # queries: an interval over fewer says nothing
-FEWEST_FOR_THIRDS = 9
 TRAPS = 3
 _PART = re.compile(r"\n(?=\s*\n|\w+ = )|\"\"\"")
 
@@ -121,28 +122,34 @@ def built_in_examples() -> list[OutsideTexts]:
     return [OutsideTexts("r2med prompts", TextColumn.from_texts(texts), places)] if texts else []
 
 
-def inspect(ref: TaskRef, *, against: Sequence[OutsideTexts] = ()) -> Inspected:
-    """Read, score and audit a task for its page; one without candidates of its own gets BM25's."""
+def inspect(ref: TaskRef, *, against: Sequence[OutsideTexts] = (), audited: bool = True) -> Inspected:
+    """Read, score and, unless it is to be quick, audit a task for its page; one without candidates gets BM25's."""
     nano = read_nano(ref)
     task, runs, safeguarded = nano.task, dict(nano.runs), nano.safeguarded
+    if not task.qrels.positives:
+        raise DataError(f"{task.full_name} has no positive judgment: there is nothing to write a page about")
     if "bm25" not in runs:
-        runs |= make_candidates(task, BM25Lucene(), None).runs
+        runs |= make_candidates(task, BM25Nano(), None).runs
     measured = measure(task, runs, safeguarded, split=nano.split)
-    report = audit([task], against=against, few_shot=built_in_examples())
+    report = audit([task], against=against, few_shot=built_in_examples()) if audited else None
     scored = [without_safeguard(r, safeguarded) if c == "reranking_hybrid" else r for c, r in runs.items()]
-    shape = tendencies(task)
+    shape, roles = tendencies(task), [role_of(config) for config in runs]
+    first = {query_id: hits[0].doc_id for query_id, hits in runs["bm25"].top(1) if hits}
     return Inspected(
         task=task,
         split=nano.split,
         figures=measured.figures,
         contrasts=measured.contrasts,
-        audit=report.tasks[0],
-        audit_settings=report.settings,
-        scores=score_audit(task, report.tasks[0], scored),
+        audit=report.tasks[0] if report else None,
+        audit_settings=report.settings if report else {},
+        scores=score_audit(task, report.tasks[0], scored) if report else [],
         traps=clearest_traps(task, runs["bm25"], most=TRAPS),
         tendencies=shape,
         terciles=_terciles(shape.overlap_of_query, task.qrels.query_ids, measured.per_query),
-        unsolved=int((measured.per_query["bm25"] == 0).sum()),
+        slopes=slopes(shape.overlap_of_query, task.qrels.query_ids, measured.per_query),
+        outcomes=outcomes(task, dict(zip(roles, scored, strict=True)), measured.per_query),
+        trapped=len(lexical_traps(task, first)),
+        empty={role: int((run.lengths() == 0).sum()) for role, run in zip(roles, scored, strict=True)},
         metadata=nano.metadata,
     )
 

@@ -28,13 +28,14 @@ from ..tasks.nano.folder import (
     Metadata,
     TaskManifest,
     dataset_card,
+    set_name,
     split_name,
     task_manifest,
     unify_schemas,
     write_manifest,
     write_metadata,
 )
-from .nano_profile import make_candidates, measure
+from .nano_profile import Safeguard, make_candidates, measure
 
 HARD_DEPTH = 500
 
@@ -63,7 +64,10 @@ def build_nano(
     *,
     bm25: Retriever,
     dense: Retriever | None,
+    safeguard: Safeguard | None = None,
     name: str = "",
+    title: str = "",
+    language: str = "",
     description: str = "",
     licence: str = "",
     notify: Notify = lambda task, what: None,
@@ -85,7 +89,7 @@ def build_nano(
             pool, described = _pool(source, settings, split, bm25, dense, notify)
             clock["pool"] = time.perf_counter()
             notify(ref.full_name, "retrieving candidates")
-            candidates = make_candidates(pool.task, bm25, dense)
+            candidates = make_candidates(pool.task, bm25, dense, safeguard)
             clock["profiles"] = time.perf_counter()
             notify(ref.full_name, "writing")
             # Without intervals: what is built must not change with the way they are computed.
@@ -106,6 +110,9 @@ def build_nano(
                 figures=measured.figures,
                 retrievers=candidates.retrievers,
                 safeguarded_queries=candidates.safeguarded,
+                set=set_name(refs, splits, title),
+                language=language or ("en" if ref.entry else ""),
+                dataset=ref.entry.dataset if ref.entry else "",
             )
             write_task(pool.task, folder, to="nano", split=split)
             for config, run in candidates.runs.items():
@@ -139,6 +146,7 @@ def _pool(
 SYSTEMS = (
     "bm25",
     "bm25-lucene",
+    "bm25-nano",
     "bm25:k1=1.2,b=0.75",
     "bm25-lucene:k1=1.2,b=0.75",
     "bm25:k1=0.4,b=0.2",

@@ -6,10 +6,11 @@ from a folder. Their scores are measured with intervals, or are those that were 
 
 from __future__ import annotations
 
+import random
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import msgspec
 import numpy as np
@@ -35,6 +36,20 @@ HYBRID_DEPTH = 100
 HYBRID_K = 100
 AUTOMATIC = ("harrier", "bge-small")
 """NanoR2MED's own dense model where it is at hand, else the embedded default."""
+
+
+class Safeguard(NamedTuple):
+    """Which positive a hybrid list without one gets: the first judged, or one drawn as NanoR2MED's builder does."""
+
+    rule: Literal["first", "random"] = "first"
+    seed: int = 0
+
+    def choose(self, positives: Sequence[str], split: str, query_id: str) -> str:
+        """One of a query's positives; the draw depends on the seed, the split and the query alone."""
+        if self.rule == "first":
+            return positives[0]
+        drawn = random.Random(f"{self.seed}\0{split}\0{query_id}\0positive_safeguard")
+        return drawn.choice(sorted(positives))
 
 
 class Candidates(NamedTuple):
@@ -63,7 +78,9 @@ def harrier() -> Spec:
     return retrievers.spec("harrier", prompts=Content.of(pack))
 
 
-def make_candidates(task: Task, bm25: Retriever, dense: Retriever | None) -> Candidates:
+def make_candidates(
+    task: Task, bm25: Retriever, dense: Retriever | None, safeguard: Safeguard | None = None
+) -> Candidates:
     """Retrieve and fuse; without a dense retriever there is no hybrid either."""
     runs = {"bm25": bm25.retrieve(task, depth=DEPTH).renamed("bm25")}
     described: dict[str, dict[str, object]] = {"bm25": {"name": bm25.name, "top_k": DEPTH, **bm25.describe()}}
@@ -72,26 +89,29 @@ def make_candidates(task: Task, bm25: Retriever, dense: Retriever | None) -> Can
     config = config_name("harrier" if dense.spec == harrier() else dense.name)
     runs[config] = dense.retrieve(task, depth=DEPTH).renamed(config)
     described[config] = {"name": dense.name, "top_k": DEPTH, **dense.describe()}
-    fused = ReciprocalRank(HYBRID_K).fuse(list(runs.values()), task, HYBRID_DEPTH, HYBRID)
-    runs[HYBRID], safeguarded = with_safeguard(fused, task)
-    described[HYBRID] = {"name": "rrf", "k": HYBRID_K, "top_k": HYBRID_DEPTH, "of": ["bm25", config]}
+    safeguard, fusion = safeguard or Safeguard(), ReciprocalRank(HYBRID_K, "rank")
+    fused = fusion.fuse(list(runs.values()), task, HYBRID_DEPTH, HYBRID)
+    runs[HYBRID], safeguarded = with_safeguard(fused, task, safeguard)
+    described[HYBRID] = {
+        "name": "rrf", "k": HYBRID_K, "ties": fusion.ties, "top_k": HYBRID_DEPTH, "of": ["bm25", config],
+        "safeguard": safeguard._asdict(),
+    }  # fmt: skip
     return Candidates(runs, described, safeguarded)
 
 
-def with_safeguard(run: Run, task: Task) -> tuple[Run, list[str]]:
+def with_safeguard(run: Run, task: Task, safeguard: Safeguard) -> tuple[Run, list[str]]:
     """Append one positive, at rank 101 of a full list, where a list holds none: a reranker needs something to find.
 
-    It is the query's first positive in the order of the judgments, and never part of recall.
+    It is never part of recall.
     """
     docs = np.concatenate((run.docs, np.full((len(run), 1), NO_DOCUMENT, dtype=np.int32)), axis=1)
     scores = np.concatenate((run.scores, np.full((len(run), 1), -np.inf, dtype=np.float32)), axis=1)
     lengths, safeguarded = run.lengths(), []
     for row, query_id in enumerate(run.query_ids):
-        judged = [d for d, grade in task.qrels.of(query_id).items() if grade > 0]
-        positives = [p for d in judged if (p := run.doc_ids.position(d)) >= 0]
-        if positives and not np.isin(run.docs[row], positives).any():
+        judged = [d for d, grade in task.qrels.of(query_id).items() if grade > 0 and d in run.doc_ids]
+        if judged and not np.isin(run.docs[row], run.doc_ids.positions(judged)).any():
             at = int(lengths[row])
-            docs[row, at] = positives[0]
+            docs[row, at] = run.doc_ids.position(safeguard.choose(judged, task.name, query_id))
             scores[row, at] = np.nextafter(scores[row, at - 1], np.float32(-np.inf)) if at else np.float32(0)
             safeguarded.append(query_id)
     return Run(run.query_ids, run.doc_ids, docs, scores, name=run.name), safeguarded

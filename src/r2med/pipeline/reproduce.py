@@ -94,6 +94,9 @@ def spec_under(figure: Figure, protocol: Protocol) -> SystemSpec:
     if protocol.truncation == "published":
         reranker = system.reranker and as_published(system.reranker, rerankers)
         system = replace(system, retrievers=tuple(map(as_published, system.retrievers)), reranker=reranker)
+    if protocol.bm25 is not None and protocol.bm25.query == "tokens":  # NanoR2MED calls its own BM25 just that
+        own = (Spec("bm25-nano") if retriever == Spec("bm25") else retriever for retriever in system.retrievers)
+        system = replace(system, retrievers=tuple(own))
     expander = system.expander
     if expander is None or not isinstance(expander.argument, Spec):
         return system

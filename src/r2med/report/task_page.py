@@ -1,25 +1,33 @@
-"""The pages of tasks, in the order readers of NanoR2MED's pages know, and of a group of them: Markdown and JSON.
+"""The page of one task, in the order readers of NanoR2MED's pages know; its facts are those of the app's task page.
 
-The facts about a task are those of the app's task page.
+Its sentences are made in `task_reading`, from figures.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
-from typing import Any, NamedTuple
+import re
+from collections.abc import Callable
+from typing import NamedTuple
 
-from ..core import Document, IdTable, Query, Task, UsageError
-from ..core.atomic import write_bytes
+from ..core import Document, Query, Task
 from ..core.table import NONE, Table, counted, markdown_text, share, shortened
-from ..core.untrusted import component, inside
-from ..results.store import indented_json
 from ..tasks import Stats, Tendencies, stats
 from ..tasks.audit.findings import SystemAudit, TaskAudit
-from ..tasks.catalogue import TaskEntry, entries
-from ..tasks.nano.figures import ROLES, Contrast, Inspected, NanoProfile, group
+from ..tasks.catalogue import TaskEntry, collections, entries
+from ..tasks.nano.figures import Inspected
+from ..text.nano_english import STOP_WORDS
+from .task_reading import (
+    ROLE_NAMES,
+    code,
+    improvement_reading,
+    metric_reading,
+    missed_by_all,
+    named,
+    profile_reading,
+    training_reading,
+    verdict,
+)
 
-ROLE_NAMES = {"bm25": "BM25", "dense": "dense", "hybrid": "hybrid"}
 ROLE_TITLES = {"bm25": "BM25", "dense": "Dense", "hybrid": "Reranking hybrid"}
 FLAGS = {
     "query-in-document": "the query stands in a document",
@@ -34,6 +42,9 @@ FLAGS = {
     "slug": "the ids of the positives carry the question",
 }
 """What the flags of an audit mean."""
+
+
+_WORD = re.compile(r"\w+")
 
 
 class Fact(NamedTuple):
@@ -113,26 +124,41 @@ def score(value: float | None) -> str:
     return NONE if value is None else f"{value:.4f}"
 
 
-def task_page(page: Inspected) -> str:
-    """The whole page in Markdown."""
-    sections = {
-        "Overview": _overview(page),
-        "What the data measures": description(page)
-        or "This task has no description yet (`r2med nano build --description`).",
-        "Observed data profile": _data_profile(page),
-        "Evaluation profiles": _profiles(page),
-        "Query and relevance tendencies": _tendencies(page),
-        "Representative failure modes": _failures(page),
-        "Training and leakage": _leakage(page),
-        "Example pairs": "\n\n".join(
-            f"> Query `{query.id}`: {_quote(query.text)}\n>\n> Positive `{document.id}`: {_quote(document.contents)}"
-            for query, document in examples(page.task)
-        ),
-        "Sources": _sources(page),
-        "Dataset information": _dataset(page),
-        "Candidate subsets": _candidates(page),
-    }
-    return "\n\n".join([f"# {page.split}", *(f"## {title}\n\n{text}" for title, text in sections.items())]) + "\n"
+def task_page(page: Inspected, group: str = "") -> str:
+    """The whole page in Markdown; `group` names the set where nothing else does."""
+    details: list[tuple[str, Callable[[Inspected], list[str]]]] = [
+        ("What the data measures", _measures),
+        ("Observed data profile", _data_profile),
+        ("Evaluation profiles", _profiles),
+        ("Metric interpretation", lambda p: [" ".join(metric_reading(p))]),
+        ("Query and relevance tendencies", _tendencies),
+        ("Representative failure modes", _failures),
+        ("Training data that may help", lambda p: [f"- {line}" for line in training_reading(p)]),
+        ("Training and leakage notes", _leakage),
+        ("Model improvement notes", lambda p: [f"- {line}" for line in improvement_reading(p)]),
+    ]
+    rest: list[tuple[str, Callable[[Inspected], list[str]]]] = [
+        ("Example data", _examples),
+        ("Source and reference table", _sources),
+        ("Dataset information", lambda p: _dataset(p, group)),
+        ("Candidate subsets", _candidates),
+        ("Metadata", lambda p: [f"All figures of this page as data: [{p.split}.json]({p.split}.json)."]),
+    ]
+    lines = [f"# {markdown_text(set_of(page, group))} / {markdown_text(page.split)}", ""]
+    lines += ["## Overview", "", *_overview(page), "", "## Details", ""]
+    for title, write in details:
+        lines += [f"### {title}", "", *write(page), ""]
+    for title, write in rest:
+        lines += [f"## {title}", "", *write(page), ""]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def set_of(page: Inspected, group: str = "") -> str:
+    """The set that a task belongs to: as it was built, as the catalogue has it, else the group's name."""
+    if page.metadata and page.metadata.set:
+        return page.metadata.set
+    entry = None if page.metadata else _entry(page)
+    return collections()[entry.collection].title if entry else group or page.task.collection or page.split
 
 
 def description(page: Inspected) -> str:
@@ -141,30 +167,56 @@ def description(page: Inspected) -> str:
     return entry.description if entry else page.metadata.description if page.metadata else ""
 
 
+def family(page: Inspected) -> str:
+    """The family of the task, where it has one."""
+    entry = _entry(page)
+    return entry.family if entry else page.metadata.family if page.metadata else ""
+
+
+def language(page: Inspected) -> str:
+    """As stated, or English where a sixth of the queries' words are English function words."""
+    if page.metadata and page.metadata.language:
+        return page.metadata.language
+    if _entry(page):
+        return "en"
+    words = [word for query in page.task.queries for word in _WORD.findall(query.text.lower())]
+    return "en" if words and sum(word in STOP_WORDS for word in words) / len(words) >= 1 / 6 else "not stated"
+
+
+def licence(page: Inspected) -> str:
+    """The terms of the data, empty where they are not given."""
+    entry = _entry(page)
+    return page.metadata.licence if page.metadata else entry.licence if entry else ""
+
+
 def _entry(page: Inspected) -> TaskEntry | None:
     return catalogue_entry(page.metadata.task if page.metadata else page.task.full_name, page.split)
 
 
-def _overview(page: Inspected) -> str:
-    figures, entry = page.figures, _entry(page)
-    family = entry.family if entry else page.metadata.family if page.metadata else ""
-    kind = f", a task of the family “{family}”," if family else ""
+def _overview(page: Inspected) -> list[str]:
+    figures, kind = page.figures, family(page)
+    kind = f", a task of the family “{markdown_text(kind)}”," if kind else ""
     best = figures.profiles[figures.best]
-    return (
-        f"`{page.split}`{kind} asks {counted(figures.queries, 'query', 'queries')} of "
-        f"{counted(figures.documents, 'document')}; {counted(figures.positives, 'judgment')} are positive, "
-        f"{figures.positives_per_query:.2f} per query. The best of its candidate lists is "
-        f"{ROLE_NAMES[figures.best]} with an nDCG@10 of {score(best.ndcg_at_10)}."
-    )
+    return [
+        f"{code(page.split)}{kind} asks {counted(figures.queries, 'query', 'queries')} of "
+        f"{counted(figures.documents, 'document')}; {counted(figures.positives, 'judgment')} "
+        f"{'is' if figures.positives == 1 else 'are'} positive, {figures.positives_per_query:.2f} per query. The best "
+        f"of its candidate lists is {ROLE_NAMES[figures.best]} with an nDCG@10 of {score(best.ndcg_at_10)}."
+    ]
 
 
-def _data_profile(page: Inspected) -> str:
+def _measures(page: Inspected) -> list[str]:
+    said = description(page)
+    return [markdown_text(said) if said else "Its builder gave no description (`r2med nano build --description`)."]
+
+
+def _data_profile(page: Inspected) -> list[str]:
     facts = task_facts(stats(page.task), page.tendencies)
     rows = [[fact.name, f"{fact.value} ({fact.note})" if fact.note else fact.value] for fact in facts]
-    return Table(["", "Value"], rows).markdown()
+    return [Table(["", "Value"], rows).markdown()]
 
 
-def _profiles(page: Inspected) -> str:
+def _profiles(page: Inspected) -> list[str]:
     """The candidate lists as systems, and what their figures say."""
     rows = []
     for role, p in page.figures.profiles.items():
@@ -175,64 +227,38 @@ def _profiles(page: Inspected) -> str:
         )  # fmt: skip
     titles = ["Profile", "Config", "Depth", "nDCG@10", "95 % interval", "hit@10", "recall@100", "recall@100, macro"]
     caption = "recall@100 counts judgments, its macro form averages queries. Intervals: bootstrap over queries."
-    said = [f"### {ROLE_TITLES[role]}\n\n{_interpretation(page, role)}" for role in page.figures.profiles]
-    return "\n\n".join([Table(titles, rows, caption, left=2).markdown(ready=True), *said])
+    lines = [Table(titles, rows, caption, left=2).markdown(ready=True), ""]
+    for role in page.figures.profiles:
+        lines += [f"#### {ROLE_TITLES[role]}", "", " ".join(profile_reading(page, role)), ""]
+    return lines[:-1]
 
 
-def _interpretation(page: Inspected, role: str) -> str:
-    f = page.figures
-    p = f.profiles[role]
-    said = f"{share(p.hit_at_10)} of the queries have a positive among the first ten"
-    if p.positives_covered is not None and p.queries_covered is not None:
-        said += (
-            f"; the whole list holds {share(p.positives_covered)} of the positives "
-            f"and at least one for {share(p.queries_covered)} of the queries"
-        )
-    said += "."
-    if role == f.best and page.contrasts:
-        said += f" It is the best of the profiles: {' and '.join(versus(c) for c in page.contrasts)}."
-    elif role == f.best:
-        said += " There is no other profile to compare it with."
-    if role == "bm25":
-        zero = share(page.unsolved / f.queries)
-        said += f" Matching words puts no positive into the first ten for {zero} of the queries."
-    if role == "hybrid":
-        rows = counted(p.safeguard_rows, "query needs", "queries need")
-        said += f" {rows} the appended positive, which no figure counts."
-    return said
-
-
-def versus(contrast: Contrast) -> str:
-    """A difference as half a sentence, with what its interval allows to say."""
-    name = ROLE_NAMES[contrast.worse]
-    interval = f"95 % interval {contrast.low:+.3f} to {contrast.high:+.3f}"
-    if contrast.clear:
-        return f"{contrast.difference:.3f} above {name} ({interval})"
-    return f"{contrast.difference:.3f} above {name}, which is not significant on these queries ({interval})"
-
-
-def _tendencies(page: Inspected) -> str:
-    t, roles = page.tendencies, list(page.figures.profiles)
+def _tendencies(page: Inspected) -> list[str]:
+    t, f = page.tendencies, page.figures
     low, middle, high = t.overlap
-    said = (
+    lines = [
         f"{share(t.question_share)} of the queries hold a question mark; half of them have between "
         f"{t.query_words[0]:g} and {t.query_words[2]:g} words. The positive that matches a query best holds "
-        f"{share(middle)} of its terms (quartiles {share(low)} and {share(high)})."
-    )
-    if not page.terciles:
-        return said
-    rows = [
-        [f"{part.name} ({share(part.low)}–{share(part.high)})", str(part.queries),
-         *(score(part.ndcg_at_10.get(role)) for role in roles)]
-        for part in page.terciles
-    ]  # fmt: skip
-    head = ["Terms shared with the best positive", "Queries", *(f"{ROLE_TITLES[r]} nDCG@10" for r in roles)]
-    return f"{said}\n\n{Table(head, rows).markdown()}"
+        f"{share(middle)} of its terms (quartiles {share(low)} and {share(high)}).",
+    ]
+    if page.terciles:
+        roles = list(f.profiles)
+        rows = [
+            [f"{part.name} ({share(part.low)}–{share(part.high)})", str(part.queries),
+             *(score(part.ndcg_at_10.get(role)) for role in roles)]
+            for part in page.terciles
+        ]  # fmt: skip
+        head = ["Terms shared with the best positive", "Queries", *(f"{ROLE_TITLES[r]} nDCG@10" for r in roles)]
+        lines += ["", Table(head, rows).markdown()]
+    return lines
 
 
-def _failures(page: Inspected) -> str:
-    """Queries where BM25's first document shares more words than any positive, and is wrong."""
-    found = []
+def _failures(page: Inspected) -> list[str]:
+    """Queries that nothing solves, and those whose first BM25 document shares more words than any positive."""
+    lines, missed = [], missed_by_all(page)
+    if missed:
+        queries = counted(len(missed), "query has", "queries have")
+        lines += [f"{queries} no positive among the first ten of any profile: {named(missed)}.", ""]
     for trap in page.traps:
         query, wrong = page.task.query(trap.query), page.task.documents.get(trap.document)
         right = page.task.documents.get(trap.positive)
@@ -240,170 +266,149 @@ def _failures(page: Inspected) -> str:
             continue
         rank = "nowhere in its list" if trap.positive_rank is None else f"at rank {trap.positive_rank}"
         words = f" Only the wrong one has: {', '.join(markdown_text(w) for w in trap.words)}." if trap.words else ""
-        found.append(
-            f"**Query `{trap.query}`.** BM25 puts `{trap.document}` first, which holds {share(trap.share)} of the "
-            f"query's terms and is not relevant; the positive that matches best holds {share(trap.positive_share)}, "
-            f"and the first positive stands {rank}.{words}\n\n"
-            f"> Query: {_quote(query.text)}\n>\n"
-            f"> Wrong, first: {_quote(wrong.contents, 220)}\n>\n"
-            f"> Positive `{trap.positive}`: {_quote(right.contents, 220)}"
-        )
-    return (
-        "\n\n".join(found) or "No query has a first BM25 document that is wrong and shares more words than a positive."
-    )
+        lines += [
+            f"**Query {code(trap.query)}.** BM25 puts {code(trap.document)} first, which holds {share(trap.share)} of "
+            f"the query's terms and is not relevant; the positive that matches best holds {share(trap.positive_share)} "
+            f"and the first positive stands {rank}.{words}",
+            "",
+            f"> Query: {_quote(query.text)}",
+            ">",
+            f"> Wrong, first: {_quote(wrong.contents, 220)}",
+            ">",
+            f"> Positive {code(trap.positive)}: {_quote(right.contents, 220)}",
+            "",
+        ]
+    return lines[:-1] or ["Every query has a positive among the first ten of some profile, and none is a lexical trap."]
 
 
 def _quote(text: str, length: int = 320) -> str:
     return markdown_text(shortened(text, length))
 
 
-def _leakage(page: Inspected) -> str:
+def _leakage(page: Inspected) -> list[str]:
+    """What the audit found, and what it does to the scores."""
     a, settings = page.audit, page.audit_settings
-    against, few_shot = settings.get("against") or "no training set was given", settings.get("few_shot") or "none given"
-    said = (
-        f"Audited: runs of {settings['width']} words, near duplicates from a similarity of {settings['threshold']:g}; "
-        f"compared with training data: {markdown_text(str(against))}; with few-shot examples: "
-        f"{markdown_text(str(few_shot))}."
-    )
-    lines = [f"- {markdown_text(line)}" for line in audit_lines(a)]
+    if a is None:
+        return [verdict(page), "", f"- {_to_keep_out(page)}"]
+    against = settings.get("against")
+    compared = f"compared with the training data {markdown_text(str(against))}" if against else (
+        "no training data were given (`r2med pages --against`), so overlap with any is not known"
+    )  # fmt: skip
+    lines = [
+        f"{verdict(page)} Runs of {settings['width']} words were looked for, and near copies from a similarity of "
+        f"{settings['threshold']:g}; {compared}; few-shot examples: "
+        f"{markdown_text(str(settings.get('few_shot') or 'none given'))}.",
+        "",
+        *(f"- {markdown_text(line)}" for line in audit_lines(a)),
+    ]
     if len(a.flagged(level="id")) == a.queries:
         lines.append(
             "- The ids alone tell which documents belong to which query; keep them from a system that reads ids."
         )
-    scores = [_with_and_without(page.scores)] if a.by_kind else []
-    return "\n\n".join([said, "\n".join(lines), *scores])
+    lines.append(f"- {_to_keep_out(page)}")
+    return [*lines, "", *_with_and_without(page.scores)] if a.by_kind else lines
 
 
-def _with_and_without(scores: list[SystemAudit]) -> str:
+def _to_keep_out(page: Inspected) -> str:
+    positives = counted(len({d for _, d, g in page.task.qrels if g > 0}), "positive document")
+    return f"To keep out of training: {counted(page.figures.queries, 'query', 'queries')} and {positives}."
+
+
+def _with_and_without(scores: list[SystemAudit]) -> list[str]:
     kinds = list(dict.fromkeys(name for s in scores for name in s.without if name in FLAGS))
     names = [*(["any"] if len(kinds) > 1 else []), *kinds]
-    rows = []
-    for s in scores:
-        parts = [s.without.get(name) for name in names]
-        left = [f"{p.measures['ndcg_at_10']:.4f} ({p.queries})" if p and p.measures else NONE for p in parts]
-        rows.append([s.system, score(s.all.measures["ndcg_at_10"] if s.all.measures else None), *left])
+    rows = [
+        [s.system, score(s.all.measures["ndcg_at_10"] if s.all.measures else None)]
+        + [
+            NONE if (part := s.without.get(name)) is None or part.measures is None
+            else f"{part.measures['ndcg_at_10']:.4f} ({part.queries})"
+            for name in names
+        ]
+        for s in scores
+    ]  # fmt: skip
     head = ["nDCG@10", "All queries", *(f"Without {name}" for name in names)]
-    return Table(head, rows, "In brackets: the queries left; a dash where none is.").markdown()
+    return [Table(head, rows, "In brackets: the queries left; a dash where none is.").markdown()]
 
 
-def _sources(page: Inspected) -> str:
-    m, entry = page.metadata, _entry(page)
-    source = m.source if m else (entry.dataset if entry else page.task.source) or page.task.source
+def _examples(page: Inspected) -> list[str]:
+    """Queries and positives side by side, with their lengths."""
+    rows = [
+        [_quote(query.text, 225), f"{len(query.text):,}", _quote(document.contents, 225), f"{len(document.contents):,}"]
+        for query, document in examples(page.task)
+    ]
+    return [Table(["Query", "Characters", "Positive document", "Characters"], rows, left=4).markdown(ready=True)]
+
+
+PAPER = [
+    "R2MED: A Benchmark for Reasoning-Driven Medical Retrieval",
+    "paper",
+    "2025",
+    "https://arxiv.org/abs/2505.14558",
+]
+
+
+def sources(page: Inspected) -> list[list[str]]:
+    """Title, type, year and address of what the task comes from."""
+    entry, m = _entry(page), page.metadata
+    if entry is None:
+        given = m.source if m else page.task.source or page.task.full_name
+        return [[given, "source of the task", NONE, m.dataset if m and m.dataset else NONE]]
+    collection = collections()[entry.collection]
+    rows = [[collection.title, "collection", NONE, collection.homepage or NONE]]
+    if entry.dataset:
+        rows.append([entry.dataset, "dataset", NONE, f"https://huggingface.co/datasets/{entry.dataset}"])
+    return rows if entry.collection == "mini" else [PAPER, *rows]
+
+
+def _sources(page: Inspected) -> list[str]:
+    rows = [[markdown_text(cell) for cell in row] for row in sources(page)]
+    return [Table(["Title", "Type", "Year", "Address"], rows, left=4).markdown(ready=True)]
+
+
+def _dataset(page: Inspected, group: str) -> list[str]:
+    """The fields of the dataset, its configs and columns."""
+    f, m, entry = page.figures, page.metadata, _entry(page)
     revision = m.revision if m else page.task.revision
-    licence = m.licence if m else entry.licence if entry else ""
-    stated = {"Source": source, "Revision": revision, "Licence": licence}
-    return "\n".join(f"- {name}: {markdown_text(value or 'not given')}" for name, value in stated.items())
-
-
-def _dataset(page: Inspected) -> str:
-    graded = bool((page.task.qrels.grades != 1).any())
+    stated = {
+        "Nano set": set_of(page, group),
+        "Backing dataset": m.source if m else (entry.dataset if entry else "") or page.task.source,
+        "Task / split": page.split,
+        "Hub dataset": (m.dataset if m else "") or (entry.dataset if entry else ""),
+        "Language": language(page),
+        "Category": "natural language",
+        "Licence": licence(page),
+        "Revision of the source": revision,
+        "Fingerprint": page.task.fingerprint,
+        "Queries": f"{f.queries:,}",
+        "Documents": f"{f.documents:,}",
+        "Positive judgments": f"{f.positives:,}",
+        "Positives per query, min / median / max": f"{f.positives_min} / {f.positives_median:g} / {f.positives_max}",
+    }
+    graded = any(grade != 1 for grade in set(page.task.qrels.grades.tolist()))
     titled = page.task.documents.titles is not None
     rows = [
-        ["`corpus`", "`_id`, `text`" + (", `title`" if titled else ""), f"{page.figures.documents:,}"],
-        ["`queries`", "`_id`, `text`", f"{page.figures.queries:,}"],
-        ["`qrels`", "`query-id`, `corpus-id`" + (", `score`" if graded else ""), f"{page.figures.positives:,}"],
+        ["`corpus`", "`_id`, `text`" + (", `title`" if titled else ""), f"{f.documents:,}"],
+        ["`queries`", "`_id`, `text`", f"{f.queries:,}"],
+        ["`qrels`", "`query-id`, `corpus-id`" + (", `score`" if graded else ""), f"{f.positives:,}"],
     ]
-    table = Table(["Config", "Columns", "Rows"], rows, left=2).markdown(ready=True)
-    return f"Split `{page.split}` of each config; fingerprint `{page.task.fingerprint}`.\n\n{table}"
+    fields = [[name, markdown_text(value or "not given")] for name, value in stated.items()]
+    return [
+        Table(["Field", "Value"], fields, left=2).markdown(ready=True),
+        "",
+        Table(["Config", "Columns", "Rows"], rows, left=2).markdown(ready=True),
+    ]
 
 
-def _candidates(page: Inspected) -> str:
+def _candidates(page: Inspected) -> list[str]:
+    """The candidate configs with their figures."""
     rows = []
     for role, p in page.figures.profiles.items():
         made = page.metadata.retrievers.get(p.profile, {}) if page.metadata else {}
         by = str(made.get("name", "rrf" if role == "hybrid" else p.profile))
         covered = NONE if p.positives_covered is None else share(p.positives_covered)
-        rows.append([f"`{p.profile}`", markdown_text(by), str(p.top_k), covered, str(p.safeguard_rows)])
-    titles = ["Config", "Made by", "Depth", "Positives held", "Safeguard rows"]
-    return Table(titles, rows, left=2).markdown(ready=True)
-
-
-def group_table(profile: NanoProfile) -> Table:
-    """The tasks of a group, and all of them by query; a mean over some of the tasks only is marked."""
-    rows = [
-        [t.task, f"{t.queries:,}", f"{t.documents:,}", f"{t.positives:,}", f"{t.positives_per_query:.2f}",
-         *(score(t.profiles[r].ndcg_at_10 if r in t.profiles else None) for r in ROLES),
-         ROLE_NAMES.get(t.best, NONE)]
-        for t in profile.tasks.values()
-    ]  # fmt: skip
-    have = {r: g for r in ROLES if (g := profile.group[r]) is not None}
-    complete = {r: g.ndcg_at_10 for r, g in have.items() if g.complete}
-    cells = [score(have[r].ndcg_at_10) + ("" if have[r].complete else "*") if r in have else NONE for r in ROLES]
-    best = ROLE_NAMES[max(complete, key=lambda r: complete[r])] if complete else NONE
-    counts = [f"{profile.queries:,}", f"{profile.documents:,}", f"{profile.positives:,}"]
-    rows.append(["All, by query", *counts, f"{profile.positives / profile.queries:.2f}", *cells, best])
-    marked = "; * over the tasks that have the profile only." if any("*" in cell for cell in cells) else "."
-    caption = f"nDCG@10 of the candidates; the last line weights tasks by their queries{marked}"
-    titles = ["Task", "Queries", "Documents", "Positives", "Pos./query", "BM25", "Dense", "Hybrid", "Best"]
-    return Table(titles, rows, caption)
-
-
-def group_page(name: str, profile: NanoProfile, tasks: Sequence[Inspected]) -> str:
-    """The whole page in Markdown."""
-    table = group_table(profile)
-    cells = [[markdown_text(cell) for cell in row] for row in table.rows]
-    for row, page in zip(cells, tasks, strict=False):
-        row[0] = f"[{row[0]}]({page.split}.md)"
-    audits = [
-        [p.split, f"{p.audit.flagged_queries} of {p.audit.queries}", str(p.audit.exact_copies.documents),
-         str(p.audit.near_copies.documents)]
-        for p in tasks
-    ]  # fmt: skip
-    copies = "Copies: documents that have at least one other of (nearly) the same text in their pool."
-    parts = [
-        f"# {markdown_text(name)}",
-        f"{counted(len(profile.tasks), 'task')}, {counted(profile.queries, 'query', 'queries')}, "
-        f"{counted(profile.positives, 'positive judgment')}.",
-        "## Profiles",
-        table._replace(rows=cells).markdown(ready=True),
-        _other_figures(profile).markdown(),
-        "## Audit",
-        Table(["Task", "Flagged queries", "Exact copies", "Near copies"], audits, copies).markdown(),
-    ]
-    return "\n\n".join(parts) + "\n"
-
-
-def _other_figures(profile: NanoProfile) -> Table:
-    rows = [
-        [ROLE_NAMES[role], f"{g.tasks} of {g.of_tasks}", score(g.ndcg_at_10), score(g.ndcg_at_10_task_mean),
-         score(g.hit_at_10), score(g.recall_at_100), score(g.recall_macro_at_100), str(g.safeguard_rows)]
-        for role, g in profile.group.items()
-        if g is not None
-    ]  # fmt: skip
-    measures = ["nDCG@10", "nDCG@10, mean of tasks", "hit@10", "recall@100", "recall@100, macro"]
-    return Table(["Profile", "Tasks", *measures, "Safeguards"], rows)
-
-
-def write_pages(name: str, tasks: Sequence[Inspected], folder: Path) -> list[Path]:
-    """Write a page and a JSON file per task, and `index.md` and `index.json` for the group."""
-    names = ["index", *(page.split.casefold() for page in tasks)]  # some file systems fold capitals
-    if repeated := IdTable(names).duplicates():
-        raise UsageError(f"two of the pages would be called {repeated[0]!r}; write them into a folder each")
-    profile = group([page.figures for page in tasks], source=name)
-    files: dict[str, bytes] = {}
-    for page in tasks:
-        stem = component(page.split, "task")
-        files[f"{stem}.md"] = task_page(page).encode()
-        files[f"{stem}.json"] = indented_json(metadata(page))
-    files |= {"index.md": group_page(name, profile, tasks).encode(), "index.json": indented_json(profile)}
-    paths = {inside(folder, file, "page"): data for file, data in files.items()}
-    for path, data in paths.items():
-        write_bytes(path, data)
-    return list(paths)
-
-
-def metadata(page: Inspected) -> dict[str, Any]:
-    """All figures of a page as plain data."""
-    return {
-        "schema": 1,
-        "task": page.task.full_name,
-        "split": page.split,
-        "description": description(page),
-        "fingerprint": page.task.fingerprint,
-        "figures": page.figures,
-        "contrasts": [c._asdict() for c in page.contrasts],
-        "tendencies": page.tendencies,
-        "terciles": [t._asdict() for t in page.terciles],
-        "failures": page.traps,
-        "audit": {"settings": page.audit_settings, "findings": page.audit, "scores": page.scores},
-    }
+        rows.append(
+            [f"`{p.profile}`", markdown_text(by), str(p.top_k), score(p.ndcg_at_10), score(p.hit_at_10),
+             score(p.recall_at_100), covered, str(p.safeguard_rows)]
+        )  # fmt: skip
+    titles = ["Config", "Made by", "Depth", "nDCG@10", "hit@10", "recall@100", "Positives held", "Safeguard rows"]
+    return [Table(titles, rows, left=2).markdown(ready=True)]

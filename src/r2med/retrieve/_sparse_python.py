@@ -26,10 +26,10 @@ def postings(
 
 def search(
     term_ptr: Int64, docs: Int32, impacts: Float32, query_ptr: Int64, query_terms: Int32, weights: Float64,
-    tie_rank: Int32, out_docs: Int32, out_scores: Float32,
+    tie_rank: Int32, out_docs: Int32, out_scores: Float32, single: bool = False,
 ) -> None:  # fmt: skip
     """Score queries against postings and keep the best documents of each."""
-    sums = np.zeros(len(tie_rank), dtype=np.float64)
+    sums: npt.NDArray[np.floating] = np.zeros(len(tie_rank), dtype=np.float32 if single else np.float64)
     for query in range(len(query_ptr) - 1):
         sums[:] = 0.0
         for i in range(query_ptr[query], query_ptr[query + 1]):

@@ -1,15 +1,16 @@
-"""BM25 in two named variants.
+"""BM25 in three named variants.
 
 `bm25` is R2MED's protocol: the query is weighted with BM25 as a document is, so that a word repeated in a long
 vignette counts less than twice. `bm25-lucene` is the textbook sum over query tokens. On long queries the choice moves
-scores by ten points, so it has a name.
+scores by ten points, so it has a name. `bm25-nano` made NanoR2MED's candidate lists: bm25s' `robertson` variant, whose
+scores it has to the last bit.
 """
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal, get_args
 
 import numpy as np
 from msgspec import Meta
@@ -26,10 +27,13 @@ from ..text import TermCounts, Vocabulary, get_analyzer
 from .contract import Build, Retriever, check_depth, retrievers
 from .sparse import Float64, Postings, SparseQueries, build_postings, search
 
-QueryWeighting = Literal["bm25", "count"]
+QueryWeighting = Literal["bm25", "count", "tokens"]
+"""As a document, by counts, or token by token in the order of the text, summed in single precision as bm25s does."""
+Idf = Literal["lucene", "robertson"]
+"""Lucene's never reaches zero; Robertson's is zero for a term that half the documents hold."""
 K1 = Annotated[float, Meta(ge=0, description="how slowly repeated terms saturate")]
 B = Annotated[float, Meta(ge=0, le=1, description="how far long documents are held back")]
-Analyzer = Annotated[str, Meta(description="how texts become terms: english, whitespace, regex or none")]
+Analyzer = Annotated[str, Meta(description="how texts become terms: english, nano-english, whitespace, regex or none")]
 LARGE = 32 << 20
 """Bytes of text from which an index is kept on disk; a smaller one is made faster than it is noticed."""
 VERSION = 1
@@ -44,19 +48,26 @@ class BM25Parameters:
     b: float = 0.4
     query: QueryWeighting = "bm25"
     analyzer: str = "english"
+    idf: Idf = "lucene"
 
     def __post_init__(self) -> None:
         if not (self.k1 >= 0 and np.isfinite(self.k1)):
             raise UsageError(f"k1 must be 0 or more, not {self.k1:g}")
         if not 0 <= self.b <= 1:
             raise UsageError(f"b must lie between 0 and 1, not {self.b:g}")
-        if self.query not in ("bm25", "count"):
-            raise UsageError(f"query weighting must be bm25 or count, not {self.query!r}")
+        if self.query not in get_args(QueryWeighting):
+            raise UsageError(f"query weighting must be bm25, count or tokens, not {self.query!r}")
+        if self.idf not in get_args(Idf):
+            raise UsageError(f"idf must be lucene or robertson, not {self.idf!r}")
         get_analyzer(self.analyzer)
 
 
-def _idf(frequency: Int64, documents: int) -> Float64:
-    return np.log1p((documents - frequency + 0.5) / (frequency + 0.5))
+def _idf(frequency: Int64, documents: int, kind: Idf) -> Float64:
+    odds = (documents - frequency + 0.5) / (frequency + 0.5)
+    if kind == "lucene":
+        return np.log1p(odds)
+    # bm25s keeps these in single precision, which reaches its impacts.
+    return np.log(np.maximum(odds, 1.0)).astype(np.float32).astype(np.float64)
 
 
 def _norm(parameters: BM25Parameters, lengths: Float64, average: float) -> Float64:
@@ -90,7 +101,7 @@ class BM25Index:
         lengths, size = counts.lengths(), len(counts.indptr) - 1
         # A corpus without a single term must not divide by zero.
         average = float(lengths.mean()) if lengths.any() else 1.0
-        idf = _idf(np.bincount(counts.terms, minlength=len(counts.vocabulary)), size)
+        idf = _idf(np.bincount(counts.terms, minlength=len(counts.vocabulary)), size, parameters.idf)
         norms = _norm(parameters, lengths.astype(np.float64), average)
         postings = build_postings(*counts[1:], norms, idf)
         return cls(parameters, counts.vocabulary, postings, documents=size, average_length=average)
@@ -102,11 +113,13 @@ class BM25Index:
 
     @cached_property
     def idf(self) -> Float64:
-        """Lucene's inverse document frequency of every term."""
-        return _idf(np.diff(self.postings.term_ptr), self.documents)
+        """The inverse document frequency of every term."""
+        return _idf(np.diff(self.postings.term_ptr), self.documents, self.parameters.idf)
 
     def queries(self, texts: TextColumn) -> SparseQueries:
         """Weighted terms of the queries; terms the corpus does not hold fall away."""
+        if self.parameters.query == "tokens":
+            return self._tokens(texts)
         counted = get_analyzer(self.parameters.analyzer).count(texts)
         numbers = self.vocabulary.find(counted.vocabulary.terms)[counted.terms]
         known = numbers >= 0
@@ -120,6 +133,17 @@ class BM25Index:
             frequency / (frequency + _norm(self.parameters, lengths, self.average_length)[rows])
         )
         return SparseQueries(indptr, terms, weights)
+
+    def _tokens(self, texts: TextColumn) -> SparseQueries:
+        """Every token with the weight 1, in the order of the text, for sums are rounded in that order."""
+        analyzed = list(map(get_analyzer(self.parameters.analyzer), texts))
+        distinct = list(dict.fromkeys(token for tokens in analyzed for token in tokens))
+        found = self.vocabulary.find(TextColumn.from_texts(distinct)).tolist()
+        number = {token: term for token, term in zip(distinct, found, strict=True) if term >= 0}
+        rows = [[number[token] for token in tokens if token in number] for tokens in analyzed]
+        indptr = np.concatenate(([0], np.cumsum([len(row) for row in rows], dtype=np.int64))).astype(np.int64)
+        terms = np.array([term for row in rows for term in row], dtype=np.int32)
+        return SparseQueries(indptr, terms, np.ones(len(terms)))
 
     def weighted(self, queries: Queries) -> SparseQueries:
         """Weighted terms of queries that may stand for several texts each: the weighted mean of their terms."""
@@ -145,7 +169,8 @@ class PreparedBM25:
         """The best documents of each query, among those that share a term with it."""
         check_depth(depth)
         terms = self.index.weighted(queries)
-        top = search(self.index.postings, terms, self.ids.tie_rank, min(depth, len(self.ids)))
+        single = self.index.parameters.query == "tokens"
+        top = search(self.index.postings, terms, self.ids.tie_rank, min(depth, len(self.ids)), single=single)
         empty = int((np.diff(terms.indptr) == 0).sum())
         notes: dict[str, object] = {"queries_without_terms": empty} if empty else {}
         return Run(queries.ids, self.ids, *top, name=self.name, notes=notes)
@@ -156,14 +181,15 @@ class BM25(Retriever):
     """BM25 as R2MED computes it: queries are weighted as documents are."""
 
     kind = "lexical"
-    query: QueryWeighting = "bm25"
+    registered: ClassVar[str] = "bm25"
+    query: ClassVar[QueryWeighting] = "bm25"
+    idf: ClassVar[Idf] = "lucene"
 
     def __init__(
         self, k1: K1 = 0.9, b: B = 0.4, *, analyzer: Analyzer = "english", options: Options | None = None
     ) -> None:
-        self.parameters = BM25Parameters(float(k1), float(b), self.query, analyzer)
-        name = "bm25" if self.query == "bm25" else "bm25-lucene"
-        self.spec = retrievers.spec(name, k1=float(k1), b=float(b), analyzer=analyzer)
+        self.parameters = BM25Parameters(float(k1), float(b), self.query, analyzer, self.idf)
+        self.spec = retrievers.spec(self.registered, k1=float(k1), b=float(b), analyzer=analyzer)
         self.options = options or Options()
 
     @classmethod
@@ -174,12 +200,15 @@ class BM25(Retriever):
 
     def describe(self) -> dict[str, object]:
         """Everything that changes its rankings."""
-        return {"retriever": "bm25", **asdict(self.parameters)}
+        facts = asdict(self.parameters)
+        if self.idf == "lucene":
+            del facts["idf"]  # results of before there was a choice stay what they are
+        return {"retriever": "bm25", **facts}
 
     def prepare(self, task: Task) -> PreparedBM25:
         """Index the documents; terms and postings are made once, whichever variants search them."""
         documents, own = task.documents, self.parameters
-        key = ("postings", own.analyzer, own.k1, own.b)
+        key = ("postings", own.idf, own.analyzer, own.k1, own.b)
         made = documents.derived(key, lambda: self._kept(documents))
         return PreparedBM25(made.with_parameters(own), documents.ids, self.name)
 
@@ -188,11 +217,12 @@ class BM25(Retriever):
         if not self.options.cache or documents.contents.nbytes < LARGE:
             return self._make(documents)
         own, cache = self.parameters, ArrayCache()
-        key = fingerprint("bm25 index", [VERSION, __version__, documents.fingerprint, own.analyzer, own.k1, own.b])
+        settings = {"analyzer": own.analyzer, "idf": own.idf, "k1": own.k1, "b": own.b}
+        key = fingerprint("bm25 index", [VERSION, __version__, documents.fingerprint, settings])
         if (arrays := cache.load(key)) is not None:
             return _from_arrays(own, arrays)
         made = self._make(documents)
-        about = {"model": "bm25", "analyzer": own.analyzer, "k1": own.k1, "b": own.b, "documents": len(documents)}
+        about = {"model": "bm25", **settings, "documents": len(documents)}
         cache.save(key, _arrays(made), about)
         return made
 
@@ -227,4 +257,19 @@ def _from_arrays(parameters: BM25Parameters, arrays: dict[str, Array]) -> BM25In
 class BM25Lucene(BM25):
     """BM25 as Lucene computes it: the sum over query tokens."""
 
+    registered = "bm25-lucene"
     query = "count"
+
+
+@retrievers.register("bm25-nano")
+class BM25Nano(BM25):
+    """BM25 as NanoR2MED's builder computes it: bm25s' robertson variant, with its tokens, stop words and stems."""
+
+    registered = "bm25-nano"
+    query = "tokens"
+    idf = "robertson"
+
+    def __init__(
+        self, k1: K1 = 1.5, b: B = 0.75, *, analyzer: Analyzer = "nano-english", options: Options | None = None
+    ) -> None:
+        super().__init__(k1, b, analyzer=analyzer, options=options)

@@ -62,10 +62,11 @@ def build_postings(indptr: Int64, terms: Int32, counts: Int32, norms: Float64, i
     return made
 
 
-def search(postings: Postings, queries: SparseQueries, tie_rank: Int32, depth: int) -> TopK:
+def search(postings: Postings, queries: SparseQueries, tie_rank: Int32, depth: int, *, single: bool = False) -> TopK:
     """The best `depth` documents of each query among those that share a term with it.
 
-    The queries of a task are spread over the cores; a query's sum never depends on how.
+    The queries of a task are spread over the cores; a query's sum never depends on how. Sums run in double precision,
+    or are rounded to single precision at every step.
     """
     count = len(queries.indptr) - 1
     top = TopK(np.empty((count, depth), dtype=np.int32), np.empty((count, depth), dtype=np.float32))
@@ -81,6 +82,7 @@ def search(postings: Postings, queries: SparseQueries, tie_rank: Int32, depth: i
                 tie_rank,
                 top.docs[begin:end],
                 top.scores[begin:end],
+                single,
             )
         except ValueError as error:  # a mapped index that was damaged on disk
             raise DataError(f"the index is damaged ({error}): build it again") from None

@@ -1,6 +1,6 @@
 """Analyzers by name, and the vocabularies and term counts they make of a column of texts.
 
-`english` is Lucene's EnglishAnalyzer, token for token.
+`english` is Lucene's EnglishAnalyzer, token for token; `nano-english` is that of NanoR2MED's builder.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from ..core import TextColumn, UnknownName
 from ..core.columns import Int32, Int64
-from . import english
+from . import english, nano_english
 
 try:
     from .. import _fast
@@ -159,6 +159,11 @@ def _english(text: str) -> list[str]:
         return english.analyze(text)
 
 
+def _nano_english(text: str) -> list[str]:
+    """One text in C; half a surrogate pair has no bytes, and is no letter either."""
+    return _fast.analyze_nano(text.encode(errors="replace"))
+
+
 _WORD = re.compile(r"(?u)\b\w\w+\b")
 _SPACE = re.compile("[\t-\r \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]+")
 
@@ -178,11 +183,18 @@ def _whole(text: str) -> list[str]:
     return [text] if text else []
 
 
-_FUNCTIONS = {"english": english.analyze, "whitespace": _whitespace, "regex": _regex, "none": _whole}
+_FUNCTIONS = {
+    "english": english.analyze,
+    "nano-english": nano_english.analyze,
+    "whitespace": _whitespace,
+    "regex": _regex,
+    "none": _whole,
+}
 PYTHON = {name: Analyzer(name, function) for name, function in _FUNCTIONS.items()}
 ANALYZERS = dict(PYTHON)
 if _fast is not None:
     ANALYZERS["english"] = NativeAnalyzer("english", _english, 0)
+    ANALYZERS["nano-english"] = NativeAnalyzer("nano-english", _nano_english, 2)
     ANALYZERS["whitespace"] = NativeAnalyzer("whitespace", _whitespace, 1)
 
 

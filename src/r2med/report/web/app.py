@@ -16,7 +16,7 @@ from .pages.board import board, table_text, tradeoffs
 from .pages.compare import compare_page
 from .pages.details import document, progress, progress_state, system
 from .pages.query import query
-from .pages.task import task
+from .pages.task import task, written
 from .render import Links, Page, PageRequest, page_html, static_file
 from .site import Site
 
@@ -46,6 +46,7 @@ PAGES: dict[str, Callable[[Site, PageRequest, Links], Page]] = {
     "board": board,
     "tradeoffs": tradeoffs,
     "task": task,
+    "written": written,
     "query": query,
     "compare": compare_page,
     "system": system,

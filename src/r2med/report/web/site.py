@@ -17,6 +17,7 @@ from queue import SimpleQueue
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 from ...core import R2MedError, Task, UnknownName
+from ...core.untrusted import component
 from ...results import ResultIndex, StoredResult, TaskInfo
 from ...results.index import Kept
 from ...results.ledger import ledger
@@ -111,6 +112,18 @@ class TaskTexts:
     def of(self, info: TaskInfo) -> Behind:
         """The task that a result was made on, if it is here and unchanged."""
         return self._kept.get(info.fingerprint, lambda: self._load(info))
+
+    def written_page(self, info: TaskInfo) -> Path | None:
+        """The Markdown page that `r2med pages` wrote beside the texts of a task."""
+        if self.of(info).task is None:
+            return None
+        for folder in self._folders:
+            for ref in from_path(folder) if folder.is_dir() else []:
+                page = folder / "pages" / f"{component(ref.split or ref.name, 'task', path=folder)}.md"
+                inside = page.resolve().is_relative_to(folder.resolve())
+                if ref.name == info.name and inside and page.is_file():
+                    return page
+        return None
 
     def _load(self, info: TaskInfo) -> Behind:
         try:

@@ -31,7 +31,8 @@ class BM25Flavour(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
 
     k1: float
     b: float
-    query: Literal["bm25", "count"]  # How query terms count: weighted as a document's, or as often as they occur.
+    query: Literal["bm25", "count", "tokens"]
+    # How query terms count: weighted as a document's, as often as they occur, or token by token as bm25s sums them.
     analyzer: str
 
 

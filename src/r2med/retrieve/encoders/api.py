@@ -70,7 +70,7 @@ class PaperTexts:
     def tokenizer(self) -> Any:
         """The tokenizer; nothing is sent without it, since what was sent could not be told from what should be."""
         if self.file is None:
-            put = f"put the tokenizer.json of {self.source} into {home() / 'models' / self.card.name}"
+            put = f"put the tokenizer.json of {self.source} into {home() / 'models' / file_name(self.card.name)}"
             raise ModelError(f"{self.card.name} under the paper's protocol cuts texts by tokens: {put}")
         return FileTokenizer(self.file.parent).backend
 

@@ -2,7 +2,7 @@
 
 Positives come first, all of them. A byte-identical copy of a positive is merged into it: its judgments move there and
 the copy leaves the pool, so that no system is punished for finding the right text under another id. The rest is filled
-up in source order, as NanoR2MED was, or with the documents that retrievers mistake for relevant.
+up in source order, as NanoR2MED was, with the documents that retrievers mistake for relevant, or at random.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 import msgspec
 import numpy as np
 
 from ...core import DataError, Documents, IdTable, Qrels, Query, Run, Task, UsageError
 
-Fill = Literal["source-order", "hard"]
-FILLS: tuple[Fill, ...] = ("source-order", "hard")
+Fill = Literal["source-order", "hard", "random"]
+FILLS: tuple[Fill, ...] = get_args(Fill)
 
 
 @dataclass(frozen=True)
@@ -166,7 +166,7 @@ def _filling(
         yield from (Admission(doc, "source-order") for doc in range(count))
         return
     rows = [(run, run.query_ids.positions(q.id for q in queries)) for run in candidates]
-    for rank in range(max(run.depth for run in candidates)):
+    for rank in range(max((run.depth for run in candidates), default=0)):
         for i, query in enumerate(queries):
             for run, positions in rows:
                 if rank < run.depth and positions[i] >= 0 and (doc := int(run.docs[positions[i], rank])) >= 0:

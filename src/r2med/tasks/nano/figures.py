@@ -83,6 +83,8 @@ class GroupFigures(msgspec.Struct, kw_only=True):
     hit_at_10: float
     recall_at_100: float
     recall_macro_at_100: float | None
+    recall_at_100_query_weighted: float
+    """The mean of the tasks' recalls by their queries, which is what NanoR2MED's group page prints."""
     ndcg_at_10_task_mean: float
     safeguard_rows: int
     tasks: int
@@ -130,6 +132,7 @@ def _group_one(tasks: Sequence[TaskFigures], role: str) -> GroupFigures | None:
         hit_at_10=weighted(lambda p: p.hit_at_10),
         recall_at_100=sum(t.positives * p.recall_at_100 for t, p in have) / positives,
         recall_macro_at_100=None if None in macro else weighted(lambda p: p.recall_macro_at_100 or 0.0),
+        recall_at_100_query_weighted=weighted(lambda p: p.recall_at_100),
         ndcg_at_10_task_mean=sum(p.ndcg_at_10 for _, p in have) / len(have),
         safeguard_rows=sum(p.safeguard_rows for _, p in have),
         tasks=len(have),
@@ -154,6 +157,40 @@ class Tercile(NamedTuple):
     ndcg_at_10: dict[str, float]
 
 
+class Outcome(NamedTuple):
+    """One query, by profile: its nDCG@10, the rank of its first positive, the nDCG@10 of its list in the best order."""
+
+    query: str
+    ndcg_at_10: dict[str, float]
+    first_rank: dict[str, int | None]
+    best_order: dict[str, float]
+
+    def hit(self, role: str) -> bool:
+        """Whether a positive stands among the first ten."""
+        rank = self.first_rank.get(role)
+        return rank is not None and rank <= 10
+
+
+class Slope(NamedTuple):
+    """nDCG@10 of a profile where queries share the fewest terms with their positives, and where the most."""
+
+    role: str
+    fewest: float
+    most: float
+    low: float
+    high: float
+
+    @property
+    def difference(self) -> float:
+        """The most over the fewest; `low` and `high` bound it."""
+        return self.most - self.fewest
+
+    @property
+    def clear(self) -> bool:
+        """Whether the interval of the difference leaves out zero."""
+        return self.low > 0 or self.high < 0
+
+
 class Inspected(NamedTuple):
     """All figures and findings that the page of a task shows."""
 
@@ -161,11 +198,17 @@ class Inspected(NamedTuple):
     split: str
     figures: TaskFigures
     contrasts: list[Contrast]
-    audit: TaskAudit
+    audit: TaskAudit | None
+    """None where the task was not audited."""
     audit_settings: dict[str, float | int | str]
     scores: list[SystemAudit]
     traps: list[LexicalTrap]
     tendencies: Tendencies
     terciles: list[Tercile]
-    unsolved: int
+    slopes: list[Slope]
+    outcomes: list[Outcome]
+    trapped: int
+    """Queries whose first BM25 document is wrong and shares more terms than any positive."""
+    empty: dict[str, int]
+    """Queries without a single candidate, by profile."""
     metadata: Metadata | None

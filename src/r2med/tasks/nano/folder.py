@@ -61,6 +61,16 @@ def split_name(ref: TaskRef, given: str = "") -> str:
     return name
 
 
+def set_name(refs: Sequence[TaskRef], splits: Sequence[str], given: str = "") -> str:
+    """The name of a group: that given, `NanoR2MED` or `NanoMini` for tasks of a collection, else from the tasks."""
+    if given:
+        return given
+    known = {ref.collection if ref.entry else "" for ref in refs}
+    if len(known) == 1 and (collection := known.pop()):
+        return {"mini": "NanoMini"}.get(collection, "NanoR2MED")
+    return splits[0] if len(splits) == 1 else f"{len(splits)} Nano retrieval tasks"
+
+
 def config_name(retriever: str) -> str:
     """The config of a dense retriever's candidates: NanoR2MED's own for Harrier, else the retriever's name."""
     if retriever == "harrier":
@@ -129,6 +139,10 @@ class Metadata(msgspec.Struct, kw_only=True):
     figures: TaskFigures
     retrievers: dict[str, dict[str, Any]]
     safeguarded_queries: list[str]
+    set: str = ""
+    language: str = ""
+    dataset: str = ""
+    """The dataset on the hub that the task was made from."""
 
 
 def task_manifest(

@@ -6,14 +6,16 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+from markupsafe import Markup
 
-from ....core import Task
+from ....core import Task, UsageError
 from ....core.table import share, shortened
 from ....results import TaskResult
 from ....scoring import Measure, parse_measures
 from ....scoring.intervals import Estimate
 from ....scoring.slices import thirds
 from ...collection import CollectionResults, TaskMatrix
+from ...page_html import markdown_html
 from ...task_page import audit_lines, catalogue_entry, examples, task_facts
 from ..failures import KINDS
 from ..render import Links, Page, PageRequest
@@ -72,8 +74,21 @@ def task(site: Site, asked: PageRequest, url: Links) -> Page:
         "later": rows_from(begin + ROWS),
         "examples": examples(behind.task) if behind.task else [],
         "best_href": url("board", results.slug),
+        "written": url("written", results.slug, name) if site.texts.written_page(info) else "",
     }
     return Page("task.html", info.full_name, context, "task")
+
+
+def written(site: Site, asked: PageRequest, url: Links) -> Page:
+    """The page that `r2med pages` wrote about the task."""
+    results, name = find_task(site, asked)
+    info = results.infos[name]
+    path = site.texts.written_page(info)
+    if path is None:
+        raise UsageError(f"{info.full_name} has no page here: r2med pages FOLDER writes it")
+    html = Markup(markdown_html(path.read_text("utf-8", "replace"), linked=False))
+    context = {"html": html, "back": url("task", results.slug, name), "name": info.full_name}
+    return Page("written.html", info.full_name, context, "task")
 
 
 def _systems(
