@@ -124,6 +124,8 @@ def document(comparison: Comparison, compared: Compared) -> dict[str, object]:
         "unjudged_queries": compared.unjudged_queries,
         "systems": comparison.systems,
         "tie_groups": comparison.tie_groups,
+        "letters": comparison.letters,
+        "ranks": comparison.ranks,
         "pairs": comparison.pairs,
     }
 
