@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from .api.results import (
         compare,
         compare_stored,
+        design,
         export_beir,
         export_hub,
         export_ledger,
@@ -64,6 +65,7 @@ if TYPE_CHECKING:
         export_trec,
         leaderboard,
         plot_pareto,
+        plot_ranks,
         plot_scatter,
         plot_scores,
         plot_truncation,
@@ -87,8 +89,8 @@ _HOMES = {
     "validate write_pages",
     "api.experiments": "Scores diagnose evaluate expand fuse plan rerank run score search systems",
     "api.machine": "cache_entries check_installation fetch_model list_models model_folder prune_cache verify_cache",
-    "api.results": "compare compare_stored export_beir export_hub export_ledger export_mteb export_trec leaderboard "
-    "plot_pareto plot_scatter plot_scores plot_truncation relabel reproduce view write_report",
+    "api.results": "compare compare_stored design export_beir export_hub export_ledger export_mteb export_trec "
+    "leaderboard plot_pareto plot_ranks plot_scatter plot_scores plot_truncation relabel reproduce view write_report",
     "core": "Document Documents Qrels Query R2MedError Run Task",
     "core.options": "Options",
     "core.queries": "Queries",
@@ -124,6 +126,7 @@ __all__ = [
     "compare",
     "compare_stored",
     "convert",
+    "design",
     "diagnose",
     "download",
     "evaluate",
@@ -147,6 +150,7 @@ __all__ = [
     "nano_profile",
     "plan",
     "plot_pareto",
+    "plot_ranks",
     "plot_scatter",
     "plot_scores",
     "plot_truncation",

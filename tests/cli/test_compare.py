@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 import r2med
-from r2med.cli.compare import command
+from r2med.cli.compare import command, design
 from r2med.core import R2MedError
 from r2med.tasks import read_run, resolve, write_run
 from tests.results.sealing import edit
@@ -89,6 +89,18 @@ def test_a_margin_gives_verdicts(results: Path) -> None:
     assert macro["equivalence"]["verdict"] == ("worse" if macro["different"] else "equivalent")
     assert "Margin 50.00" in call("bm25", "bm25-lucene", "--results", results, "--margin", "50").stdout
     assert "margin" in refusal("bm25", "bm25-lucene", "--results", results, "--margin", "-1")
+
+
+def test_a_design_from_real_scores(results: Path) -> None:
+    arguments = ["--effect", "2", "--power", "0.8", "--results", str(results)]
+    result = CliRunner().invoke(design, [*arguments, "--json"])
+    assert result.exit_code == 0, result.output
+    found = json.loads(result.stdout)
+    assert (found["effect"], found["power"], found["pairs"]) == (0.02, 0.8, 3)
+    assert found["rows"][0]["queries_same_tasks"] > found["rows"][3]["queries_same_tasks"] > 1
+    assert "Other tasks of this kind" in CliRunner().invoke(design, arguments).stdout
+    more = CliRunner().invoke(design, ["bm25", "bm25-lucene", *arguments, "--compared", "20", "--json"])
+    assert json.loads(more.stdout)["systems"] == 20
 
 
 @pytest.mark.parametrize("measure", ["nDCG@10", "RR@10", "hit@10", "R@100"])

@@ -93,6 +93,44 @@ def command(
         say()
 
 
+@click.command("design")
+@click.argument("systems", nargs=-1, metavar="[A B …]")
+@click.option("--effect", required=True, type=float, metavar="POINTS", help="The difference to be found.")
+@click.option("--power", default=0.8, show_default=True, help="How often it is to be found.")
+@click.option("--level", default=0.95, show_default=True, help="The star's complement.")
+@click.option("--compared", default=2, show_default=True, metavar="N", help="Systems that will be compared together.")
+@click.option("--results", default="results", show_default=True, type=click.Path(path_type=Path), help="Their folder.")
+@click.option("--collection", default="", help="Which collection, where there are several.")
+@click.option("--measure", default="nDCG@10", show_default=True, help="What is compared.")
+@json_option
+def design(
+    systems: tuple[str, ...], effect: float, power: float, level: float, compared: int, results: Path, collection: str,
+    measure: str, as_json: bool,
+) -> None:  # fmt: skip
+    """Say how many queries and tasks a benchmark needs to find a difference.
+
+    How much differences vary, between queries and between tasks, is taken from stored results: of the systems named,
+    or of all.
+    """
+    from ..api.results import design as design_for
+    from ..scoring.tables import design_table
+
+    found = design_for(
+        *systems,
+        effect=effect / 100,
+        power=power,
+        level=level,
+        compared=compared,
+        results=results,
+        collection=collection,
+        measure=measure,
+    )
+    if as_json:
+        emit(found)
+        return
+    show(design_table(found))
+
+
 def _extras(compared: Compared, settings: Settings, wanted: _Wanted) -> tuple[dict[str, object], list[Table]]:
     from ..report import comparison as what
     from ..scoring.holes import write_pool
