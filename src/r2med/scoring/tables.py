@@ -206,8 +206,8 @@ def holes_table(reports: Mapping[str, Sequence[HoleReport]], depth: int) -> Tabl
     ]  # fmt: skip
     titles = ["Task", "System", f"hole@{depth}", "Score", "Could be", "If relevant", "Rank", "Then", "Could be"]
     caption = (
-        f"hole@{depth}: share of the top {depth} that nobody judged. Could be: the range over every way to call the "
-        f"system's own holes relevant or not. If relevant: all holes of all systems relevant."
+        f"hole@{depth}: share of the top {depth} that nobody judged. Could be: the range over every way to label "
+        f"the holes of all systems. If relevant: all holes of all systems relevant."
     )
     return Table(titles, rows, caption, 2)
 
