@@ -93,7 +93,13 @@ def judged(differences: Float64, margin: float, *, draws: int = 5_000) -> Equiva
     line = SignFlips([matrix], draws=draws).exact_line(ONE)
     tested = pair_tests(line, [(0, 1)], 0.95)
     return equivalence(
-        line, (0, 1), margin, 0.05, difference=float(tested.difference[0]), different=bool(tested.p[0] < 0.05)
+        line,
+        (0, 1),
+        margin,
+        0.05,
+        of=spread([differences], [1.0]),
+        difference=float(tested.difference[0]),
+        different=bool(tested.p[0] < 0.05),
     )
 
 
@@ -126,13 +132,22 @@ def test_exact_one_sided_p_counts_all_patterns() -> None:
     shifted = values + 0.1
     signs = np.array(np.meshgrid(*[[1, -1]] * 5)).reshape(5, -1)
     expected = np.mean(shifted @ signs >= shifted.sum() - 1e-9)
-    assert judged(values, 0.1).p_not_worse == pytest.approx(expected)
+    student = stats.ttest_1samp(values, -0.1, alternative="greater").pvalue
+    assert judged(values, 0.1).p_not_worse == pytest.approx(max(expected, student))
 
 
 def test_equivalence_is_rarely_claimed_at_the_margin() -> None:
     rng = np.random.default_rng(7)
     claimed = [judged(rng.normal(0.05, 0.15, 60), 0.05, draws=1_000).equivalent for _ in range(300)]
     assert np.mean(claimed) <= 0.09
+    tied = [judged(rng.normal(0.1, 0.2, 40) * (rng.random(40) < 0.3), 0.03, draws=1_000).equivalent for _ in range(300)]
+    assert np.mean(tied) <= 0.09
+
+
+def test_equal_systems_are_equivalent_once_there_are_enough_queries() -> None:
+    few, many = judged(np.zeros(13), 0.01), judged(np.zeros(400), 0.01)
+    assert (few.verdict, many.verdict) == ("undecided", "equivalent")
+    assert few.p == pytest.approx(0.99**13)
 
 
 def coverage(n: int, ties: float, shift: float, trials: int) -> float:

@@ -177,7 +177,8 @@ def trec_eval(judgments: Judgments, rankings: Rankings, chosen: list[Measure]) -
     answered = {q: r for q, r in rankings.items() if r}
     found = list(ir_measures.pytrec_eval.iter_calc([m for m in asked if m not in counted], judgments, answered))
     # Its own counter of judged documents takes tied ones in another order than trec_eval.
-    untied = {q: {hit.doc_id: -float(i) for i, hit in enumerate(hits)} for q, hits in run_from_dict(answered)}
+    ordered = run_from_dict(answered) if answered else ()
+    untied = {q: {hit.doc_id: -float(i) for i, hit in enumerate(hits)} for q, hits in ordered}
     found += ir_measures.judged.iter_calc(counted, judgments, untied) if counted else []
     values = {(metric.measure, metric.query_id): metric.value for metric in found}
     values |= {(m, q): 0.0 for m in counted for q in judgments if (m, q) not in values}

@@ -11,8 +11,8 @@ import numpy as np
 
 from ..core import UsageError
 from .hits import Float64
-from .intervals import student_quantile, two_sided_p
-from .significance import ENDS, SLACK, Line, PairTests
+from .intervals import student_cdf, student_quantile, two_sided_p
+from .significance import ENDS, SAME, SLACK, Line, PairTests
 
 Verdict = Literal["better", "worse", "equivalent", "undecided"]
 
@@ -143,20 +143,35 @@ class Equivalence(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def equivalence(
-    line: Line, pair: tuple[int, int], margin: float, alpha: float, *, difference: float, different: bool
+    line: Line,
+    pair: tuple[int, int],
+    margin: float,
+    alpha: float,
+    *,
+    of: Spread | None,
+    difference: float,
+    different: bool,
 ) -> Equivalence:
-    """Judge one pair on one line by randomisation against plus and minus the margin."""
+    """Judge one pair on one line against plus and minus the margin, by randomisation and by Student's t.
+
+    The larger p counts: randomisation alone claims too much where most queries tie. Where nothing differs, p is the
+    chance that these queries show nothing although a share of the margin differs.
+    """
     if not 0 < margin < 1:
         raise UsageError(f"a margin lies between 0 and 100 points, got {100 * margin:g}")
     first, second = pair
+    values = line.scores[second] - line.scores[first]
     signed = (line.sums[second] - line.sums[first]).astype(np.float64)
-    slack = SLACK * float(
-        np.linalg.norm(line.scores[second] - line.scores[first]) + margin * np.linalg.norm(line.weights)
-    )
+    slack = SLACK * float(np.linalg.norm(values) + margin * np.linalg.norm(line.weights))
     p = [
         _one_sided(difference + margin, signed + margin * line.balance, slack, line),
         _one_sided(margin - difference, margin * line.balance - signed, slack, line),
     ]
+    if of is not None:
+        distances = (margin + of.mean) / of.error, (margin - of.mean) / of.error
+        p = [max(drawn, 1.0 - student_cdf(t, of.freedom)) for drawn, t in zip(p, distances, strict=True)]
+    elif not np.abs(values).max() > SAME:
+        p = [(1.0 - margin) ** (1.0 / float((line.weights**2).sum()))] * 2
     equivalent = max(p) < alpha
     verdict: Verdict = "equivalent" if equivalent else "undecided"
     if different:
