@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from .api.results import (
         compare,
         compare_stored,
+        design,
         export_beir,
         export_hub,
         export_ledger,
@@ -68,6 +69,7 @@ if TYPE_CHECKING:
         export_trec,
         leaderboard,
         plot_pareto,
+        plot_ranks,
         plot_scatter,
         plot_scores,
         plot_truncation,
@@ -92,8 +94,8 @@ _HOMES = {
     "api.experiments": "Scores diagnose evaluate expand fuse plan rerank run score search systems",
     "api.machine": "cache_entries check_installation describe_model describe_protocol fetch_model fetch_protocol "
     "list_models list_protocols model_folder prune_cache verify_cache",
-    "api.results": "compare compare_stored export_beir export_hub export_ledger export_mteb export_trec leaderboard "
-    "plot_pareto plot_scatter plot_scores plot_truncation relabel reproduce view write_report",
+    "api.results": "compare compare_stored design export_beir export_hub export_ledger export_mteb export_trec "
+    "leaderboard plot_pareto plot_ranks plot_scatter plot_scores plot_truncation relabel reproduce view write_report",
     "core": "Document Documents Qrels Query R2MedError Run Task",
     "core.options": "Options",
     "core.queries": "Queries",
@@ -131,6 +133,7 @@ __all__ = [
     "convert",
     "describe_model",
     "describe_protocol",
+    "design",
     "diagnose",
     "download",
     "evaluate",
@@ -156,6 +159,7 @@ __all__ = [
     "nano_profile",
     "plan",
     "plot_pareto",
+    "plot_ranks",
     "plot_scatter",
     "plot_scores",
     "plot_truncation",

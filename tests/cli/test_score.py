@@ -77,6 +77,17 @@ def test_the_default_table_shows_the_usual_measures(files: tuple[str, str]) -> N
     assert stored["recall_micro_at_10"] == 0.5
 
 
+def test_judged_documents_stand_beside_every_score(files: tuple[str, str]) -> None:
+    Path(files[0]).write_text("q1 Q0 new 1 3 x\nq1 Q0 d1 2 2 x\nq2 Q0 d2 1 1 x\n")
+    Path(files[1]).write_text("q1 0 d1 1\nq2 0 d2 1\n")
+    plain = json.loads(CliRunner().invoke(command, [*files, "-m", "RR", "--json"]).stdout)
+    alone = json.loads(CliRunner().invoke(command, [*files, "-m", "RR", "--condensed", "--json"]).stdout)
+    assert (plain["measures"]["mrr"], alone["measures"]["mrr"]) == (0.75, 1.0)
+    assert plain["judged_at_10"] == alone["judged_at_10"] == 0.75
+    assert (plain["condensed"], alone["condensed"]) == (False, True)
+    assert "judged@10 0.7500" in CliRunner().invoke(command, list(files)).stderr
+
+
 def test_help_lists_every_measure(tmp_path: Path) -> None:
     said = run("--help", cwd=tmp_path).stdout
     for definition in definitions():

@@ -21,8 +21,9 @@ from r2med.report.web.render import FileLinks, Links, Page, PageRequest, page_ht
 from r2med.report.web.site import Site
 from r2med.results import ResultIndex
 from r2med.scoring import MAIN
-from r2med.scoring.compare import compare, tie_groups
+from r2med.scoring.compare import compare
 from r2med.scoring.intervals import score_intervals
+from r2med.scoring.ranks import standings
 from tests.results.sealing import edit
 
 LINKS = Links()
@@ -72,15 +73,16 @@ def test_the_leaderboard_has_the_figures_of_the_report(site: Site, results: Path
         assert by_query[row.system][0][0] == row.query_weighted
 
 
-def test_intervals_and_tie_groups_are_those_of_scoring(site: Site, results: Path) -> None:
+def test_intervals_letters_and_ranks_are_those_of_scoring(site: Site, results: Path) -> None:
     scores = side_by_side(ResultIndex([results]), [], MAIN).scores
-    groups = dict(zip(scores.systems, tie_groups(scores.matrices), strict=True))
+    found = standings(scores.matrices)
+    places = dict(zip(scores.systems, zip(found.letters, found.groups, found.ranks, strict=True), strict=True))
     rows = {r["row"].system: r["row"] for r in page(site, "/board/mini?show=measured").context["rows"]}
     for said in score_intervals(scores):
         row = rows[said.name]
         assert row.intervals["macro"] == (said.macro.low, said.macro.high)
         assert row.intervals["query_weighted"] == (said.query_weighted.low, said.query_weighted.high)
-        assert row.tie_group == groups[said.name]
+        assert (row.letters, row.tie_group, row.rank) == places[said.name]
         for name, estimate in said.tasks.items():
             assert row.tasks[name] == pytest.approx(estimate.value)
             assert row.intervals[name] == (estimate.low, estimate.high)

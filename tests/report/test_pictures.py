@@ -18,6 +18,7 @@ from r2med.report.costs import AXES, CostPoint, CutPoint, cost_of, cost_points, 
 from r2med.report.pictures import (
     MOST_MARKS,
     draw_field,
+    draw_ranks,
     draw_scatter,
     draw_scores,
     draw_tradeoff,
@@ -28,6 +29,7 @@ from r2med.report.svg import SERIES, SHAPES, Canvas, check_output, text_width, w
 from r2med.results import ResultIndex, TaskResult
 from r2med.scoring import MAIN
 from r2med.scoring.intervals import Settings, score_intervals
+from r2med.scoring.ranks import standings
 from r2med.scoring.score_set import ScoreSet, TaskScores
 
 from .pictures import NAME, check_legible
@@ -59,6 +61,18 @@ def test_scores_with_intervals(found: SideBySide) -> None:
     intervals = [e for e in document.iter(f"{NAME}line") if e.get("class", "").startswith("ls")]
     assert len(intervals) == 2 * 9
     assert all(float(e.attrib["x1"]) <= float(e.attrib["x2"]) for e in intervals)
+
+
+def test_ranks_with_intervals(found: SideBySide) -> None:
+    texts = check_legible(draw_ranks(found.scores.systems, standings(found.scores.matrices, QUICK), MAIN, "mini"))
+    assert any(text.startswith("bm25 ") for text in texts)
+    assert any(text.endswith(" %") for text in texts)
+    easy = np.random.default_rng(0).random(60)
+    many = np.stack([easy + 0.01 * i for i in range(40)])
+    names = [f"hyde:huatuo-o1-70b+retriever-{i}" for i in range(40)]
+    check_legible(draw_ranks(names, standings([many], Settings(resamples=100)), MAIN, "mini"))
+    with pytest.raises(UsageError, match="too many"):
+        draw_ranks(names * 2, standings([many], Settings(resamples=100)), MAIN, "mini")
 
 
 def test_an_incomplete_mean_says_so(index: ResultIndex) -> None:

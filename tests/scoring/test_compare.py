@@ -1,27 +1,16 @@
 from __future__ import annotations
 
-from itertools import product
-
+import msgspec
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from scipy import stats
 
 from r2med.core import UsageError
-from r2med.scoring.compare import (
-    compare,
-    detectable_difference,
-    holm,
-    most_moved,
-    randomisation_test,
-    spread,
-    t_test,
-    tie_groups,
-)
+from r2med.core.table import p_value
+from r2med.scoring.compare import Comparison, Difference, Pair, compare, most_moved
 from r2med.scoring.intervals import Settings
+from r2med.scoring.tables import comparison_tables
 
-from .examples import R2MED_SIZES, drawn, scores_of
+from .examples import drawn, scores_of
 
 
 def test_every_line_of_a_pair() -> None:
@@ -41,14 +30,16 @@ def test_every_line_of_a_pair() -> None:
     assert [line.exact for line in pair.tasks.values()] == [False, True]
 
 
-def test_holm_is_over_tasks_and_pairs() -> None:
+def test_the_correction_is_over_tasks_and_pairs() -> None:
     scores = drawn(3, (25, 25))
     pairs = compare(scores).pairs
     assert [(p.first, p.second) for p in pairs] == [("s0", "s1"), ("s0", "s2"), ("s1", "s2")]
-    family = [line for task in ("t0", "t1") for line in (p.tasks[task] for p in pairs)]
-    assert [line.p_holm for line in family] == pytest.approx(holm(np.array([line.p for line in family])).tolist())
-    macros = [p.macro for p in pairs]
-    assert [m.p_holm for m in macros] == pytest.approx(holm(np.array([m.p for m in macros])).tolist())
+    alone = compare(scores_of(*[m[:2] for m in scores.matrices])).pairs[0]
+    for name, line in pairs[0].tasks.items():
+        assert line.p == pytest.approx(alone.tasks[name].p, abs=0.01)
+        assert line.p_adjusted > alone.tasks[name].p_adjusted > alone.tasks[name].p
+    assert alone.macro.p_adjusted == alone.macro.p
+    assert pairs[0].macro.p_adjusted > pairs[0].macro.p
 
 
 def test_a_real_difference_is_found_and_a_null_one_is_not() -> None:
@@ -61,15 +52,18 @@ def test_a_real_difference_is_found_and_a_null_one_is_not() -> None:
     assert by_name["s0", "s2"].different
     assert by_name["s0", "s2"].low > 0
     assert not by_name["s0", "s1"].different
+    assert found.letters == {"s2": "a", "s0": "b", "s1": "b"}
     assert found.tie_groups == {"s2": 1, "s0": 2, "s1": 2}
+    assert {name: (r.low, r.high) for name, r in found.ranks.items()} == {"s2": (1, 1), "s0": (2, 3), "s1": (2, 3)}
 
 
 def test_identical_systems() -> None:
     scores = np.random.default_rng(0).random((1, 20))
     (pair,) = compare(scores_of(np.concatenate((scores, scores)))).pairs
     line = pair.tasks["t0"]
-    assert (line.difference, line.low, line.high, line.p, line.t_test, line.detectable) == (0, 0, 0, 1.0, None, None)
-    assert (line.wins, line.ties, line.losses, line.different) == (0, 20, 0, False)
+    assert (line.difference, line.p, line.t_test, line.detectable) == (0, 1.0, None, None)
+    assert (line.low, line.high) == pytest.approx((-(1 - 0.025 ** (1 / 20)), 1 - 0.025 ** (1 / 20)))
+    assert (line.wins, line.ties, line.losses, line.different, line.reachable) == (0, 20, 0, False, False)
     assert pair.moved == []
 
 
@@ -97,131 +91,126 @@ def test_one_system_cannot_be_compared() -> None:
         compare(drawn(1, (10,)))
 
 
-@given(st.lists(st.sampled_from([-0.5, -0.1, 0.0, 0.1, 0.2, 0.5, 1.0]), min_size=1, max_size=9))
-def test_exact_p_counts_every_sign_pattern(values: list[float]) -> None:
-    sums = [
-        abs(sum(s * v for s, v in zip(signs, values, strict=True))) for signs in product((1, -1), repeat=len(values))
-    ]
-    expected = np.mean([s >= abs(sum(values)) - 1e-9 for s in sums])
-    found = randomisation_test(np.array([values]))
-    assert found.exact == (True,)
-    assert found.p[0] == pytest.approx(expected)
+def test_too_few_differing_queries_say_that_no_star_is_possible() -> None:
+    matrix = np.zeros((2, 13))
+    matrix[1, :5] = [0.2, 0.3, 0.1, 0.5, 0.4]
+    line = compare(scores_of(matrix)).pairs[0].tasks["t0"]
+    assert (line.p, line.reachable, line.detectable, line.different) == (0.0625, False, None, False)
+    shown = comparison_tables(compare(scores_of(matrix)))[1]
+    assert "cannot" in shown.rows[0]
 
 
-def test_drawn_p_equals_scipy() -> None:
-    rng = np.random.default_rng(2)
-    differences = rng.normal(0.05, 0.3, size=(3, 70))
-    found = randomisation_test(differences, resamples=40_000)
-    assert found.exact == (False, False, False)
-    for row, p in zip(differences, found.p.tolist(), strict=True):
-        theirs = stats.permutation_test(
-            (row,), np.mean, permutation_type="samples", n_resamples=40_000, vectorized=True, rng=4
-        )
-        assert p == pytest.approx(theirs.pvalue, abs=0.012)
+def lines(found: Comparison) -> list[Difference]:
+    return [line for p in found.pairs for line in (*p.tasks.values(), p.macro, p.query_weighted)]
 
 
-def test_drawn_and_exact_agree() -> None:
-    values = np.random.default_rng(0).normal(0.1, 0.3, size=16)
-    exact = randomisation_test(values[None])
-    padded = randomisation_test(np.concatenate((values, np.full(4, 1e-9)))[None], resamples=60_000)
-    assert (exact.exact, padded.exact) == ((True,), (False,))
-    assert padded.p[0] == pytest.approx(exact.p[0], abs=0.01)
+def of_line(line: Difference, alpha: float) -> list[str]:
+    """What one line says in two ways."""
+    excluded = line.low > 0 or line.high < 0
+    judged = line.equivalence
+    checks = {
+        "interval and p": excluded == (line.p < alpha),
+        "p and corrected p": line.p <= line.p_adjusted,
+        "star and corrected p": line.different == (line.p_adjusted < alpha),
+        "star and interval": excluded or not line.different,
+        "star that was said to be impossible": line.reachable or not line.different,
+        "difference outside its interval": line.low <= line.difference <= line.high,
+        "verdict and star": judged is None or (judged.verdict in ("better", "worse")) == line.different,
+    }
+    return [f"{name}: {line}" for name, right in checks.items() if not right]
 
 
-def test_p_is_uniform_where_nothing_differs() -> None:
-    differences = np.random.default_rng(5).normal(0.0, 1.0, size=(400, 40))
-    p = randomisation_test(differences, resamples=2_000).p
-    assert stats.kstest(p, "uniform").pvalue > 0.001
-    assert 0.02 <= (p < 0.05).mean() <= 0.09
+def of_pair(pair: Pair, found: Comparison) -> list[str]:
+    """What the tables say about a pair in two ways."""
+    macro = {s.name: s.macro.value for s in found.systems}
+    better, worse = sorted((pair.first, pair.second), key=lambda name: -macro[name])
+    shared = set(found.letters[better]) & set(found.letters[worse])
+    apart, asked = pair.macro.different, pair.populations
+    checks = {
+        "letters and star": bool(shared) != apart,
+        "rank of the better": not apart or found.ranks[better].high < len(macro),
+        "rank of the worse": not apart or found.ranks[worse].low > 1,
+        "populations": asked is None
+        or (
+            (asked.other_queries.low, asked.other_queries.high) == (pair.macro.low, pair.macro.high)
+            and asked.other_tasks.low <= asked.other_queries.low
+            and asked.other_tasks.high >= asked.other_queries.high
+        ),
+    }
+    return [f"{name}: {pair}" for name, right in checks.items() if not right]
 
 
-def test_no_difference_at_all() -> None:
-    assert randomisation_test(np.zeros((1, 30))).p[0] == 1.0
-    assert spread([np.zeros(5)], [1.0]) is None
-    assert spread([np.full(5, 0.25)], [1.0]) is None
-    assert spread([np.array([0.4])], [1.0]) is None
+def contradictions(found: Comparison) -> list[str]:
+    """What the tables of one comparison say in two ways."""
+    alpha = 1.0 - found.settings.level
+    wrong = [problem for line in lines(found) for problem in of_line(line, alpha)]
+    wrong += [problem for pair in found.pairs for problem in of_pair(pair, found)]
+    wrong += [f"{name}: {rank}" for name, rank in found.ranks.items() if not rank.low <= rank.rank <= rank.high]
+    estimates = [e for s in found.systems for e in (*s.tasks.values(), s.macro, s.query_weighted)]
+    return wrong + [f"score: {e}" for e in estimates if not e.low <= e.value <= e.high]
 
 
-def test_drawn_p_is_never_zero_and_seeded() -> None:
-    differences = np.full((1, 60), 0.2)
-    assert randomisation_test(differences, resamples=1_000).p[0] == pytest.approx(1 / 1_001)
-    noisy = np.random.default_rng(1).normal(0.05, 0.3, size=(1, 60))
-    first, again, other = (randomisation_test(noisy, seed=s).p[0] for s in (1, 1, 2))
-    assert first == again != other
+def random_comparison(seed: int) -> Comparison:
+    """Few or many queries, ties, binary scores, systems that are the same or far apart, singletons."""
+    rng = np.random.default_rng(seed)
+    systems, tasks = int(rng.integers(2, 6)), int(rng.integers(1, 4))
+    matrices = []
+    for _ in range(tasks):
+        n = int(rng.choice([1, 2, 5, 6, 9, 13, 17, 30, 60]))
+        easy = rng.beta(0.6, 1.4, size=n)
+        matrix = np.clip(easy + rng.normal(0.0, rng.choice([0.02, 0.15, 0.4]), size=(systems, n)), 0.0, 1.0)
+        matrix += rng.choice([0.0, 0.0, 0.1, 0.4], size=(systems, 1))
+        same = rng.random((systems, n)) < rng.choice([0.0, 0.5, 0.9])
+        matrix = np.where(same, matrix[0], matrix)
+        matrices.append(np.clip(matrix, 0.0, 1.0).round(int(rng.choice([0, 1, 4]))))
+    settings = Settings(resamples=300, seed=seed, level=float(rng.choice([0.9, 0.95, 0.99])))
+    return compare(scores_of(*matrices), settings, margin=0.03)
 
 
-def test_t_test_of_one_task_equals_scipy() -> None:
-    rng = np.random.default_rng(8)
-    a, b = rng.random(25), rng.random(25)
-    of = spread([b - a], [1.0])
-    assert of is not None
-    theirs = stats.ttest_rel(b, a)
-    assert t_test(of).t == pytest.approx(theirs.statistic)
-    assert t_test(of).p == pytest.approx(theirs.pvalue)
-    assert of.freedom == pytest.approx(24)
+@pytest.mark.parametrize("seed", range(40))
+def test_no_table_contradicts_itself(seed: int) -> None:
+    assert contradictions(random_comparison(seed)) == []
 
 
-def test_t_test_over_tasks_has_welchs_degrees_of_freedom() -> None:
-    """Two tasks with the weights 1 and -1 are Welch's test of two samples, which scipy has."""
-    rng = np.random.default_rng(9)
-    x, y = rng.normal(0.3, 1.0, 12), rng.normal(0.0, 3.0, 40)
-    of = spread([x, y], [1.0, -1.0])
-    assert of is not None
-    theirs = stats.ttest_ind(x, y, equal_var=False)
-    assert of.freedom == pytest.approx(theirs.df)
-    assert t_test(of).p == pytest.approx(theirs.pvalue)
+@pytest.mark.slow
+def test_no_table_of_many_contradicts_itself() -> None:
+    assert [seed for seed in range(1_000, 2_500) if contradictions(random_comparison(seed))] == []
 
 
-def test_the_detectable_difference_is_detected_four_times_in_five() -> None:
-    rng = np.random.default_rng(10)
-    base = spread([rng.normal(0.0, 0.2, 50)], [1.0])
-    assert base is not None
-    exact = base._replace(error=0.2 / np.sqrt(50))
-    true = detectable_difference(exact)
-    samples = rng.normal(true, 0.2, size=(4_000, 50))
-    assert (stats.ttest_1samp(samples, 0.0, axis=1).pvalue < 0.05).mean() == pytest.approx(0.8, abs=0.025)
-    assert detectable_difference(exact, power=0.95) > true
-    with pytest.raises(UsageError, match="between 0 and 1"):
-        detectable_difference(exact, power=1.0)
-
-
-def test_holm_by_hand() -> None:
-    """Holm (1979): steps 4, 3, 2, 1, never falling, never above 1."""
-    assert holm(np.array([0.01, 0.04, 0.03, 0.005])).tolist() == pytest.approx([0.03, 0.06, 0.06, 0.02])
-    assert holm(np.array([0.6, 0.7])).tolist() == [1.0, 1.0]
-    assert holm(np.array([0.02])).tolist() == [0.02]
-
-
-@given(st.lists(st.floats(0, 1), min_size=1, max_size=30))
-def test_holm_keeps_order_and_lies_between_raw_and_bonferroni(p: list[float]) -> None:
-    raw = np.array(p)
-    corrected = holm(raw)
-    assert (corrected >= raw).all()
-    assert (corrected <= np.minimum(1.0, raw * len(p)) + 1e-12).all()
-    assert (np.diff(corrected[np.argsort(raw, kind="stable")]) >= 0).all()
-
-
-def test_a_ladder_with_wide_steps() -> None:
+def test_twelve_systems_and_fifty_points() -> None:
+    """88 lines with a difference of 50 points had no star, because Holm's correction outgrew the number of draws."""
     rng = np.random.default_rng(0)
-    easy = rng.random(120)
-    levels = [0.0, 0.2, 0.205, 0.6]
-    matrix = np.stack([easy + level + rng.normal(0.0, 0.05, 120) for level in levels])
-    assert tie_groups([matrix]) == [3, 2, 2, 1]
+    tasks = [np.clip(rng.normal(0.3, 0.1, size=(12, 50)), 0.0, 1.0) for _ in range(8)]
+    for matrix in tasks:
+        matrix[0] += 0.5
+    found = compare(scores_of(*tasks), Settings(resamples=200))
+    real = [line for p in found.pairs if p.first == "s0" for line in p.tasks.values()]
+    assert len(real) == 88
+    assert all(line.different for line in real)
+    assert contradictions(found) == []
 
 
-def test_equal_systems_share_the_first_group() -> None:
-    matrix = np.random.default_rng(0).random((1, 30))
-    assert tie_groups([np.repeat(matrix, 4, axis=0)]) == [1, 1, 1, 1]
-    assert tie_groups([matrix]) == [1]
+def test_zero_is_printed_without_a_sign() -> None:
+    matrix = np.zeros((2, 30))
+    matrix[1, :4] = [0.3, -0.3, 1e-17, 0.1]
+    text = "\n".join(t.text() for t in comparison_tables(compare(scores_of(matrix), Settings(resamples=200))))
+    assert "-0.00" not in text
+    assert "+0.00" not in text
 
 
-def test_groups_follow_the_order_of_macro_averages() -> None:
-    scores = drawn(12, R2MED_SIZES, seed=3)
-    shifted = [np.clip(m + np.linspace(0.0, 0.25, 12)[:, None], 0.0, 1.0) for m in scores.matrices]
-    groups = tie_groups(shifted)
-    macro = np.mean([m.mean(axis=1) for m in shifted], axis=0)
-    in_order = [groups[i] for i in np.argsort(-macro)]
-    assert in_order == sorted(in_order)
-    assert in_order[0] == 1
-    assert set(in_order) == set(range(1, max(in_order) + 1))
-    assert max(in_order) > 1
+def test_p_near_the_level_is_read_from_more_draws() -> None:
+    """Ten times as many sign flips as resamples: p near 0.05 then varies by less than its last printed digit."""
+    noise = np.random.default_rng(19).normal(size=60)
+    noise = (noise - noise.mean()) / noise.std(ddof=1)
+    matrix = np.stack((np.zeros(60), 0.2 * (noise + 2.0 / np.sqrt(60))))  # t is 2
+    found = [compare(scores_of(matrix), Settings(seed=s)).pairs[0].macro.p for s in range(6)]
+    assert 0.03 < np.mean(found) < 0.07
+    assert np.std(found) < 0.0015
+    assert p_value(found[0]).startswith("0.0")
+
+
+def test_a_comparison_is_plain_data() -> None:
+    found = compare(drawn(3, (20, 13)), Settings(resamples=200), margin=0.02)
+    back = msgspec.json.decode(msgspec.json.encode(found), type=Comparison)
+    assert back.letters == found.letters
+    assert back.pairs[0].macro == found.pairs[0].macro

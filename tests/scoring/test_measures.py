@@ -41,7 +41,7 @@ def every_measure(cutoffs: tuple[int, ...] = (1, 3, 10)) -> Iterator[Measure]:
     for definition in definitions():
         names = list(definition.parameters)
         for values in product(*(values_of(p) for p in definition.parameters.values())):
-            for cutoff in cutoffs if definition.cutoff == "required" else (None, *cutoffs):
+            for cutoff in {"required": cutoffs, "never": (None,), "optional": (None, *cutoffs)}[definition.cutoff]:
                 yield Measure(definition.key, cutoff, tuple(zip(names, values, strict=True)))
 
 
@@ -53,7 +53,8 @@ def measures(draw: st.DrawFn) -> Measure:
     for name, value in chosen.items():
         if isinstance(value, int):
             chosen[name] = draw(st.integers(1, 10**6))
-    cutoff = draw(st.integers(1, 10**9 - 1) if definition.cutoff == "required" else st.none() | st.integers(1, 10**6))
+    whole, any_rank = st.none(), st.integers(1, 10**6)
+    cutoff = draw({"required": any_rank, "never": whole, "optional": whole | any_rank}[definition.cutoff])
     return Measure(definition.key, cutoff, tuple(chosen.items()))
 
 
@@ -94,6 +95,9 @@ def test_every_combination_has_a_text_of_its_own() -> None:
         ("AP(rel=2)", "AP(rel=2)", "map_rel_2"),
         ("map_rel_2", "AP(rel=2)", "map_rel_2"),
         ("P(rel=1)@5", "P@5", "precision_at_5"),
+        ("Judged@10", "judged@10", "judged_at_10"),
+        ("bpref", "bpref", "bpref"),
+        ("Bpref(rel=2)", "bpref(rel=2)", "bpref_rel_2"),
     ],
 )
 def test_measures_parse_and_print(text: str, shown: str, key: str) -> None:
@@ -115,6 +119,8 @@ def test_measures_parse_and_print(text: str, shown: str, key: str) -> None:
         ("nDCG@x", "unknown measure"),
         ("P", "P needs a cut-off of 1 or more, as in P@10"),
         ("nDCG@0", "nDCG needs a cut-off"),
+        ("bpref@10", "bpref takes no cut-off"),
+        ("judged", "judged needs a cut-off"),
         ("nDCG(dgc=exp)@10", "nDCG has no parameter 'dgc'; did you mean dcg?"),
         ("R(dcg=exp)@10", "R has no parameter 'dcg'; it has rel"),
         ("ndcg_rel_2_at_10", "nDCG has no parameter 'rel'"),
@@ -167,8 +173,15 @@ def trec_eval(judgments: Judgments, rankings: Rankings, chosen: list[Measure]) -
             theirs = to_ir_measures(Measure("mrr", None, measure.parameters))
         wanted[measure] = theirs
     asked = sorted(dict.fromkeys(wanted.values()), key=lambda measure: measure.NAME != "nDCG")
-    found = ir_measures.pytrec_eval.iter_calc(asked, judgments, {q: r for q, r in rankings.items() if r})
+    counted = [measure for measure in asked if measure.NAME == "Judged"]
+    answered = {q: r for q, r in rankings.items() if r}
+    found = list(ir_measures.pytrec_eval.iter_calc([m for m in asked if m not in counted], judgments, answered))
+    # Its own counter of judged documents takes tied ones in another order than trec_eval.
+    ordered = run_from_dict(answered) if answered else ()
+    untied = {q: {hit.doc_id: -float(i) for i, hit in enumerate(hits)} for q, hits in ordered}
+    found += ir_measures.judged.iter_calc(counted, judgments, untied) if counted else []
     values = {(metric.measure, metric.query_id): metric.value for metric in found}
+    values |= {(m, q): 0.0 for m in counted for q in judgments if (m, q) not in values}
     return {
         (measure, query_id): _cut(values[theirs, query_id], measure)
         for measure, theirs in wanted.items()
@@ -207,7 +220,7 @@ def test_equal_to_ir_measures(judgments: Judgments, rankings: Rankings) -> None:
 
 def test_queries_with_negative_grades_only_score_zero() -> None:
     run = Run.from_rankings({"q": [("a", 1.0)]})
-    found = score(run, Qrels.from_judgments([("q", "a", -1)]), every_measure())
+    found = score(run, Qrels.from_judgments([("q", "a", -1)]), (m for m in every_measure() if m.family != "judged"))
     assert set(found.means.values()) == {0.0}
 
 
@@ -282,4 +295,5 @@ def test_the_definitions_say_what_help_shows() -> None:
         assert isinstance(definition, Definition)
         assert definition.summary
         assert all(p.help for p in definition.parameters.values())
-        assert Measure.parse(definition.shape.replace("@k", "@5")) == Measure(definition.key, 5)
+        cutoff = None if definition.cutoff == "never" else 5
+        assert Measure.parse(definition.shape.replace("@k", "@5")) == Measure(definition.key, cutoff)

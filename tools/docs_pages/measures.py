@@ -50,7 +50,7 @@ def pages() -> dict[str, str]:
 
 
 def _rows(definition: Definition) -> list[str]:
-    example = Measure(definition.key, 10)
+    example = Measure(definition.key, None if definition.cutoff == "never" else 10)
     return [
         f"| `{definition.shape}` | `{example.key}` | {definition.summary}. |",
         *(f"| | | `{p.name}`: {p.help}; {p.wanted}. |" for p in definition.parameters.values()),

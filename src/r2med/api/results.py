@@ -26,7 +26,7 @@ from ..report.collection import collection_results, side_by_side, the_collection
 from ..report.comparison import Compared, from_runs, from_store, with_snippets
 from ..report.costs import AXES, cost_points, cut_points
 from ..report.leaderboard import Board, board
-from ..report.pictures import draw_scatter, draw_scores, draw_tradeoff, draw_truncation
+from ..report.pictures import draw_ranks, draw_scatter, draw_scores, draw_tradeoff, draw_truncation
 from ..report.svg import Canvas, check_output, write_picture
 from ..report.web import Site
 from ..report.web.server import serve
@@ -39,6 +39,9 @@ from ..scoring.compare import Comparison
 from ..scoring.compare import compare as compare_scores
 from ..scoring.holes import check_pool_name, read_pool, write_pool
 from ..scoring.intervals import Settings, score_intervals
+from ..scoring.populations import Design
+from ..scoring.populations import design as design_benchmark
+from ..scoring.ranks import standings
 from ..scoring.score_set import ScoreSet
 from ..tasks import resolve
 from .tasks import resolve_tasks
@@ -46,6 +49,7 @@ from .tasks import resolve_tasks
 __all__ = [
     "compare",
     "compare_stored",
+    "design",
     "export_beir",
     "export_hub",
     "export_ledger",
@@ -53,6 +57,7 @@ __all__ = [
     "export_trec",
     "leaderboard",
     "plot_pareto",
+    "plot_ranks",
     "plot_scatter",
     "plot_scores",
     "plot_truncation",
@@ -71,8 +76,9 @@ def compare(
     collection: str = "",
     tasks: Iterable[str] = (),
     settings: Settings | None = None,
+    margin: float | None = None,
 ) -> Comparison:
-    """Compare systems query by query, with intervals and paired tests.
+    """Compare systems query by query, with intervals and paired tests; `margin` (0–1) also judges equivalence.
 
     `compare("bm25", "bge-small")` takes them from a results folder; `compare({"mine": e1, "theirs": e2})` takes
     evaluations of one task, or of several as `{"mine": {"task": e, …}, …}`.
@@ -86,12 +92,32 @@ def compare(
         for name, of_task in nested.items():
             if not all(isinstance(e, Evaluation) for e in of_task.values()):
                 raise UsageError(f"{name!r} is no evaluation: r2med.evaluate(system, task) gives one")
-        return compare_scores(ScoreSet.of_evaluations(nested, Measure.parse(measure)), chosen)
+        return compare_scores(ScoreSet.of_evaluations(nested, Measure.parse(measure)), chosen, margin=margin)
     named = [s for s in compared if isinstance(s, str)]
     if len(named) != len(compared) or len(named) < 2:
         raise UsageError("compare takes two or more names of stored systems, or one dictionary of evaluations")
     stored = compare_stored(*named, results=results, measure=measure, collection=collection, tasks=tasks)
-    return with_snippets(compare_scores(stored.scores, chosen), stored)
+    return with_snippets(compare_scores(stored.scores, chosen, margin=margin), stored)
+
+
+def design(
+    *systems: str,
+    effect: float,
+    power: float = 0.8,
+    level: float = 0.95,
+    compared: int = 2,
+    results: str | Path = FOLDER,
+    collection: str = "",
+    measure: Measure | str = MAIN,
+) -> Design:
+    """How many queries and tasks find a difference of `effect` (0–1), judging by stored systems, by default all.
+
+    `compared` is how many systems will be compared together, which the test corrects for.
+    """
+    index = ResultIndex([Path(results)])
+    where = the_collection(index, collection)
+    scores = side_by_side(index, systems, Measure.parse(measure), collection=where).scores
+    return design_benchmark(scores, effect=effect, power=power, level=level, systems=compared)
 
 
 def compare_stored(
@@ -269,6 +295,20 @@ def plot_scores(
     where = the_collection(index, collection)
     found = side_by_side(index, systems, shown, collection=where).scores
     canvas = draw_scores(score_intervals(found, chosen), shown, where, level=chosen.level)
+    lacking = f"only {len(found.tasks)} of {found.of_tasks} tasks: those that every system has"
+    return _written(canvas, out, [] if found.complete else [lacking])
+
+
+def plot_ranks(
+    out: str | Path, *systems: str, results: str | Path = FOLDER, collection: str = "", measure: Measure | str = MAIN,
+    settings: Settings | None = None,
+) -> Picture:  # fmt: skip
+    """Draw the rank of every system with its interval and the chance to be the best."""
+    check_output(Path(out))
+    index, shown, chosen = ResultIndex([Path(results)]), Measure.parse(measure), settings or Settings()
+    where = the_collection(index, collection)
+    found = side_by_side(index, systems, shown, collection=where).scores
+    canvas = draw_ranks(found.systems, standings(found.matrices, chosen), shown, where, level=chosen.level)
     lacking = f"only {len(found.tasks)} of {found.of_tasks} tasks: those that every system has"
     return _written(canvas, out, [] if found.complete else [lacking])
 

@@ -25,6 +25,7 @@ COMMANDS = {
     "search": "Type a query and see the top passages of a task.",
     "score": "Score any TREC run against judgments.",
     "compare": "Compare systems on the same queries: intervals, paired tests, ties.",
+    "design": "Say how many queries and tasks a difference needs.",
     "relabel": "Let an LLM judge passages, and see how far it agrees with people.",
     "leaderboard": "Show results beside published figures.",
     "reproduce": "Compare our scores with the published ledger.",
@@ -44,6 +45,7 @@ COMMANDS = {
     "completion": "Print the shell completion script.",
 }
 HOMES = {
+    "design": "compare",
     "search": "score",
     "score": "score",
     "leaderboard": "browse",

@@ -37,10 +37,16 @@ class _Wanted(NamedTuple):
 @click.option("--measure", default="nDCG@10", show_default=True, help="What is compared.")
 @click.option("--level", default=0.95, show_default=True, help="Of the intervals; tests use its complement.")
 @click.option(
-    "--method", type=click.Choice(["percentile", "bca"]), default="percentile", show_default=True, help="Intervals."
+    "--method", type=click.Choice(["percentile", "bca"]), default="bca", show_default=True, help="Intervals of scores."
 )
-@click.option("--resamples", default=10_000, show_default=True, help="Of the bootstrap and the randomisation test.")
+@click.option(
+    "--resamples",
+    default=10_000,
+    show_default=True,
+    help="Of the bootstrap; ten times as many sign flips are drawn.",
+)
 @click.option("--seed", default=0, show_default=True, help="Of the random numbers.")
+@click.option("--margin", type=float, metavar="POINTS", help="Also whether systems are equivalent within this margin.")
 @click.option("--slices", is_flag=True, help="Also by family, body system, positives, length and difficulty.")
 @click.option(
     "--flagged", type=click.Path(path_type=Path), help="Also with and without these queries: ids, one a line."
@@ -54,14 +60,15 @@ class _Wanted(NamedTuple):
 @json_option
 def command(
     systems: tuple[str, ...], results: Path, qrels: Path | None, collection: str, tasks: tuple[str, ...], measure: str,
-    level: float, method: Method, resamples: int, seed: int, slices: bool, flagged: Path | None, aware: bool,
-    holes: bool, pool: Path | None, depth: int, as_json: bool,
+    level: float, method: Method, resamples: int, seed: int, margin: float | None, slices: bool, flagged: Path | None,
+    aware: bool, holes: bool, pool: Path | None, depth: int, as_json: bool,
 ) -> None:  # fmt: skip
     """Compare systems on the same queries, per task and overall.
 
     Systems are named as in the results folder, or given as TREC run files with --qrels. Each difference comes with a
-    bootstrap interval, a paired randomisation test, a t-test, Holm's correction and the difference that these queries
-    could detect.
+    paired randomisation test, the interval that belongs to it, a correction for the number of tests, a t-test and the
+    difference that these queries could detect. Systems come with letters (those that share one do not differ), ranks
+    and intervals.
     """
     from ..api.results import compare_stored
     from ..report import comparison as what
@@ -73,7 +80,8 @@ def command(
     compared = compare_stored(
         *systems, results=results, qrels=qrels, measure=measure, collection=collection, tasks=tasks
     )
-    found = what.with_snippets(compare(compared.scores, settings), compared)
+    tested = compare(compared.scores, settings, margin=None if margin is None else margin / 100)
+    found = what.with_snippets(tested, compared)
     document, tables = _extras(compared, settings, _Wanted(slices, flagged, aware, holes, pool, depth))
     for line in _notes(compared):
         note(line)
@@ -83,6 +91,44 @@ def command(
     for table in (*comparison_tables(found), *tables):
         show(table)
         say()
+
+
+@click.command("design")
+@click.argument("systems", nargs=-1, metavar="[A B …]")
+@click.option("--effect", required=True, type=float, metavar="POINTS", help="The difference to be found.")
+@click.option("--power", default=0.8, show_default=True, help="How often it is to be found.")
+@click.option("--level", default=0.95, show_default=True, help="The star's complement.")
+@click.option("--compared", default=2, show_default=True, metavar="N", help="Systems that will be compared together.")
+@click.option("--results", default="results", show_default=True, type=click.Path(path_type=Path), help="Their folder.")
+@click.option("--collection", default="", help="Which collection, where there are several.")
+@click.option("--measure", default="nDCG@10", show_default=True, help="What is compared.")
+@json_option
+def design(
+    systems: tuple[str, ...], effect: float, power: float, level: float, compared: int, results: Path, collection: str,
+    measure: str, as_json: bool,
+) -> None:  # fmt: skip
+    """Say how many queries and tasks a benchmark needs to find a difference.
+
+    How much differences vary, between queries and between tasks, is taken from stored results: of the systems named,
+    or of all.
+    """
+    from ..api.results import design as design_for
+    from ..scoring.tables import design_table
+
+    found = design_for(
+        *systems,
+        effect=effect / 100,
+        power=power,
+        level=level,
+        compared=compared,
+        results=results,
+        collection=collection,
+        measure=measure,
+    )
+    if as_json:
+        emit(found)
+        return
+    show(design_table(found))
 
 
 def _extras(compared: Compared, settings: Settings, wanted: _Wanted) -> tuple[dict[str, object], list[Table]]:

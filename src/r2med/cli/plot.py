@@ -74,6 +74,30 @@ def scores(
 @command.command()
 @_shared
 @systems_option
+@click.option("--resamples", default=10_000, show_default=True, type=click.IntRange(min=100), help="Of the bootstrap.")
+@click.option("--seed", default=0, show_default=True, type=click.IntRange(min=0), help="Of the random numbers.")
+def ranks(
+    out: Path,
+    collection: str,
+    measure: str,
+    results: Path,
+    as_json: bool,
+    systems: tuple[str, ...],
+    resamples: int,
+    seed: int,
+) -> None:
+    """The rank of every system with its interval, its letters and the chance to be the best."""
+    from ..api.results import plot_ranks
+    from ..scoring.intervals import Settings
+
+    settings = Settings(resamples=resamples, seed=seed)
+    made = plot_ranks(out, *systems, results=results, collection=collection, measure=measure, settings=settings)
+    _tell(made, out, as_json)
+
+
+@command.command()
+@_shared
+@systems_option
 @click.option("--x", "axis", type=click.Choice(["seconds", "cost"]), default="seconds", show_default=True)
 def pareto(
     out: Path, collection: str, measure: str, results: Path, as_json: bool, systems: tuple[str, ...], axis: Axis

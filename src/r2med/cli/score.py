@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from ..scoring.measures import STANDARD, USUAL, definitions, parse_measures
+from ..scoring.measures import JUDGED, STANDARD, USUAL, definitions, parse_measures
 from .common import json_option, options_from, pickle_option
 from .output import emit, note, print_table, say, say_styled
 
@@ -29,19 +29,24 @@ _MEASURES = "\n".join(
     help=f"{', '.join(map(str, USUAL))}, R(rel=2)@100 …; repeatable. Default: all at the usual cut-offs.",
 )
 @click.option("--per-query", is_flag=True, help="One row per query.")
+@click.option("--condensed", is_flag=True, help="Leave out what nobody judged before scoring (trec_eval -J).")
 @json_option
-def score(run: Path, qrels: Path, measures: tuple[str, ...], per_query: bool, as_json: bool) -> None:
+def score(
+    run: Path, qrels: Path, measures: tuple[str, ...], per_query: bool, condensed: bool, as_json: bool
+) -> None:  # fmt: skip
     """Score a TREC run against judgments (TREC, BEIR tsv or R2MED jsonl), as trec_eval does.
 
     Queries that the run lacks score 0 and are counted; those without judgments do not count, and are counted too.
     """
     from ..scoring import score as evaluate
+    from ..scoring.holes import condensed as condensed_lists
     from ..tasks import read_qrels, read_run
 
     chosen = parse_measures(measures)
     judgments = read_qrels(qrels)
     ranked = read_run(run)
-    result = evaluate(ranked, judgments, chosen or STANDARD)
+    judged = evaluate(ranked, judgments, [JUDGED]).mean(JUDGED)
+    result = evaluate(condensed_lists(ranked, judgments) if condensed else ranked, judgments, chosen or STANDARD)
     unjudged = len(set(ranked.query_ids) - set(judgments.query_ids))
     if as_json:
         document: dict[str, object] = {
@@ -49,6 +54,8 @@ def score(run: Path, qrels: Path, measures: tuple[str, ...], per_query: bool, as
             "measures": result.means.by_key() if chosen else result.to_dict(),
             "missing_queries": len(result.missing_queries),
             "unjudged_queries": unjudged,
+            "judged_at_10": judged,
+            "condensed": condensed,
             "queries_without_positives": result.without_positives,
         }
         if per_query:
@@ -68,6 +75,10 @@ def score(run: Path, qrels: Path, measures: tuple[str, ...], per_query: bool, as
         ]
         print_table(["Query", *columns], rows)
     print_table(["", *map(str, shown)], [[run.name, *(f"{result.mean(m):.4f}" for m in shown)]])
+    note(
+        f"{JUDGED} {judged:.4f}: the share of the top ten that somebody judged"
+        + ("; scored alone" if condensed else "")
+    )
     note(f"{len(result.query_ids)} queries, {len(result.missing_queries)} of them missing from the run (scored 0)")
     if unjudged:
         note(f"{unjudged} queries of the run have no judgments and do not count")

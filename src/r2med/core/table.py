@@ -119,8 +119,8 @@ def points(value: float | None, digits: int = 2) -> str:
 
 
 def signed(value: float, digits: int = 2) -> str:
-    """A difference × 100 with its sign."""
-    return f"{100 * value:+.{digits}f}"
+    """A difference × 100 with its sign; none where it is 0 but for rounding."""
+    return f"{100 * value:+.{digits}f}" if abs(value) > 1e-12 else f"{0.0:.{digits}f}"
 
 
 def interval(low: float, high: float) -> str:

@@ -49,7 +49,7 @@ def to_ir_measures(values: Run | Qrels | Measure) -> Any:
         return [package.Qrel(j.query_id, j.doc_id, j.grade) for j in values]
     theirs = {ours: spelling for spelling, ours in SPELLINGS.items()}
     parameters = {name: theirs.get(str(value), value) for name, value in values.parameters}
-    name = {"hit": "Success"}.get(values.family, values.definition.name)
+    name = {"hit": "Success", "judged": "Judged", "bpref": "Bpref"}.get(values.family, values.definition.name)
     if values.cutoff is None:
         return getattr(package, "SetR" if name == "R" else name)(**parameters)
     return getattr(package, name)(cutoff=values.cutoff, **parameters)

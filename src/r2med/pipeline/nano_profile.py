@@ -128,7 +128,7 @@ def without_safeguard(run: Run, safeguarded: set[str]) -> Run:
 
 
 MEASURES = parse_measures(["nDCG@10", "hit@10", "R@100", "R@1000", "hit@1000"])
-INTERVALS = Settings(resamples=2000, seed=0)
+INTERVALS = Settings(resamples=2000, seed=0, method="percentile")
 PUBLISHED_PROTOCOL = "nano-profile"
 PUBLISHED = {"bm25": ("bm25", "bm25"), "dense": ("harrier", config_name("harrier")), "hybrid": ("hybrid", HYBRID)}
 """The system of the ledger and the config of each profile."""

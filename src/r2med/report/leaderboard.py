@@ -12,14 +12,14 @@ from typing import Any, NamedTuple, get_args
 import msgspec
 
 from ..core import ResultError, UnknownName, UsageError
-from ..core.table import NONE, Table, points
+from ..core.table import NONE, Table, points, share
 from ..results import ResultIndex, SystemInfo, macro_average, query_weighted
 from ..results.ledger import Figure, Kind, ledger
 from ..results.protocols import MAIN_PROTOCOL, get_protocol, own_words, protocol_names, tables
 from ..results.store import OWN
 from ..scoring import MAIN, Measure
-from ..scoring.compare import tie_groups
 from ..scoring.intervals import Settings, SystemScores, score_intervals
+from ..scoring.ranks import Rank, standings
 from .collection import ORDER, CollectionResults, collection_results, task_names
 from .scores import short_name
 
@@ -37,11 +37,19 @@ class Standing(NamedTuple):
     """What the statistics say about the systems of a collection."""
 
     scores: dict[str, SystemScores]
-    groups: dict[str, int]
+    places: dict[str, Place]
+
+
+class Place(NamedTuple):
+    """Where a system stands among those that have every task."""
+
+    letters: str
+    group: int
+    rank: Rank
 
 
 def standing(results: CollectionResults, measure: Measure) -> Standing:
-    """Intervals of every system, and tie groups among those that have every task."""
+    """Intervals of every system, and letters and ranks among those that have every task."""
     alike: dict[tuple[str, ...], list[str]] = {}
     for system, of_system in results.systems.items():
         readable = tuple(t for t in results.tasks if t in of_system and results.matrix(t, measure, [system]))
@@ -55,17 +63,17 @@ def standing(results: CollectionResults, measure: Measure) -> Standing:
             if chunk is not None:
                 scores |= {s.name: s for s in score_intervals(chunk, settings)}
     complete = [s for tasks, systems in alike.items() if set(results.whole) <= set(tasks) for s in systems]
-    return Standing(scores, groups_of(results, measure, complete))
+    return Standing(scores, places_of(results, measure, complete))
 
 
-def groups_of(results: CollectionResults, measure: Measure, complete: list[str]) -> dict[str, int]:
-    """Tie groups among systems that have every task; none where there are fewer than two of them."""
+def places_of(results: CollectionResults, measure: Measure, complete: list[str]) -> dict[str, Place]:
+    """Letters and ranks among systems that have every task; none where there are fewer than two of them."""
     whole = results.score_set(measure, complete, results.whole) if len(complete) > 1 else None
     if whole is None:
         return {}
-    # Holm divides by the number of systems: p must be able to get that small.
-    settings = Settings(resamples=max(usual_settings(results).resamples, 40 * len(complete)))
-    return dict(zip(whole.systems, tie_groups(whole.matrices, settings), strict=True))
+    found = standings(whole.matrices, usual_settings(results, few=len(complete) <= MANY_SYSTEMS))
+    places = map(Place, found.letters, found.groups, found.ranks)
+    return dict(zip(whole.systems, places, strict=True))
 
 
 def usual_settings(results: CollectionResults, *, few: bool = True) -> Settings:
@@ -93,7 +101,9 @@ class Row(msgspec.Struct, kw_only=True):
     query_weighted: float | None
     complete: bool
     tasks_of: tuple[int, int]  # How many tasks are known, of how many.
-    tie_group: int | None = None  # Our systems in one group do not differ significantly from the best of it.
+    tie_group: int | None = None  # The number of its first letter.
+    letters: str = ""  # Our systems that share a letter do not differ significantly.
+    rank: Rank | None = None  # Among our systems that have every task.
     also: list[str] = []  # Other sources that state the same average.
     intervals: dict[str, tuple[float, float]] = {}  # Of `macro`, `query_weighted` and tasks, where they were computed.
 
@@ -204,11 +214,12 @@ def _published_row(figure: Figure, measure: Measure, macro: float) -> Row:
 
 
 def measured_rows(results: CollectionResults, measure: Measure = MAIN, said: Standing | None = None) -> list[Row]:
-    """Rows of our own results, with the intervals of a standing; without one, only tie groups are computed."""
+    """Rows of our own results, with the intervals of a standing; without one, only letters and ranks are computed."""
     rows = [_measured_row(system, results, measure) for system in results.systems]
-    said = said or Standing({}, groups_of(results, measure, [row.system for row in rows if row.complete]))
+    said = said or Standing({}, places_of(results, measure, [row.system for row in rows if row.complete]))
     for row in rows:
-        row.tie_group = said.groups.get(row.system)
+        if place := said.places.get(row.system):
+            row.tie_group, row.letters, row.rank = place.group, place.letters, place.rank
         if found := said.scores.get(row.system):
             row.intervals = {task: (e.low, e.high) for task, e in found.tasks.items()}
             for name, average in (("macro", found.macro), ("query_weighted", found.query_weighted)):
@@ -273,12 +284,12 @@ def ranked(rows: Iterable[Row]) -> list[Row]:
 
 def board_table(rows: Sequence[Row], tasks: Sequence[str], measure: Measure) -> Table:
     """The table; the count of tasks where an average would mislead."""
-    groups, protocols = any(r.tie_group for r in rows), len({r.protocol for r in rows}) > 1
-    titles = ["System", *(["Tie"] if groups else []), "Macro", *map(short_name, tasks)]
+    placed, protocols = any(r.rank for r in rows), len({r.protocol for r in rows}) > 1
+    titles = ["System", *(["Letters", "Rank", "Best"] if placed else []), "Macro", *map(short_name, tasks)]
     cells = [
         [
             row.system,
-            *([str(row.tie_group or NONE)] if groups else []),
+            *(_place_cells(row) if placed else []),
             row.scope or points(row.macro),
             *(points(row.tasks.get(t)) for t in tasks),
             *([row.protocol] if protocols else []),
@@ -289,6 +300,12 @@ def board_table(rows: Sequence[Row], tasks: Sequence[str], measure: Measure) -> 
     return Table([*titles, *(["Protocol"] if protocols else []), "From"], cells, board_caption(rows, measure))
 
 
+def _place_cells(row: Row) -> list[str]:
+    if row.rank is None:
+        return [NONE, NONE, NONE]
+    return [row.letters, f"{row.rank.rank} ({row.rank.low}–{row.rank.high})", share(row.rank.best)]
+
+
 def board_caption(rows: Sequence[Row], measure: Measure) -> str:
     """What the numbers are and what they are not."""
     protocols = list(dict.fromkeys(r.protocol for r in rows if r.origin == PUBLISHED))
@@ -297,9 +314,10 @@ def board_caption(rows: Sequence[Row], measure: Measure) -> str:
         text += f" Published figures are not ours; protocol {', '.join(protocols)}."
     if len(protocols) > 1:
         text += " Figures of different protocols are not comparable."
-    if any(r.tie_group for r in rows):
-        text += " Tie: systems in one group do not differ significantly from the best of it"
-        text += " (randomisation test, Holm, 5 %)."
+    if any(r.rank for r in rows):
+        text += " Systems measured here that share a letter do not differ significantly (randomisation test, 5 % over"
+        text += " all pairs). Rank: among them, and the ranks that these tests leave open. Best: how often it was first"
+        text += " when queries were resampled."
     return text
 
 

@@ -12,6 +12,7 @@ import numpy as np
 from ..core import UsageError
 from ..scoring import Measure
 from ..scoring.intervals import Average, Estimate, SystemScores
+from ..scoring.ranks import Standings
 from ..scoring.score_set import ScoreSet
 from .chart import MARGIN, NORMAL, SMALL, Box, Chart, Label, Scale, along, around, fit, linear, logarithmic, tick_text
 from .costs import Axis, CostPoint, CutPoint, Side
@@ -19,6 +20,7 @@ from .scores import short_name
 from .svg import text_width
 
 MOST = 12
+MOST_RANKED = 60
 WIDTH = 860.0
 STEP = 15.0
 LONGEST_TASK = 220.0
@@ -69,6 +71,40 @@ def draw_scores(scores: Sequence[SystemScores], measure: Measure, where: str, *,
             chart.bar(x(100 * max(estimate.low, 0.0)), y, x(100 * min(estimate.high, 1.0)), y, series)
             chart.marker(x(100 * estimate.value), y, series)
     return chart
+
+
+def draw_ranks(
+    systems: Sequence[str], found: Standings, measure: Measure, where: str, *, level: float = 0.95
+) -> Chart:  # fmt: skip
+    """The rank of every system with the ranks that the tests leave open, its letters and the chance to be best."""
+    if len(systems) > MOST_RANKED:
+        raise UsageError(f"{len(systems)} systems are too many for one picture of ranks ({MOST_RANKED}); name some")
+    subtitle = (
+        f"By the mean of the tasks; bars are the ranks that paired tests leave open, {100 * level:g} % for all systems "
+        "together. Systems that share a letter do not differ significantly. Right: how often it was first when "
+        "queries were resampled."
+    )
+    chart = Chart(WIDTH, f"Ranks by {measure} on {where}", subtitle)
+    order = sorted(range(len(systems)), key=lambda i: (found.ranks[i].rank, systems[i]))
+    top, step = chart.top + 4, 24.0
+    bottom = top + step * len(order)
+    chart.height = round(bottom) + 62
+    names = [fit(f"{systems[i]}  {found.letters[i]}", 2 * LONGEST_TASK, NORMAL) for i in order]
+    left, right = MARGIN + max(text_width(name, NORMAL) for name in names) + 24, WIDTH - MARGIN - 70
+    x = Scale(1, max(len(systems), 2), left, right, _whole_ticks(len(systems)))
+    chart.x_axis(x, top, bottom, "rank, 1 the best")
+    for place, (i, name) in enumerate(zip(order, names, strict=True)):
+        rank, y = found.ranks[i], top + step * (place + 0.5)
+        chart.text(left - 16, y + 4.5, name, size=NORMAL, anchor="end")
+        chart.bar(x(rank.low), y, x(rank.high), y, 0)
+        chart.marker(x(rank.rank), y, 0)
+        chart.text(WIDTH - MARGIN, y + 4.5, f"{100 * rank.best:.0f} %", size=NORMAL, anchor="end")
+    return chart
+
+
+def _whole_ticks(last: int) -> tuple[float, ...]:
+    """Ranks to write on an axis: about ten of them."""
+    return tuple(float(rank) for rank in range(1, max(last, 2) + 1, max(1, -(-last // 10))))
 
 
 def _rows(scores: Sequence[SystemScores]) -> list[tuple[str, list[Estimate | Average]]]:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ..core import Qrels, Run
+from ..core import Qrels, Run, UsageError
 from ..core.columns import Int32
 
 Float64 = npt.NDArray[np.float64]
@@ -50,6 +50,29 @@ class Hits(Entries):
     first: Float64  # the chance that it stands here and is the first relevant document
     ideal: Entries  # all relevant documents in the best order
     relevant: Int64  # how many of them each query has
+    judging: Callable[[], Judging] | None = None  # Gives what is judged and not relevant; None where scores are tied.
+
+    def judged(self) -> Judging:
+        """All judged documents; only rankings as they are have them."""
+        if self.judging is None:
+            raise UsageError("judged@k and bpref are not averaged over ties")
+        return self.judging()
+
+
+@dataclass(frozen=True)
+class Judging:
+    """The judged documents that were retrieved, and how many irrelevant ones each query has."""
+
+    retrieved: Entries
+    shown: Int64  # documents that each query retrieved
+    irrelevant: Int64
+
+    def irrelevant_above(self, hits: Hits, rel: int) -> Int64:
+        """The judged documents of a lower grade that stand above each hit; negative grades do not count."""
+        lower = (self.retrieved.grade >= 0) & (self.retrieved.grade < rel)
+        width = max(int(self.retrieved.rank.max(initial=0)), int(hits.rank.max(initial=0))) + 1
+        places = self.retrieved.row[lower] * width + self.retrieved.rank[lower]
+        return np.searchsorted(places, hits.row * width + hits.rank) - np.searchsorted(places, hits.row * width)
 
 
 HitsAt = Callable[[int], Hits]  # Gives the hits of at least this grade.
@@ -95,6 +118,22 @@ def exact_hits(run: Run, qrels: Qrels) -> HitsAt:
     row, rank, grade = np.repeat(np.arange(len(sizes)), sizes), np.concatenate(ranks), np.concatenate(grades)
 
     @cache
+    def judged() -> tuple[Entries, Int64]:
+        shown = np.zeros(len(sizes), dtype=np.int64)
+        found = [(query, (along >= -1).nonzero()[0], along) for query, _, along in grades_along(run, qrels)]
+        rows = np.repeat([query for query, _, _ in found], [len(ranks) for _, ranks, _ in found]).astype(np.int64)
+        places = np.concatenate([np.empty(0, dtype=np.int64), *(ranks for _, ranks, _ in found)])
+        values = np.concatenate([np.empty(0), *(along[ranks] for _, ranks, along in found)])
+        for query, _, along in found:
+            shown[query] = np.count_nonzero(along != EMPTY)
+        return Entries(len(sizes), rows, places, values.astype(np.float64)), shown
+
+    def judging(rel: int) -> Judging:
+        lower = (qrels.grades >= 0) & (qrels.grades < rel)
+        owner = np.repeat(np.arange(len(sizes)), np.diff(qrels.indptr))
+        return Judging(*judged(), np.bincount(owner[lower], minlength=len(sizes)))
+
+    @cache
     def at_least(rel: int) -> Hits:
         kept, ideal = grade >= rel, ideal_ranking(qrels, rel)
         above = place_in_query(row[kept], ideal.queries)
@@ -108,6 +147,7 @@ def exact_hits(run: Run, qrels: Qrels) -> HitsAt:
             first=(above == 0).astype(np.float64),
             ideal=ideal,
             relevant=np.bincount(ideal.row, minlength=ideal.queries),
+            judging=lambda: judging(rel),
         )
 
     return at_least

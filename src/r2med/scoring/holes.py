@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 import numpy as np
 
-from ..core import DataError, IdTable, Judgment, Qrels, Run, Task, UsageError
+from ..core import NO_DOCUMENT, DataError, IdTable, Judgment, Qrels, Run, Task, UsageError
 from ..core.atomic import write_bytes
 from .evaluation import score
 from .hits import UNJUDGED, Float64, grades_along, place_in_query
@@ -37,6 +37,16 @@ def unjudged(run: Run, qrels: Qrels, depth: int = DEPTH) -> list[Hole]:
         for query, row, grades in grades_along(top, qrels)
         for rank in np.flatnonzero(grades == UNJUDGED).tolist()
     ]
+
+
+def condensed(run: Run, qrels: Qrels) -> Run:
+    """The run without documents that nobody judged, and without queries that nobody judged: condensed lists."""
+    ranked = run.for_queries(IdTable(q for q in run.query_ids if q in qrels.query_ids))
+    docs, scores = np.full_like(ranked.docs, NO_DOCUMENT), np.full_like(ranked.scores, -np.inf)
+    for _, row, grades in grades_along(ranked, qrels):
+        kept = np.flatnonzero(grades >= -1)
+        docs[row, : len(kept)], scores[row, : len(kept)] = ranked.docs[row, kept], ranked.scores[row, kept]
+    return Run(ranked.query_ids, ranked.doc_ids, docs, scores, name=run.name, notes=run.notes)
 
 
 def hole_shares(run: Run, qrels: Qrels, depth: int = DEPTH) -> Float64:
@@ -69,34 +79,43 @@ class ScoreBounds(NamedTuple):
     high: Float64
 
 
-def score_bounds(run: Run, qrels: Qrels, measure: Measure = MAIN, *, depth: int = DEPTH) -> ScoreBounds:
-    """The exact range of a measure over every way to call the holes in its top `depth` relevant or not.
+def score_bounds(
+    run: Run, qrels: Qrels, measure: Measure = MAIN, *, depth: int = DEPTH, pool: Collection[tuple[int, str]] = ()
+) -> ScoreBounds:
+    """The range of a measure over every way to label the pool: each document irrelevant, or relevant with one grade.
 
-    "All relevant" is not the most: each new relevant document also makes the ideal ranking longer. For a given number
-    of relevant holes the best case has them at the top and the worst at the bottom, so going through the numbers
-    finds both ends. A hole counts with the highest grade that the judgments use.
+    The pool is the holes in the run's own top `depth` and those of other systems: pairs of query position and document.
+    "All relevant" is not the most: each new relevant document also makes the ideal ranking longer. So the least is
+    with all documents relevant that the run does not show, the most with none of them. For a given number of relevant
+    documents that it shows, the best case has them at the top and the worst at the bottom, so going through the numbers
+    finds both ends. Every grade that the judgments use is tried.
     """
-    holes = unjudged(run, qrels, depth)
-    query = np.array([hole.query for hole in holes], dtype=np.int64)
+    shown = max(depth, run.depth if measure.cutoff is None else measure.cutoff)
+    inside = {(hole.query, hole.doc_id) for hole in unjudged(run, qrels, depth)} | set(pool)
+    own = [hole for hole in unjudged(run, qrels, shown) if (hole.query, hole.doc_id) in inside]
+    elsewhere = inside - {(hole.query, hole.doc_id) for hole in own}
+    query = np.array([hole.query for hole in own], dtype=np.int64)
     counts = np.bincount(query, minlength=len(qrels.query_ids))
     from_top = place_in_query(query, len(counts))
     from_bottom = counts[query] - 1 - from_top
-    grade = max(1, int(qrels.grades.max(initial=1)))
     judged = score(run, qrels, [measure]).per_query[measure]
     low, high = judged, judged
-    for number in range(1, int(counts.max(initial=0)) + 1):
-        for place in (from_top, from_bottom):
-            chosen = np.flatnonzero((place < number) & (counts >= number)[query]).tolist()
-            trial = with_relevant(qrels, ((holes[i].query, holes[i].doc_id) for i in chosen), grade)
-            scored = score(run, trial, [measure]).per_query[measure]
-            low, high = np.minimum(low, scored), np.maximum(high, scored)
+    for grade in sorted({1, *qrels.grades[qrels.grades > 0].tolist()}):
+        for number in range(int(counts.max(initial=0)) + 1):
+            for place, others in ((from_top, ()), (from_bottom, elsewhere)):
+                chosen = np.flatnonzero((place < number) & (counts >= number)[query]).tolist()
+                labelled = sorted({(own[i].query, own[i].doc_id) for i in chosen} | set(others))
+                scored = score(run, with_relevant(qrels, labelled, grade), [measure]).per_query[measure]
+                # A query with fewer holes than this number has none of them labelled here: a case met before.
+                low, high = np.minimum(low, scored), np.maximum(high, scored)
     return ScoreBounds(low, judged, high)
 
 
 class HoleReport(msgspec.Struct, frozen=True, kw_only=True):
     """One system on one task: its holes, its score as judged, the range, and where that puts it among the others.
 
-    `if_relevant` is the score if every hole of every system were relevant (grade 1); ranks are by score, 1 the best.
+    The range is over labellings of the pool of all systems' holes. `if_relevant` is the score if every hole of every
+    system were relevant (grade 1); ranks are by score, 1 the best.
     """
 
     system: str
@@ -117,7 +136,7 @@ def hole_report(
     """How the unjudged documents could change the order of systems."""
     pairs = {(hole.query, hole.doc_id) for run in runs.values() for hole in unjudged(run, qrels, depth)}
     pooled = with_relevant(qrels, sorted(pairs))
-    bounds = [score_bounds(run, qrels, measure, depth=depth) for run in runs.values()]
+    bounds = [score_bounds(run, qrels, measure, depth=depth, pool=pairs) for run in runs.values()]
     low, judged, high = np.array([[side.mean() for side in of_run] for of_run in bounds]).T
     relevant = np.array([score(run, pooled, [measure]).mean(measure) for run in runs.values()])
     return [

@@ -1,4 +1,4 @@
-"""Confidence intervals by a stratified paired bootstrap over queries.
+"""Confidence intervals of scores by a stratified paired bootstrap over queries.
 
 Every resample draws the queries of each task anew, within the task, and the same queries for all systems. A resample
 is kept as how often each query was drawn, so that all systems and all resamples of a task are one matrix product.
@@ -6,6 +6,10 @@ is kept as how often each query was drawn, so that all systems and all resamples
 A plain bootstrap of few queries gives intervals that are too narrow: it takes the variance over n rather than n - 1
 and a normal quantile where Student's belongs. Unless told otherwise, wider quantiles of the resamples are read to
 make up for both (Hesterberg's expanded percentiles); with a hundred queries it hardly shows.
+
+A bootstrap knows only what it saw. Where every score is 0 or 1, the exact interval of a share (Clopper and Pearson)
+stands instead; where all scores are equal, the most that the queries not seen could change with the same confidence.
+A task of one query borrows its spread from the other tasks. Differences have intervals of their own: `significance`.
 """
 
 from __future__ import annotations
@@ -36,7 +40,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """How intervals and tests are computed; stored beside what they gave."""
 
     level: float = 0.95
-    method: Method = "percentile"
+    method: Method = "bca"
     resamples: int = 10_000
     seed: int = 0
     expanded: bool = True
@@ -50,6 +54,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             raise UsageError(f"{self.resamples} resamples are too few for an interval; 100 is the least")
         if self.seed < 0:
             raise UsageError(f"a seed cannot be negative, got {self.seed}")
+
+    @property
+    def flips(self) -> int:
+        """Draws of the randomisation tests: more than resamples, since p near 1 - level decides."""
+        return 10 * self.resamples
 
 
 class Estimate(msgspec.Struct, frozen=True):
@@ -100,10 +109,33 @@ class Bootstrap:
         self.settings = settings
         self._matrices = [np.ascontiguousarray(m, dtype=np.float64) for m in matrices]
         streams = np.random.SeedSequence(settings.seed).spawn(len(self._matrices))
+        spare = _residuals(self._matrices)
         self._means = [
-            _resampled_means(m, settings.resamples, np.random.Generator(np.random.PCG64(stream)))
+            _resampled_means(m, settings.resamples, np.random.Generator(np.random.PCG64(stream)), spare)
             for m, stream in zip(self._matrices, streams, strict=True)
         ]
+
+    def macro(self) -> tuple[Float64, Float64]:
+        """The mean over tasks of every system, and over each resample: systems × resamples."""
+        value = np.mean([m.mean(axis=1) for m in self._matrices], axis=0)
+        return value, np.mean(self._means, axis=0)
+
+    def scores(self, weights: Float64) -> Bounds:
+        """Intervals of every system's score, exact where all its scores are 0 or 1, or equal."""
+        found = self.bounds(np.eye(len(self._matrices[0])), weights)
+        used = [m for m, weight in zip(self._matrices, weights.tolist(), strict=True) if weight]
+        pooled = np.concatenate(used, axis=1)
+        single = len(used) == 1
+        shares = [w / m.shape[1] for m, w in zip(self._matrices, weights.tolist(), strict=True) if w]
+        effective = 1.0 / sum(share**2 * m.shape[1] for share, m in zip(shares, used, strict=True))
+        low, high, tail = found.low.copy(), found.high.copy(), (1.0 - self.settings.level) / 2.0
+        for row, scores in enumerate(pooled):
+            if np.ptp(scores) < 1e-12 and 0.0 <= scores[0] <= 1.0:
+                unseen = 1.0 - tail ** (1.0 / effective)
+                low[row], high[row] = scores[0] * (1.0 - unseen), scores[0] * (1.0 - unseen) + unseen
+            elif single and np.isin(scores, (0.0, 1.0)).all():
+                low[row], high[row] = share_interval(int(scores.sum()), len(scores), tail)
+        return Bounds(found.value, low, high)
 
     def bounds(self, contrasts: Float64, weights: Float64) -> Bounds:
         """Intervals of weighted sums of task means.
@@ -190,9 +222,20 @@ def _read(ordered: Float64, probability: Float64) -> Float64:
     return np.asarray(ordered[rows, left] * (1.0 - part) + ordered[rows, right] * part)
 
 
-def _resampled_means(matrix: Float64, resamples: int, rng: np.random.Generator) -> Float64:
+def _residuals(matrices: Sequence[Float64]) -> Float64:
+    """How scores lie around the means of their tasks: what the spread of a task of one query is taken from."""
+    several = [m for m in matrices if m.shape[1] > 1] or [np.concatenate(matrices, axis=1)]
+    # By the usual correction, means of few queries lie too close to them.
+    return np.concatenate(
+        [(m - m.mean(axis=1, keepdims=True)) * math.sqrt(m.shape[1] / max(m.shape[1] - 1, 1)) for m in several], axis=1
+    )
+
+
+def _resampled_means(matrix: Float64, resamples: int, rng: np.random.Generator, spare: Float64) -> Float64:
     """Means of each system over each resample: systems × resamples."""
     systems, queries = matrix.shape
+    if queries == 1:
+        return matrix + spare[:, rng.integers(0, spare.shape[1], size=resamples)]
     means = np.empty((systems, resamples))
     step = max(1, _CELLS_AT_ONCE // queries)
     for begin in range(0, resamples, step):
@@ -219,10 +262,9 @@ def score_intervals(
 ) -> list[SystemScores]:  # fmt: skip
     """Intervals of every system's task scores and averages."""
     drawn = bootstrap if bootstrap is not None else Bootstrap(scores.matrices, settings)
-    each = np.eye(len(scores.systems))
     weights, count = Weights.of(scores.matrices), len(scores.tasks)
-    tasks = [drawn.bounds(each, np.eye(count)[t]) for t in range(count)]
-    macro, by_query = drawn.bounds(each, weights.macro), drawn.bounds(each, weights.by_query)
+    tasks = [drawn.scores(np.eye(count)[t]) for t in range(count)]
+    macro, by_query = drawn.scores(weights.macro), drawn.scores(weights.by_query)
 
     def average(bounds: Bounds, row: int) -> Average:
         found = bounds.estimate(row, scores.queries)
@@ -240,6 +282,22 @@ def score_intervals(
         )
         for i, name in enumerate(scores.systems)
     ]
+
+
+def share_interval(hits: int, n: int, tail: float) -> tuple[float, float]:
+    """The exact interval of a share of n queries, with `tail` beyond either end (Clopper and Pearson)."""
+    low = 0.0 if hits == 0 else _beta_quantile(tail, hits, n - hits + 1)
+    high = 1.0 if hits == n else _beta_quantile(1.0 - tail, hits + 1, n - hits)
+    return low, high
+
+
+def _beta_quantile(probability: float, a: float, b: float) -> float:
+    """By halving: precise to the last bits, and fast enough for a table."""
+    low, high = 0.0, 1.0
+    for _ in range(60):
+        middle = (low + high) / 2.0
+        low, high = (middle, high) if incomplete_beta(a, b, middle) < probability else (low, middle)
+    return (low + high) / 2.0
 
 
 def incomplete_beta(a: float, b: float, x: float) -> float:

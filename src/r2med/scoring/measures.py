@@ -28,7 +28,7 @@ CUTOFFS = (1, 3, 5, 10, 20, 25, 50, 100, 1000)
 SPELLINGS = {"exp-log2": "exp"}  # Values as ir_measures spells them, and ours.
 LARGEST_EXPONENT = 1000  # of two, that a float can hold with room for a sum
 
-Cutoff = Literal["optional", "required"]
+Cutoff = Literal["optional", "required", "never"]
 Rel = Annotated[int, Meta(ge=1, description="least grade of a relevant document")]
 Dcg = Annotated[
     Literal["log2", "exp"], Meta(description="gain of a document: its grade (log2) or 2 to its grade, minus 1 (exp)")
@@ -48,7 +48,8 @@ class Definition(Entry[Float64]):
     def shape(self) -> str:
         """How it is typed, with its defaults: `nDCG(dcg=log2)@k`."""
         inside = ",".join(f"{p.name}={p.default}" for p in self.parameters.values())
-        return f"{self.name}({inside})@k" if inside else f"{self.name}@k"
+        name = f"{self.name}({inside})" if inside else self.name
+        return name if self.cutoff == "never" else f"{name}@k"
 
 
 _registry: Registry[Float64] = Registry("measure")
@@ -117,6 +118,24 @@ def hit(hits: HitsAt, cutoff: float, *, rel: Rel = 1) -> Float64:
     return found.sum(found.first, cutoff)
 
 
+@register("judged", "judged", cutoff="required")
+def judged(hits: HitsAt, cutoff: float) -> Float64:
+    """The share of the first k retrieved documents that somebody judged."""
+    found = hits(1).judged()
+    return _ratio(found.retrieved.sum(np.ones(len(found.retrieved.rank)), cutoff), np.minimum(found.shown, cutoff))
+
+
+@register("bpref", "bpref", cutoff="never")
+def binary_preference(hits: HitsAt, cutoff: float, *, rel: Rel = 1) -> Float64:
+    """Binary preference: how seldom judged irrelevant documents stand above relevant ones; unjudged do not count."""
+    found = hits(rel)
+    judging = found.judged()
+    most = np.minimum(found.relevant, judging.irrelevant)[found.row]
+    above = np.minimum(judging.irrelevant_above(found, rel), found.relevant[found.row])
+    passed = np.divide(above, most, out=np.zeros(len(above)), where=most > 0)
+    return _ratio(found.sum(1.0 - passed, cutoff), found.relevant)
+
+
 def _gains(grades: Float64, dcg: str) -> Float64:
     if dcg == "log2":
         return grades
@@ -144,6 +163,8 @@ class Measure:
         object.__setattr__(self, "family", definition.key)
         object.__setattr__(self, "parameters", spec.parameters)
         missing = self.cutoff is None and definition.cutoff == "required"
+        if self.cutoff is not None and definition.cutoff == "never":
+            raise UsageError(f"measure {definition.name} takes no cut-off")
         if missing or (self.cutoff is not None and self.cutoff < 1):
             raise UsageError(f"measure {definition.name} needs a cut-off of 1 or more, as in {definition.name}@10")
 
@@ -209,7 +230,12 @@ def _split_key(key: str) -> tuple[str, dict[str, str], str | None]:
 
 def _unknown(text: str) -> UnknownName:
     shapes = ", ".join(definition.shape for definition in definitions())
-    return UnknownName("measure", text, [f"{d.name}@10" for d in definitions()], hint=f"(measures: {shapes})")
+    return UnknownName(
+        "measure",
+        text,
+        [f"{d.name}{'' if d.cutoff == 'never' else '@10'}" for d in definitions()],
+        hint=f"(measures: {shapes})",
+    )
 
 
 def parse_measures(texts: Iterable[str | Measure]) -> tuple[Measure, ...]:
@@ -220,3 +246,4 @@ def parse_measures(texts: Iterable[str | Measure]) -> tuple[Measure, ...]:
 USUAL = tuple(Measure(d.key, k) for d in definitions() for k in d.usual)
 STANDARD = tuple(Measure(d.key, k) for d in definitions() if d.usual for k in CUTOFFS)
 MAIN = Measure("ndcg", 10)
+JUDGED = Measure("judged", 10)

@@ -10,9 +10,11 @@ import msgspec
 import numpy as np
 
 from ..core import Task, UsageError
+from .effects import spread, widened
 from .hits import Bools, Int64
 from .intervals import Bootstrap, Estimate, Settings
 from .score_set import ScoreSet
+from .significance import SignFlips, pair_tests
 
 TINY = 10
 NOT_STATED = "not stated"
@@ -122,15 +124,22 @@ def _in_order(labels: Sequence[str], order: Iterable[str]) -> dict[str, Bools]:
 
 def _slice(scores: ScoreSet, by: str, value: str, inside: Bools, settings: Settings) -> Slice:
     systems, n = len(scores.systems), int(inside.sum())
-    contrasts = np.concatenate((np.eye(systems), np.eye(systems)[1:] - np.eye(systems)[0]))
     # One stratum: the few queries that a task gives to a slice would understate the spread if drawn by themselves.
     values = np.concatenate(scores.matrices, axis=1)[:, inside]
-    bounds = Bootstrap([values], settings).bounds(contrasts, np.ones(1))
+    bounds = Bootstrap([values], settings).scores(np.ones(1))
+    differences = dict[str, Estimate]()
+    if systems > 1:
+        line = SignFlips([values], draws=settings.resamples, seed=settings.seed).exact_line(np.ones(1))
+        spreads = [spread([row - values[0]], [1.0]) for row in values[1:]]
+        tested = pair_tests(line, [(0, i) for i in range(1, systems)], settings.level)
+        tested = widened(tested, spreads, line.weights, settings.level)
+        found = zip(scores.systems[1:], tested.difference, tested.low, tested.high, strict=True)
+        differences = {name: Estimate(float(value), float(low), float(high), n) for name, value, low, high in found}
     return Slice(
         by=by,
         value=value,
         n=n,
         tiny=n < TINY,
         scores={name: bounds.estimate(i, n) for i, name in enumerate(scores.systems)},
-        differences={name: bounds.estimate(systems + i, n) for i, name in enumerate(scores.systems[1:])},
+        differences=differences,
     )

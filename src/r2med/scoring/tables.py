@@ -10,9 +10,11 @@ from .measures import USUAL, Measure
 
 if TYPE_CHECKING:
     from .compare import Comparison, Difference, Pair
+    from .effects import Equivalence
     from .evaluation import Evaluation
     from .holes import HoleReport
     from .intervals import Settings
+    from .populations import Design
     from .score_set import ScoreSet
     from .slices import Slice
 
@@ -43,12 +45,14 @@ def comparison_tables(comparison: Comparison) -> list[Table]:
     """Systems with intervals, then each pair and the queries on which it differs most."""
     found = [systems_table(comparison)]
     for pair in comparison.pairs:
-        found += [pair_table(pair, comparison), *([moved_table(pair)] if pair.moved else [])]
+        asked = populations_table(pair)
+        found += [pair_table(pair, comparison), *([asked] if asked else [])]
+        found += [moved_table(pair)] if pair.moved else []
     return found
 
 
 def systems_table(comparison: Comparison) -> Table:
-    """Systems by macro-average, with tie groups."""
+    """Systems by macro-average, with letters, ranks and intervals."""
     ordered = sorted(comparison.systems, key=lambda s: -s.macro.value)
     scope = ordered[0].macro
     single = scope.of_tasks == 1
@@ -56,10 +60,17 @@ def systems_table(comparison: Comparison) -> Table:
     for system in ordered:
         averages = [system.macro] if single else [system.macro, system.query_weighted]
         cells = [f"{points(a.value)} {interval(a.low, a.high)}" for a in averages]
-        rows.append([system.name, str(comparison.tie_groups[system.name]), *cells])
+        rank = comparison.ranks[system.name]
+        stands = [comparison.letters[system.name], f"{rank.rank} ({rank.low}–{rank.high})", share(rank.best)]
+        rows.append([system.name, *stands, *cells])
     macro = "Score" if single else "Macro" if scope.complete else f"Mean of {scope.scope}"
-    titles = ["System", "Group", macro, *([] if single else ["By query"])]
-    caption = f"{_settings(comparison)}; systems in one group do not differ significantly from its best."
+    titles = ["System", "Letters", "Rank", "Best", macro, *([] if single else ["By query"])]
+    level = f"{100 * comparison.settings.level:g} %"
+    caption = (
+        f"{_settings(comparison)}; they speak of other queries of these tasks. Systems that share a letter do not "
+        f"differ significantly. Rank: by average, and the ranks that the same tests leave open ({level}, all systems "
+        f"together). Best: how often it was first when queries were resampled."
+    )
     return Table(titles, rows, caption)
 
 
@@ -78,25 +89,85 @@ def pair_table(pair: Pair, comparison: Comparison) -> Table:
         rows.append(_difference_row(f"By query{scope}", *weighted, pair.query_weighted))
     percent = f"{100 * comparison.settings.level:g} %"
     titles = [
-        "Task", "n", pair.first, pair.second, "Difference", f"{percent} interval", "p", "p Holm", "p t-test",
-        "Detectable", "W/T/L",
+        "Task", "n", pair.first, pair.second, "Difference", f"{percent} interval", "p", "p adjusted", "p t-test",
+        "Effect", "Detectable", "W/T/L",
     ]  # fmt: skip
+    judged = pair.macro.equivalence
+    if judged is not None:
+        titles.append(f"Margin {points(judged.margin)}")
     caption = (
-        f"{_settings(comparison)}; {pair.second} minus {pair.first}. * differs after Holm's correction. "
-        f"Detectable: the smallest true difference found with 80 % power. W/T/L: queries where {pair.second} is "
-        f"better, equal, worse."
+        f"{Measure.parse(comparison.measure)} × 100; {pair.second} minus {pair.first}, for other queries of these "
+        f"tasks. Interval and p: paired randomisation test of the line alone. p adjusted: over all lines and pairs "
+        f"(step-down maximum); * differs. Effect: in standard deviations of single differences. Detectable: the "
+        f"smallest true difference that gets a star with 80 % power (cannot: none would). W/T/L: queries where "
+        f"{pair.second} is better, equal, worse."
     )
+    if judged is not None:
+        caption += " Margin: two one-sided tests of the line alone."
     return Table(titles, rows, caption, heading=f"{pair.second} minus {pair.first}")
 
 
 def _difference_row(name: str, first: float, second: float, line: Difference) -> list[str]:
     return [
         name, str(line.n), points(first), points(second), signed(line.difference),
-        f"[{signed(line.low)}, {signed(line.high)}]", p_value(line.p),
-        p_value(line.p_holm) + ("*" if line.different else " "),
-        NONE if line.t_test is None else p_value(line.t_test.p), points(line.detectable),
+        _ends(line.low, line.high) if line.wins + line.losses else NONE, p_value(line.p),
+        p_value(line.p_adjusted) + ("*" if line.different else " "),
+        NONE if line.t_test is None else p_value(line.t_test.p),
+        NONE if line.effect is None else f"{line.effect:+.2f}",
+        points(line.detectable) if line.reachable else "cannot",
         f"{line.wins}/{line.ties}/{line.losses}",
+        *([] if line.equivalence is None else [_verdict(line.equivalence)]),
     ]  # fmt: skip
+
+
+def _verdict(judged: Equivalence) -> str:
+    if judged.equivalent and judged.verdict != "equivalent":
+        return f"{judged.verdict}, within margin"
+    if judged.not_worse and judged.verdict == "undecided":
+        return "undecided, not worse"
+    return judged.verdict
+
+
+def populations_table(pair: Pair) -> Table | None:
+    """One difference asked about three populations; None where there is one task."""
+    found = pair.populations
+    if found is None:
+        return None
+    others, tasks = found.other_queries, found.other_tasks
+    rows = [
+        ["these queries", signed(found.these_queries), "exact", NONE],
+        ["other queries of these tasks", signed(found.these_queries), _ends(others.low, others.high),
+         p_value(pair.macro.p)],
+        ["other tasks of this kind", signed(found.these_queries), _ends(tasks.low, tasks.high),
+         NONE if found.p_other_tasks is None else p_value(found.p_other_tasks)],
+    ]  # fmt: skip
+    caption = (
+        f"The macro difference of {pair.second} and {pair.first}, asked about three populations. Standard deviation of "
+        f"tasks {points(found.deviation_of_tasks)}, of queries within tasks {points(found.deviation_of_queries)}; "
+        f"other tasks: t-test over {found.tasks} tasks."
+    )
+    return Table(["Population", "Difference", "Interval", "p"], rows, caption)
+
+
+def design_table(found: Design) -> Table:
+    """Queries a task needs, by the number of tasks."""
+    rows = [
+        [str(row.tasks), f"{row.queries_same_tasks:,}",
+         NONE if row.queries_other_tasks is None else f"{row.queries_other_tasks:,}"]
+        for row in found.rows
+    ]  # fmt: skip
+    caption = (
+        f"Queries a task needs to find a macro difference of {points(found.effect)} points with {share(found.power)} "
+        f"power at {share(1.0 - found.level)}, {found.systems} systems compared together. {NONE}: more tasks are "
+        f"needed. From {found.pairs} pairs of real systems: differences of queries vary by "
+        f"{points(found.deviation_of_queries)} points within a task"
+    )
+    caption += "." if found.deviation_of_tasks is None else f", tasks by {points(found.deviation_of_tasks)}."
+    return Table(["Tasks", "Other queries of these tasks", "Other tasks of this kind"], rows, caption, left=0)
+
+
+def _ends(low: float, high: float) -> str:
+    return f"[{signed(low)}, {signed(high)}]"
 
 
 def moved_table(pair: Pair) -> Table:
@@ -114,7 +185,7 @@ def slices_table(slices: Sequence[Slice], systems: Sequence[str], settings: Sett
     rows = [
         [s.by, s.value, f"{s.n}{' tiny' if s.tiny else ''}"]
         + [f"{points(e.value)} {interval(e.low, e.high)}" for e in s.scores.values()]
-        + [f"{signed(e.value)} [{signed(e.low)}, {signed(e.high)}]" for e in s.differences.values()]
+        + [f"{signed(e.value)} {_ends(e.low, e.high)}" for e in s.differences.values()]
         for s in slices
     ]
     titles = ["By", "Slice", "n", *systems, *(f"{name} − {systems[0]}" for name in systems[1:])]
@@ -135,8 +206,8 @@ def holes_table(reports: Mapping[str, Sequence[HoleReport]], depth: int) -> Tabl
     ]  # fmt: skip
     titles = ["Task", "System", f"hole@{depth}", "Score", "Could be", "If relevant", "Rank", "Then", "Could be"]
     caption = (
-        f"hole@{depth}: share of the top {depth} that nobody judged. Could be: the range over every way to call the "
-        f"system's own holes relevant or not. If relevant: all holes of all systems relevant."
+        f"hole@{depth}: share of the top {depth} that nobody judged. Could be: the range over every way to label "
+        f"the holes of all systems. If relevant: all holes of all systems relevant."
     )
     return Table(titles, rows, caption, 2)
 

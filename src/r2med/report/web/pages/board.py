@@ -179,7 +179,7 @@ def board(site: Site, asked: PageRequest, url: Links) -> Page:
         "sorts": {name: _sort_link(shown, name, link, words=True) for name in ("system", "kind", "from")},
         "rows": [_row(shown, row, columns, scale, url) for row in rows],
         "ready": ready,
-        "any_group": any(row.tie_group for row in rows),
+        "any_group": any(row.rank for row in rows) or (not ready and sum(r.measured and r.complete for r in rows) > 1),
         "origins": {row.origin for row in rows},
         "several_protocols": len({row.protocol for row in rows if not row.measured}) > 1,
         "any_own": any(row.measured for row in rows),
