@@ -26,7 +26,7 @@ from r2med.scoring.hits import Float64
 PAGE = Path(__file__).parent.parent / "docs" / "rerank.md"
 MODEL, FIRST, DEPTH, QUERIES = "msmarco-minilm", "bm25-lucene", 30, 100
 SETS = ("vignettes", "liveqa-med", "scifact")
-LENGTHS = (512, 256)
+LENGTHS = (512, 128)
 BEGIN, END = "<!-- table: benchmarks/rerank_truncation.py -->", "<!-- end of truncation -->"
 
 
