@@ -179,7 +179,7 @@ def read_nano(ref: TaskRef) -> NanoTask:
 
 
 def profile(refs: Sequence[TaskRef], *, source: str, bm25: Retriever | None = None) -> NanoProfile:
-    """The table of a Nano group; with `bm25`, that retriever's lists take the place of the BM25 lists that lie there."""
+    """The table of a Nano group; with `bm25`, lists of that retriever take the place of the BM25 lists found."""
     read = [read_nano(ref) for ref in refs]
     if bm25 is not None:
         read = [r._replace(runs=r.runs | make_candidates(r.task, bm25, None).runs) for r in read]
