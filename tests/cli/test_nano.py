@@ -39,6 +39,13 @@ def test_build_profile_pages(tmp_path: Path) -> None:
     assert profile["group"]["bm25"]["ndcg_at_10"] == pytest.approx(facts["profiles"]["bm25"]["ndcg_at_10"])
     assert profile["group"]["dense"] is None
     assert "All, by query" in call(nano, "profile", out)
+    lucene, nano_bm25 = (
+        as_json(nano, "profile", out, "--bm25", name)["group"]["bm25"]["ndcg_at_10"]
+        for name in ("bm25-lucene", "bm25-nano")
+    )
+    assert nano_bm25 == pytest.approx(profile["group"]["bm25"]["ndcg_at_10"])  # which made the lists
+    assert nano_bm25 != lucene
+    assert "not a Nano task" not in call(nano, "profile", "mini/PMC-Clinical", "--bm25", "bm25-nano")
     assert "Not audited yet" in (out / "pages" / "index.md").read_text()
     assert [Path(p).name for p in built["pages"]][-2:] == ["index.md", "index.json"]
     written = as_json(pages, out)

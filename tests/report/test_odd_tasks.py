@@ -56,6 +56,16 @@ def test_nine_documents_and_ids_with_slashes(tmp_path: Path) -> None:
     assert "# nine\n" in pages["index"]
 
 
+def test_queries_without_judgments_are_not_counted_as_failures(tmp_path: Path) -> None:
+    """Of a task that is no Nano: there, a query may have no judgment."""
+    source = written(tmp_path / "some", NINE, [f"what is sign{i}?" for i in range(6)], [(i, i, 1) for i in range(3)])
+    made = r2med.write_pages(source, out=tmp_path / "out")
+    page = made.files[0].read_text("utf-8")
+    assert "3 of 3 queries (100 %) have a positive among the first ten." in page
+    assert "over 3 judged queries" in page
+    assert "no positive among the first ten of any profile" not in page
+
+
 def test_text_that_is_not_english(tmp_path: Path) -> None:
     texts = [f"发热和皮疹的原因{i}号" for i in range(9)]
     queries = [f"什么引起皮疹{i}号?" for i in range(3)]

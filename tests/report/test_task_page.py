@@ -103,3 +103,4 @@ def test_a_plain_task_gets_a_page_too() -> None:
     assert "There is no other profile to compare it with." in page
     assert "| BM25 | `bm25` |" in page
     assert "#### Dense" not in page
+    assert "| `bm25` | bm25-nano |" in page

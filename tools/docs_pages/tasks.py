@@ -48,8 +48,8 @@ def _index() -> str:
 
 def _mini(entry: TaskEntry) -> str:
     (ref,) = resolve(entry.full_name)
-    body = task_page(inspect(ref)).partition("\n")[2]
-    words = "Written by `r2med pages mini`. BM25 on this page is `bm25-nano`, the one behind NanoR2MED's candidate lists."
+    body = task_page(inspect(ref)).partition("\n")[2].partition("## Metadata\n")[0]  # no file of figures lies beside it
+    words = "Written by `r2med pages mini`. BM25 on this page is `bm25-nano`, as in NanoR2MED's candidate lists."
     return f"# mini/{entry.name}\n\n{words}\n{body}"
 
 

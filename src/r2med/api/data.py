@@ -166,14 +166,20 @@ def build_nano(
     return NanoBuild(built, None if ranked_by is None else ranked_by.name, pages)
 
 
-def nano_profile(*tasks: str, published: bool = False) -> NanoProfile:
+def nano_profile(*tasks: str, published: bool = False, bm25: str | Retriever = "") -> NanoProfile:
     """The table of a Nano group: counts, the nDCG@10 of its candidates, and the means over all queries.
 
-    With `published`, the figures that NanoR2MED publishes.
+    With `published`, the figures that NanoR2MED publishes. With `bm25`, the BM25 profile is that of a retriever run
+    now, also on a task without candidates; the other profiles stay those of the folder.
     """
     if published == bool(tasks):
         raise UsageError("give a Nano folder, or ask for the published figures")
-    return published_profile() if published else profile(resolve_all(tasks), source=", ".join(tasks))
+    if published:
+        if bm25:
+            raise UsageError("the published figures have their own BM25; --bm25 goes with a folder")
+        return published_profile()
+    chosen = get_retriever(bm25) if bm25 else None
+    return profile(resolve_all(tasks), source=", ".join(tasks), bm25=chosen)
 
 
 def nano_fidelity(

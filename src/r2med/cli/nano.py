@@ -87,14 +87,18 @@ def build(
 @command.command("profile")
 @click.argument("paths", nargs=-1, metavar="NAME|FOLDER...")
 @click.option("--published", is_flag=True, help="The figures NanoR2MED publishes, instead of a folder's.")
+@click.option(
+    "--bm25", "bm25_spec", default="", metavar="NAME",
+    help="Run this retriever for the BM25 profile, such as bm25, instead of reading the lists that lie there.",
+)  # fmt: skip
 @click.option("--markdown", is_flag=True, help="Print the table in Markdown.")
 @json_option
-def profile(paths: tuple[str, ...], published: bool, markdown: bool, as_json: bool) -> None:
+def profile(paths: tuple[str, ...], published: bool, bm25_spec: str, markdown: bool, as_json: bool) -> None:
     """The table of a Nano group: counts, the nDCG@10 of its candidates, and the means over all queries."""
     from ..api import data
     from ..report.group_page import group_table
 
-    found = data.nano_profile(*paths, published=published)
+    found = data.nano_profile(*paths, published=published, bm25=bm25_spec)
     if as_json:
         emit(found)
         return

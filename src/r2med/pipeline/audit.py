@@ -128,8 +128,10 @@ def inspect(ref: TaskRef, *, against: Sequence[OutsideTexts] = (), audited: bool
     task, runs, safeguarded = nano.task, dict(nano.runs), nano.safeguarded
     if not task.qrels.positives:
         raise DataError(f"{task.full_name} has no positive judgment: there is nothing to write a page about")
+    described = dict(nano.metadata.retrievers) if nano.metadata else {}
     if "bm25" not in runs:
-        runs |= make_candidates(task, BM25Nano(), None).runs
+        made = make_candidates(task, BM25Nano(), None)
+        runs, described = runs | made.runs, described | made.retrievers
     measured = measure(task, runs, safeguarded, split=nano.split)
     report = audit([task], against=against, few_shot=built_in_examples()) if audited else None
     scored = [without_safeguard(r, safeguarded) if c == "reranking_hybrid" else r for c, r in runs.items()]
@@ -150,6 +152,7 @@ def inspect(ref: TaskRef, *, against: Sequence[OutsideTexts] = (), audited: bool
         outcomes=outcomes(task, dict(zip(roles, scored, strict=True)), measured.per_query),
         trapped=len(lexical_traps(task, first)),
         empty={role: int((run.lengths() == 0).sum()) for role, run in zip(roles, scored, strict=True)},
+        made_by={config: str(facts["name"]) for config, facts in described.items() if "name" in facts},
         metadata=nano.metadata,
     )
 

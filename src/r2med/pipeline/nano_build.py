@@ -79,6 +79,7 @@ def build_nano(
         raise UsageError("a name or a description can be given to one task only")
     splits = [split_name(ref, name) for ref in refs]
     check_file_names(splits)
+    group = set_name(refs, splits, title)
     built, cards = [], []
     with atomic_folder(out) as folder:
         for ref, split in zip(refs, splits, strict=True):
@@ -110,7 +111,7 @@ def build_nano(
                 figures=measured.figures,
                 retrievers=candidates.retrievers,
                 safeguarded_queries=candidates.safeguarded,
-                set=set_name(refs, splits, title),
+                set=group,
                 language=language or ("en" if ref.entry else ""),
                 dataset=ref.entry.dataset if ref.entry else "",
             )
@@ -124,7 +125,7 @@ def build_nano(
             notify(ref.full_name, "done")
             built.append(Built(split, measured.figures, manifest, seconds))
         unify_schemas(folder)
-        write_bytes(folder / "README.md", dataset_card(cards).encode())
+        write_bytes(folder / "README.md", dataset_card(cards, group).encode())
         write_manifest(folder, {b.split: b.manifest for b in built})
     return built
 

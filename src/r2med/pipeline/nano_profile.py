@@ -175,9 +175,11 @@ def read_nano(ref: TaskRef) -> NanoTask:
     return NanoTask(task, ref.split or ref.name, runs, metadata)
 
 
-def profile(refs: Sequence[TaskRef], *, source: str) -> NanoProfile:
-    """The table of a Nano group."""
+def profile(refs: Sequence[TaskRef], *, source: str, bm25: Retriever | None = None) -> NanoProfile:
+    """The table of a Nano group; with `bm25`, lists of that retriever take the place of the BM25 lists found."""
     read = [read_nano(ref) for ref in refs]
+    if bm25 is not None:
+        read = [r._replace(runs=r.runs | make_candidates(r.task, bm25, None).runs) for r in read]
     if bare := next((r for r in read if not r.runs), None):
         raise DataError(f"{bare.task.full_name} has no candidates: it is not a Nano task (r2med nano build makes one)")
     return group([r.measure().figures for r in read], source=source)

@@ -169,7 +169,7 @@ def across_tasks(tasks: Sequence[Inspected]) -> list[str]:
                 f"{ROLE_TITLES[role]} scores significantly less where queries share few terms with their positives on "
                 f"{', '.join(falling)}."
             )
-    missed = [(len(missed_by_all(p)) / p.figures.queries, p) for p in tasks if missed_by_all(p)]
+    missed = [(len(missed_by_all(p)) / len(p.outcomes), p) for p in tasks if missed_by_all(p)]
     if missed:
         part, page = max(missed, key=lambda m: m[0])
         said.append(

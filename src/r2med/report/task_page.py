@@ -403,8 +403,7 @@ def _candidates(page: Inspected) -> list[str]:
     """The candidate configs with their figures."""
     rows = []
     for role, p in page.figures.profiles.items():
-        made = page.metadata.retrievers.get(p.profile, {}) if page.metadata else {}
-        by = str(made.get("name", "rrf" if role == "hybrid" else p.profile))
+        by = page.made_by.get(p.profile, "rrf" if role == "hybrid" else p.profile)
         covered = NONE if p.positives_covered is None else share(p.positives_covered)
         rows.append(
             [f"`{p.profile}`", markdown_text(by), str(p.top_k), score(p.ndcg_at_10), score(p.hit_at_10),

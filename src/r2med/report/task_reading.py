@@ -43,7 +43,7 @@ def versus(contrast: Contrast) -> str:
 
 def profile_reading(page: Inspected, role: str) -> list[str]:
     """What the figures of one profile say."""
-    profile, queries = page.figures.profiles[role], page.figures.queries
+    profile, queries = page.figures.profiles[role], len(page.outcomes)
     hits = [o for o in page.outcomes if o.hit(role)]
     said = [f"{len(hits):,} of {counted(queries, 'query', 'queries')} ({share(profile.hit_at_10)}) "
             f"{'has' if queries == 1 else 'have'} a positive among the first ten."]  # fmt: skip
@@ -112,10 +112,10 @@ def metric_reading(page: Inspected) -> list[str]:
         low, high = best.ndcg_at_10_interval
         said.append(
             f"The best nDCG@10, {best.ndcg_at_10:.4f} of {ROLE_NAMES[role]}, has a 95 % interval from {low:.4f} to "
-            f"{high:.4f} over {counted(figures.queries, 'query', 'queries')}."
+            f"{high:.4f} over {counted(len(page.outcomes), 'judged query', 'judged queries')}."
         )
     if hits:
-        rest = figures.queries - len(hits)
+        rest = len(page.outcomes) - len(hits)
         others = f"; the other {rest:,} {'counts' if rest == 1 else 'count'} as zero" if rest else ""
         said.append(
             f"Over the {counted(len(hits), 'query', 'queries')} with a hit the mean nDCG@10 is "

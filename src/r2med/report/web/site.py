@@ -113,17 +113,18 @@ class TaskTexts:
         """The task that a result was made on, if it is here and unchanged."""
         return self._kept.get(info.fingerprint, lambda: self._load(info))
 
-    def written_page(self, info: TaskInfo) -> Path | None:
-        """The Markdown page that `r2med pages` wrote beside the texts of a task."""
+    def written_page(self, info: TaskInfo) -> str:
+        """The Markdown page that `r2med pages` wrote beside the texts of a task; empty where none is of these."""
         if self.of(info).task is None:
-            return None
+            return ""
         for folder in self._folders:
             for ref in from_path(folder) if folder.is_dir() else []:
                 page = folder / "pages" / f"{component(ref.split or ref.name, 'task', path=folder)}.md"
                 inside = page.resolve().is_relative_to(folder.resolve())
                 if ref.name == info.name and inside and page.is_file():
-                    return page
-        return None
+                    text = page.read_text("utf-8", "replace")
+                    return text if info.fingerprint in text else ""
+        return ""
 
     def _load(self, info: TaskInfo) -> Behind:
         try:

@@ -211,4 +211,6 @@ class Inspected(NamedTuple):
     """Queries whose first BM25 document is wrong and shares more terms than any positive."""
     empty: dict[str, int]
     """Queries without a single candidate, by profile."""
+    made_by: dict[str, str]
+    """The retriever behind each config, where it is known."""
     metadata: Metadata | None

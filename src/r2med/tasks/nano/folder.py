@@ -20,7 +20,7 @@ from ...core import DataError, Task, UsageError
 from ...core.atomic import write_bytes
 from ...core.columns import grouped
 from ...core.files import sha256_of
-from ...core.table import NONE, Table
+from ...core.table import NONE, Table, markdown_text
 from ...core.untrusted import component, inside
 from ..catalogue import entries
 from ..formats.arrow import pyarrow
@@ -259,8 +259,8 @@ class CardEntry(NamedTuple):
     licence: str
 
 
-def dataset_card(tasks: Sequence[CardEntry]) -> str:
-    """The whole card; its title depends on the tasks alone, not on the folder it lies in."""
+def dataset_card(tasks: Sequence[CardEntry], title: str) -> str:
+    """The whole card; its title is the name of the set, not of the folder it lies in."""
     several = len(tasks) > 1
     body = files(__package__).joinpath("card.txt").read_text("utf-8")
     body = body.format(
@@ -270,8 +270,7 @@ def dataset_card(tasks: Sequence[CardEntry]) -> str:
         scores=_score_table(tasks),
         split=tasks[0].split,
     )
-    title = f"{len(tasks)} Nano retrieval tasks" if several else tasks[0].split
-    return f"{_header(tasks)}\n\n# {title}\n\n{body}"
+    return f"{_header(tasks)}\n\n# {markdown_text(title)}\n\n{body}"
 
 
 def _header(tasks: Sequence[CardEntry]) -> str:

@@ -83,10 +83,10 @@ def written(site: Site, asked: PageRequest, url: Links) -> Page:
     """The page that `r2med pages` wrote about the task."""
     results, name = find_task(site, asked)
     info = results.infos[name]
-    path = site.texts.written_page(info)
-    if path is None:
+    text = site.texts.written_page(info)
+    if not text:
         raise UsageError(f"{info.full_name} has no page here: r2med pages FOLDER writes it")
-    html = Markup(markdown_html(path.read_text("utf-8", "replace"), linked=False))
+    html = Markup(markdown_html(text, linked=False))
     context = {"html": html, "back": url("task", results.slug, name), "name": info.full_name}
     return Page("written.html", info.full_name, context, "task")
 
