@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import csv
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from r2med.core import Document, Documents, Qrels, Query, Run, Task, UsageError
-from r2med.pipeline.nano_build import compare, kendall, spearman
+from r2med.pipeline.nano_build import _resampled, compare, kendall, spearman, tau_ap
 from r2med.pipeline.nano_profile import (
     Safeguard,
     contrasts,
@@ -21,6 +22,7 @@ from r2med.pipeline.nano_profile import (
 )
 from r2med.retrieve import BM25
 from r2med.retrieve.bm25 import BM25Lucene
+from r2med.scoring import score
 from r2med.tasks import load
 from r2med.tasks.nano import PoolSettings, build_pool
 from r2med.tasks.nano.figures import group
@@ -158,6 +160,50 @@ def test_rank_correlations_are_scipys(pairs: list[tuple[int, int]]) -> None:
         return
     assert spearman(left[None], right[None])[0] == pytest.approx(stats.spearmanr(left, right).statistic)
     assert kendall(left[None], right[None])[0] == pytest.approx(stats.kendalltau(left, right).statistic)
+
+
+def test_tau_ap_by_hand() -> None:
+    """Yilmaz and others (2008): 2 / (N - 1) × the sum of C(i) / (i - 1), minus 1; a swap at the top costs more."""
+    full = np.array([[4.0, 3.0, 2.0, 1.0]])
+    assert tau_ap(full, full)[0] == 1.0
+    assert tau_ap(full, -full)[0] == -1.0
+    top, bottom = np.array([[3.0, 4.0, 2.0, 1.0]]), np.array([[4.0, 3.0, 1.0, 2.0]])
+    assert tau_ap(full, top)[0] == pytest.approx(2 / 3 * (0 / 1 + 2 / 2 + 3 / 3) - 1)
+    assert tau_ap(full, bottom)[0] == pytest.approx(2 / 3 * (1 / 1 + 2 / 2 + 2 / 3) - 1)
+    assert kendall(full, top)[0] == kendall(full, bottom)[0]
+
+
+def test_the_full_task_counts_with_all_its_queries() -> None:
+    """On the queries of the Nano alone, the noise that both share passed for agreement of seven close systems."""
+    full = load("mini/MedQA-Diag")
+    few = [q.id for q in full.queries[:6]]
+    kept = Qrels.from_judgments(j for j in full.qrels if j.query_id in few)
+    small = replace(full, queries=tuple(q for q in full.queries if q.id in few), qrels=kept)
+    found = compare(full, small, ["bm25", "bm25-lucene", "bm25:analyzer=whitespace"])
+    assert (found.queries, found.queries_left_out) == (6, len(full.queries) - 6)
+    whole = score(BM25().retrieve(full, depth=10), full.qrels, ["nDCG@10"])
+    assert found.systems[0].full == pytest.approx(whole.mean())
+    assert found.systems[0].nano != found.systems[0].full
+    assert (found.inflation.value, found.inflation.low, found.inflation.high) == (0.0, 0.0, 0.0)  # the same documents
+    assert found.pairs == 3
+    assert 0 <= found.significant_reversals <= min(found.reversals, found.significant_pairs)
+    assert found.tau_ap is not None
+    rng, biased, fair = np.random.default_rng(0), [], []
+    for _ in range(200):
+        everywhere = rng.normal(0.3, 0.3, size=400) + rng.normal(np.linspace(0, 0.02, 7)[:, None], 0.15, size=(7, 400))
+        on_nano = everywhere[:, :50] + rng.normal(0.0, 0.05, size=(7, 50))
+        means = [m.mean(axis=1)[None] for m in (everywhere[:, :50], everywhere, on_nano)]
+        biased.append(kendall(means[0], means[2])[0])
+        fair.append(kendall(means[1], means[2])[0])
+    assert np.mean(biased) > np.mean(fair) + 0.15
+
+
+def test_shared_queries_are_drawn_together() -> None:
+    full = np.random.default_rng(0).random((2, 30))
+    (of_full, of_nano), (shared_full, shared_nano) = _resampled([full, full[:, :10]], 10)
+    assert (shared_full == shared_nano).all()
+    assert of_nano == pytest.approx(shared_nano)
+    assert of_full.mean(axis=0) == pytest.approx(full.mean(axis=1), abs=0.01)
 
 
 def test_a_task_is_faithful_to_itself() -> None:

@@ -130,8 +130,14 @@ def fidelity(
         emit(found)
         return
     rows = [[s.name, f"{s.full:.4f}", f"{s.nano:.4f}", f"{s.nano - s.full:+.4f}"] for s in found.systems]
-    print_table(["System", "Full", "Nano", "Inflation"], rows, caption=f"{measure} on {found.queries} queries.")
-    for title, value in (("Spearman", found.spearman), ("Kendall", found.kendall), ("Inflation", found.inflation)):
-        say(f"{title}: {value.value:.3f} (95 % interval {value.low:.3f} to {value.high:.3f})")
+    print_table(["System", "Full", "Nano", "Inflation"], rows, caption=f"{measure}, each task on all its queries.")
+    estimates = {"Spearman": found.spearman, "Kendall": found.kendall, "τ_AP": found.tau_ap}
+    for title, value in {**estimates, f"Inflation on {found.queries} shared queries": found.inflation}.items():
+        if value is not None:
+            say(f"{title}: {value.value:.3f} (95 % interval {value.low:.3f} to {value.high:.3f})")
+    say(
+        f"{found.reversals} of {found.pairs} pairs are ordered differently, {found.significant_reversals} of the "
+        f"{found.significant_pairs} that differ significantly on the full task"
+    )
     if found.note:
         note(found.note)

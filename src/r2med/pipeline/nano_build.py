@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from pathlib import Path
+from statistics import NormalDist
 from typing import Any, NamedTuple
 
 import msgspec
@@ -16,8 +17,9 @@ from ..core.atomic import atomic_folder, write_bytes
 from ..core.options import Options
 from ..retrieve import Retriever, get_retriever
 from ..scoring import MAIN, Measure, score
-from ..scoring.hits import Float64
+from ..scoring.hits import Bools, Float64
 from ..scoring.intervals import Estimate
+from ..scoring.significance import SignFlips, all_pairs, step_down
 from ..tasks import TaskRef, stats, write_task
 from ..tasks.formats.parquet import write_candidates
 from ..tasks.load import check_file_names
@@ -159,7 +161,7 @@ FEW = 5
 
 
 class SystemPair(msgspec.Struct):
-    """One system on both tasks, over the same queries."""
+    """One system on both tasks, each over all its judged queries."""
 
     name: str
     full: float
@@ -169,7 +171,12 @@ class SystemPair(msgspec.Struct):
 
 
 class Fidelity(msgspec.Struct):
-    """Agreement of two rankings of systems; intervals from a paired bootstrap over the shared queries."""
+    """Agreement of two rankings of systems, with bias-corrected bootstrap intervals over queries.
+
+    The full task counts with all its queries: on the same queries, chance would pass for agreement. `inflation` is the
+    mean gain of the Nano on the queries that both have. Reversals are pairs of systems that the two order differently;
+    those that matter differ significantly on the full task.
+    """
 
     full: str
     nano: str
@@ -181,6 +188,11 @@ class Fidelity(msgspec.Struct):
     kendall: Estimate
     inflation: Estimate
     note: str = ""
+    tau_ap: Estimate | None = None
+    pairs: int = 0
+    significant_pairs: int = 0
+    reversals: int = 0
+    significant_reversals: int = 0
 
 
 def compare(
@@ -202,10 +214,20 @@ def compare(
     shared = [q.id for q in nano.queries if q.id in judged and q.id in nano.qrels.query_ids]
     if not shared:
         raise DataError(f"{full.full_name} and {nano.full_name} have no judged query in common")
-    scores = [np.stack([_scores(r, task, shared, measure) for r in retrievers]) for task in (full, nano)]
+    order = [*shared, *(q for q in full.qrels.query_ids if q not in set(shared))]
+    ids = (order, [*shared, *(q for q in nano.qrels.query_ids if q not in set(shared))])
+    scores = [
+        np.stack([_scores(r, task, wanted, measure) for r in retrievers])
+        for task, wanted in zip((full, nano), ids, strict=True)
+    ]
     means = [matrix.mean(axis=1) for matrix in scores]
-    resampled = _resampled(scores, len(shared))
+    drawn, drawn_shared = _resampled(scores, len(shared))
     ranks = [_ranks(-m[None, :])[0] + 1 for m in means]
+    rows = [m[None, :] for m in means]
+    of_shared = [matrix[:, : len(shared)].mean(axis=1) for matrix in scores]
+    different = _different(scores[0])
+    turned = np.sign(means[0][:, None] - means[0]) * np.sign(means[1][:, None] - means[1]) < 0
+    upper = np.triu(np.ones_like(turned), k=1).astype(bool)
     return Fidelity(
         full=full.full_name,
         nano=nano.full_name,
@@ -216,12 +238,19 @@ def compare(
             SystemPair(name, float(means[0][i]), float(means[1][i]), float(ranks[0][i]), float(ranks[1][i]))
             for i, name in enumerate(names)
         ],
-        spearman=_estimate(spearman(*(m[None, :] for m in means)), spearman(*resampled), len(shared)),
-        kendall=_estimate(kendall(*(m[None, :] for m in means)), kendall(*resampled), len(shared)),
+        spearman=_estimate(spearman(*rows), spearman(*drawn), len(shared)),
+        kendall=_estimate(kendall(*rows), kendall(*drawn), len(shared)),
         inflation=_estimate(
-            (means[1] - means[0]).mean(keepdims=True), (resampled[1] - resampled[0]).mean(axis=1), len(shared)
+            (of_shared[1] - of_shared[0]).mean(keepdims=True),
+            (drawn_shared[1] - drawn_shared[0]).mean(axis=1),
+            len(shared),
         ),
         note=f"The order of {len(names)} systems says little; name more." if len(names) < FEW else "",
+        tau_ap=_estimate(tau_ap(*rows), tau_ap(*drawn), len(shared)),
+        pairs=int(upper.sum()),
+        significant_pairs=int((different & upper).sum()),
+        reversals=int((turned & upper).sum()),
+        significant_reversals=int((turned & different & upper).sum()),
     )
 
 
@@ -231,16 +260,43 @@ def _scores(retriever: Retriever, task: Task, query_ids: list[str], measure: Mea
     return evaluation.per_query[measure.key][evaluation.query_ids.positions(query_ids)]
 
 
-def _resampled(scores: Sequence[Float64], queries: int) -> list[Float64]:
-    """Means of every system on both tasks over the same resampled queries: resamples × systems each."""
+def _different(scores: Float64) -> Bools:
+    """Which pairs of systems differ significantly, 5 % over all pairs."""
+    pairs = all_pairs(len(scores))
+    line = SignFlips([scores], draws=10 * RESAMPLES).line(np.ones(1))
+    first, second = np.array(pairs).T
+    found = np.zeros((len(scores), len(scores)), dtype=bool)
+    found[first, second] = found[second, first] = step_down([line], pairs, 0.95).p[0] < 0.05
+    return found
+
+
+def _resampled(scores: Sequence[Float64], shared: int) -> tuple[list[Float64], list[Float64]]:
+    """Means of every system on both tasks over resampled queries, resamples × systems each: of all, of the shared ones.
+
+    Queries that both tasks have are drawn together, those of one task by themselves.
+    """
     rng = np.random.Generator(np.random.PCG64(0))
-    drawn = rng.multinomial(queries, np.full(queries, 1 / queries), size=RESAMPLES) / queries
-    return [drawn @ matrix.T for matrix in scores]
+    both = rng.multinomial(shared, np.full(shared, 1 / shared), size=RESAMPLES)
+    means, of_shared = [], []
+    for matrix in scores:
+        own = matrix.shape[1] - shared
+        sums = both @ matrix[:, :shared].T
+        of_shared.append(sums / shared)
+        if own:
+            sums = sums + rng.multinomial(own, np.full(own, 1 / own), size=RESAMPLES) @ matrix[:, shared:].T
+        means.append(sums / matrix.shape[1])
+    return means, of_shared
 
 
 def _estimate(value: Float64, replicates: Float64, n: int) -> Estimate:
-    low, high = np.percentile(replicates, [2.5, 97.5]).tolist()
-    return Estimate(float(value[0]), low, high, n)
+    """With a bias-corrected interval: resampled orders agree less than the orders themselves."""
+    observed = float(value[0])
+    edge = 0.5 / len(replicates)
+    below = float((replicates < observed - 1e-12).mean() + (np.abs(replicates - observed) <= 1e-12).mean() / 2)
+    bias = NormalDist().inv_cdf(min(max(below, edge), 1.0 - edge))
+    places = [NormalDist().cdf(2.0 * bias + z) for z in (-1.959964, 1.959964)]
+    low, high = np.quantile(replicates, places).tolist()
+    return Estimate(observed, min(low, observed), max(high, observed), n)
 
 
 def _ranks(values: Float64) -> Float64:
@@ -269,3 +325,20 @@ def kendall(left: Float64, right: Float64) -> Float64:
     a, b = (np.sign(m[:, first] - m[:, second]) for m in (left, right))
     scale = np.sqrt((a**2).sum(axis=1) * (b**2).sum(axis=1))
     return _ratio((a * b).sum(axis=1), scale)
+
+
+def tau_ap(left: Float64, right: Float64) -> Float64:
+    """τ_AP of each row of `right` against its row of `left`: τ that weighs disagreement at the top more (Yilmaz 2008).
+
+    Each system but the best of `right` counts the share of those above it that `left` has above it, too; ties half.
+    """
+    systems = right.shape[1]
+    order = np.argsort(-right, axis=1, kind="stable")
+    ranked = np.take_along_axis(left, order, axis=1)
+    right_ranked = np.take_along_axis(right, order, axis=1)
+    total = np.zeros(len(left))
+    for place in range(1, systems):
+        agree = np.sign(ranked[:, :place] - ranked[:, place : place + 1])
+        agree = np.where(right_ranked[:, :place] == right_ranked[:, place : place + 1], 0.0, agree)
+        total += agree.mean(axis=1)
+    return np.asarray(total / (systems - 1))
