@@ -25,6 +25,8 @@ from ...expand.replay import read_recorded
 from ...llm import chats
 from ...models.prompts import OWN, PAPER
 from ...pipeline import Builder
+from ...pipeline.reproduce import as_published
+from ...rerank import rerankers
 from .evaluate import (
     RECALL_K,
     Gar,
@@ -126,7 +128,8 @@ def parser() -> argparse.ArgumentParser:
     ours.add_argument("--prompts", help="a prompt pack instead of the repository's instructions and prompts")
     ours.add_argument("--overwrite", action="store_true", help="run again what has results")
     ours.add_argument("--device", help="cpu, cuda, cuda:1 …")
-    ours.add_argument("--trust_remote_code", action="store_true", help="let a model run code of its own (nv does)")
+    ours.add_argument("--trust_remote_code", action="store_true", help="let a model run code of its own")
+    ours.add_argument("--allow_pickle", action="store_true", help="load weights that are published as pickles only")
     return made
 
 
@@ -150,7 +153,10 @@ def run(given: argparse.Namespace) -> None:
         raise UsageError(f"--mode {given.mode} needs {' and '.join(missing)}")
     tree = find_tree(given.root)
     given.pack = find_prompts(tree, given.prompts)
-    with Builder(Options(device=given.device or None, trust_remote_code=given.trust_remote_code)) as builder:
+    options = Options(
+        device=given.device or None, trust_remote_code=given.trust_remote_code, allow_pickle=given.allow_pickle
+    )
+    with Builder(options) as builder:
         if given.mode == "generate_hydoc":
             _generate(given, tree, builder)
         elif given.mode == "eval_reranker":
@@ -172,7 +178,8 @@ def _retrieval(given: argparse.Namespace, tree: Tree, builder: Builder) -> None:
 
 def _reranking(given: argparse.Namespace, tree: Tree, builder: Builder) -> None:
     name = OLD_RERANKERS.get(given.reranker_name, given.reranker_name)
-    reranker, first = builder.reranker(name), paper_retriever(given.retriever_name, given.pack)
+    reranker = builder.reranker(as_published(rerankers.parse(name), rerankers))
+    first = paper_retriever(given.retriever_name, given.pack)
     _say_whose("instructions", instructions_of(first))
     evaluate = partial(
         evaluate_reranker, tree, reranker, first, builder, recall_k=given.recall_k, overwrite=given.overwrite

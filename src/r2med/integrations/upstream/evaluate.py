@@ -118,9 +118,10 @@ def evaluate_reranker(
         run = reranker.rerank(task, load_candidates(file, task), recall_k, rest="drop")
         return run.top(recall_k)
 
-    names: dict[str, str | int] = {"model_name": reranker.name, "reranker_name": reranker.name}
+    own = str(reranker.spec.at(None).without("protocol"))
+    names: dict[str, str | int] = {"model_name": own, "reranker_name": own}
     names |= {"retriever_name": name, "topk": recall_k}
-    path = tree.scores("reranker", reranker.name, name, f"top_{recall_k}", task=task.name)
+    path = tree.scores("reranker", own, name, f"top_{recall_k}", task=task.name)
     return _scored(path, task, "reranked", names, reranked, overwrite=overwrite)
 
 
