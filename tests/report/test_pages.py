@@ -13,6 +13,7 @@ import pytest
 
 from r2med.core import UnknownName, UsageError
 from r2med.report.collection import side_by_side
+from r2med.report.leaderboard import BOARD
 from r2med.report.leaderboard import board as report_board
 from r2med.report.web.app import find_page
 from r2med.report.web.pages.board import table_text
@@ -75,7 +76,7 @@ def test_the_leaderboard_has_the_figures_of_the_report(site: Site, results: Path
 
 def test_intervals_letters_and_ranks_are_those_of_scoring(site: Site, results: Path) -> None:
     scores = side_by_side(ResultIndex([results]), [], MAIN).scores
-    found = standings(scores.matrices)
+    found = standings(scores.matrices, BOARD)
     places = dict(zip(scores.systems, zip(found.letters, found.groups, found.ranks, strict=True), strict=True))
     rows = {r["row"].system: r["row"] for r in page(site, "/board/mini?show=measured").context["rows"]}
     for said in score_intervals(scores):

@@ -25,6 +25,7 @@ from .scores import short_name
 
 MANY_SYSTEMS, MANY_QUERIES = 100, 20_000
 AT_ONCE = 50  # Systems resampled together: the means of more would not fit comfortably in memory.
+BOARD = Settings(resamples=2_000)  # 20,000 sign flips: a board is drawn while somebody waits.
 SCALE = 100
 HERE, PUBLISHED, REFERENCE = "measured here", "published", "our reference"
 ALL, CUSTOM = "all", "custom"
@@ -71,7 +72,7 @@ def places_of(results: CollectionResults, measure: Measure, complete: list[str])
     whole = results.score_set(measure, complete, results.whole) if len(complete) > 1 else None
     if whole is None:
         return {}
-    found = standings(whole.matrices, usual_settings(results, few=len(complete) <= MANY_SYSTEMS))
+    found = standings(whole.matrices, BOARD)
     places = map(Place, found.letters, found.groups, found.ranks)
     return dict(zip(whole.systems, places, strict=True))
 
