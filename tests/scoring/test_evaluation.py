@@ -178,3 +178,11 @@ def test_runs_that_do_not_belong_together() -> None:
     one, other = Run.from_rankings({"a": [("x", 1.0)]}), Run.from_rankings({"b": [("x", 1.0)]})
     with pytest.raises(DataError, match="not over the same"):
         before_after(one, other, Qrels.from_judgments([("a", "x", 1)]), 1)
+
+
+def test_judged_at_ten_stands_beside_every_score() -> None:
+    qrels = Qrels.from_judgments([("a", "x", 1), ("a", "y", 0), ("b", "z", -1), ("c", "w", 1)])
+    run = Run.from_rankings({"a": [("x", 3.0), ("n", 2.0), ("y", 1.0)], "b": [("z", 1.0)]})
+    found = score(run, qrels, ["nDCG@10", "judged@10"])
+    assert found.judged_at_10 == pytest.approx(found.mean("judged@10")) == pytest.approx((2 / 3 + 1 + 0) / 3)
+    assert "judged@10: 56 %" in found._repr_html_()

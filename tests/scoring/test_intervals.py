@@ -18,6 +18,7 @@ from r2med.scoring.intervals import (
     Settings,
     incomplete_beta,
     score_intervals,
+    share_interval,
     student_cdf,
     student_quantile,
     two_sided_p,
@@ -193,3 +194,42 @@ def test_edges() -> None:
     assert student_quantile(0.5, 7) == 0.0
     assert incomplete_beta(2, 3, 0.0) == 0.0
     assert incomplete_beta(2, 3, 1.0) == 1.0
+
+
+@pytest.mark.parametrize(("hits", "n"), [(0, 13), (13, 13), (7, 13), (1, 876), (45, 50)])
+def test_shares_have_the_exact_interval(hits: int, n: int) -> None:
+    theirs = stats.binomtest(hits, n).proportion_ci(0.95, method="exact")
+    assert share_interval(hits, n, 0.025) == pytest.approx((theirs.low, theirs.high), abs=1e-12)
+    scores = np.array([[1.0] * hits + [0.0] * (n - hits)])
+    found = Bootstrap([scores], Settings(resamples=200)).scores(ONE)
+    assert (found.low[0], found.high[0]) == pytest.approx((theirs.low, theirs.high), abs=1e-12)
+
+
+def test_no_interval_of_a_score_is_a_point() -> None:
+    """13 of 13 printed [100, 100], and one query had no doubt at all."""
+    (system,) = score_intervals(scores_of(np.ones((1, 13)), np.full((1, 9), 0.4), np.array([[0.7]])))
+    perfect, same, single = system.tasks.values()
+    assert (perfect.low, perfect.high) == pytest.approx((0.753, 1.0), abs=5e-4)
+    assert same.low < 0.4 < same.high
+    assert single.high - single.low > 0.9
+    flat = score_intervals(scores_of(np.ones((1, 13)), np.ones((1, 13))))[0].macro
+    assert (flat.low, flat.high) == pytest.approx((0.025 ** (1 / 26), 1.0))
+
+
+def test_shares_of_a_dozen_queries_are_covered() -> None:
+    """The bootstrap covered 0.71 at n = 12."""
+    rng, held = np.random.default_rng(5), 0
+    for seed in range(300):
+        values = (rng.random((1, 12)) < 0.9).astype(np.float64)
+        found = Bootstrap([values], Settings(resamples=100, seed=seed)).scores(ONE)
+        held += bool(found.low[0] <= 0.9 <= found.high[0])
+    assert held / 300 >= 0.93
+
+
+def test_a_task_of_one_query_adds_variance_to_the_macro() -> None:
+    values = np.random.default_rng(6).normal(0.5, 0.1, size=(1, 40))
+    alone = score_intervals(scores_of(values, np.full((1, 40), 0.5)))[0].macro
+    single = score_intervals(scores_of(values, np.array([[0.5]])))[0].macro
+    assert single.high - single.low > 3 * (alone.high - alone.low)
+    only = score_intervals(scores_of(*[np.array([[v]]) for v in (0.2, 0.5, 0.6, 0.4)]))[0].macro
+    assert only.high - only.low > 0.1

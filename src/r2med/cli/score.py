@@ -45,8 +45,8 @@ def score(
     chosen = parse_measures(measures)
     judgments = read_qrels(qrels)
     ranked = read_run(run)
-    judged = evaluate(ranked, judgments, [JUDGED]).mean(JUDGED)
     result = evaluate(condensed_lists(ranked, judgments) if condensed else ranked, judgments, chosen or STANDARD)
+    judged = evaluate(ranked, judgments, [JUDGED]).mean(JUDGED) if condensed else result.judged_at_10
     unjudged = len(set(ranked.query_ids) - set(judgments.query_ids))
     if as_json:
         document: dict[str, object] = {

@@ -60,6 +60,8 @@ class Evaluation:
     without_positives: int
     micro_recall: dict[str, float]
     """By its key in JSON: the share of all relevant documents, whichever query they belong to."""
+    judged_at_10: float | None = None
+    """The mean share of the first ten documents that somebody judged; None where ties were averaged."""
 
     @property
     def means(self) -> ByMeasure[float]:
@@ -115,6 +117,7 @@ def evaluation_of(hits: HitsAt, run: Run, qrels: Qrels, measures: Iterable[Measu
         micro_recall={
             f"recall_micro_at_{k}": float(found.chance[found.rank < k].sum()) / total if total else 0.0 for k in CUTOFFS
         },
+        judged_at_10=None if found.judged_in_ten is None else float(found.judged_in_ten.mean()),
     )
 
 

@@ -52,6 +52,8 @@ class Hits(Entries):
     relevant: Int64  # how many of them each query has
     judging: Callable[[], Judging] | None = None  # Gives what is judged and not relevant; None where scores are tied.
 
+    judged_in_ten: Float64 | None = None  # The share of each query's first ten that is judged.
+
     def judged(self) -> Judging:
         """All judged documents; only rankings as they are have them."""
         if self.judging is None:
@@ -108,11 +110,14 @@ def grades_along(run: Run, qrels: Qrels) -> Iterator[Graded]:
 def exact_hits(run: Run, qrels: Qrels) -> HitsAt:
     """The hits of rankings as they are."""
     sizes = np.zeros(len(qrels.query_ids), dtype=np.int64)
+    judged_in_ten = np.zeros(len(sizes))
     ranks: list[Int64] = [np.empty(0, dtype=np.int64)]
     grades: list[Int32] = [np.empty(0, dtype=np.int32)]
     for query, _, along in grades_along(run, qrels):
         found = (along > 0).nonzero()[0]
         sizes[query] = len(found)
+        top = along[:10]
+        judged_in_ten[query] = int((top >= -1).sum()) / max(int((top != EMPTY).sum()), 1)
         ranks.append(found)
         grades.append(along[found])
     row, rank, grade = np.repeat(np.arange(len(sizes)), sizes), np.concatenate(ranks), np.concatenate(grades)
@@ -148,6 +153,7 @@ def exact_hits(run: Run, qrels: Qrels) -> HitsAt:
             ideal=ideal,
             relevant=np.bincount(ideal.row, minlength=ideal.queries),
             judging=lambda: judging(rel),
+            judged_in_ten=judged_in_ten,
         )
 
     return at_least

@@ -25,6 +25,8 @@ def evaluation_table(evaluation: Evaluation) -> Table:
     lost = len(evaluation.missing_queries)
     caption = f"Mean of {len(evaluation.query_ids)} judged queries, × 100"
     caption += f"; {lost} without results score 0" if lost else ""
+    if evaluation.judged_at_10 is not None:
+        caption += f"; judged@10: {share(evaluation.judged_at_10)} of the top ten were judged"
     hidden = len(evaluation.per_query) - len(shown)
     caption += f"; {hidden} more measures in .means" if hidden else ""
     return Table(list(map(str, shown)), [[points(evaluation.mean(m)) for m in shown]], caption, left=0)
