@@ -58,15 +58,11 @@ if TYPE_CHECKING:
         prune_cache,
         verify_cache,
     )
+    from .api.publish import export_beir, export_hub, export_ledger, export_mteb, export_trec, view, write_report
     from .api.results import (
         compare,
         compare_stored,
         design,
-        export_beir,
-        export_hub,
-        export_ledger,
-        export_mteb,
-        export_trec,
         leaderboard,
         plot_pareto,
         plot_ranks,
@@ -75,8 +71,6 @@ if TYPE_CHECKING:
         plot_truncation,
         relabel,
         reproduce,
-        view,
-        write_report,
     )
     from .core import Document, Documents, Qrels, Query, R2MedError, Run, Task
     from .core.options import Options
@@ -94,8 +88,9 @@ _HOMES = {
     "api.experiments": "Scores diagnose evaluate expand fuse plan rerank run score search systems",
     "api.machine": "cache_entries check_installation describe_model describe_protocol fetch_model fetch_protocol "
     "list_models list_protocols model_folder prune_cache verify_cache",
-    "api.results": "compare compare_stored design export_beir export_hub export_ledger export_mteb export_trec "
-    "leaderboard plot_pareto plot_ranks plot_scatter plot_scores plot_truncation relabel reproduce view write_report",
+    "api.publish": "export_beir export_hub export_ledger export_mteb export_trec view write_report",
+    "api.results": "compare compare_stored design leaderboard plot_pareto plot_ranks plot_scatter plot_scores "
+    "plot_truncation relabel reproduce",
     "core": "Document Documents Qrels Query R2MedError Run Task",
     "core.options": "Options",
     "core.queries": "Queries",

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from r2med.api.results import parameters_of
+from r2med.api.publish import parameters_of
 from r2med.cli.browse import report, view
 from r2med.core import R2MedError
 from r2med.pipeline.system import SystemSpec

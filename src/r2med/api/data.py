@@ -7,32 +7,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from ..core import UsageError
 from ..core.options import Options
-from ..pipeline.audit import ScoredAudit, audit_tasks, inspect
-from ..pipeline.nano_build import SYSTEMS, Built, Fidelity
-from ..pipeline.nano_build import build_nano as build
-from ..pipeline.nano_build import compare as compare_orders
-from ..pipeline.nano_profile import Safeguard, dense_retriever, profile, published_profile
-from ..pipeline.training import MiningSettings, TrainingReport, evaluation_refs, protected
-from ..pipeline.training import export_training as write_training
-from ..report.group_page import write_pages as write_inspected
-from ..retrieve import Retriever, get_retriever
 from ..scoring import MAIN, Measure
 from ..tasks import Stats, find_tasks, list_tasks, load, resolve_all
 from ..tasks import convert as convert_refs
 from ..tasks import stats as stats_of
-from ..tasks.audit import AuditSettings
-from ..tasks.audit.leaks import read_outside
 from ..tasks.download import Downloaded
 from ..tasks.download import download as download_entry
 from ..tasks.load import Converted
-from ..tasks.nano import Fill, PoolSettings
-from ..tasks.nano.figures import Inspected, NanoProfile
-from ..tasks.validate import Report
-from ..tasks.validate import validate as validate_ref
+
+if TYPE_CHECKING:
+    from ..pipeline.audit import ScoredAudit
+    from ..pipeline.nano_build import Built, Fidelity
+    from ..pipeline.training import TrainingReport
+    from ..retrieve import Retriever
+    from ..tasks.nano import Fill
+    from ..tasks.nano.figures import Inspected, NanoProfile
+    from ..tasks.validate import Report
 
 __all__ = [
     "audit",
@@ -70,6 +64,8 @@ def download(*names: str, force: bool = False, notify: Step = _quiet) -> list[Do
 
 def validate(*tasks: str) -> list[Report]:
     """Check tasks for errors."""
+    from ..tasks.validate import validate as validate_ref
+
     return [validate_ref(ref) for ref in resolve_all(tasks or ("mini",))]
 
 
@@ -100,6 +96,9 @@ def audit(
     `against` are files or folders of training data, `few_shot` examples used in prompts. A near copy shares at least
     `threshold` of its runs of `width` words.
     """
+    from ..pipeline.audit import audit_tasks
+    from ..tasks.audit import AuditSettings
+
     settings = AuditSettings(threshold=threshold, width=width)
     return audit_tasks(
         resolve_all(tasks),
@@ -145,6 +144,13 @@ def build_nano(
     here. `safeguard` says which positive a hybrid list without one gets: the first judged, or one drawn by the seed.
     The pages of the group and of its tasks lie in `pages`; `write_pages` adds the audit to them.
     """
+    from ..pipeline.audit import inspect
+    from ..pipeline.nano_build import build_nano as build
+    from ..pipeline.nano_profile import Safeguard, dense_retriever
+    from ..report.group_page import write_pages as write_inspected
+    from ..retrieve import get_retriever
+    from ..tasks.nano import PoolSettings
+
     refs, ranked_by = resolve_all(tasks), dense_retriever(dense, options)
     settings = PoolSettings(docs=docs, fill=fill, seed=seed)
     built = build(
@@ -172,6 +178,9 @@ def nano_profile(*tasks: str, published: bool = False, bm25: str | Retriever = "
     With `published`, the figures that NanoR2MED publishes. With `bm25`, the BM25 profile is that of a retriever run
     now, also on a task without candidates; the other profiles stay those of the folder.
     """
+    from ..pipeline.nano_profile import profile, published_profile
+    from ..retrieve import get_retriever
+
     if published == bool(tasks):
         raise UsageError("give a Nano folder, or ask for the published figures")
     if published:
@@ -186,6 +195,9 @@ def nano_fidelity(
     full: str, nano: str, *retrievers: str | Retriever, measure: Measure | str = MAIN, options: Options | None = None
 ) -> Fidelity:
     """Rank the same systems on a full task and on its Nano, and say how well the two orders agree."""
+    from ..pipeline.nano_build import SYSTEMS
+    from ..pipeline.nano_build import compare as compare_orders
+
     return compare_orders(load(full), load(nano), list(retrievers or SYSTEMS), Measure.parse(measure), options=options)
 
 
@@ -204,6 +216,10 @@ def write_pages(
 
     They go to `out`, else to `pages` in the first folder given; with `html`, as linked HTML with pictures, too.
     """
+    from ..pipeline.audit import inspect
+    from ..report.group_page import write_pages as write_inspected
+    from ..tasks.audit.leaks import read_outside
+
     refs = resolve_all(tasks)
     first = Path(tasks[0])
     folder = Path(out) if out else first / "pages" if first.is_dir() else Path("pages")
@@ -235,6 +251,10 @@ def export_training(
     Negatives are mined in the ranks `skip` to `depth` of each retriever. Whatever overlaps an evaluation task (those
     of the catalogue on this machine, and `protect`) is refused, or left out with `drop_overlap`.
     """
+    from ..pipeline.training import MiningSettings, evaluation_refs, protected
+    from ..pipeline.training import export_training as write_training
+    from ..retrieve import get_retriever
+
     notify("reading evaluation tasks")
     return write_training(
         load(source),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -11,14 +11,13 @@ from ..cache import entries as cache_entries
 from ..cache import prune as prune_cache
 from ..cache import verify as verify_cache
 from ..core import ModelError
-from ..doctor import diagnose as check_installation
 from ..models import Card, Row, find_any_card, listing, locate
 from ..models import fetch as fetch_model
 from ..models.listing import row
-from ..pipeline.protocol_pack import FetchedPack, described, fetch_pack
-from ..pipeline.protocol_pack import listing as list_protocols
-from ..pipeline.system import REGISTRIES
-from ..results.protocols import read_protocol
+
+if TYPE_CHECKING:
+    from ..doctor import Diagnosis
+    from ..pipeline.protocol_pack import FetchedPack
 
 __all__ = [
     "cache_entries",
@@ -38,6 +37,8 @@ CARDS = ("dense", "late-interaction", "sparse", "cross-encoder", "chat")
 
 def list_models(kind: str | None = None) -> list[Row]:
     """All models, or those of a kind: whether each is ready here, and the command that gets it."""
+    from ..pipeline.system import REGISTRIES
+
     return listing(kind, REGISTRIES)
 
 
@@ -62,9 +63,29 @@ def model_folder(name: str) -> Path:
 
 def describe_protocol(name: str) -> dict[str, object]:
     """All that a protocol sets, and whether its instructions are on this machine; `name` may be a file."""
+    from ..pipeline.protocol_pack import described
+    from ..results.protocols import read_protocol
+
     return described(read_protocol(name))
 
 
 def fetch_protocol(name: str, folder: Path | None = None) -> FetchedPack:
     """Read a protocol's instructions and prompts from their repository, or a clone of it, into R2MED_HOME."""
+    from ..pipeline.protocol_pack import fetch_pack
+    from ..results.protocols import read_protocol
+
     return fetch_pack(read_protocol(name), folder)
+
+
+def list_protocols() -> list[dict[str, Any]]:
+    """The protocols: what each is, the hash of its settings, and whether its prompt pack is here."""
+    from ..pipeline.protocol_pack import listing as of_protocols
+
+    return of_protocols()
+
+
+def check_installation(results: Path = Path("results")) -> Diagnosis:
+    """What is installed on this machine, what works and what is ready to run; changes nothing."""
+    from ..doctor import diagnose
+
+    return diagnose(results)

@@ -4,36 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
-import msgspec
-
-from ..core import R2MedError, ResultError, UsageError
-from ..core.atomic import write_bytes
+from ..core import UsageError
 from ..core.budget import Budget
 from ..core.options import Options
-from ..integrations.exporting import export_beir, export_trec
-from ..integrations.hub import Prepared, Uploaded, prepare, upload
-from ..integrations.mteb import Imported, Written, ledger_text, read_mteb
-from ..integrations.mteb import export_mteb as export_to_mteb
-from ..llm import get_llm
-from ..models import get_card
-from ..pipeline import check_writable
-from ..pipeline.relabelling import Agreement, LlmJudge, agreement, label_pool, relabel_task
-from ..pipeline.reproduce import reproduce as compare_with_ledger
-from ..pipeline.run import Notify
 from ..report.collection import collection_results, side_by_side, the_collection
 from ..report.comparison import Compared, from_runs, from_store, with_snippets
 from ..report.costs import AXES, cost_points, cut_points
 from ..report.leaderboard import Board, board
 from ..report.pictures import draw_ranks, draw_scatter, draw_scores, draw_tradeoff, draw_truncation
 from ..report.svg import Canvas, check_output, write_picture
-from ..report.web import Site
-from ..report.web.server import serve
-from ..report.web.single_file import Written as WrittenReport
-from ..report.web.single_file import write_report as write_site
 from ..results import ResultIndex, ResultStore
-from ..results.ledger import Reproduction, ledger, read_ledger
 from ..scoring import MAIN, Evaluation, Measure
 from ..scoring.compare import Comparison
 from ..scoring.compare import compare as compare_scores
@@ -43,18 +25,16 @@ from ..scoring.populations import Design
 from ..scoring.populations import design as design_benchmark
 from ..scoring.ranks import standings
 from ..scoring.score_set import ScoreSet
-from ..tasks import resolve
-from .tasks import resolve_tasks
+
+if TYPE_CHECKING:
+    from ..pipeline.relabelling import Agreement
+    from ..pipeline.run import Notify
+    from ..results.ledger import Reproduction
 
 __all__ = [
     "compare",
     "compare_stored",
     "design",
-    "export_beir",
-    "export_hub",
-    "export_ledger",
-    "export_mteb",
-    "export_trec",
     "leaderboard",
     "plot_pareto",
     "plot_ranks",
@@ -63,8 +43,6 @@ __all__ = [
     "plot_truncation",
     "relabel",
     "reproduce",
-    "view",
-    "write_report",
 ]
 FOLDER = "results"
 
@@ -186,6 +164,11 @@ def reproduce(
 
     `tolerance` is in points of 100; by default the source's own.
     """
+    from ..pipeline import check_writable
+    from ..pipeline.reproduce import reproduce as compare_with_ledger
+    from ..results.ledger import ledger, read_ledger
+    from ..tasks import resolve
+
     store = ResultStore(results)
     refs = [ref for name in tasks for ref in resolve(f"{collection}/{name.rpartition('/')[2]}")] or resolve(collection)
     if run:
@@ -238,6 +221,10 @@ def relabel(
     `negatives` random passages for each positive are taken to be irrelevant. With `pool` the documents that nobody
     judged are labelled too, into `out`. Default tasks: those of the pool, else Mini.
     """
+    from ..llm import get_llm
+    from ..pipeline.relabelling import LlmJudge, agreement, label_pool, relabel_task
+    from .tasks import resolve_tasks
+
     if (pool is None) != (out is None):
         raise UsageError("pool names the pool to label and out where it goes: give both or neither")
     entries = []
@@ -358,80 +345,3 @@ def plot_truncation(
 def _written(canvas: Canvas, out: str | Path, notes: Sequence[str] = ()) -> Picture:
     write_picture(canvas, Path(out))
     return Picture(canvas, list(notes))
-
-
-def open_site(results: Sequence[str | Path], tasks: Sequence[str | Path] = ()) -> Site:
-    """The pages over folders of results; a folder that was named must be there."""
-    roots = [Path(root) for root in results]
-    for root in roots:
-        if not root.is_dir():
-            raise ResultError(f"{root}: no such folder of results (r2med run makes one)")
-    return Site(roots or [Path(FOLDER)], task_folders=[Path(folder) for folder in tasks], parameters=parameters_of)
-
-
-def parameters_of(parts: Sequence[str]) -> int | None:
-    """Weights of all models of a system, as their cards state them; None where one is not known. BM25 has none."""
-    try:
-        counts = [get_card(name).parameters for name in parts if not name.startswith("bm25")]
-    except R2MedError:
-        return None
-    return None if None in counts else sum(count or 0 for count in counts)
-
-
-def view(
-    *results: str | Path, tasks: Sequence[str | Path] = (), port: int | None = None, host: str = "",
-    allowed: Iterable[str] = (), browser: bool = True, announce: Callable[[str], None] = lambda where: None,
-) -> None:  # fmt: skip
-    """Show results in the browser until interrupted.
-
-    `tasks` are folders whose texts may be shown; `host` listens elsewhere than on loopback, under the names `allowed`.
-    """
-    serve(open_site(results, tasks), host=host, allowed=allowed, port=port, browser=browser, announce=announce)
-
-
-def write_report(
-    target: str | Path, *results: str | Path, tasks: Sequence[str | Path] = (), max_bytes: int = 24_000_000
-) -> WrittenReport:
-    """Write what `view` shows as one HTML file that needs no network."""
-    site = open_site(results, tasks)
-    written = write_site(site, Path(target), most=max_bytes)
-    return msgspec.structs.replace(written, left_out=[*site.problems(), *written.left_out])
-
-
-class Published(NamedTuple):
-    """A folder that is ready for the hub, and the commit if it was sent there."""
-
-    prepared: Prepared
-    uploaded: Uploaded | None
-
-
-def export_hub(
-    folder: str | Path, repo: str, *, out: str | Path | None = None, licence: str = "", send: bool = False,
-    private: bool = False,
-) -> Published:  # fmt: skip
-    """Make a Nano dataset or results ready for the Hugging Face hub; only with `send` they leave this machine."""
-    if private and not send:
-        raise UsageError("only a repository that is uploaded can be private")
-    source = Path(folder).resolve()
-    prepared = prepare(
-        Path(folder), repo, Path(out) if out else source.with_name(f"{source.name}-hub"), licence=licence
-    )
-    return Published(prepared, upload(prepared, private=private) if send else None)
-
-
-def export_mteb(
-    results: str | Path, out: str | Path, *, systems: Sequence[str] = (), model: str = "", revision: str = ""
-) -> list[Written]:
-    """Write results in MTEB's layout; `model` and `revision` name a single system as MTEB should."""
-    chosen = [stored.result for stored in ResultIndex([Path(results)]).select(systems)]
-    return export_to_mteb(chosen, Path(out), model=model, revision=revision)
-
-
-def export_ledger(
-    folder: str | Path, out: str | Path, *, source: str = "mteb-import", title: str = "MTEB results", url: str = "",
-    date: str = "",
-) -> list[Imported]:  # fmt: skip
-    """Write a ledger file from MTEB's result folders, for `reproduce`."""
-    found = read_mteb(Path(folder))
-    write_bytes(Path(out), ledger_text(found, source=source, title=title, url=url, date=date).encode())
-    return found

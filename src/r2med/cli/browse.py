@@ -88,7 +88,7 @@ def view(
 
     Without folders, `results`. The app reads these folders and the texts of tasks, and sends nothing anywhere.
     """
-    from ..api import results as api
+    from ..api import publish as api
 
     def announce(where: str) -> None:
         if as_json:
@@ -111,7 +111,7 @@ def view(
 @json_option
 def report(results: tuple[Path, ...], target: Path, max_size: float, folders: tuple[Path, ...], as_json: bool) -> None:
     """Write what `r2med view` shows as one HTML file that needs no network and can be mailed."""
-    from ..api.results import write_report
+    from ..api.publish import write_report
 
     written = write_report(target, *results, tasks=folders, max_bytes=int(max_size * 1_000_000))
     if as_json:

@@ -89,7 +89,7 @@ def hub(folder: Path, repo: str, out: Path | None, licence: str, send: bool, pri
     without --upload. The token is HF_TOKEN or the one `hf auth login` stored. HF_ENDPOINT and HF_HUB_OFFLINE mean what
     they always mean.
     """
-    from ..api.results import export_hub
+    from ..api.publish import export_hub
 
     prepared, uploaded = export_hub(folder, repo, out=out, licence=licence, send=send, private=private)
     if as_json:
@@ -120,7 +120,7 @@ def mteb(results: Path, out: Path, systems: tuple[str, ...], model: str, revisio
 
     R2MED's tasks go under MTEB's names (R2MEDBiologyRetrieval), those of Mini and Nano under names of their own.
     """
-    from ..api.results import export_mteb
+    from ..api.publish import export_mteb
 
     written = export_mteb(results, out, systems=systems, model=model, revision=revision)
     if as_json:
@@ -144,7 +144,7 @@ def ledger(folder: Path, out: Path, source: str, title: str, url: str, date: str
 
     It holds MTEB's figures on tasks of R2MED, for `r2med reproduce --ledger FILE`.
     """
-    from ..api.results import export_ledger
+    from ..api.publish import export_ledger
 
     found = export_ledger(folder, out, source=source, title=title, url=url, date=date)
     models = sorted({one.model for one in found})
@@ -164,7 +164,7 @@ def trec(source: str, out: Path, systems: tuple[str, ...], as_json: bool) -> Non
 
     With runs come the judgments of every task that is on this machine and unchanged.
     """
-    from ..api.results import export_trec
+    from ..api.publish import export_trec
 
     _say(export_trec(source, out, systems=systems), out, as_json)
 
@@ -179,7 +179,7 @@ def beir(source: str, out: Path, systems: tuple[str, ...], as_json: bool) -> Non
 
     The JSON is what BEIR's evaluation takes: `{query: {document: score}}`.
     """
-    from ..api.results import export_beir
+    from ..api.publish import export_beir
 
     _say(export_beir(source, out, systems=systems), out, as_json)
 

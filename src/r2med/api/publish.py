@@ -1,0 +1,116 @@
+"""Publishing, as functions: results in the browser or as one file, and in the files of other tools."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from ..core import R2MedError, ResultError, UsageError
+from ..core.atomic import write_bytes
+from ..integrations.exporting import export_beir, export_trec
+from ..integrations.hub import Prepared, Uploaded, prepare, upload
+from ..integrations.mteb import Imported, Written, ledger_text, read_mteb
+from ..integrations.mteb import export_mteb as export_to_mteb
+from ..models import get_card
+from ..results import ResultIndex
+from .results import FOLDER
+
+if TYPE_CHECKING:
+    from ..report.web import Site
+    from ..report.web.single_file import Written as WrittenReport
+
+__all__ = [
+    "export_beir",
+    "export_hub",
+    "export_ledger",
+    "export_mteb",
+    "export_trec",
+    "view",
+    "write_report",
+]
+
+
+def open_site(results: Sequence[str | Path], tasks: Sequence[str | Path] = ()) -> Site:
+    """The pages over folders of results; a folder that was named must be there."""
+    from ..report.web import Site
+
+    roots = [Path(root) for root in results]
+    for root in roots:
+        if not root.is_dir():
+            raise ResultError(f"{root}: no such folder of results (r2med run makes one)")
+    return Site(roots or [Path(FOLDER)], task_folders=[Path(folder) for folder in tasks], parameters=parameters_of)
+
+
+def parameters_of(parts: Sequence[str]) -> int | None:
+    """Weights of all models of a system, as their cards state them; None where one is not known. BM25 has none."""
+    try:
+        counts = [get_card(name).parameters for name in parts if not name.startswith("bm25")]
+    except R2MedError:
+        return None
+    return None if None in counts else sum(count or 0 for count in counts)
+
+
+def view(
+    *results: str | Path, tasks: Sequence[str | Path] = (), port: int | None = None, host: str = "",
+    allowed: Iterable[str] = (), browser: bool = True, announce: Callable[[str], None] = lambda where: None,
+) -> None:  # fmt: skip
+    """Show results in the browser until interrupted.
+
+    `tasks` are folders whose texts may be shown; `host` listens elsewhere than on loopback, under the names `allowed`.
+    """
+    from ..report.web.server import serve
+
+    serve(open_site(results, tasks), host=host, allowed=allowed, port=port, browser=browser, announce=announce)
+
+
+def write_report(
+    target: str | Path, *results: str | Path, tasks: Sequence[str | Path] = (), max_bytes: int = 24_000_000
+) -> WrittenReport:
+    """Write what `view` shows as one HTML file that needs no network."""
+    from ..report.web.single_file import write_report as write_site
+
+    site = open_site(results, tasks)
+    written = write_site(site, Path(target), most=max_bytes)
+    return msgspec.structs.replace(written, left_out=[*site.problems(), *written.left_out])
+
+
+class Published(NamedTuple):
+    """A folder that is ready for the hub, and the commit if it was sent there."""
+
+    prepared: Prepared
+    uploaded: Uploaded | None
+
+
+def export_hub(
+    folder: str | Path, repo: str, *, out: str | Path | None = None, licence: str = "", send: bool = False,
+    private: bool = False,
+) -> Published:  # fmt: skip
+    """Make a Nano dataset or results ready for the Hugging Face hub; only with `send` they leave this machine."""
+    if private and not send:
+        raise UsageError("only a repository that is uploaded can be private")
+    source = Path(folder).resolve()
+    prepared = prepare(
+        Path(folder), repo, Path(out) if out else source.with_name(f"{source.name}-hub"), licence=licence
+    )
+    return Published(prepared, upload(prepared, private=private) if send else None)
+
+
+def export_mteb(
+    results: str | Path, out: str | Path, *, systems: Sequence[str] = (), model: str = "", revision: str = ""
+) -> list[Written]:
+    """Write results in MTEB's layout; `model` and `revision` name a single system as MTEB should."""
+    chosen = [stored.result for stored in ResultIndex([Path(results)]).select(systems)]
+    return export_to_mteb(chosen, Path(out), model=model, revision=revision)
+
+
+def export_ledger(
+    folder: str | Path, out: str | Path, *, source: str = "mteb-import", title: str = "MTEB results", url: str = "",
+    date: str = "",
+) -> list[Imported]:  # fmt: skip
+    """Write a ledger file from MTEB's result folders, for `reproduce`."""
+    found = read_mteb(Path(folder))
+    write_bytes(Path(out), ledger_text(found, source=source, title=title, url=url, date=date).encode())
+    return found
