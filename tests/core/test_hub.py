@@ -60,6 +60,11 @@ def test_a_file_that_is_larger_than_its_list_says_is_refused(server: Hub, monkey
         fetch()
 
 
+STARTED = (  # a suite that runs in the background ignores interrupts, and so would what it starts
+    "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); from r2med.cli import main; main()"
+)
+
+
 @pytest.mark.parametrize("slow", ["api", "model.safetensors"])
 def test_a_byte_now_and_then_is_given_up(server: Hub, slow: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each byte came in time, so the client would have waited for years."""
@@ -98,7 +103,7 @@ def test_an_interrupt_ends_within_two_seconds(server: Hub, tmp_path: Path, slow:
     for _ in range(4):  # the machine may have other work
         server.dripping.clear()
         with subprocess.Popen(
-            [sys.executable, "-m", "r2med", *command.split()], cwd=tmp_path, stderr=subprocess.PIPE, env=environment
+            [sys.executable, "-c", STARTED, *command.split()], cwd=tmp_path, stderr=subprocess.PIPE, env=environment
         ) as process:
             assert server.dripping.wait(60)
             time.sleep(0.3)

@@ -155,7 +155,7 @@ def test_what_is_no_file_does_no_harm(own_results: Path) -> None:
     assert len(names(index)) == 6
     assert len(index.problems) == 3
     stored = next(s for s in index.stored if s.key == ("bm25", "mini", "Biology"))
-    with pytest.raises(DataError, match="not a regular file"):
+    with pytest.raises(DataError, match="not a plain file"):
         stored.run()
     with pytest.raises(ResultError, match="cannot be read"):
         stored.scores(["ndcg_at_10"])
