@@ -136,3 +136,10 @@ def test_automatic_dense_needs_an_engine_besides_weights(monkeypatch: pytest.Mon
     monkeypatch.setenv("R2MED_HOME", str(tmp_path))
     monkeypatch.setitem(sys.modules, "onnxruntime", None)  # as if it were not installed
     assert dense_retriever("auto") is None
+
+
+def test_a_folder_called_as_a_collection_is_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its pages were looked for in the catalogue's collection of that name."""
+    monkeypatch.chdir(tmp_path)
+    call(nano, "build", "mini/Biology", "--docs", 60, "--out", "nano", "--dense", "none")
+    assert (tmp_path / "nano" / "pages" / "index.md").is_file()

@@ -17,7 +17,7 @@ from ..tasks import convert as convert_refs
 from ..tasks import stats as stats_of
 from ..tasks.download import Downloaded
 from ..tasks.download import download as download_entry
-from ..tasks.load import Converted
+from ..tasks.load import Converted, from_path
 
 if TYPE_CHECKING:
     from ..pipeline.audit import ScoredAudit
@@ -167,7 +167,7 @@ def build_nano(
         licence=licence,
         notify=notify,
     )
-    group = [inspect(ref, audited=False) for ref in resolve_all([str(out)])]
+    group = [inspect(ref, audited=False) for ref in from_path(Path(out))]
     pages = write_inspected(title or Path(out).resolve().name, group, Path(out) / "pages")
     return NanoBuild(built, None if ranked_by is None else ranked_by.name, pages)
 
