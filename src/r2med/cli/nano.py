@@ -81,7 +81,8 @@ def build(
         if m.judgments_of_missing_documents:
             note(f"{one.split}: {len(m.judgments_of_missing_documents)} positives are not in the source's corpus")
     note(f"Candidates, manifest and card: {out}/; the group's page: {out}/pages/index.md")
-    note(f"r2med pages {out} adds the audit to the pages")
+    folder = out if out.parent.name else f"./{out}"  # a bare name may be a collection of the catalogue
+    note(f"r2med pages {folder} adds the audit to the pages")
 
 
 @command.command("profile")
