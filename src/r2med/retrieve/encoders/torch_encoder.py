@@ -25,6 +25,8 @@ from .devices import (
 )
 from .torch_models import bidirectional, check_folder, load_model, load_projection, load_tokenizer, pool, to_array
 
+TOKENS = 2  # raised when a text becomes other tokens, so that vectors of the former ones are not used again
+
 
 class Replica:
     """One encoder on one device."""
@@ -75,6 +77,7 @@ class TorchEncoder(BaseEncoder):
         return {
             "backend": "transformers",
             "files": folder_hashes(self.folders[side]),
+            "tokens": TOKENS,
             "architecture": card.architecture,
             "pooling": card.pooling,
             "projection": card.projection,
