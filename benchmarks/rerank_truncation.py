@@ -16,6 +16,7 @@ from common import DATA, first_queries
 
 import r2med
 from r2med.core import Run, Task
+from r2med.models.prompts import names_of
 from r2med.pipeline import Builder
 from r2med.rerank.ordering import Float32, reordered, top_pairs
 from r2med.rerank.pairs import Pairs
@@ -58,9 +59,9 @@ def measured(builder: Builder, task: Task, first: Run, name: str, length: int) -
     differ = np.flatnonzero([one != other for one, other in zip(*tokens, strict=True)])
     if not len(differ):
         return Row(name, length, 0.0, None)
-    scores = ways[0]._scores(pairs, task.family)[0]
+    scores = ways[0]._scores(pairs, names_of(task))[0]
     again = scores.copy()
-    again[differ] = ways[1]._scores(pairs.take(differ), task.family)[0]
+    again[differ] = ways[1]._scores(pairs.take(differ), names_of(task))[0]
     own, other = (_by_query(task, first, found, width) for found in (scores, again))
     better = int((own > other).sum()), int((other > own).sum())
     return Row(name, length, len(differ) / len(pairs), (float(own.mean()), float(other.mean())), better)

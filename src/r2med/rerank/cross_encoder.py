@@ -187,9 +187,9 @@ class CrossEncoder(ABC):
         """Whole windows of pairs: what a pair scores may depend on its batch in the last bits."""
         return by_query(pairs, WINDOW)
 
-    def stream(self, pairs: Pairs, family: str = "") -> Iterator[Scored]:
+    def stream(self, pairs: Pairs, names: tuple[str, ...] = ()) -> Iterator[Scored]:
         """Score all pairs, a batch at a time; the next window is tokenized while this one is scored."""
-        del family
+        del names
         budget, most, workers = self.batching()
 
         def work(job: Job[PairIds], worker: int) -> Scored:

@@ -149,9 +149,9 @@ class CustomScorer:
                 return length
         return None
 
-    def stream(self, pairs: Pairs, family: str = "") -> Iterator[Scored]:
+    def stream(self, pairs: Pairs, names: tuple[str, ...] = ()) -> Iterator[Scored]:
         """Hand over a thousand pairs at a time, grouped by query; the object batches as it likes."""
-        del family
+        del names
         order = np.lexsort((pairs.document, pairs.query))
         for start in range(0, len(order), CHUNK):
             rows = order[start : start + CHUNK]

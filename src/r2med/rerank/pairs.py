@@ -75,7 +75,7 @@ class PairScorer(Protocol):
         """How pairs are dealt out to workers."""
         ...
 
-    def stream(self, pairs: Pairs, family: str = "") -> Iterator[Scored]:
+    def stream(self, pairs: Pairs, names: tuple[str, ...] = ()) -> Iterator[Scored]:
         """Score all pairs, some at a time, so that finished ones can be kept when a later one fails."""
         ...
 

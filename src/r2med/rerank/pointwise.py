@@ -11,6 +11,7 @@ from ..core import ModelError, Run, Task
 from ..core.columns import Int32, Int64
 from ..core.options import Options
 from ..core.spec import Spec
+from ..models.prompts import names_of
 from ..retrieve import Remote
 from ..retrieve.stored import on_task
 from .contract import DEPTH, Reranker, Rest
@@ -51,7 +52,7 @@ class PointwiseReranker(Reranker):
         rows, docs, width = top_pairs(candidates, depth)
         pairs = Pairs(task.query_texts, task.documents.contents, rows, docs)
         self.scorer.notes.clear()
-        scores, cut, account = self._scores(pairs, task.family)
+        scores, cut, account = self._scores(pairs, names_of(task))
         table = np.full((len(candidates), width), np.nan, dtype=np.float32)
         table[candidates.docs[:, :width] >= 0] = scores
         run = reordered(candidates, table, rest, f"{candidates.name}.{self.name}@{depth}")
@@ -73,7 +74,7 @@ class PointwiseReranker(Reranker):
         }
         return run
 
-    def _scores(self, pairs: Pairs, family: str) -> tuple[Float32, Int32, dict[str, object]]:
+    def _scores(self, pairs: Pairs, names: tuple[str, ...]) -> tuple[Float32, Int32, dict[str, object]]:
         """Scores and cut tokens of all pairs, through the cache."""
         keys = pair_keys(pairs.queries, pairs.documents, pairs.query, pairs.document)
         _, first, inverse = np.unique(keys, axis=0, return_index=True, return_inverse=True)
@@ -84,13 +85,13 @@ class PointwiseReranker(Reranker):
         damaged = 0
         shards = None
         if self.scorer.keeps_scores and self.options.cache:
-            # The family of tasks is part of the key: instructions may depend on it.
-            facts = {**self.scorer.describe(), "family": family}
+            # What a task is called is part of the key: instructions may depend on it.
+            facts = {**self.scorer.describe(), "names": names}
             shards = (self._cache or ScoreCache()).open(facts, self.scorer.max_length(), label=self.scorer.name)
             scores, cut, missing = find_scores(shards, keys[first])
             damaged = shards.damaged
         if len(missing):
-            stream = self.scorer.stream(distinct.take(missing), family)
+            stream = self.scorer.stream(distinct.take(missing), names)
             if shards is not None:
                 stream = store_scores(shards, keys[first][missing], stream)
             done = 0

@@ -48,13 +48,13 @@ class VectorScorer:
         """Never dealt out: the encoder is."""
         return by_query(pairs, BLOCK)
 
-    def stream(self, pairs: Pairs, family: str = "") -> Iterator[Scored]:
+    def stream(self, pairs: Pairs, names: tuple[str, ...] = ()) -> Iterator[Scored]:
         """Encode what has no vector yet, then multiply."""
         used_queries, query = np.unique(pairs.query, return_inverse=True)
         used_documents, document = np.unique(pairs.document, return_inverse=True)
         query, document = query.reshape(-1), document.reshape(-1)
-        left = self._embed([pairs.queries[i] for i in used_queries.tolist()], "query", family)
-        right = self._embed([pairs.documents[i] for i in used_documents.tolist()], "document", family)
+        left = self._embed([pairs.queries[i] for i in used_queries.tolist()], "query", names)
+        right = self._embed([pairs.documents[i] for i in used_documents.tolist()], "document", names)
         self.notes.update(vectors_cached=left.cached + right.cached, vectors_made=left.encoded + right.encoded)
         cut = np.column_stack((self._cut(right, "document")[document], self._cut(left, "query")[query]))
         scale = self.retriever.similarity == "cosine"
@@ -66,8 +66,8 @@ class VectorScorer:
             exact = np.einsum("ij,ij->i", a.astype(np.float64), b.astype(np.float64))
             yield Scored(rows, exact.astype(np.float32), cut[rows].astype(np.int32))
 
-    def _embed(self, texts: list[str], side: Side, family: str) -> Embedded:
-        return self.retriever.embed(texts, side, self.retriever.instruction(side, family))
+    def _embed(self, texts: list[str], side: Side, names: tuple[str, ...]) -> Embedded:
+        return self.retriever.embed(texts, side, self.retriever.instruction(side, *names))
 
     def _cut(self, made: Embedded, side: Side) -> Int32:
         limit = self.retriever.encoder.max_length(side)
@@ -111,22 +111,22 @@ class MaxSimScorer:
         """Never dealt out: documents are encoded once for all their queries."""
         return by_query(pairs, len(pairs) or 1)
 
-    def _prefix(self, side: Side, family: str) -> str:
-        return self.card.prefix(side, self.card.instruction(side, family))
+    def _prefix(self, side: Side, names: tuple[str, ...]) -> str:
+        return self.card.prefix(side, self.card.instruction(side, *names))
 
     def _cut(self, tokens: int, side: Side) -> int:
         limit = self.encoder.max_length(side)
         return max(tokens - limit, 0) if limit is not None else 0
 
-    def stream(self, pairs: Pairs, family: str = "") -> Iterator[Scored]:
+    def stream(self, pairs: Pairs, names: tuple[str, ...] = ()) -> Iterator[Scored]:
         """Queries first, all at once; then documents, each with the queries it is a candidate of."""
-        queries, cut_queries = self._queries(pairs, family)
+        queries, cut_queries = self._queries(pairs, names)
         used, where = np.unique(pairs.document, return_inverse=True)
         where = where.reshape(-1)
         by_document = np.argsort(where, kind="stable")
         bounds = np.searchsorted(where[by_document], np.arange(len(used) + 1))
         texts = [pairs.documents[i] for i in used.tolist()]
-        for batch in self.encoder.stream_states(texts, "document", self._prefix("document", family)):
+        for batch in self.encoder.stream_states(texts, "document", self._prefix("document", names)):
             for row, states, tokens in zip(batch.rows.tolist(), batch.states, batch.tokens.tolist(), strict=True):
                 rows = by_document[bounds[row] : bounds[row + 1]]
                 asked = pairs.query[rows].tolist()
@@ -134,12 +134,12 @@ class MaxSimScorer:
                 cut = [(self._cut(tokens, "document"), cut_queries[q]) for q in asked]
                 yield Scored(rows, scores, np.array(cut, dtype=np.int32))
 
-    def _queries(self, pairs: Pairs, family: str) -> tuple[dict[int, Float32], dict[int, int]]:
+    def _queries(self, pairs: Pairs, names: tuple[str, ...]) -> tuple[dict[int, Float32], dict[int, int]]:
         used = np.unique(pairs.query).tolist()
         states: dict[int, Float32] = {}
         cut: dict[int, int] = {}
         texts = [pairs.queries[i] for i in used]
-        for batch in self.encoder.stream_states(texts, "query", self._prefix("query", family)):
+        for batch in self.encoder.stream_states(texts, "query", self._prefix("query", names)):
             for row, vectors, tokens in zip(batch.rows.tolist(), batch.states, batch.tokens.tolist(), strict=True):
                 states[used[row]] = unit(vectors)
                 cut[used[row]] = self._cut(tokens, "query")

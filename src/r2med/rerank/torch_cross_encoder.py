@@ -113,15 +113,15 @@ class TorchCrossEncoder(CrossEncoder):
         hidden = int(getattr(self.model(self.devices[0]).config, "hidden_size", 1024))
         return self.options.batch_tokens or token_budget(self.devices[0], hidden), 2048, 2 * len(self.devices)
 
-    def stream(self, pairs: Pairs, family: str = "") -> Iterator[Scored]:
+    def stream(self, pairs: Pairs, names: tuple[str, ...] = ()) -> Iterator[Scored]:
         """Score all pairs, a batch at a time."""
         if self.on_gpu:
-            yield from super().stream(pairs, family)
+            yield from super().stream(pairs, names)
             return
         torch: Any = import_torch()
         threads = torch.get_num_threads()
         try:
-            yield from super().stream(pairs, family)
+            yield from super().stream(pairs, names)
         finally:
             torch.set_num_threads(threads)  # what workers set is also the default of threads to come
 

@@ -106,9 +106,9 @@ class YesNoScorer:
         """Never dealt out: answers lie in one store."""
         return by_query(pairs, len(pairs) or 1)
 
-    def stream(self, pairs: Pairs, family: str = "") -> Iterator[Scored]:
+    def stream(self, pairs: Pairs, names: tuple[str, ...] = ()) -> Iterator[Scored]:
         """Ask about all pairs, many at a time."""
-        del family
+        del names
         places: dict[str, int] = {}
 
         def requests() -> Iterator[Request]:

@@ -151,11 +151,11 @@ class PooledScorer:
     def work_order(self, pairs: Pairs) -> WorkOrder:
         return self.inner.work_order(pairs)
 
-    def stream(self, pairs: Pairs, family: str = "") -> Iterator[Scored]:
+    def stream(self, pairs: Pairs, names: tuple[str, ...] = ()) -> Iterator[Scored]:
         expected = self.describe()
 
         def job(rows: Int64) -> Job:
-            return Job(self.component, expected, (), "stream", (_alone(pairs.take(rows)), family))
+            return Job(self.component, expected, (), "stream", (_alone(pairs.take(rows)), names))
 
         return _made_elsewhere(self, self.work_order(pairs), job)
 

@@ -1,0 +1,55 @@
+"""Rerankers by vectors ask a model what retrievers ask it: the line of the task, where a pack has one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from r2med.core import Document, Documents, Qrels, Query, Task
+from r2med.core.options import Options
+from r2med.core.places import home
+from r2med.pipeline import Builder
+from r2med.rerank.pointwise import PointwiseReranker
+from r2med.retrieve.bm25 import BM25
+from tests.retrieve.encoders import tiny
+
+PACK = """
+[query]
+Alpha = "Find fever"
+Beta = "Find fever and pain and the cause of all of it"
+"Clinical evidence" = "Find evidence"
+"""
+
+
+@pytest.fixture
+def tasks() -> list[Task]:
+    texts = tiny.texts(6)
+    documents = Documents.of(Document(f"d{i}", text) for i, text in enumerate(texts))
+    first = Task(
+        "Alpha", (Query("q", texts[0]),), documents, Qrels.from_judgments([("q", "d1", 1)]), family="Clinical evidence"
+    )
+    return [first, replace(first, name="Beta")]
+
+
+@pytest.mark.parametrize("reranker", ["e5", "maxsim:model=e5"])
+def test_the_line_of_a_task_reaches_a_reranker(tasks: list[Task], tmp_path: Path, reranker: str) -> None:
+    """The line of the family was used instead, and the scores of one task for another of the family."""
+    pytest.importorskip("torch", reason="the torch extra is not installed")
+    folder = home() / "models" / "e5"
+    tiny.save_tokenizer(folder, "mistral")
+    tiny.save_model(folder, "mistral")
+    pack = tmp_path / "pack.toml"
+    pack.write_text(PACK)
+    joined = f"{reranker}{',' if ':' in reranker else ':'}prompts={pack}"
+    found: list[Any] = []
+    with Builder(Options(device="cpu", threads=1)) as builder:
+        made = builder.reranker(joined)
+        assert isinstance(made, PointwiseReranker)
+        for task in tasks:
+            candidates = BM25(analyzer="whitespace").retrieve(task)
+            found.append({hit.doc_id: hit.score for hit in made.rerank(task, candidates, 10).row(0)})
+    assert found[0].keys() == found[1].keys()
+    assert found[0] != found[1]
