@@ -6,6 +6,8 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 # Every package at a locked version and compared with its hash (requirements/lock.sh writes the locks).
 LOCKED := $(PIP) install --no-deps --require-hashes --requirement
 NATIVE := $(wildcard src/r2med/_native/*.[ch])
+JOBS ?= 2
+SIDE_BY_SIDE := --numprocesses $(JOBS) --dist loadfile
 TEST_HOME := $(abspath $(VENV)/home)
 BENCHMARKS := loading lexical measures intervals dense rerank llm_throughput nano view scale
 
@@ -16,10 +18,10 @@ run: $(VENV)/.installed  ## the main job: Mini, the default systems, a table
 	@$(BIN)/r2med run
 
 test: $(VENV)/.weights lint  ## everything the tests need, then the tests
-	@R2MED_HOME=$(TEST_HOME) $(BIN)/python -m pytest
+	@R2MED_HOME=$(TEST_HOME) $(BIN)/python -m pytest $(SIDE_BY_SIDE)
 
 test-all: $(VENV)/.weights  ## the slow tests too
-	@R2MED_HOME=$(TEST_HOME) $(BIN)/python -m pytest -m "not bench and not faults"
+	@R2MED_HOME=$(TEST_HOME) $(BIN)/python -m pytest $(SIDE_BY_SIDE) -m "not bench and not faults"
 
 faults: $(VENV)/.weights  ## kill -9, full disks, damaged caches, a million hostile inputs; prints its counts
 	@R2MED_HOME=$(TEST_HOME) $(BIN)/python -m pytest -m faults -rA

@@ -1,9 +1,16 @@
-"""Does a Nano rank systems as its full set does? Kendall's τ and inflation by fill on real sets, in Markdown."""
+"""Does a Nano rank systems as its full set does? Kendall's τ and inflation by fill on real sets, in Markdown.
+
+Sets can be named, and further systems behind `--with`, dense and fused ones included; each full corpus is then encoded:
+
+    python benchmarks/nano_fidelity.py scifact --with bge-small bm25+bge-small.rrf
+"""
 
 from __future__ import annotations
 
+import argparse
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,7 +28,7 @@ SYSTEMS = (
 )  # fmt: skip
 
 
-def measured(name: str, fill: str) -> Fidelity:
+def measured(name: str, fill: str, systems: Sequence[str]) -> Fidelity:
     """The agreement of one set with its Nano."""
     from r2med.api.data import nano_fidelity
     from r2med.pipeline.nano_build import build_nano
@@ -33,7 +40,7 @@ def measured(name: str, fill: str) -> Fidelity:
     with tempfile.TemporaryDirectory() as folder:
         settings, nano = PoolSettings(docs=POOLS[name], fill=chosen), Path(folder, "nano")
         build_nano(from_path(DATA / name), nano, settings, bm25=get_retriever("bm25-nano"), dense=None)
-        return nano_fidelity(str(DATA / name), str(nano), *SYSTEMS)
+        return nano_fidelity(str(DATA / name), str(nano), *systems)
 
 
 def shown(value: Estimate, digits: int) -> str:
@@ -41,17 +48,24 @@ def shown(value: Estimate, digits: int) -> str:
 
 
 def main() -> None:
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments.add_argument("sets", nargs="*", metavar="SET", help=f"Some of {', '.join(POOLS)}; by default all.")
+    arguments.add_argument("--with", nargs="+", default=[], dest="more", metavar="SYSTEM")
+    given = arguments.parse_args()
+    if unknown := set(given.sets) - set(POOLS):
+        arguments.error(f"unknown sets: {', '.join(sorted(unknown))}")
     if not DATA.is_dir():
         sys.exit("needs real collections beside the clone")
-    print(f"{len(SYSTEMS)} systems: {', '.join(f'`{s}`' for s in SYSTEMS)}.\n")
+    systems = (*SYSTEMS, *given.more)
+    print(f"{len(systems)} systems: {', '.join(f'`{s}`' for s in systems)}.\n")
     print("| Set | Queries | Pool | Fill | Kendall's τ | Inflation of nDCG@10 |\n|:---|---:|---:|:---|---:|---:|")
     found: dict[str, list[Fidelity]] = {}
-    for name, docs in POOLS.items():
+    for name in given.sets or POOLS:
         for fill in ("source-order", "hard", "random"):
-            fidelity = measured(name, fill)
+            fidelity = measured(name, fill, systems)
             found.setdefault(fill, []).append(fidelity)
             cells = [shown(fidelity.kendall, 2), shown(fidelity.inflation, 3)]
-            print(f"| {name} | {fidelity.queries} | {docs:,} | `{fill}` | {' | '.join(cells)} |", flush=True)
+            print(f"| {name} | {fidelity.queries} | {POOLS[name]:,} | `{fill}` | {' | '.join(cells)} |", flush=True)
     for fill, of_fill in found.items():
         tau, inflation = (
             sum(getattr(f, part).value for f in of_fill) / len(of_fill) for part in ("kendall", "inflation")

@@ -18,8 +18,12 @@ from r2med.results import ResultStore, TaskResult
 from r2med.scoring import Measure
 from r2med.tasks import resolve
 
-SYSTEMS = ["bm25", "bm25-lucene", "bge-small", "minilm", "bm25+bge-small.rrf", "bm25+minilm.rrf"]
+SYSTEMS = [
+    "bm25", "bm25-lucene", "bge-small", "minilm", "bm25+bge-small.rrf", "bm25+minilm.rrf",
+    "bm25:b=0.9,k1=1.2+bge-small.weighted:w=0.3/0.7", "bm25:b=0.9,k1=1.2+bge-small.weighted:w=0.3/0.7+neighbours@100",
+]  # fmt: skip
 MEASURES = ["nDCG@10", "R@100"]
+BEHIND = "## The best pipeline without a chat model\n"
 
 
 def run(folder: Path, store: ResultStore, names: list[str], options: Options) -> None:
@@ -67,6 +71,13 @@ def page(results: list[TaskResult]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def kept(path: Path) -> str:
+    """What stands on the page behind the tables that are written here."""
+    written = path.read_text("utf-8") if path.exists() else ""
+    _, found, behind = written.partition(BEHIND)
+    return "\n" + found + behind if found else ""
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
@@ -79,7 +90,7 @@ def main() -> None:
     store = ResultStore(given.results)
     if not given.write_only:
         run(given.folder, store, given.system or SYSTEMS, Options(device=given.device))
-    given.out.write_text(page(list(store)))
+    given.out.write_text(page(list(store)) + kept(given.out))
 
 
 if __name__ == "__main__":

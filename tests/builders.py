@@ -9,7 +9,7 @@ from pathlib import Path
 from hypothesis import strategies as st
 
 from r2med.core import Document, Documents, Qrels, Query, Task
-from r2med.tasks.load import from_path
+from r2med.tasks.load import from_path, write_task
 
 # Any Unicode that a text may hold: no half characters, no NUL.
 CHARACTERS = st.characters(exclude_categories=["Cs"], exclude_characters="\0")
@@ -78,6 +78,20 @@ def r2med_folder(
     (folder / "corpus.jsonl").write_bytes(lines(CORPUS) if corpus is None else corpus)
     (folder / "query.jsonl").write_bytes(lines(QUERIES) if queries is None else queries)
     (folder / "qrels.jsonl").write_bytes(lines(QRELS) if qrels is None else qrels)
+    return folder
+
+
+def other_folder(folder: Path, word: str = "other") -> Path:
+    """A folder in R2MED's layout with other queries than that of `r2med_folder`."""
+    return r2med_folder(folder, queries=lines([{**query, "text": f"{query['text']} {word}"} for query in QUERIES]))
+
+
+def beir_folder(folder: Path, **judgments: str) -> Path:
+    """The small task in BEIR's layout, with judgments by split: `dev="q1\\td1\\t1\\n"`."""
+    write_task(small_task(), folder, to="beir")
+    (folder / "qrels" / "test.tsv").unlink()
+    for split, text in judgments.items():
+        (folder / "qrels" / f"{split}.tsv").write_text(f"query-id\tcorpus-id\tscore\n{text}")
     return folder
 
 

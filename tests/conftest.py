@@ -10,6 +10,8 @@ from hypothesis import HealthCheck, settings
 
 sys.path.insert(0, str(Path(__file__).parent.parent))  # `from tests.builders import …`, however pytest is started
 
+pytest_plugins = ("tests.browser",)
+
 SHARED_DATA = Path(__file__).parent.parent.parent / "shared" / "data"
 
 settings.register_profile(

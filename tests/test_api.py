@@ -18,6 +18,7 @@ import r2med
 from r2med import Options, Task
 from r2med.core import MissingExtra, Unavailable, UnknownName, UsageError
 from r2med.core.budget import Budget, BudgetSpent
+from r2med.pipeline.experiment import BEST_OFFLINE
 from r2med.rerank import rerankers
 from r2med.scoring.intervals import Settings
 from r2med.tasks import write_task
@@ -33,7 +34,7 @@ def _in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="module")
 def biology() -> Task:
-    return r2med.load("mini/Biology")
+    return r2med.load("mini@1/Biology")
 
 
 class Hashed:
@@ -69,29 +70,34 @@ def names_of(scores: r2med.Scores) -> list[str]:
 
 
 def test_run_gives_the_numbers_of_the_command() -> None:
-    scores = r2med.run("bm25", "bm25-lucene", tasks=["mini/Biology", "mini/MedQA-Diag"], fuse="rrf")
+    scores = r2med.run("bm25", "bm25-lucene", tasks=["mini@1/Biology", "mini@1/MedQA-Diag"], fuse="rrf")
     command = [sys.executable, "-m", "r2med", "run", "-r", "bm25", "-r", "bm25-lucene", "--fuse", "rrf", "--json"]
-    done = subprocess.run([*command, "-t", "mini/Biology,mini/MedQA-Diag"], capture_output=True, check=True)
+    done = subprocess.run([*command, "-t", "mini@1/Biology,mini@1/MedQA-Diag"], capture_output=True, check=True)
     assert json.loads(done.stdout) == json.loads(json.dumps(scores.to_dict())), "and the stored results were taken"
     assert names_of(scores) == ["bm25", "bm25-lucene", "bm25+bm25-lucene.rrf"]
-    assert f"{100 * scores.table.rows[0].tasks['mini/Biology']:.2f}" in repr(scores)
+    assert f"{100 * scores.table.rows[0].tasks['mini@1/Biology']:.2f}" in repr(scores)
     assert scores.to_markdown().startswith("| System |")
     assert "R@100" in repr(scores.by("R@100"))
 
 
 def test_the_default_systems() -> None:
-    assert names_of(r2med.run(tasks="mini/Biology"))[0] == "bm25"
+    """Each step beside the next; the best of what runs offline comes last, unless a step is asked for."""
+    names = names_of(r2med.run(tasks="mini@1/Biology"))
+    assert names[0] == "bm25"
+    if "bge-small" in names:
+        assert names[2:] == ["bm25+bge-small.rrf", BEST_OFFLINE]
+        assert BEST_OFFLINE not in names_of(r2med.run(tasks="mini@1/Biology", fuse="combsum"))
 
 
 def test_finished_results_are_reused() -> None:
     first: list[str] = []
     again: list[str] = []
-    assert r2med.run("bm25", tasks="mini/Biology", notify=lambda *told: first.append(told[2])).kept == 0
-    assert r2med.run("bm25", tasks="mini/Biology", notify=lambda *told: again.append(told[2])).kept == 1
+    assert r2med.run("bm25", tasks="mini@1/Biology", notify=lambda *told: first.append(told[2])).kept == 0
+    assert r2med.run("bm25", tasks="mini@1/Biology", notify=lambda *told: again.append(told[2])).kept == 1
     assert {"running", "done"} <= set(first)
     assert "kept" in again
     assert not {"running", "done"} & set(again)
-    assert r2med.run("bm25", tasks="mini/Biology", overwrite=True).kept == 0
+    assert r2med.run("bm25", tasks="mini@1/Biology", overwrite=True).kept == 0
 
 
 def test_whole_systems_and_what_the_flags_add() -> None:
@@ -104,24 +110,24 @@ def test_whole_systems_and_what_the_flags_add() -> None:
     ]
     assert made == [r2med.SystemSpec.parse(str(system)) for system in made]
     scores = r2med.run(
-        "bm25+bm25-lucene.weighted:w=0.7/0.3", "bm25+bm25-lucene.weighted:w=0.3/0.7", tasks="mini/Biology"
+        "bm25+bm25-lucene.weighted:w=0.7/0.3", "bm25+bm25-lucene.weighted:w=0.3/0.7", tasks="mini@1/Biology"
     )
     assert len(set(names_of(scores))) == 2
 
 
 def test_a_plan_says_what_would_be_done() -> None:
-    before = {stage.stage: stage.cached for stage in r2med.plan("bm25", tasks="mini/Biology")}
+    before = {stage.stage: stage.cached for stage in r2med.plan("bm25", tasks="mini@1/Biology")}
     assert (before["index"], before["search"], before["score"]) == ("no", "no", "no")
     assert not Path("results").exists()
-    r2med.run("bm25", tasks="mini/Biology")
-    assert {stage.cached for stage in r2med.plan("bm25", tasks="mini/Biology")} <= {"yes"}
+    r2med.run("bm25", tasks="mini@1/Biology")
+    assert {stage.cached for stage in r2med.plan("bm25", tasks="mini@1/Biology")} <= {"yes"}
 
 
 # Objects.
 
 
 def test_objects_are_systems() -> None:
-    scores = r2med.run(r2med.BM25(k1=1.2), "bm25", Hashed(64), tasks="mini/Biology", fuse="rrf")
+    scores = r2med.run(r2med.BM25(k1=1.2), "bm25", Hashed(64), tasks="mini@1/Biology", fuse="rrf")
     first, second, third, fused = names_of(scores)
     assert (first, second) == ("bm25:k1=1.2", "bm25")
     assert "Hashed~" in third
@@ -134,9 +140,9 @@ def test_another_state_is_another_system(biology: Task) -> None:
     assert expected[4] != expected[1024]
     for width in (4, 1024, 4):
         (row,) = r2med.run(Hashed(width), tasks=biology).table.rows
-        assert row.tasks["mini/Biology"] == expected[width]
+        assert row.tasks["mini@1/Biology"] == expected[width]
     both = r2med.run(Hashed(4), Hashed(1024), tasks=biology).table.rows
-    assert [row.tasks["mini/Biology"] for row in both] == list(expected.values())
+    assert [row.tasks["mini@1/Biology"] for row in both] == list(expected.values())
 
 
 @pytest.mark.parametrize(
@@ -154,7 +160,7 @@ def test_a_reranker_with_its_depth_is_taken_by_run_and_evaluate(rerank: Any, bio
     scores = r2med.run("bm25", tasks=biology, rerank=rerank, rest="drop")
     assert names_of(scores)[-1].endswith(",rest=drop@20")
     evaluation = r2med.evaluate("bm25", biology, rerank=rerank, rest="drop")
-    assert scores.table.rows[-1].tasks["mini/Biology"] == evaluation.mean()
+    assert scores.table.rows[-1].tasks["mini@1/Biology"] == evaluation.mean()
     ranked = r2med.BM25().retrieve(biology)
     run = r2med.rerank(Overlap(), biology, ranked, depth=20, rest="drop")
     assert r2med.score(run, biology).mean() == evaluation.mean()
@@ -168,7 +174,7 @@ def test_an_expander_of_ones_own(biology: Task) -> None:
     scores = r2med.run("bm25", tasks=biology, expand=shout)
     plain, expanded = scores.table.rows
     assert plain.tasks != expanded.tasks
-    assert expanded.tasks["mini/Biology"] == r2med.evaluate("bm25", biology, expand=shout).mean()
+    assert expanded.tasks["mini@1/Biology"] == r2med.evaluate("bm25", biology, expand=shout).mean()
     assert [item.texts[0] for item in r2med.expand(shout, biology, limit=2)] == [
         f"{query.text} gene" for query in biology.queries[:2]
     ]
@@ -179,8 +185,8 @@ def test_an_expander_of_ones_own(biology: Task) -> None:
 
 def test_loaded_tasks_and_names_together(biology: Task) -> None:
     own = replace(biology, name="mine", collection="", queries=biology.queries[:5])
-    scores = r2med.run("bm25", tasks=[biology, "mini/Biology", own, "mini/MedQA-Diag"])
-    assert [row["task"] for row in scores.rows()] == ["mini/Biology", "mine", "mini/MedQA-Diag"]
+    scores = r2med.run("bm25", tasks=[biology, "mini@1/Biology", own, "mini@1/MedQA-Diag"])
+    assert [row["task"] for row in scores.rows()] == ["mini@1/Biology", "mine", "mini@1/MedQA-Diag"]
     assert names_of(r2med.run("bm25", tasks=own)) == ["bm25"]
 
 
@@ -191,7 +197,7 @@ def test_two_tasks_of_one_name_are_refused(tmp_path: Path, biology: Task) -> Non
     both = [str(tmp_path / "a" / "mine"), str(tmp_path / "b" / "mine")]
     with pytest.raises(UsageError, match="two different tasks are called 'mine'"):
         r2med.run("bm25", tasks=both)
-    with pytest.raises(UsageError, match="two different tasks are called 'mini/Biology'"):
+    with pytest.raises(UsageError, match="two different tasks are called 'mini@1/Biology'"):
         r2med.run("bm25", tasks=[biology, other])
     assert not (tmp_path / "results").exists()
     (again,) = r2med.run("bm25", tasks=[both[0], f"{both[0]}/", "a/mine"]).rows()
@@ -214,18 +220,18 @@ def test_score_and_evaluate_are_two_functions(biology: Task) -> None:
 
 
 def test_rows_and_data_frames_have_the_printed_names(monkeypatch: pytest.MonkeyPatch) -> None:
-    scores = r2med.run("bm25", "bm25-lucene", tasks="mini/Biology")
+    scores = r2med.run("bm25", "bm25-lucene", tasks="mini@1/Biology")
     assert scores.rows()[0].keys() >= {"system", "task", "queries", "nDCG@10", "R@100"}
     frame = scores.to_pandas()
     assert list(frame["system"]) == ["bm25", "bm25-lucene"]
-    assert frame["nDCG@10"].tolist() == [row.tasks["mini/Biology"] for row in scores.table.rows]
+    assert frame["nDCG@10"].tolist() == [row.tasks["mini@1/Biology"] for row in scores.table.rows]
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(MissingExtra, match=r"r2med\[interop\]"):
         scores.to_pandas()
 
 
 def test_compare_stored_systems_and_evaluations(biology: Task) -> None:
-    r2med.run("bm25", "bm25-lucene", tasks="mini/Biology")
+    r2med.run("bm25", "bm25-lucene", tasks="mini@1/Biology")
     stored = r2med.compare("bm25", "bm25-lucene", settings=QUICK)
     fresh = r2med.compare({name: r2med.evaluate(name, biology) for name in ("bm25", "bm25-lucene")}, settings=QUICK)
     assert stored.pairs[0].macro.difference == pytest.approx(fresh.pairs[0].macro.difference, abs=1e-12)
@@ -240,7 +246,7 @@ def test_search(biology: Task) -> None:
     found = r2med.search("how do honey bees dance", biology, top=3)
     assert len(found) == 3
     assert [hit.doc_id for hit in found] == [
-        hit.doc_id for hit in r2med.search("how do honey bees dance", "mini/Biology", top=3)
+        hit.doc_id for hit in r2med.search("how do honey bees dance", "mini@1/Biology", top=3)
     ]
 
 

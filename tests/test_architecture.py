@@ -35,7 +35,16 @@ _STAGES = {"core", "text", "models", "tasks", "llm", "retrieve", "expand", "rera
 ROOMS["pipeline"] = _STAGES | {"http"}  # http: a protocol's instructions are fetched
 ROOMS["doctor"] = {"core", "text", "models", "tasks", "retrieve", "results", "pipeline"}  # tries what a first run needs
 ROOMS["integrations"] = (_STAGES - {"text", "fuse"}) | {"pipeline", "report"}  # report: cards show its tables
-ROOMS["api"] = (_STAGES - {"text"}) | {"cache", "pipeline", "report", "doctor", "integrations"}  # all a command can do
+# report: the judging page is served and drawn as the web app is
+ROOMS["judge"] = (_STAGES - {"expand", "fuse"}) | {"cache", "pipeline", "report"}
+ROOMS["api"] = (_STAGES - {"text"}) | {
+    "cache",
+    "pipeline",
+    "report",
+    "doctor",
+    "integrations",
+    "judge",
+}  # all a command
 # A command parses, calls `api` and prints. Beside `api` it names the registries in its help (retrieve, expand, rerank,
 # fuse, llm), the tables of report and scoring that it prints, and the types of what `api` gives back.
 ROOMS["cli"] = {"api"} | ROOMS["api"] | {"text"}  # text: the analyzer for which `compare` looks for copies

@@ -47,13 +47,12 @@ EXCEPTIONS = {
         "several / queries": NUMBERS,
         "profile.positives / profile.queries": NUMBERS,
     },
-    "report/web/render.py": {"files(__package__ or '').joinpath('static', name)": PACKAGED},
+    "report/web/render.py": {"files(package).joinpath('static', name)": PACKAGED},
     "results/ledger/__init__.py": {"value / self.scale": NUMBERS},
     "results/protocols/__init__.py": {"files(__package__).joinpath(f'{name}.toml')": PACKAGED},
     "retrieve/stored.py": {"path.with_name(f'{stem}.json')": "the beginning of the file's own name"},
     "tasks/catalogue.py": {
         "files(__package__).joinpath(f'collections/{name}.toml')": PACKAGED,
-        "files(__package__).joinpath('mini', entry.name)": PACKAGED,
     },
     "tasks/load.py": {"path / wrong[0]": "for a message"},
 }

@@ -29,7 +29,7 @@ from tests.llm.server import serving as serving_chat
 from tests.serving import in_background
 
 EXAMPLES = {block.title: block.text for block in blocks(ROOT / "CONTRIBUTING.md") if block.language == "diff"}
-TASK = "mini/MedQA-Diag"
+TASK = "mini@1/MedQA-Diag"
 MODEL = "qwen-7b"
 
 
@@ -115,8 +115,8 @@ def test_all_examples_live_side_by_side(tmp_path: Path) -> None:
     assert "walks from the end of the list to its head" in pages["components.md"]
     assert "`Rprec(rel=1)@k`" in pages["measures.md"]
     assert "`medgemma-27b`" in pages["models/chat.md"]
-    assert "COHERE_API_KEY" in pages["models/cohere.md"]
-    assert "`COHERE_BASE_URL`" in pages["environment.md"]
+    assert "JINA_API_KEY" in pages["models/jina.md"]
+    assert "`JINA_BASE_URL`" in pages["environment.md"]
     if (ruff := Path(sys.executable).with_name("ruff")).exists():
         for words in (["check", "--no-cache"], ["format", "--no-cache", "--check"]):
             command = [str(ruff), *words, "--config", str(ROOT / "pyproject.toml"), "src"]
@@ -321,13 +321,13 @@ def words_vector(text: str) -> list[float]:
     return [float(counts[i]) for i in range(DIMENSION)]
 
 
-class CohereServer(ThreadingHTTPServer):
+class JinaServer(ThreadingHTTPServer):
     asked: list[dict[str, Any]]
 
 
-class CohereHandler(BaseHTTPRequestHandler):
+class JinaHandler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-    server: CohereServer
+    server: JinaServer
 
     def log_message(self, *args: object) -> None:
         pass
@@ -335,45 +335,41 @@ class CohereHandler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["content-length"])))
         self.server.asked.append({**body, "path": self.path, "authorization": self.headers["authorization"]})
-        answer = {
-            "id": "1",
-            "embeddings": {"float": [words_vector(text) for text in body["texts"]]},
-            "texts": body["texts"],
-            "meta": {"api_version": {"version": "2"}, "billed_units": {"input_tokens": 7 * len(body["texts"])}},
-        }
-        data = json.dumps(answer).encode()
+        data = [{"object": "embedding", "index": i, "embedding": words_vector(t)} for i, t in enumerate(body["input"])]
+        answer = {"object": "list", "data": data, "usage": {"total_tokens": 7 * len(data)}}
+        content = json.dumps(answer).encode()
         self.send_response(200)
         self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(data)))
+        self.send_header("Content-Length", str(len(content)))
         self.end_headers()
-        self.wfile.write(data)
+        self.wfile.write(content)
 
 
 @contextmanager
-def serving_cohere() -> Iterator[tuple[str, list[dict[str, Any]]]]:
-    """A server that speaks Cohere's protocol, and what it was asked."""
-    with in_background(CohereServer(("127.0.0.1", 0), CohereHandler)) as server:
+def serving_jina() -> Iterator[tuple[str, list[dict[str, Any]]]]:
+    """A server that speaks Jina's protocol, and what it was asked."""
+    with in_background(JinaServer(("127.0.0.1", 0), JinaHandler)) as server:
         server.asked = []
-        yield f"http://127.0.0.1:{server.server_address[1]}/v2", server.asked
+        yield f"http://127.0.0.1:{server.server_address[1]}/v1", server.asked
 
 
 def test_an_embedding_api(tmp_path: Path) -> None:
     copy = copied(tmp_path, "embedding")
-    (row,) = (row for row in json.loads(copy.run("models", "--json", COHERE_API_KEY="")) if row["name"] == "cohere")
-    assert (row["kind"], row["ready"], row["get"]) == ("dense", False, "export COHERE_API_KEY=…")
-    with serving_cohere() as (url, asked):
-        here = {"COHERE_BASE_URL": url, "COHERE_API_KEY": "a-secret"}
-        scores = copy.scores("-t", TASK, "-r", "cohere", **here)
+    (row,) = (row for row in json.loads(copy.run("models", "--json", JINA_API_KEY="")) if row["name"] == "jina")
+    assert (row["kind"], row["ready"], row["get"]) == ("dense", False, "export JINA_API_KEY=…")
+    with serving_jina() as (url, asked):
+        here = {"JINA_BASE_URL": url, "JINA_API_KEY": "a-secret"}
+        scores = copy.scores("-t", TASK, "-r", "jina", **here)
         (name,) = scores
         count = len(asked)
-        assert {body["path"] for body in asked} == {"/v2/embed"}
+        assert {body["path"] for body in asked} == {"/v1/embeddings"}
         assert {body["authorization"] for body in asked} == {"Bearer a-secret"}
-        assert {body["model"] for body in asked} == {"embed-v4.0"}
-        assert {body["input_type"] for body in asked} == {"search_query", "search_document"}
+        assert {body["model"] for body in asked} == {"jina-embeddings-v3"}
+        assert {body["task"] for body in asked} == {"retrieval.query", "retrieval.passage"}
         again = copy.scores("-t", TASK, "-s", name, **here)
         assert (again, len(asked)) == (scores, count)
     task = r2med.load(TASK)
-    sent = {text for body in asked for text in body["texts"]}
+    sent = {text for body in asked for text in body["input"]}
     assert sent == {*task.query_texts, *task.documents.contents}
     queries, documents = (
         np.array([words_vector(text) for text in texts]) for texts in (task.query_texts, task.documents.contents)
@@ -385,7 +381,7 @@ def test_an_embedding_api(tmp_path: Path) -> None:
         for q, row in zip(task.query_ids, queries @ documents.T, strict=True)
     ]
     assert scores[name] == pytest.approx(np.mean(expected), abs=1e-6)
-    (stored,) = copy.work.glob("results/*/mini/MedQA-Diag.json")
+    (stored,) = copy.work.glob("results/*/mini@1/MedQA-Diag.json")
     assert f'"tokens":{7 * len(sent)}' in re.sub(r"\s", "", stored.read_text("utf-8"))
 
 

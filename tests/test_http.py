@@ -17,7 +17,7 @@ from r2med import http
 from r2med.core import ModelError, Unavailable, UsageError, waiting
 from r2med.core.budget import Budget, Usage
 from r2med.core.options import Options
-from r2med.http import Client, RateLimit, Service, retry_after, token_count
+from r2med.http import Client, RateLimit, Service, retry_after, stated_delay, token_count
 from r2med.llm import BudgetSpent, get_llm
 from tests.llm.conftest import ask, asks
 from tests.llm.server import ChatServer, serving
@@ -63,6 +63,21 @@ def client(base_url: str) -> Client:
 )
 def test_how_long_a_server_asks_to_wait(headers: dict[str, str], seconds: float | None) -> None:
     assert retry_after(headers) == seconds
+
+
+@pytest.mark.parametrize(
+    ("body", "seconds"),
+    [
+        (b'{"details": [{"retryDelay": "26s"}]}', 26),
+        (b'{"retryDelay":"0.25s"}', 0.25),
+        (b'{"retryDelay": "0s"}', 0.01),
+        (b'{"retryDelay": "999999s"}', 120),
+        (b'{"retryDelay": "soon"}', None),
+        (b"", None),
+    ],
+)
+def test_a_wait_in_the_body_of_a_refusal(body: bytes, seconds: float | None) -> None:
+    assert stated_delay(body) == seconds
 
 
 @pytest.mark.parametrize("value", [None, True, -1, 1.5, "3", [], 10**30])
@@ -176,8 +191,8 @@ print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) >> 10)
 @pytest.mark.parametrize("kind", ["chat", "embeddings"])
 def test_an_interrupt_ends_within_two_seconds(server: ChatServer, tmp_path: Path, kind: str, behaviour: str) -> None:
     server.default = behaviour
-    chat = ["expand", "--method", "hyde", "--llm", "gpt4", "--tasks", "mini/Biology"]
-    command = chat if kind == "chat" else ["run", "-r", "openai", "-t", "mini/Biology"]
+    chat = ["expand", "--method", "hyde", "--llm", "gpt4", "--tasks", "mini@1/Biology"]
+    command = chat if kind == "chat" else ["run", "-r", "openai", "-t", "mini@1/Biology"]
     for _ in range(4):  # the machine may have other work
         server.asked.clear()
         with subprocess.Popen(

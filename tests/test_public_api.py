@@ -31,7 +31,7 @@ def test_five_lines_to_a_table() -> None:
     code = """
 import r2med
 from r2med.cli import app
-task = r2med.load("mini/MedQA-Diag")
+task = r2med.load("mini@1/MedQA-Diag")
 run = r2med.BM25().retrieve(task)
 print(r2med.score(run, task).mean())
 """
@@ -40,7 +40,7 @@ print(r2med.score(run, task).mean())
 
 
 def test_evaluate_takes_a_name_or_a_retriever() -> None:
-    task = r2med.load("mini/Biology")
+    task = r2med.load("mini@1/Biology")
     by_name = r2med.evaluate("bm25", task, measures=["nDCG@10"])
     assert list(by_name.per_query) == ["nDCG@10"]
     assert by_name.mean() == r2med.evaluate(r2med.BM25(), task).mean()
@@ -64,10 +64,17 @@ FUNCTIONS = {
     "run": "run plan systems",
     "search": "search",
     "score": "score",
-    "compare": "compare compare_stored",
+    "compare": "compare compare_stored latex_tables per_query",
     "design": "design",
-    "relabel": "relabel",
+    "judge agree": "judge_agree",
+    "judge check": "judge_check",
+    "judge finish": "judge_finish",
+    "judge pool": "judge_pool",
+    "judge relabel": "relabel",
+    "judge run": "judge_run judge_plan",
+    "judge serve": "judge_serve",
     "leaderboard": "leaderboard",
+    "recommend": "recommend",
     "reproduce": "reproduce",
     "plot scores": "plot_scores",
     "plot pareto": "plot_pareto",
@@ -77,6 +84,8 @@ FUNCTIONS = {
     "view": "view",
     "report": "write_report",
     "tasks": "list_tasks",
+    "data add": "add_collection",
+    "data remove": "remove_collection",
     "data download": "download",
     "data validate": "validate",
     "data stats": "stats",
@@ -86,10 +95,12 @@ FUNCTIONS = {
     "nano profile": "nano_profile",
     "nano fidelity": "nano_fidelity",
     "pages": "write_pages",
+    "tune": "tune",
     "models": "list_models",
     "models fetch": "fetch_model",
     "models where": "model_folder",
     "models show": "describe_model",
+    "models serve": "serve_command wait_for_server",
     "protocol": "list_protocols",
     "protocol show": "describe_protocol",
     "protocol fetch": "fetch_protocol",
@@ -130,17 +141,17 @@ def test_everything_the_command_can_do_is_a_function() -> None:
 
 
 def test_functions_give_what_the_command_prints(tmp_path: Path) -> None:
-    r2med.run("bm25", "bm25-lucene", tasks=["mini/Biology", "mini/MedQA-Diag"], results=tmp_path)
-    board = r2med.leaderboard(tmp_path, collection="mini")
+    r2med.run("bm25", "bm25-lucene", tasks=["mini@1/Biology", "mini@1/MedQA-Diag"], results=tmp_path)
+    board = r2med.leaderboard(tmp_path, collection="mini@1")
     assert {"bm25", "bm25-lucene"} <= {row.system for row in board.rows}
     assert r2med.compare("bm25", "bm25-lucene", results=tmp_path).pairs
     picture = r2med.plot_scatter(tmp_path / "two.svg", "bm25", "bm25-lucene", results=tmp_path)
     assert picture.canvas.title in (tmp_path / "two.svg").read_text("utf-8")
     assert r2med.write_report(tmp_path / "all.html", tmp_path).pages > 1
-    (built,) = r2med.build_nano("mini/Biology", out=tmp_path / "nano", docs=50, dense="none").tasks
+    (built,) = r2med.build_nano("mini@1/Biology", out=tmp_path / "nano", docs=50, dense="none").tasks
     assert list(r2med.nano_profile(str(tmp_path / "nano")).tasks) == [built.split]
     assert r2med.validate(str(tmp_path / "nano"))[0].errors == []
-    assert [s.queries for s in r2med.stats("mini/Biology", "mini/MedQA-Diag")] == [13, 13]
-    (written,) = r2med.convert("mini/Biology", tmp_path / "beir", to="beir")
+    assert [s.queries for s in r2med.stats("mini@1/Biology", "mini@1/MedQA-Diag")] == [13, 13]
+    (written,) = r2med.convert("mini@1/Biology", tmp_path / "beir", to="beir")
     assert r2med.load(str(tmp_path / "beir")).fingerprint == written.fingerprint
     assert {row.kind for row in r2med.list_models("chat")} == {"chat"}

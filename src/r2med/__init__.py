@@ -20,6 +20,7 @@ from ._version import __version__
 
 if TYPE_CHECKING:
     from .api.data import (
+        add_collection,
         audit,
         build_nano,
         convert,
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
         list_tasks,
         nano_fidelity,
         nano_profile,
+        remove_collection,
         stats,
         validate,
         write_pages,
@@ -38,12 +40,23 @@ if TYPE_CHECKING:
         evaluate,
         expand,
         fuse,
+        list_experiments,
         plan,
         rerank,
         run,
         score,
         search,
         systems,
+        tune,
+    )
+    from .api.judging import (
+        judge_agree,
+        judge_check,
+        judge_finish,
+        judge_plan,
+        judge_pool,
+        judge_run,
+        judge_serve,
     )
     from .api.machine import (
         cache_entries,
@@ -56,19 +69,24 @@ if TYPE_CHECKING:
         list_protocols,
         model_folder,
         prune_cache,
+        serve_command,
         verify_cache,
+        wait_for_server,
     )
     from .api.publish import export_beir, export_hub, export_ledger, export_mteb, export_trec, view, write_report
     from .api.results import (
         compare,
         compare_stored,
         design,
+        latex_tables,
         leaderboard,
+        per_query,
         plot_pareto,
         plot_ranks,
         plot_scatter,
         plot_scores,
         plot_truncation,
+        recommend,
         relabel,
         reproduce,
     )
@@ -83,14 +101,16 @@ if TYPE_CHECKING:
     from .tasks.load import load, load_all
 
 _HOMES = {
-    "api.data": "audit build_nano convert download export_training list_tasks nano_fidelity nano_profile stats "
-    "validate write_pages",
-    "api.experiments": "Scores diagnose evaluate expand fuse plan rerank run score search systems",
+    "api.data": "add_collection audit build_nano convert download export_training list_tasks nano_fidelity "
+    "nano_profile remove_collection stats validate write_pages",
+    "api.experiments": "Scores diagnose evaluate expand fuse list_experiments plan rerank run score search "
+    "systems tune",
+    "api.judging": "judge_agree judge_check judge_finish judge_plan judge_pool judge_run judge_serve",
     "api.machine": "cache_entries check_installation describe_model describe_protocol fetch_model fetch_protocol "
-    "list_models list_protocols model_folder prune_cache verify_cache",
+    "list_models list_protocols model_folder prune_cache serve_command verify_cache wait_for_server",
     "api.publish": "export_beir export_hub export_ledger export_mteb export_trec view write_report",
-    "api.results": "compare compare_stored design leaderboard plot_pareto plot_ranks plot_scatter plot_scores "
-    "plot_truncation relabel reproduce",
+    "api.results": "compare compare_stored design latex_tables leaderboard per_query plot_pareto plot_ranks "
+    "plot_scatter plot_scores plot_truncation recommend relabel reproduce",
     "core": "Document Documents Qrels Query R2MedError Run Task",
     "core.options": "Options",
     "core.queries": "Queries",
@@ -119,6 +139,7 @@ __all__ = [
     "SystemSpec",
     "Task",
     "__version__",
+    "add_collection",
     "audit",
     "build_nano",
     "cache_entries",
@@ -143,7 +164,16 @@ __all__ = [
     "fetch_protocol",
     "fuse",
     "get_retriever",
+    "judge_agree",
+    "judge_check",
+    "judge_finish",
+    "judge_plan",
+    "judge_pool",
+    "judge_run",
+    "judge_serve",
+    "latex_tables",
     "leaderboard",
+    "list_experiments",
     "list_models",
     "list_protocols",
     "list_tasks",
@@ -152,6 +182,7 @@ __all__ = [
     "model_folder",
     "nano_fidelity",
     "nano_profile",
+    "per_query",
     "plan",
     "plot_pareto",
     "plot_ranks",
@@ -161,17 +192,22 @@ __all__ = [
     "prune_cache",
     "read_qrels",
     "read_run",
+    "recommend",
     "relabel",
+    "remove_collection",
     "reproduce",
     "rerank",
     "run",
     "score",
     "search",
+    "serve_command",
     "stats",
     "systems",
+    "tune",
     "validate",
     "verify_cache",
     "view",
+    "wait_for_server",
     "write_pages",
     "write_report",
     "write_run",

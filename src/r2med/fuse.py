@@ -177,6 +177,39 @@ class Tuned(Fusion):
         return Run(runs[0].query_ids, runs[0].doc_ids, docs, scores, name=name, notes=notes)
 
 
+class TunedWeights(NamedTuple):
+    """Weights that were chosen on some tasks, as a fusion that any other task can be run with."""
+
+    spec: str
+    weights: tuple[float, ...]
+    score: float
+    """nDCG@10 with them on the tasks they were chosen on, the mean of tasks."""
+    equal: float
+    """The same with equal weights."""
+    queries: int
+    """Judged queries of those tasks."""
+
+
+def best_weights(
+    ranked: Sequence[tuple[Task, Sequence[Run]]], *, norm: Normalisation, steps: int, depth: int
+) -> TunedWeights:
+    """The weights of the grid with the best nDCG@10 over tasks that count alike; of equals the most even ones."""
+    lists = len(ranked[0][1])
+    grid = [tuple(check_weights(None, lists)), *weight_grid(lists, steps)]
+    means, queries = np.zeros(len(grid)), 0
+    for task, runs in ranked:
+        fused = (Weighted(weights, norm).fuse(runs, task, depth, "") for weights in grid)
+        quality = np.array([_quality(run, task, task.query_ids) for run in fused])
+        judged = ~np.isnan(quality[0])
+        if not judged.any():
+            raise UsageError(f"{task.full_name} has no judged query: weights cannot be chosen on it")
+        means += quality[:, judged].mean(axis=1) / len(ranked)
+        queries += int(judged.sum())
+    best = 1 + int(np.argmax(means[1:] >= means[1:].max() - 1e-12))
+    spec = fusions.spec("weighted", w=grid[best], norm=norm)
+    return TunedWeights(str(spec), grid[best], float(means[best]), float(means[0]), queries)
+
+
 class Fold(NamedTuple):
     """Queries that were held out together, and the weights that all the others chose."""
 

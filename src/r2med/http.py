@@ -31,6 +31,8 @@ from .core.waiting import in_time, sleep
 T = TypeVar("T")
 FIRST_WAIT, LONGEST_BACKOFF, LONGEST_WAIT = 0.5, 30.0, 120.0
 """Seconds between attempts: the first, the longest of ours, the longest a server may ask for."""
+RETRY_DELAY, LONGEST_REFUSAL = re.compile(rb'"retryDelay"\s*:\s*"(\d{1,9}(?:\.\d{1,9})?)s"'), 1 << 16
+"""Where Google says how long to wait, and the bytes of a refusal that are searched for it."""
 CONNECT_SECONDS = 10.0
 MOST_TOKENS = 1 << 40
 PASSING = {408, 409, 425, 429}
@@ -77,6 +79,8 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
     # Below the base URL: `/chat/completions`.
     key: str = ""
     # Environment variable of the key.
+    key_header: str = ""
+    # Header that carries it; empty: `Authorization`, as a bearer's.
     key_required: bool = False
 
     @property
@@ -165,7 +169,7 @@ class Client:
         def ask(deadline: float) -> bytes:
             response, raw = self._exchange("GET", b"", deadline)
             if response.status_code != 200:
-                raise self._refusal(response.status_code, self._clean(_message(raw)), retry_after(response.headers))
+                raise self._refusal(response.status_code, raw, response.headers)
             return raw
 
         return self._repeat(ask, 0, threading.Event())
@@ -239,14 +243,15 @@ class Client:
             # Some gateways say 200 to everything and put what happened into the body.
             code = error.get("code") if isinstance(error, dict) else None
             status = code if isinstance(code, int) and 400 <= code < 600 else 500
-        raise self._refusal(status, self._clean(_message(raw)), retry_after(response.headers))
+        raise self._refusal(status, raw, response.headers)
 
-    def _refusal(self, status: int, message: str, wait: float | None) -> Exception:
+    def _refusal(self, status: int, raw: bytes, headers: Mapping[str, str]) -> Exception:
         """What an answer other than 200 means."""
-        said = message.lower()
+        message, delay = self._clean(_message(raw)), stated_delay(raw)
+        wait, said = retry_after(headers) if delay is None else delay, message.lower()
         if status in (401, 403):
             return UsageError(f"{self.host} {'refused the' if self._has_key else 'wants an'} API key ({status})")
-        if status == 429 and any(hint in said for hint in NO_MONEY):
+        if status == 429 and delay is None and any(hint in said for hint in NO_MONEY):
             return UsageError(f"{self.host}: the account has no credit left ({message})")
         if status in PASSING or status >= 500:
             return _TryAgain(f"answered {status} ({message})" if message else f"answered {status}", wait)
@@ -280,7 +285,8 @@ class Client:
         headers = {"Content-Type": "application/json", "Accept-Encoding": "gzip, deflate"}
         if not key:
             return headers
-        return headers | ({"api-key": key} if self.host.endswith(".azure.com") else {"Authorization": f"Bearer {key}"})
+        header = self.service.key_header or ("api-key" if self.host.endswith(".azure.com") else "")
+        return headers | ({header: key} if header else {"Authorization": f"Bearer {key}"})
 
     def _key(self) -> str:
         """The key, if it can be sent at all; a message about it never shows it."""
@@ -335,6 +341,12 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
     except (TypeError, ValueError, OverflowError):
         return None
     return None if math.isnan(seconds) else min(max(seconds, 0.01), LONGEST_WAIT)
+
+
+def stated_delay(raw: bytes) -> float | None:
+    """Seconds that the body of a refusal asks for, as Google's do: then the quota is one of a minute, not of money."""
+    found = RETRY_DELAY.search(raw[:LONGEST_REFUSAL])
+    return None if found is None else min(max(float(found[1]), 0.01), LONGEST_WAIT)
 
 
 def _backoff(attempt: int) -> float:

@@ -21,7 +21,7 @@ def fill(home: Path) -> None:
     for cache, label in ((EmbeddingCache(home / "embeddings"), "bge-small"), (ScoreCache(home / "rerank"), "monobert")):
         shards = cache.open({"backend": "test", "side": "document"}, 512, label=label)
         shards.append(text_keys(["a", "b"]), np.ones(2, np.int32), np.ones((2, 3), np.float32))
-    ArrayCache(home / "indexes").save("00ff", {"terms": np.arange(50)}, {"name": "bm25", "task": "mini/Biology"})
+    ArrayCache(home / "indexes").save("00ff", {"terms": np.arange(50)}, {"name": "bm25", "task": "mini@1/Biology"})
     with GenerationStore(key(), home / "generations") as store:
         store.append(read_reply(REQUEST, Reply(key="q1", choices=(Choice("Measles."),))))
 
@@ -46,7 +46,7 @@ def test_every_kind_is_shown(tmp_path: Path) -> None:
     assert {kind: (e.label, e.detail, e.files) for kind, e in shown.items()} == {
         "vectors": ("bge-small", "document", 1),
         "scores": ("monobert", "document", 1),
-        "indexes": ("bm25", "mini/Biology", 1),
+        "indexes": ("bm25", "mini@1/Biology", 1),
         "generations": ("replay:test", "hyde", 1),
     }
     assert all(entry.bytes > 0 and entry.last_used > 1 for entry in shown.values())

@@ -42,7 +42,7 @@ def test_what_is_shown(home: Path) -> None:
     table = cache().stdout
     rows = [" ".join(line.split()[:4]) for line in table.splitlines()[2:]]
     assert rows == ["vectors bge-small document 1", "scores monobert document 1", "generations replay:test hyde 1",
-                    "indexes bm25 mini/Biology 1"]  # fmt: skip
+                    "indexes bm25 mini@1/Biology 1"]  # fmt: skip
     assert "monobert" not in cache("--kind", "vectors").stdout
 
 

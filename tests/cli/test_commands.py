@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -65,14 +66,14 @@ def test_run_prints_a_table_and_json(r2med: Any) -> None:
 
 
 def test_run_on_a_folder(r2med: Any, tmp_path: Path) -> None:
-    r2med("data", "convert", "mini/Biology", "mine", "--to", "beir")
+    r2med("data", "convert", "mini@1/Biology", "mine", "--to", "beir")
     document = r2med("run", "--tasks", "./mine", "-r", "bm25-lucene", "--json").json
     assert list(document["systems"][0]["tasks"]) == ["mine"]
     assert (tmp_path / "results" / "bm25-lucene" / "own" / "mine.run.gz").is_file()
 
 
 def test_score_equals_run(r2med: Any, tmp_path: Path) -> None:
-    r2med("data", "convert", "mini/Biology", "mine", "--to", "beir")
+    r2med("data", "convert", "mini@1/Biology", "mine", "--to", "beir")
     expected = r2med("run", "--tasks", "./mine", "-r", "bm25", "--json").json["systems"][0]["tasks"]["mine"]
     scored = r2med("score", "results/bm25/own/mine.run.gz", "mine/qrels/test.tsv", "--json").json
     assert scored["queries"] == 13
@@ -85,25 +86,26 @@ def test_score_equals_run(r2med: Any, tmp_path: Path) -> None:
     assert len(few["per_query"]) == 13
 
 
-def test_tasks_lists_three_collections(r2med: Any) -> None:
+def test_tasks_lists_five_collections(r2med: Any) -> None:
     tasks = r2med("tasks", "--json").json
-    assert len(tasks) == 24
+    assert Counter(t["collection"] for t in tasks) == dict.fromkeys(["mini@1", "mini-dev", "mini", "nano", "r2med"], 8)
     assert {"name", "collection", "family", "queries", "documents", "judgments", "revision", "available"} <= tasks[
         0
     ].keys()
-    assert {t["collection"] for t in tasks if t["available"]} == {"mini"}
-    assert sum(t["queries"] for t in tasks if t["collection"] == "r2med") == 876
+    assert {t["collection"] for t in tasks if t["available"]} == {"mini@1", "mini-dev", "mini"}
+    for collection, queries in {"mini@1": 102, "mini-dev": 64, "mini": 207, "r2med": 876}.items():
+        assert sum(t["queries"] for t in tasks if t["collection"] == collection) == queries
     assert len(r2med("tasks", "nano", "--json").json) == 8
 
 
 def test_stats_and_validate(r2med: Any) -> None:
-    assert len(r2med("data", "stats", "--tasks", "mini", "--json").json) == 8
+    assert len(r2med("data", "stats", "--tasks", "mini@1", "--json").json) == 8
     assert r2med("data", "validate", "--json").json["ok"] is True
-    assert "#Q" in r2med("data", "stats", "mini/Biology").out
+    assert "#Q" in r2med("data", "stats", "mini@1/Biology").out
 
 
 def test_validate_fails_on_errors(r2med: Any, tmp_path: Path) -> None:
-    r2med("data", "convert", "mini/Biology", "mine", "--to", "r2med")
+    r2med("data", "convert", "mini@1/Biology", "mine", "--to", "r2med")
     corpus = tmp_path / "mine" / "corpus.jsonl"
     corpus.write_text(corpus.read_text() + corpus.read_text().splitlines()[0] + "\n{broken\n")
     answer = r2med("data", "validate", "./mine", "--json")
@@ -120,18 +122,20 @@ def test_convert_there_and_back(r2med: Any, shared_data: Path) -> None:
 
 
 def test_search_marks_what_matched(r2med: Any) -> None:
-    found = r2med("search", "--task", "mini/MedQA-Diag", "salt craving and low sodium", "--json").json
+    found = r2med("search", "--task", "mini@1/MedQA-Diag", "salt craving and low sodium", "--json").json
     best = found["hits"][0]
     assert best["terms"]
     assert all("".join(best["text"][a:b]) for a, b in best["marks"])
-    assert "matched: craving, salt" in r2med("search", "salt craving", "--top", "1").out, "words, not their stems"
+    first = r2med("search", "--task", "mini@1/MedQA-Diag", "salt craving", "--top", "1").out
+    assert "matched: craving, salt" in first, "words, not their stems"
+    assert "matched: salt, craving" in r2med("search", "salt craving", "--top", "1").out, "in mini/MedQA-Diag"
     assert "Nothing found" in r2med("search", "xyzzy").out
 
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["run", "--tasks", "mini/Biolgy"], "did you mean mini/Biology"),
+        (["run", "--tasks", "mini@1/Biolgy"], "did you mean mini@1/Biology"),
         (["run", "--tasks", "./nowhere"], "no such folder"),
         (["run", "--tasks", "r2med/Biology"], "r2med data download r2med/Biology"),
         (["run", "-r", "bm26"], "did you mean bm25"),
@@ -142,7 +146,7 @@ def test_search_marks_what_matched(r2med: Any) -> None:
         (["rnu"], "did you mean run"),
         (["score", "none.run", "none.qrels"], "no such file"),
         (["search", " "], "empty"),
-        (["data", "convert", "mini/Biology", "out", "--to", "bear"], "did you mean beir"),
+        (["data", "convert", "mini@1/Biology", "out", "--to", "bear"], "did you mean beir"),
     ],
 )
 def test_mistakes_are_one_line(r2med: Any, arguments: list[str], words: str) -> None:
@@ -150,15 +154,15 @@ def test_mistakes_are_one_line(r2med: Any, arguments: list[str], words: str) -> 
 
 
 def test_names_may_stand_in_one_list(r2med: Any, tmp_path: Path) -> None:
-    listed = r2med("data", "stats", "-t", "mini/Biology,mini/MedQA-Diag,mini/Biology", "--json").json
-    assert [t["task"] for t in listed] == ["mini/Biology", "mini/MedQA-Diag"]
-    r2med("data", "convert", "mini/Biology", "a,b", "--to", "beir")
+    listed = r2med("data", "stats", "-t", "mini@1/Biology,mini@1/MedQA-Diag,mini@1/Biology", "--json").json
+    assert [t["task"] for t in listed] == ["mini@1/Biology", "mini@1/MedQA-Diag"]
+    r2med("data", "convert", "mini@1/Biology", "a,b", "--to", "beir")
     assert [t["task"] for t in r2med("data", "stats", "a,b", "./a,b", "--json").json] == ["a,b"]
 
 
 def test_two_folders_of_one_name_are_not_taken_for_one(r2med: Any) -> None:
-    r2med("data", "convert", "mini/Biology", "one/mine", "--to", "beir")
-    r2med("data", "convert", "mini/MedQA-Diag", "two/mine", "--to", "beir")
+    r2med("data", "convert", "mini@1/Biology", "one/mine", "--to", "beir")
+    r2med("data", "convert", "mini@1/MedQA-Diag", "two/mine", "--to", "beir")
     done = r2med("run", "-t", "one/mine", "-t", "two/mine", "-r", "bm25")
     assert "two different tasks are called 'mine'" in done.one_line
 
@@ -193,7 +197,7 @@ def test_help_is_light() -> None:
 
 
 def test_json_holds_before_and_after_and_warnings(r2med: Any) -> None:
-    arguments = ["run", "-t", "mini/Biology", "-r", "bm25", "--expand", "oracle", "--rerank"]
+    arguments = ["run", "-t", "mini@1/Biology", "-r", "bm25", "--expand", "oracle", "--rerank"]
     systems = r2med(*arguments, "tests.pipeline.test_system:by_length@10", "--json", PYTHONPATH=str(ROOT)).json[
         "systems"
     ]
@@ -201,9 +205,9 @@ def test_json_holds_before_and_after_and_warnings(r2med: Any) -> None:
     assert "before_after" not in plain
     assert "warnings" not in plain
     assert "ceiling" in expanded["warnings"][0]
-    effect = reranked["before_after"]["mini/Biology"]
-    assert effect["before"]["ndcg_at_10"] == pytest.approx(expanded["tasks"]["mini/Biology"]["ndcg_at_10"])
-    assert effect["after"]["ndcg_at_10"] == pytest.approx(reranked["tasks"]["mini/Biology"]["ndcg_at_10"])
+    effect = reranked["before_after"]["mini@1/Biology"]
+    assert effect["before"]["ndcg_at_10"] == pytest.approx(expanded["tasks"]["mini@1/Biology"]["ndcg_at_10"])
+    assert effect["after"]["ndcg_at_10"] == pytest.approx(reranked["tasks"]["mini@1/Biology"]["ndcg_at_10"])
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")

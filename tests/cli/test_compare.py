@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
+import io
 import json
 import shutil
 from pathlib import Path
@@ -23,7 +25,7 @@ from tests.scoring.test_compare import contradictions
 @pytest.fixture(scope="module")
 def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("compared") / "results"
-    r2med.run("bm25", "bm25-lucene", tasks=resolve("mini"), fuse="rrf", results=root)
+    r2med.run("bm25", "bm25-lucene", tasks=resolve("mini@1"), fuse="rrf", results=root)
     return root
 
 
@@ -44,6 +46,25 @@ def refusal(*arguments: str | Path) -> str:
     shown = caught.value.format_message() if isinstance(caught.value, click.ClickException) else str(caught.value)
     assert "\n" not in shown
     return shown
+
+
+def test_what_was_judged_stands_beside_every_score(results: Path) -> None:
+    shares = {
+        task.full_name: r2med.evaluate("bm25", task, measures=["judged@10"]).mean("judged@10")
+        for task in r2med.load_all("mini@1")
+    }
+    mean = sum(shares.values()) / len(shares)
+    assert document("bm25", "bm25-lucene", "--results", results)["judged_at_10"]["bm25"] == pytest.approx(mean)
+    compared = call("bm25", "bm25-lucene", "--results", results).stdout.splitlines()
+    assert "judged@10" in compared[0]
+    assert any(line.startswith("bm25 ") and line.rstrip().endswith(f"{100 * mean:.0f} %") for line in compared)
+    again = r2med.run("bm25", tasks="mini@1", results=results)
+    (system,) = again.to_dict()["systems"]
+    assert system["judged_at_10"] == pytest.approx(shares)
+    assert f"{100 * mean:.0f} %" in repr(again)
+    assert {row["task"]: row["judged@10"] for row in again.rows()} == pytest.approx(shares)
+    (row,) = [r for r in r2med.leaderboard(results, measured=True).rows if r.system == "bm25"]
+    assert row.judged_at_10 == pytest.approx(mean)
 
 
 def test_two_systems_on_mini(results: Path) -> None:
@@ -130,7 +151,7 @@ def test_the_tables(results: Path) -> None:
         "Detectable",
         "other tasks of this kind",
         "W/T/L",
-        "mini/MedQA-Diag",
+        "mini@1/MedQA-Diag",
         "bm25-lucene minus bm25",
     ):
         assert words in shown
@@ -138,7 +159,7 @@ def test_the_tables(results: Path) -> None:
 
 
 def test_an_incomplete_set_is_labelled_everywhere(results: Path) -> None:
-    arguments = ("bm25", "bm25-lucene", "--results", results, "--task", "mini/Biology", "--task", "mini/MedQA-Diag")
+    arguments = ("bm25", "bm25-lucene", "--results", results, "--task", "mini@1/Biology", "--task", "mini@1/MedQA-Diag")
     shown = call(*arguments)
     assert "Mean of only 2 of 8 tasks" in shown.stdout
     assert "Macro (only 2 of 8 tasks)" in shown.stdout
@@ -148,7 +169,7 @@ def test_an_incomplete_set_is_labelled_everywhere(results: Path) -> None:
 
 def test_slices_flags_ties_holes_and_pool(results: Path, tmp_path: Path) -> None:
     flags = tmp_path / "flags.txt"
-    flags.write_text("Biology-q01\nmini/MedQA-Diag\tMedQA-Diag-q02\n\n")
+    flags.write_text("Biology-q01\nmini@1/MedQA-Diag\tMedQA-Diag-q02\n\n")
     pool = tmp_path / "pool.jsonl"
     arguments = ("bm25", "bm25-lucene", "--results", results, "--slices", "--flagged", flags)
     found = document(*arguments, "--aware", "--holes", "--pool", pool)
@@ -167,6 +188,51 @@ def test_slices_flags_ties_holes_and_pool(results: Path, tmp_path: Path) -> None
     assert "tiny" in shown
     assert "Strict" in shown
     assert "hole@10" in shown
+
+
+def test_a_row_per_query_and_system(results: Path, tmp_path: Path) -> None:
+    """The same scores as are stored, and the same slices as `--slices` counts."""
+    flags, out = tmp_path / "flags.txt", tmp_path / "queries.csv"
+    flags.write_text("Biology-q01\n")
+    two = ("bm25", "bm25-lucene", "--results", results, "--resamples", "200")
+    found = document(*two, "--slices", "--flagged", flags, "--per-query", out)
+    rows = list(csv.DictReader(io.StringIO(out.read_text("utf-8"))))
+    assert found["per_query"] == {"path": str(out), "rows": 204}
+    assert len(rows) == 204
+    assert list(rows[0])[:9] == [
+        "Task", "Query", "Family", "Body system", "Positives", "Query length", "Difficulty", "Audit", "System",
+    ]  # fmt: skip
+    stored = results / "bm25" / "mini@1" / "Biology.queries.jsonl"
+    scores = {line["query_id"]: line["measures"] for line in map(json.loads, stored.read_text().splitlines())}
+    mine = {row["Query"]: row for row in rows if (row["Task"], row["System"]) == ("mini@1/Biology", "bm25")}
+    assert mine.keys() == scores.keys()
+    for query_id, row in mine.items():
+        assert float(row["nDCG@10"]) == scores[query_id]["ndcg_at_10"]
+        assert float(row["R@100"]) == scores[query_id]["recall_at_100"]
+    for part in found["slices"]:
+        inside = [row for row in rows if row[part["by"].capitalize()] == part["value"] and row["System"] == "bm25"]
+        assert len(inside) == part["n"], part["value"]
+        assert sum(float(row["nDCG@10"]) for row in inside) / part["n"] == pytest.approx(
+            part["scores"]["bm25"]["value"]
+        )
+    assert "204 rows" in call(*two, "--per-query", out).stderr
+    assert ".csv" in refusal(*two, "--per-query", tmp_path / "queries.tsv")
+    table = r2med.per_query("bm25", "bm25-lucene", results=results, measure="AP@100")
+    assert (len(table.rows), table.titles[8]) == (204, "AP@100")
+
+
+def test_per_query_scores_of_run_files_have_no_slices(tmp_path: Path) -> None:
+    (tmp_path / "a.run").write_text("q1 Q0 d1 1 0.5 t\n")
+    (tmp_path / "b.run").write_text("q1 Q0 d2 1 0.5 t\nq2 Q0 d2 1 0.5 t\n")
+    (tmp_path / "q.qrels").write_text("q1 0 d1 1\nq2 0 d2 1\n")
+    out = tmp_path / "queries.csv"
+    done = call(tmp_path / "a.run", tmp_path / "b.run", "--qrels", tmp_path / "q.qrels", "--per-query", out)
+    assert done.exit_code == 0, done.output
+    assert "no groups: the texts of q.qrels are not on this machine" in done.stderr
+    rows = list(csv.DictReader(io.StringIO(out.read_text("utf-8"))))
+    found = [(row["Query"], row["System"], row["Body system"], row["nDCG@10"]) for row in rows]
+    assert found == [("q1", "a.run", "", "1.0"), ("q1", "b.run", "", "0.0"),
+                     ("q2", "a.run", "", "0.0"), ("q2", "b.run", "", "1.0")]  # fmt: skip
 
 
 def test_run_files(shared_runs: Path, tmp_path: Path) -> None:
@@ -239,7 +305,7 @@ def test_other_mistakes(results: Path, tmp_path: Path) -> None:
     assert "nDCG@10" in refusal(*two, "--measure", "nDGC@10")
     assert "depth" in refusal(*two, "--holes", "--depth", "0")
     assert ".tsv or a .jsonl" in refusal(*two, "--pool", tmp_path / "pool.csv")
-    assert "there is one task" in refusal("a.run", "b.run", "--qrels", "q", "--task", "mini/Biology")
+    assert "there is one task" in refusal("a.run", "b.run", "--qrels", "q", "--task", "mini@1/Biology")
     assert "no such folder of results" in refusal("bm25", "bm25-lucene", "--results", tmp_path / "none")
     flags = tmp_path / "flags"
     flags.write_text("Biology-q01\nnobody\n")
@@ -248,6 +314,6 @@ def test_other_mistakes(results: Path, tmp_path: Path) -> None:
 
 def test_different_data_are_refused_by_name(results: Path, tmp_path: Path) -> None:
     copy = shutil.copytree(results, tmp_path / "results")
-    edit(copy / "bm25" / "mini" / "Biology.json", lambda document: document["task"].update(fingerprint="0" * 32))
+    edit(copy / "bm25" / "mini@1" / "Biology.json", lambda document: document["task"].update(fingerprint="0" * 32))
     shown = refusal("bm25", "bm25-lucene", "--results", copy)
-    assert "'bm25' and 'bm25-lucene' were scored on different data of mini/Biology" in shown
+    assert "'bm25' and 'bm25-lucene' were scored on different data of mini@1/Biology" in shown

@@ -35,12 +35,12 @@ def document(result: Result) -> dict[str, Any]:
 
 
 def test_generate_report_and_resume(server: ChatServer) -> None:
-    arguments = ("--method", "hyde", "--llm", "gpt4", "--tasks", "mini/MedQA-Diag", "--limit", "2", "--json")
+    arguments = ("--method", "hyde", "--llm", "gpt4", "--tasks", "mini@1/MedQA-Diag", "--limit", "2", "--json")
     first = run(*arguments)
     assert first.exit_code == 0, first.output
     shown = document(first)
     (row,) = shown["tasks"]
-    assert (row["task"], row["queries"], row["status"]) == ("mini/MedQA-Diag", 2, {"ok": 2})
+    assert (row["task"], row["queries"], row["status"]) == ("mini@1/MedQA-Diag", 2, {"ok": 2})
     assert row["cost"] > 0
     assert Path(row["store"]).is_file()
     assert KEY not in first.output + Path(row["store"]).read_text()
@@ -53,12 +53,12 @@ def test_generate_report_and_resume(server: ChatServer) -> None:
 
 def test_a_dry_run_spends_nothing(server: ChatServer) -> None:
     for method in ("hyde", "query2doc", "lamer", "search-o1", "search-r1"):
-        result = run("--method", method, "--llm", "gpt4", "--tasks", "mini/Biology", "--dry-run", "--json")
+        result = run("--method", method, "--llm", "gpt4", "--tasks", "mini@1/Biology", "--dry-run", "--json")
         shown = document(result)
         assert shown["dry_run"] is True
         assert shown["total"]["calls"] >= 13
         assert shown["total"]["cost"] > 0
-    text = run("--method", "hyde", "--llm", "gpt4", "--tasks", "mini/Biology", "--dry-run")
+    text = run("--method", "hyde", "--llm", "gpt4", "--tasks", "mini@1/Biology", "--dry-run")
     assert "Nothing was sent" in text.output
     assert not server.asked
 
@@ -69,7 +69,7 @@ def test_a_dry_run_needs_no_key_and_leaves_nothing_behind(method: str, monkeypat
     for variable in ("OPENAI_API_KEY", "OPENAI_API_KEY_FILE", "OPENAI_BASE_URL"):
         monkeypatch.delenv(variable, raising=False)
     for llm, priced in (("gpt4", True), ("o3-mini", True), ("qwen-7b", False)):
-        result = run("--method", method, "--llm", llm, "--tasks", "mini/Biology", "--dry-run", "--json")
+        result = run("--method", method, "--llm", llm, "--tasks", "mini@1/Biology", "--dry-run", "--json")
         assert result.exit_code == 0, result.output
         assert (document(result)["total"]["cost"] is not None) == priced
     assert not (home() / "generations").exists()
@@ -78,7 +78,7 @@ def test_a_dry_run_needs_no_key_and_leaves_nothing_behind(method: str, monkeypat
 def test_a_recording_of_other_queries_is_no_success(tmp_path: Path) -> None:
     file = tmp_path / "query_with_hydoc.jsonl"
     file.write_bytes(lines([{"id": "somebody-else", "hy_doc": "A passage."}]))
-    result = run("--method", "hyde", "--llm", f"replay:{file}", "--tasks", "mini/Biology", "--json")
+    result = run("--method", "hyde", "--llm", f"replay:{file}", "--tasks", "mini@1/Biology", "--json")
     assert result.exit_code == 1
     assert "not one query got a text" in result.stderr
 
@@ -96,7 +96,7 @@ def test_a_budget_ends_the_command_with_its_own_code(server: ChatServer) -> None
         "--llm",
         "gpt4",
         "--tasks",
-        "mini/Biology",
+        "mini@1/Biology",
         "--concurrency",
         "1",
         "--max-tokens",
@@ -114,7 +114,7 @@ def test_a_budget_ends_the_command_with_its_own_code(server: ChatServer) -> None
 
 def test_a_refused_key_is_one_line_without_the_key(server: ChatServer) -> None:
     server.default = "401"
-    result = run("--method", "hyde", "--llm", "gpt4", "--tasks", "mini/Biology", "--json")
+    result = run("--method", "hyde", "--llm", "gpt4", "--tasks", "mini@1/Biology", "--json")
     assert result.exit_code == 2
     assert KEY not in result.output
     assert document(result)["stopped"]
@@ -122,7 +122,7 @@ def test_a_refused_key_is_one_line_without_the_key(server: ChatServer) -> None:
 
 def test_failures_of_all_queries_are_no_success(server: ChatServer) -> None:
     server.default = "400-length"
-    result = run("--method", "hyde", "--llm", "gpt4", "--tasks", "mini/Biology", "--limit", "3", "--json")
+    result = run("--method", "hyde", "--llm", "gpt4", "--tasks", "mini@1/Biology", "--limit", "3", "--json")
     assert result.exit_code == 1
     assert "not one query got a text" in result.stderr
 
@@ -131,11 +131,11 @@ def test_replay_diagnose_and_published(tmp_path: Path) -> None:
     import r2med
     from r2med.tasks import write_task
 
-    task = r2med.load("mini/MedQA-Diag")
+    task = r2med.load("mini@1/MedQA-Diag")
     texts = lines({"id": q.id, "hy_doc": f"The diagnosis is {q.answer}."} for q in task.queries[:12])
     file = tmp_path / "query_with_hydoc.jsonl"
     file.write_bytes(texts)
-    arguments = ("--method", "hyde", "--tasks", "mini/MedQA-Diag", "--diagnose", "bm25")
+    arguments = ("--method", "hyde", "--tasks", "mini@1/MedQA-Diag", "--diagnose", "bm25")
     result = run(*arguments, "--llm", f"replay:{file}", "--json")
     diagnosis = document(result)["tasks"][0]["diagnosis"]
     assert diagnosis["groups"]["right"]["queries"] == 12
@@ -157,7 +157,7 @@ def test_replay_diagnose_and_published(tmp_path: Path) -> None:
 
 def test_the_judge_lives_on_what_is_left(server: ChatServer) -> None:
     server.text = lambda body: "yes" if "one word: yes or no" in body["messages"][-1]["content"] else "A passage."
-    arguments = ("--method", "hyde", "--llm", "gpt4", "--tasks", "mini/Biology", "--limit", "2", "--max-tokens", "50")
+    arguments = ("--method", "hyde", "--llm", "gpt4", "--tasks", "mini@1/Biology", "--limit", "2", "--max-tokens", "50")
     judged = run(*arguments, "--diagnose", "bm25", "--judge", "gpt4", "--json")
     diagnosis = document(judged)["tasks"][0]["diagnosis"]
     assert diagnosis["judged_by"] == f"gpt4:host={server.url.split('/')[2]}"
@@ -174,7 +174,7 @@ def test_the_judge_lives_on_what_is_left(server: ChatServer) -> None:
 
 
 def test_a_missing_key_is_one_line_when_something_has_to_be_asked() -> None:
-    result = run("--method", "hyde", "--llm", "gpt4", "--tasks", "mini/MedQA-Diag", "--limit", "1")
+    result = run("--method", "hyde", "--llm", "gpt4", "--tasks", "mini@1/MedQA-Diag", "--limit", "1")
     assert result.exit_code == 2
     assert result.stderr.splitlines()[-1].startswith("r2med: gpt4 needs a key: export OPENAI_API_KEY=")
 
@@ -182,7 +182,7 @@ def test_a_missing_key_is_one_line_when_something_has_to_be_asked() -> None:
 def test_what_is_stored_or_planned_needs_no_key_and_no_extra(
     server: ChatServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    arguments = ("--method", "hyde", "--llm", "gpt4", "--tasks", "mini/MedQA-Diag", "--limit", "2", "--json")
+    arguments = ("--method", "hyde", "--llm", "gpt4", "--tasks", "mini@1/MedQA-Diag", "--limit", "2", "--json")
     paid = document(run(*arguments))
     asked = len(server.asked)
     monkeypatch.delenv("OPENAI_API_KEY")
@@ -195,7 +195,7 @@ def test_what_is_stored_or_planned_needs_no_key_and_no_extra(
 
 def test_texts_of_one_server_are_not_those_of_another(server: ChatServer, monkeypatch: pytest.MonkeyPatch) -> None:
     """A server of somebody's own that calls its model gpt-4o is not OpenAI, and not another such server either."""
-    arguments = ("--method", "hyde", "--llm", "gpt4", "--tasks", "mini/MedQA-Diag", "--limit", "1", "--json")
+    arguments = ("--method", "hyde", "--llm", "gpt4", "--tasks", "mini@1/MedQA-Diag", "--limit", "1", "--json")
     first = document(run(*arguments))
     with serving() as other:
         other.text = lambda body: "Another model's words."
@@ -211,7 +211,7 @@ def test_texts_of_one_server_are_not_those_of_another(server: ChatServer, monkey
 
 
 def test_the_oracle_says_what_it_is() -> None:
-    result = run("--method", "oracle", "--tasks", "mini/Biology", "--diagnose", "bm25-lucene")
+    result = run("--method", "oracle", "--tasks", "mini@1/Biology", "--diagnose", "bm25-lucene")
     assert "ceiling, not a result" in result.stderr
     assert "100 % name the answer" in result.stdout
 
@@ -243,7 +243,7 @@ def test_a_folder_whose_name_drives_terminals(tmp_path: Path) -> None:
     from r2med.tasks import write_task
 
     folder = tmp_path / "a\u202eb"
-    write_task(r2med.load("mini/Biology"), folder, to="r2med")
+    write_task(r2med.load("mini@1/Biology"), folder, to="r2med")
     result = run("--method", "oracle", "--tasks", str(folder), "--diagnose", "bm25")
     assert result.exit_code == 0, result.output
     assert r"a\u202eb: raw" in result.stdout
@@ -256,7 +256,18 @@ def test_the_embedded_model() -> None:
         pytest.skip("smollm2 is not here: r2med models fetch smollm2")
     (home() / "models").mkdir(parents=True)
     (home() / "models" / "smollm2").symlink_to(HOME / "models" / "smollm2")
-    arguments = ("--method", "hyde", "--llm", "local", "--tasks", "mini/Biology", "--limit", "1", "--max-tokens", "24")
+    arguments = (
+        "--method",
+        "hyde",
+        "--llm",
+        "local",
+        "--tasks",
+        "mini@1/Biology",
+        "--limit",
+        "1",
+        "--max-tokens",
+        "24",
+    )
     result = run(*arguments, "--json")
     shown = document(result)
     assert result.exit_code == 0
@@ -272,10 +283,10 @@ def typed(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_as_a_user_types_it(server: ChatServer) -> None:
-    arguments = ("-m", "hyde", "-l", "gpt4", "-t", "mini/Biology", "--limit", "2", "-n", "2", "--temperature", "0.2")
+    arguments = ("-m", "hyde", "-l", "gpt4", "-t", "mini@1/Biology", "--limit", "2", "-n", "2", "--temperature", "0.2")
     table = typed(*arguments)
     assert table.returncode == 0, table.stderr
-    assert "mini/Biology" in table.stdout
+    assert "mini@1/Biology" in table.stdout
     assert "ok 2" in table.stdout
     assert KEY not in table.stdout + table.stderr
     assert {(body["n"], body["temperature"], body["seed"]) for body in server.asked} == {(2, 0.2, 0)}
@@ -287,7 +298,7 @@ def test_as_a_user_types_it(server: ChatServer) -> None:
 
 
 def test_a_method_of_the_users_own() -> None:
-    shown = json.loads(typed("-m", "tests.own_models:shout", "-t", "mini/Biology", "--limit", "1", "--json").stdout)
+    shown = json.loads(typed("-m", "tests.own_models:shout", "-t", "mini@1/Biology", "--limit", "1", "--json").stdout)
     assert shown["expander"] == "tests.own_models:shout"
     assert shown["tasks"][0]["raw_query_used"] == 0
 
@@ -303,4 +314,12 @@ def test_mistakes_as_a_user_sees_them() -> None:
 def test_help_lists_every_method() -> None:
     shown = " ".join(typed("--help").stdout.split())
     for entry in expanders:
-        assert entry.name in shown
+        assert (entry.name in shown) == getattr(entry.target, "makes_text", True)
+
+
+def test_what_makes_no_texts_is_refused() -> None:
+    for arguments in (("-m", "rm3"), ("-m", "hyde+rm3", "-l", "gpt4"), ("-m", "oracle+rm3")):
+        done = typed(*arguments)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert f"r2med run --expand {arguments[1]}" in done.stderr
+        assert len(done.stderr.strip().splitlines()) == 1

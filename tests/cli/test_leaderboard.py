@@ -31,7 +31,7 @@ def refused(result: Result) -> str:
 def results(tmp_path_factory: pytest.TempPathFactory) -> str:
     folder = str(tmp_path_factory.mktemp("cli") / "results")
     for system in ("bm25", "bm25-lucene"):
-        assert call(reproduce, "--system", system, "--collection", "mini", "--results", folder).exit_code == 0
+        assert call(reproduce, "--system", system, "--collection", "mini@1", "--results", folder).exit_code == 0
     return folder
 
 
@@ -55,13 +55,16 @@ def test_table(results: str) -> None:
     assert "grit" not in top.output
 
 
-def test_reproduce_says_and_exits(results: str) -> None:
-    done = call(reproduce, "--results", results, "--json")
-    assert done.exit_code == 0
-    document = json.loads(done.stdout)
-    assert document["ok"] is True
-    assert {t["verdict"] for t in document["tasks"]} == {"matches"}
-    table = call(reproduce, "--results", results, "--task", "MedQA-Diag", "--task", "mini/Biology", "--no-run")
+def test_reproduce_says_and_exits(results: str, tmp_path: Path) -> None:
+    for collection, arguments in {"mini": [str(tmp_path)], "mini@1": [results, "--collection", "mini@1"]}.items():
+        done = call(reproduce, "--json", "--results", *arguments)
+        assert done.exit_code == 0
+        document = json.loads(done.stdout)
+        assert document["ok"] is True
+        assert {t["verdict"] for t in document["tasks"]} == {"matches"}
+        assert [t["task"].partition("/")[0] for t in document["tasks"]] == [collection] * 8
+    some = ("--task", "MedQA-Diag", "--task", "mini@1/Biology")
+    table = call(reproduce, "--results", results, "--collection", "mini@1", *some, "--no-run")
     assert table.output.count("matches") == 2
     assert "tolerance 0.01" in table.output
 
@@ -70,10 +73,10 @@ def test_reproduce_fails_when_a_task_drifts(results: str, tmp_path: Path) -> Non
     book = tmp_path / "book.toml"
     book.write_text(
         '[[source]]\nid = "o"\ntitle = "o"\nurl = "https://example.org"\ndate = "2026-01"\nprotocol = "default"\n'
-        'collection = "mini"\nmeasured = false\nscale = 100\ntasks = ["Biology"]\n'
+        'collection = "mini@1"\nmeasured = false\nscale = 100\ntasks = ["Biology"]\n'
         '[source.systems.bm25]\nkind = "retriever"\nndcg_at_10 = [50.0]\n'
     )
-    done = call(reproduce, "--results", results, "--ledger", str(book))
+    done = call(reproduce, "--collection", "mini@1", "--results", results, "--ledger", str(book))
     assert done.exit_code == 1
     assert "drifts" in done.output
     assert "-31.50" in done.output
@@ -98,6 +101,7 @@ def test_plots_are_written(results: str, tmp_path: Path) -> None:
         (reproduce, ["--system", "bm26"], "did you mean bm25"),
         (reproduce, ["--protocol", "mteb"], "no figures of bm25 on mini under mteb"),
         (reproduce, ["--task", "Biolgy"], "did you mean mini/Biology"),
+        (reproduce, ["--task", "mini@1/Biology"], "a task of mini@1, and the collection is mini"),
         (reproduce, ["--collection", "r2med"], "r2med data download"),
         (reproduce, ["--ledger", "none.toml"], "cannot be read"),
         (plot, ["scores", "--out", "x.gif"], "ends in .svg or .png"),
@@ -118,7 +122,7 @@ def test_folders_whose_names_were_one_file_name_keep_their_results(
     names = ["my task", "my_task", "my:task", "äö", "öä", "MINE", "mine", "CON"]
     sources = ["Biology", "MedQA-Diag", "PMC-Clinical"]
     for number, name in enumerate(names):
-        write_task(load(f"mini/{sources[number % 3]}"), Path(name), to="r2med")
+        write_task(load(f"mini@1/{sources[number % 3]}"), Path(name), to="r2med")
     asked = [part for name in names for part in ("-t", f"./{name}")]
     printed = json.loads(call(run, *asked, "-r", "bm25", "--json").stdout)["systems"][0]["tasks"]
     stored = json.loads(call(leaderboard, "--collection", "own", "--json").stdout)[0]["tasks"]

@@ -20,6 +20,9 @@ KEYS = {"name", "kind", "source", "revision", "ready", "get", "proven"}
 CHATS = {
     "qwen-7b", "qwen-32b", "qwen-72b", "llama-70b", "r1-qwen-32b", "r1-llama-70b", "huatuo-o1-70b", "qwq-32b",
     "qwen3-32b", "gpt4", "o3-mini", "qwen-3b-ins", "qwen-7b-ins", "smollm2",
+    "reasonrank-7b", "reasonrank-32b", "grouprank-7b", "grouprank-32b", "rank1-7b", "rank1-32b", "rank-r1-3b",
+    "rank-r1-7b", "rank-r1-14b", "erank-4b", "erank-14b", "erank-32b", "retro-qwen2.5-7b", "retro-qwen2.5-32b",
+    "retro-qwen3-8b", "retro-qwen3-14b", "retro-qwen3-32b",
 }  # fmt: skip
 
 
@@ -81,7 +84,17 @@ def test_one_switch_allows_pickles_and_changes_no_name(tmp_path: Path, monkeypat
     (folder / "model.safetensors").unlink()
     torch.save(model.state_dict(), folder / "pytorch_model.bin")
     name = "contriever:max_length=16"
-    typed = ["run", "--tasks", "mini/Biology", "--retriever", name, "--device", "cpu", "--results", str(tmp_path / "r")]
+    typed = [
+        "run",
+        "--tasks",
+        "mini@1/Biology",
+        "--retriever",
+        name,
+        "--device",
+        "cpu",
+        "--results",
+        str(tmp_path / "r"),
+    ]
     with pytest.raises(ModelError, match="--allow-pickle"):
         CliRunner().invoke(app, typed, catch_exceptions=False, standalone_mode=False)
     done = CliRunner().invoke(app, [*typed, "--allow-pickle", "--json"], catch_exceptions=False)

@@ -4,9 +4,11 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from types import FrameType
+from typing import Any
 
 import pytest
 
@@ -182,3 +184,44 @@ def test_long_names_leave_room_for_the_temporary_one(tmp_path: Path) -> None:
     for name in ("x" * 255, "ä" * 127):
         write_bytes(tmp_path / name, b"")
     assert len(os.listdir(tmp_path)) == 2
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning")  # a stream that is open at the interrupt is not closed by name
+@pytest.mark.parametrize("opened", [atomic.atomic_file, atomic.atomic_folder, atomic.scratch_folder])
+def test_an_interrupt_at_any_line_leaves_nothing(
+    tmp_path: Path, opened: Callable[[Path], AbstractContextManager[object]]
+) -> None:
+    """A temporary file stayed where a signal came between its making and the block that removes it."""
+
+    class Interrupt(BaseException):
+        pass
+
+    def interrupted(line: int) -> bool:
+        """Whether an interrupt at the line executed as number `line` came before the end."""
+        seen = 0
+
+        def trace(frame: FrameType, event: str, arg: object) -> Any:
+            nonlocal seen
+            del arg
+            if frame.f_code.co_filename != atomic.__file__:
+                return None
+            if event == "line":
+                seen += 1
+                if seen == line:
+                    raise Interrupt
+            return trace
+
+        before = sys.gettrace()
+        sys.settrace(trace)
+        try:
+            with opened(tmp_path / f"{line}" / "thing"):
+                pass
+        except Interrupt:
+            return True
+        finally:
+            sys.settrace(before)
+        return False
+
+    lines = next(line for line in range(1, 1000) if not interrupted(line))
+    assert lines > 10
+    assert not list(tmp_path.rglob("*.tmp"))

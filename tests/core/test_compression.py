@@ -54,7 +54,7 @@ def test_a_bomb_is_refused_on_the_way(name: str) -> None:
     assert len(read(gzip.compress(zeros[:-1], 1) if name == "x.gz" else zstandard.compress(zeros[:-1]), name))
 
 
-@pytest.mark.parametrize("data", [b"", b"\x1f\x8b", b"no gzip", gzip.compress(b"x" * 999)[:-3]])
+@pytest.mark.parametrize("data", [b"", b"\x1f\x8b", b"no gzip", gzip.compress(b"x" * 999, mtime=0)[:-3]])
 def test_what_is_no_gzip(data: bytes) -> None:
     if not data:
         assert gunzip(data, "reply") == b""

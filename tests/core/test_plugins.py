@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -15,7 +16,7 @@ import pytest
 import r2med
 from r2med.core import ModelError, UnknownName, UsageError
 from r2med.core.options import Options
-from r2med.core.plugins import find_plugin, plugins, redirect_stdout
+from r2med.core.plugins import by_module, find_plugin, plugins, redirect_stdout
 from r2med.core.spec import Spec
 from r2med.models import listing
 from r2med.pipeline import Builder, SystemSpec
@@ -48,9 +49,9 @@ def r2med_command(site: Path, *arguments: str, cwd: Path) -> subprocess.Complete
 
 def test_the_example_runs(installed: Path, tmp_path: Path) -> None:
     flags = ("--retriever", "char-tfidf", "--expand", "acronyms", "--rerank", "proximity@20", "--json")
-    done = r2med_command(installed, "run", "--tasks", "mini/IIYi-Clinical", *flags, cwd=tmp_path)
+    done = r2med_command(installed, "run", "--tasks", "mini@1/IIYi-Clinical", *flags, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    systems = {s["name"]: s["tasks"]["mini/IIYi-Clinical"]["ndcg_at_10"] for s in json.loads(done.stdout)["systems"]}
+    systems = {s["name"]: s["tasks"]["mini@1/IIYi-Clinical"]["ndcg_at_10"] for s in json.loads(done.stdout)["systems"]}
     assert list(systems) == ["char-tfidf", "acronyms+char-tfidf", "acronyms+char-tfidf+proximity@20"]
     assert all(value > 0.2 for value in systems.values())
     assert len(set(systems.values())) == 3
@@ -127,9 +128,9 @@ def test_broken_plug_ins_name_themselves_and_break_nothing_else(site: Path, tmp_
             find("number")
     rows = {row.name: row for row in listing("retriever")}
     assert (rows["gone"].ready, rows["gone"].missing, rows["raising"].ready) == (False, ("package",), True)
-    done = r2med_command(site, "run", "--tasks", "mini/Biology", "--retriever", "bm25", cwd=tmp_path)
+    done = r2med_command(site, "run", "--tasks", "mini@1/Biology", "--retriever", "bm25", cwd=tmp_path)
     assert (done.returncode, "rotten" in done.stderr) == (0, False)
-    broken = r2med_command(site, "run", "--tasks", "mini/Biology", "--retriever", "raising", cwd=tmp_path)
+    broken = r2med_command(site, "run", "--tasks", "mini@1/Biology", "--retriever", "raising", cwd=tmp_path)
     assert broken.returncode == 1
     assert broken.stderr.count("\n") == 1
 
@@ -265,18 +266,19 @@ def test_a_models_arguments_are_its_own(tmp_path: Path) -> None:
         "        for i, text in enumerate(texts):\n            for word in text.split():\n"
         "                made[i, zlib.crc32(word.encode()) % self.dim] += 1\n        return made\n"
     )
-    flags = ("--tasks", "mini/Biology", "--json", "-r", "widths:M,dim=64")
+    flags = ("--tasks", "mini@1/Biology", "--json", "-r", "widths:M,dim=64")
     first = r2med_command(tmp_path, "run", *flags, cwd=tmp_path)
     assert first.returncode == 0, first.stderr
     both = r2med_command(tmp_path, "run", *flags, "-r", "widths:M,dim=4096", cwd=tmp_path)
-    systems = {s["name"]: s["tasks"]["mini/Biology"]["ndcg_at_10"] for s in json.loads(both.stdout)["systems"]}
+    systems = {s["name"]: s["tasks"]["mini@1/Biology"]["ndcg_at_10"] for s in json.loads(both.stdout)["systems"]}
     assert list(systems) == ["widths:M,dim=64", "widths:M,dim=4096"]
     assert len(set(systems.values())) == 2
-    assert json.loads(first.stdout)["systems"][0]["tasks"]["mini/Biology"]["ndcg_at_10"] == systems["widths:M,dim=64"]
+    assert json.loads(first.stdout)["systems"][0]["tasks"]["mini@1/Biology"]["ndcg_at_10"] == systems["widths:M,dim=64"]
 
 
 CHATTY = """
 import os
+import re
 import zlib
 
 import numpy as np
@@ -302,7 +304,7 @@ def overlap(pairs):
 
 def test_what_a_model_prints_stays_out_of_the_json(tmp_path: Path) -> None:
     (tmp_path / "chatty.py").write_text(CHATTY)
-    flags = ("--tasks", "mini/Biology", "--retriever", "chatty:Model", "--rerank", "chatty:overlap", "--json")
+    flags = ("--tasks", "mini@1/Biology", "--retriever", "chatty:Model", "--rerank", "chatty:overlap", "--json")
     done = subprocess.run(
         [sys.executable, "-m", "r2med", "run", *flags], cwd=tmp_path, capture_output=True, text=True, check=False
     )
@@ -329,3 +331,34 @@ def test_output_comes_back_whichever_thread_leaves_last(capsys: pytest.CaptureFi
     thread.join()
     assert sys.stdout is output
     assert capsys.readouterr() == ("", "aside\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("nobody.py:Model", "nobody.py: no such file"),
+        ("./nobody.py:Model", "./nobody.py: no such file"),
+        ("json.py:Model", "there is an installed module 'json'; rename yours"),
+        ("2nd.py:Model", "'2nd' cannot be part of a module's name"),
+        ("../outside.py:Model", "code is loaded from the current folder; go to "),
+    ],
+)
+def test_a_file_that_cannot_be_a_module_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, words: str
+) -> None:
+    (tmp_path / "here").mkdir()
+    for name in ("here/json.py", "here/2nd.py", "outside.py"):
+        (tmp_path / name).write_text("class Model:\n    pass\n")
+    monkeypatch.chdir(tmp_path / "here")
+    with pytest.raises(UsageError, match=re.escape(words)):
+        get_retriever(text)
+
+
+def test_a_file_is_its_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "package").mkdir()
+    (tmp_path / "package" / "my_model.py").touch()
+    monkeypatch.chdir(tmp_path)
+    for text in ("package/my_model.py:M,dim=3", f"{tmp_path}/package/my_model.py:M,dim=3", "package.my_model:M,dim=3"):
+        assert by_module(text) == "package.my_model:M,dim=3"
+    for text in ("bm25:k1=1.2", "package.py:M", "hyde:gpt4", "run:results/a.py", "my_model.py"):
+        assert by_module(text) == text

@@ -151,8 +151,9 @@ def systems(draw: st.DrawFn) -> SystemSpec:
     retrieved = tuple(draw(st.lists(kinds, min_size=1, max_size=3)))
     fusion = draw(specs_of(fusions)) if len(retrieved) > 1 else None
     expander = draw(st.none() | specs_of(expanders) | addresses(expanders))
-    reranker = draw(st.none() | specs_of(rerankers) | folders(rerankers) | hub_ids(rerankers) | addresses(rerankers))
-    return SystemSpec(retrieved, fusion, expander, reranker)
+    behind = specs_of(rerankers) | folders(rerankers) | hub_ids(rerankers) | addresses(rerankers)
+    links = draw(st.lists(behind, max_size=3))
+    return SystemSpec(retrieved, fusion, expander, Spec.chain(links) if links else None)
 
 
 def parameters_of(registry: Registry[Any], entry: Entry[Any]) -> st.SearchStrategy[dict[str, Any]]:

@@ -11,7 +11,7 @@ import pytest
 
 import r2med
 from r2med.core import Document, Documents, IdTable, Qrels, Query, Task
-from r2med.core.table import Table, counted, interval, p_value, points, share, shortened, signed
+from r2med.core.table import Mark, Table, counted, interval, p_value, points, share, shortened, signed
 from r2med.scoring.intervals import Settings
 from r2med.scoring.score_set import ScoreSet
 
@@ -50,7 +50,7 @@ class Shown(HTMLParser):
 
 @pytest.fixture
 def task() -> r2med.Task:
-    return r2med.load("mini/MedQA-Diag")
+    return r2med.load("mini@1/MedQA-Diag")
 
 
 def test_each_value_shows_its_numbers(task: r2med.Task) -> None:
@@ -103,7 +103,7 @@ def test_no_writer_lets_a_cell_out_of_its_place(hostile: Table) -> None:
         assert "\u202e" not in text
     assert len(hostile.text().splitlines()) == 4
     assert len(hostile._replace(caption="").markdown().splitlines()) == 4
-    assert hostile.latex().count("\n") == 9
+    assert hostile.latex().count("\n") == 15
 
 
 def test_markdown() -> None:
@@ -121,14 +121,41 @@ def test_csv_reads_back_and_is_no_formula(hostile: Table) -> None:
     assert all(not cell.startswith(("=", "+", "@")) for row in rows for cell in row)
 
 
+def test_csv_keeps_dashes_within_a_cell_and_signs_of_numbers() -> None:
+    """`3–5` became 35, and -0.64 was no number any more."""
+    table = Table(["Rank", "x"], [["1 (3–5)", "-0.64"], ["–", "+1.5"], ["-cmd", "-1+cmd|'x'"]])
+    rows = list(csv.reader(io.StringIO(table.csv())))
+    assert rows[1:] == [["1 (3–5)", "-0.64"], ["", "+1.5"], ["'-cmd", "'-1+cmd|'x'"]]
+
+
 def test_latex_escapes_what_means_something_there(hostile: Table) -> None:
     """A line break in a collection's name reached LaTeX, where it ends a comment."""
-    first, *lines = hostile.latex().splitlines()
-    assert first.startswith("% caption a")
-    assert r"\begin{tabular}{lr}" in lines
-    body = lines[4]
-    assert body.startswith(r"a\textbackslash{}x1b[31m\textbackslash{}nb\textbackslash{}u202e|\&\%\_\$\#\{\}")
-    assert lines[5].endswith(r"-- \\")
+    lines = hostile.latex().splitlines()
+    odd = r"a\textbackslash{}x1b[31m\textbackslash{}nb\textbackslash{}u202e\textbar{}\&\%\_\$\#\{\}"
+    assert lines[0] == r"% Needs \usepackage{booktabs}; the note below the table explains it."
+    assert lines[1:3] == [r"\begin{table*}[t]", r"\centering"]
+    assert lines[3].startswith(rf"\caption{{{odd}")
+    assert r"\begin{tabular}{@{}lr@{}}" in lines
+    body = lines.index(r"\midrule") + 1
+    assert lines[body].startswith(odd)
+    assert lines[body + 1] == r"=cmd() & -- \\"
+    assert lines[-2].startswith(rf"\par\smallskip\parbox{{\linewidth}}{{\footnotesize caption {odd}")
+
+
+def test_latex_shows_marks_and_keeps_figures_below_each_other() -> None:
+    marks = {(0, 1): Mark(bold=True, raised="ab", below="1.00–2.00"), (1, 1): Mark(raised="a")}
+    text = Table(["System", "Score"], [["x---y", "-1.50"], ["[z]", "0.50"]], heading="Δ × 100").latex(marks)
+    lines = text.splitlines()
+    body = lines.index(r"\midrule") + 1
+    assert lines[body : body + 4] == [
+        r"x-{}-{}-y & \textbf{$-$1.50}\textsuperscript{ab} \\",
+        r" & {\tiny 1.00--2.00} \\",
+        r"\addlinespace",
+        r"{}[z] & 0.50\textsuperscript{a\phantom{b}} \\",  # a bracket behind a line's end would be its option
+    ]
+    assert lines[1] == "% pdfLaTeX lacks Δ: take LuaLaTeX or XeLaTeX and a font that has them."
+    assert r"\caption{Δ $\times$ 100}" in lines
+    assert "\\parbox" not in text
 
 
 def test_text_is_aligned() -> None:

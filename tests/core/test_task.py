@@ -61,5 +61,5 @@ def test_the_fingerprint_of_a_task_is_stable() -> None:
 def test_the_full_name_carries_the_collection() -> None:
     task = small_task()
     assert task.full_name == "small"
-    assert replace(task, collection="mini").full_name == "mini/small"
+    assert replace(task, collection="mini@1").full_name == "mini@1/small"
     assert repr(task) == "Task('small', 2 queries, 3 documents, 4 judgments)"

@@ -74,9 +74,9 @@ def test_printing_keeps_what_is_harmless() -> None:
 
 
 def test_a_known_name_in_capitals_leaves_no_room_for_the_same_in_small_letters() -> None:
-    known = {"Biology", "mini"}
+    known = {"Biology", "mini@1"}
     assert file_name("Biology", known=known) == "Biology"
-    assert file_name("mini", known=known) == "mini"
+    assert file_name("mini@1", known=known) == "mini@1"
     assert file_name("biology", known=known).startswith("biology~")
     assert file_name("biology") == "biology"
 

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,7 +18,14 @@ from tests.docs.pages import DOCS, ROOT
 
 WIDTHS = (1280, 400)
 SCHEMES = ("light", "dark")
-SHOWN = ("index", "tutorial", "intervals", "reference/commands/run", "reference/files", "reference/tasks/mini/Biology")
+SHOWN = (
+    "index",
+    "tutorial",
+    "intervals",
+    "reference/commands/run",
+    "reference/files",
+    "reference/tasks/mini@1/Biology",
+)
 _LOADED = re.compile(r'<(?:script|img|iframe)[^>]+src="([^"]+)"|<link[^>]+rel="(?:stylesheet|icon|preload)"[^>]*>')
 
 pytestmark = pytest.mark.skipif(find_spec("material") is None, reason="mkdocs-material is not installed")
@@ -80,22 +88,15 @@ def test_the_reference_speaks_of_everything(site: Path) -> None:
 
 
 @pytest.mark.slow
-def test_pages_fit_narrow_and_wide_screens(site: Path) -> None:
-    api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if program is None:
-        pytest.skip("there is no chromium")
-    with api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
-        asked: list[str] = []
-        for width in WIDTHS:
-            for scheme in SCHEMES:
-                page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
-                page.on("request", lambda request: asked.append(request.url))
-                for name in SHOWN:
-                    page.goto((site / f"{name}.html").as_uri())
-                    assert page.evaluate("document.documentElement.scrollWidth") <= width, f"{name} at {width}"
-                    assert page.locator("h1").first.is_visible()
-                page.close()
-        browser.close()
+def test_pages_fit_narrow_and_wide_screens(site: Path, browser: Any) -> None:
+    asked: list[str] = []
+    for width in WIDTHS:
+        for scheme in SCHEMES:
+            page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
+            page.on("request", lambda request: asked.append(request.url))
+            for name in SHOWN:
+                page.goto((site / f"{name}.html").as_uri())
+                assert page.evaluate("document.documentElement.scrollWidth") <= width, f"{name} at {width}"
+                assert page.locator("h1").first.is_visible()
+            page.close()
     assert not [url for url in asked if not url.startswith(("file:", "data:", "blob:"))]

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from r2med.doctor.here import extras, native_extensions, size_of
+from r2med.pipeline.experiment import BEST_OFFLINE
 
 WEIGHTS = Path(os.environ.get("R2MED_HOME", "")) / "models" / "bge-small"
 KEY = "sk-test-0123456789abcdefXYZ"
@@ -20,7 +21,15 @@ PASSWORD = "hunter2"
 
 @pytest.fixture(autouse=True)
 def _no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("OPENAI_API_KEY", "OPENAI_API_KEY_FILE", "OPENAI_BASE_URL", "VOYAGE_API_KEY", "VOYAGE_API_KEY_FILE"):
+    for name in (
+        "OPENAI_API_KEY",
+        "OPENAI_API_KEY_FILE",
+        "OPENAI_BASE_URL",
+        "VOYAGE_API_KEY",
+        "VOYAGE_API_KEY_FILE",
+        "COHERE_API_KEY",
+        "GEMINI_API_KEY",
+    ):
         monkeypatch.delenv(name, raising=False)
 
 
@@ -46,7 +55,7 @@ def test_a_bare_machine_is_fine_and_says_what_is_missing(tmp_path: Path) -> None
     assert document["ok"] is True
     assert document["schema"] == 1
     assert document["versions"].keys() >= {"python", "r2med", "numpy"}
-    assert document["tasks"]["mini"]["ready"][0] == "Biology"
+    assert document["tasks"]["mini@1"]["ready"][0] == "Biology"
     assert document["tasks"]["r2med"] == {"ready": [], "total": 8}
     assert status(document, "bm25")["status"] == "ok"
     assert status(document, "embedded model")["status"] == "warning"
@@ -75,7 +84,8 @@ def test_keys_are_named_and_never_shown(tmp_path: Path) -> None:
     }  # fmt: skip
     document = found(tmp_path, code=0, **settings)
     where = {key["name"]: key["where"] for key in document["keys"]}
-    assert where == {"OPENAI_API_KEY": "environment", "VOYAGE_API_KEY": "file", "HF_TOKEN": "file"}
+    absent = {"COHERE_API_KEY": "", "GEMINI_API_KEY": ""}
+    assert where == {**absent, "OPENAI_API_KEY": "environment", "VOYAGE_API_KEY": "file", "HF_TOKEN": "file"}
     assert document["settings"]["OPENAI_BASE_URL"] == "http://127.0.0.1:9"
     assert document["settings"]["HF_HUB_OFFLINE"] == "1"
     for answer in (json.dumps(document), doctor(tmp_path, **settings).stdout):
@@ -107,7 +117,7 @@ def test_the_embedded_model_is_tried(tmp_path: Path) -> None:
     (home / "models" / "bge-small").symlink_to(WEIGHTS)
     document = found(tmp_path, R2MED_HOME=str(home))
     assert status(document, "embedded model")["status"] == "ok"
-    assert "bm25, bge-small and their fusion" in document["ready"][0]
+    assert f"bm25, bge-small, their fusion and {BEST_OFFLINE}" in document["ready"][0]
     broken = tmp_path / "broken" / "models" / "bge-small"
     broken.mkdir(parents=True)
     for file in WEIGHTS.iterdir():

@@ -49,7 +49,7 @@ def test_an_answer_is_found_wherever_it_stands(words: list[str], data: st.DataOb
 
 @pytest.mark.parametrize("name", ["MedQA-Diag", "PMC-Clinical", "Biology"])
 def test_every_answer_of_mini_names_itself_and_no_query_gives_it_away(name: str) -> None:
-    task = r2med.load(f"mini/{name}")
+    task = r2med.load(f"mini@1/{name}")
     for query in task.queries:
         assert query.answer
         assert names_answer([f"We think of {query.answer}."], query.answer)

@@ -16,7 +16,7 @@ from tests.own_rankings import broken
 
 @pytest.fixture(scope="module")
 def task() -> r2med.Task:
-    return r2med.load("mini/Biology")
+    return r2med.load("mini@1/Biology")
 
 
 def test_expanders_as_objects(task: r2med.Task) -> None:
@@ -60,5 +60,5 @@ def test_one_line_names_the_expander(task: r2med.Task) -> None:
     for answer, words in ((broken, r"theirs~\w+ failed on 13 queries"), (lambda: [], "returned list for 13 queries")):
         with pytest.raises(ModelError, match=words):
             as_expander(Expanding(answer)).expand(task)
-    with pytest.raises(ModelError, match=r"theirs~\w+ failed on planning mini/Biology"):
+    with pytest.raises(ModelError, match=r"theirs~\w+ failed on planning mini@1/Biology"):
         as_expander(Expanding(broken)).plan(task)

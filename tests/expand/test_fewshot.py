@@ -11,7 +11,7 @@ from r2med.expand.generated import load_prompt
 from r2med.llm.prompts import FAMILIES, Example, Prompt
 
 
-@pytest.mark.parametrize("task", r2med.load_all("mini"), ids=lambda t: t.name)
+@pytest.mark.parametrize("task", r2med.load_all("mini@1"), ids=lambda t: t.name)
 def test_our_examples_touch_no_query_of_mini(task: Task) -> None:
     prompt = load_prompt("query2doc", task.family)
     assert len(prompt.examples) >= 2

@@ -103,7 +103,7 @@ PACK = """
 default.user = "Any: {{query}}"
 "Clinical evidence".user = "Family: {{query}}"
 MedQA-Diag.user = "Task: {{query}}"
-"mini/MedQA-Diag".user = "Mini: {{query}}"
+"mini@1/MedQA-Diag".user = "Mini: {{query}}"
 [generate.lamer]
 user = "One for all: {{query}} {{passages}}"
 [generate.query2doc.MedQA-Diag]
@@ -123,7 +123,7 @@ def test_the_narrowest_prompt_is_taken(tmp_path: Path, task: Task) -> None:
     def user(method: str, *where: str) -> str:
         return load_prompt(method, names_of(named(task, *where)), pack).user.partition(":")[0]
 
-    assert user("hyde", "MedQA-Diag", "mini") == "Mini"
+    assert user("hyde", "MedQA-Diag", "mini@1") == "Mini"
     assert user("hyde", "MedQA-Diag", "r2med") == "Task"
     assert user("hyde", "Biology", "r2med") == "Family"
     assert user("hyde", "Biology", "r2med", "") == "Any"

@@ -172,7 +172,7 @@ def test_the_store_keeps_turns_and_outcome(server: ChatServer, make_chat: MakeCh
 CODE = """
 import r2med
 from r2med.core.options import Options
-r2med.expand("search-r1:any-model", "mini/Biology", options=Options(concurrency=3))
+r2med.expand("search-r1:any-model", "mini@1/Biology", options=Options(concurrency=3))
 """
 TURNS = 3
 
@@ -185,7 +185,7 @@ def play(body: dict[str, Any]) -> str:
 def test_killed_and_resumed(server: ChatServer, make_chat: MakeChat) -> None:
     """An agent that is killed in the middle goes on from the store: what was stored is not asked again."""
     server.text, server.seconds = play, 0.03
-    task = r2med.load("mini/Biology")
+    task = r2med.load("mini@1/Biology")
     whole = TURNS * len(task.queries)
     for calls_before_the_end in (5, 17):
         aim = len(server.asked) + calls_before_the_end

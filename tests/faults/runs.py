@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 from r2med.cache import open_shard
 from tests.retrieve.encoders.weights import HOME
 
-TASKS = "mini/Biology,mini/MedQA-Diag,mini/IIYi-Clinical"
-ONE_TASK = "mini/Biology"
+TASKS = "mini@1/Biology,mini@1/MedQA-Diag,mini@1/IIYi-Clinical"
+ONE_TASK = "mini@1/Biology"
 SYSTEMS = (
     "--retriever", "bm25", "--retriever", "bge-small:max_length=32", "--fuse", "rrf",
     "--rerank", "msmarco-minilm:max_length=64@3",

@@ -237,7 +237,7 @@ def test_an_object_of_ones_own_that_takes_all_memory_is_one_line(tmp_path: Path)
         "class Hungry:\n    def encode(self, texts, **options):\n        return bytearray(1 << 60)\n"
     )
     done = subprocess.run(
-        [sys.executable, "-m", "r2med", "run", "-t", "mini/Biology", "-r", "hungry:Hungry"], cwd=tmp_path,
+        [sys.executable, "-m", "r2med", "run", "-t", "mini@1/Biology", "-r", "hungry:Hungry"], cwd=tmp_path,
         env={**os.environ, "R2MED_HOME": str(tmp_path / "home")}, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 1, done.stderr

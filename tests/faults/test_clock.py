@@ -39,7 +39,7 @@ def test_a_run_against_time(place: Place, clock: dict[str, str]) -> None:
     for _ in range(2):  # the second one reads what the first one kept
         done = run(back, tasks=ONE_TASK, env=clock)
         assert done.returncode == 0, done.stderr
-    done = run(back, "--overwrite", tasks=f"{ONE_TASK},mini/MedQA-Diag", env=clock)
+    done = run(back, "--overwrite", tasks=f"{ONE_TASK},mini@1/MedQA-Diag", env=clock)
     assert done.returncode == 0, done.stderr
     check_whole(back)
     assert {k: v for k, v in content(back.results).items() if "Biology" in k} == content(place.results)

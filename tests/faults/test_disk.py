@@ -32,17 +32,17 @@ DENSE = ("--retriever", "bge-small:max_length=32")
 
 @pytest.mark.parametrize("size", ["64k", pytest.param("200k", marks=pytest.mark.faults)])
 def test_no_space_for_results(place: Place, size: str, count: Callable[[str, object], None]) -> None:
-    run_well(place, tasks="mini", systems=BM25)
+    run_well(place, tasks="mini@1", systems=BM25)
     small = place.beside("small")
     with tmpfs(small.results, size) as disk:
-        refused = run(small, tasks="mini", systems=BM25)
+        refused = run(small, tasks="mini@1", systems=BM25)
         assert "No space left on device" in one_line(refused)
         assert str(small.results) in refused.stderr
         check_whole(small)
         assert not left_behind(small)
         done = finished(small.results)
         disk.remount("size=8m")
-        run_well(small, tasks="mini", systems=BM25)
+        run_well(small, tasks="mini@1", systems=BM25)
         assert done.items() <= finished(small.results).items()
         assert content(small.results) == content(place.results)
         count(f"disk full at {size}: results kept and not done again", len(done) // 3)
@@ -100,7 +100,7 @@ def test_a_read_only_home(place: Place) -> None:
         run_well(warm, tasks=ONE_TASK, systems=DENSE)
         assert content(warm.results) == expected
         cold = Place(disk.path / "home", place.results.parent / "cold")
-        assert "Read-only file system" in one_line(run(cold, tasks="mini/MedQA-Diag", systems=DENSE))
+        assert "Read-only file system" in one_line(run(cold, tasks="mini@1/MedQA-Diag", systems=DENSE))
         assert not finished(cold.results)
 
 

@@ -69,7 +69,7 @@ def test_pickled_weights_are_refused_before_they_are_opened(tmp_path: Path, opti
     chosen = (
         ("--retriever", f"{model}") if option == "--retriever" else ("--retriever", "bm25", "--rerank", f"{model}@3")
     )
-    refused(r2med(tmp_path, "run", "--tasks", "mini/Biology", *chosen), "only pickled weights")
+    refused(r2med(tmp_path, "run", "--tasks", "mini@1/Biology", *chosen), "only pickled weights")
     assert not (tmp_path / "marker").exists()
 
 
@@ -79,7 +79,7 @@ def test_pickled_weights_that_were_allowed_still_run_no_code(tmp_path: Path) -> 
     pytest.importorskip("torch", reason="the extra `torch` is not installed")
     model = model_folder(tmp_path / "model")
     (model / "pytorch_model.bin").write_bytes(pickle.dumps(Evil()))
-    done = r2med(tmp_path, "run", "--tasks", "mini/Biology", "--retriever", f"{model}:allow_pickle=yes")
+    done = r2med(tmp_path, "run", "--tasks", "mini@1/Biology", "--retriever", f"{model}:allow_pickle=yes")
     assert done.returncode == 1
     assert "Traceback" not in done.stderr, done.stderr
     assert not (tmp_path / "marker").exists()
@@ -90,7 +90,7 @@ def test_code_of_a_models_own_needs_a_word(tmp_path: Path) -> None:
     (model / "evil.py").write_text(f"import os, pathlib\npathlib.Path(os.environ['{MARKER}']).touch()\n")
     (model / "model.safetensors").write_bytes(b"")
     for chosen in (("--retriever", str(model)), ("--retriever", "bm25", "--rerank", f"{model}@3")):
-        refused(r2med(tmp_path, "run", "--tasks", "mini/Biology", *chosen), "trust_remote_code")
+        refused(r2med(tmp_path, "run", "--tasks", "mini@1/Biology", *chosen), "trust_remote_code")
     assert not (tmp_path / "marker").exists()
 
 
@@ -117,15 +117,15 @@ def test_plugins_that_raise(tmp_path: Path) -> None:
     for i, code in enumerate(PLUGINS.values()):
         (site / f"broken_{i}.py").write_text(code)
     path = os.pathsep.join(filter(None, (str(site), os.environ.get("PYTHONPATH"))))
-    for arguments in (("--help",), ("models",), ("run", "--tasks", "mini/Biology", "--retriever", "bm25")):
+    for arguments in (("--help",), ("models",), ("run", "--tasks", "mini@1/Biology", "--retriever", "bm25")):
         done = r2med(tmp_path, *arguments, PYTHONPATH=path)
         assert done.returncode == 0, done.stderr
     for name in PLUGINS:
-        refused(r2med(tmp_path, "run", "--tasks", "mini/Biology", "--retriever", name, PYTHONPATH=path), name)
+        refused(r2med(tmp_path, "run", "--tasks", "mini@1/Biology", "--retriever", name, PYTHONPATH=path), name)
     first = next(iter(PLUGINS))
     chosen = (("--rerank", f"{first}@3"), ("--expand", first))
     for more in chosen:
-        done = r2med(tmp_path, "run", "--tasks", "mini/Biology", "--retriever", "bm25", *more, PYTHONPATH=path)
+        done = r2med(tmp_path, "run", "--tasks", "mini@1/Biology", "--retriever", "bm25", *more, PYTHONPATH=path)
         refused(done, first)
 
 

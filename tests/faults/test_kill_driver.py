@@ -46,7 +46,7 @@ def killed_after(process: subprocess.Popen[bytes], seconds: float) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("kills", "tasks"), [(3, ONE_TASK), pytest.param(100, "mini", marks=pytest.mark.faults, id="100")]
+    ("kills", "tasks"), [(3, ONE_TASK), pytest.param(100, "mini@1", marks=pytest.mark.faults, id="100")]
 )
 def test_a_killed_driver(place: Place, tmp_path: Path, kills: int, tasks: str, count: Count) -> None:
     begin = time.monotonic()

@@ -31,8 +31,8 @@ from r2med.cli import main
 main()
 """
 COMMANDS = {
-    "convert": ("data", "convert", "mini", "{out}", "--to", "beir"),
-    "nano build": ("nano", "build", "mini", "--docs", "60", "--dense", "none", "--out", "{out}"),
+    "convert": ("data", "convert", "mini@1", "{out}", "--to", "beir"),
+    "nano build": ("nano", "build", "mini@1", "--docs", "60", "--dense", "none", "--out", "{out}"),
 }
 
 

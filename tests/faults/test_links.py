@@ -14,7 +14,7 @@ BM25 = ("--retriever", "bm25")
 SECRET = "a file of somebody else's"
 NAMES = (
     ".r2med-probe", ".progress.json",
-    *(f"bm25/mini/Biology.{suffix}" for suffix in ("json", "run.gz", "queries.jsonl")),
+    *(f"bm25/mini@1/Biology.{suffix}" for suffix in ("json", "run.gz", "queries.jsonl")),
 )  # fmt: skip
 
 

@@ -17,7 +17,7 @@ from tests.faults.services import OneServer, ranked, serving
 
 KEY = "sk-secret-7f3a9c51e8d24b60-DoNotStore"
 RUN = (
-    "run", "--tasks", "mini/Biology", "--expand", "hyde:any-model", "--retriever", "bm25", "--retriever", "openai",
+    "run", "--tasks", "mini@1/Biology", "--expand", "hyde:any-model", "--retriever", "bm25", "--retriever", "openai",
     "--fuse", "rrf", "--rerank", "rankgpt:any-model@3",
 )  # fmt: skip
 
@@ -135,19 +135,19 @@ def broken(
     failed = []
     for behaviour in ("401", "400", "echo-key"):
         server.default = behaviour
-        args = ("run", "--tasks", "mini/MedQA-Diag", "--expand", f"hyde:model-{behaviour}", "--retriever", "bm25")
+        args = ("run", "--tasks", "mini@1/MedQA-Diag", "--expand", f"hyde:model-{behaviour}", "--retriever", "bm25")
         failed.append(r2med(folder, *args, **key))
     server.default = "ok"
     server.refuse_embeddings = True
-    failed.append(r2med(folder, "run", "--tasks", "mini/MedQA-Diag", "--retriever", "openai", **key))
+    failed.append(r2med(folder, "run", "--tasks", "mini@1/MedQA-Diag", "--retriever", "openai", **key))
     assert failed[-1].returncode
     assert "no such model" in failed[-1].stderr
     server.refuse_embeddings = False
     for step in (("--expand", "hyde:any-model", "--retriever", "bm25"), ("--retriever", "openai")):
-        args = ("run", "--tasks", "mini/PMC-Treatment", *step)
+        args = ("run", "--tasks", "mini@1/PMC-Treatment", *step)
         failed.append(r2med(folder, *args, **key | {"OPENAI_BASE_URL": f"htp://me:{KEY}@h/v1"}))
     if patient:
-        args = ("run", "--tasks", "mini/PMC-Treatment", "--expand", "hyde:any-model", "--retriever", "bm25")
+        args = ("run", "--tasks", "mini@1/PMC-Treatment", "--expand", "hyde:any-model", "--retriever", "bm25")
         failed.append(r2med(folder, *args, **key | {"OPENAI_BASE_URL": f"http://me:{KEY}@127.0.0.1:9/v1"}))
     assert all(one.returncode for one in failed[3:])
     return failed

@@ -42,4 +42,4 @@ def some_results(root: Path) -> None:
     """A results folder made by a real run."""
     builder = Builder()
     systems = [builder.build(SystemSpec.parse(name)) for name in ("bm25", "bm25-lucene")]
-    run_experiment(resolve("mini/Biology"), systems, ResultStore(root), depth=5)
+    run_experiment(resolve("mini@1/Biology"), systems, ResultStore(root), depth=5)

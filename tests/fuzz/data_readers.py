@@ -119,7 +119,7 @@ def candidates(folder: Path) -> Case:
 def pools(suffix: str) -> Maker:
     seeds = {
         ".tsv": [POOL],
-        ".jsonl": [lines([{"task": "mini/a", "query_id": "q1", "doc_id": "d1", "grade": 1, "best_rank": 1}])],
+        ".jsonl": [lines([{"task": "mini@1/a", "query_id": "q1", "doc_id": "d1", "grade": 1, "best_rank": 1}])],
     }
     return lambda folder: from_file(folder / f"pool{suffix}", seeds[suffix], read_pool)
 

@@ -26,8 +26,8 @@ from r2med.models.generic import folder_card
 from r2med.models.prompts import read_pack
 from r2med.pipeline import read_experiment
 from r2med.report.collection import MEASURES, all_collections, side_by_side
-from r2med.rerank.listwise import ask_about
-from r2med.rerank.listwise import load_prompt as load_rerank_prompt
+from r2med.rerank.asking import ask_about
+from r2med.rerank.asking import load_prompt as load_rerank_prompt
 from r2med.results import ResultIndex
 from r2med.results.ledger import read_ledger
 from r2med.results.progress import FILE, ProgressFile, read_progress
@@ -44,12 +44,12 @@ KEY = StoreKey(
     sampling=Sampling(max_tokens=64), task="f",
 )  # fmt: skip
 EXPERIMENT = (
-    b'tasks = ["mini"]\ndepth = 10\n[[system]]\nretrievers = ["bm25", "bge-small"]\nfuse = "rrf"\n'
+    b'tasks = ["mini@1"]\ndepth = 10\n[[system]]\nretrievers = ["bm25", "bge-small"]\nfuse = "rrf"\n'
     b"weights = [0.5, 1.0]\n"
 )
 PACK = b'name = "p"\n[query]\ndefault = "Given {a}"\n"Clinical case" = "x"\n[model.e5.query]\ndefault = "y"\n'
 HYDOC = lines([{"id": "q1", "hy_doc": "a text"}, {"id": "q2", "hy_doc": ["one", "<think>x</think> two"]}])
-LEDGER = files("r2med.results.ledger").joinpath("mini.toml").read_bytes()
+LEDGER = files("r2med.results.ledger").joinpath("mini1.toml").read_bytes()
 
 
 def results_file(suffix: str, read: Callable[[Path, Path], object]) -> Maker:
@@ -58,7 +58,7 @@ def results_file(suffix: str, read: Callable[[Path, Path], object]) -> Maker:
     def make(folder: Path) -> Case:
         root = folder / "results"
         some_results(root)
-        path = root / "bm25" / "mini" / f"Biology{suffix}"
+        path = root / "bm25" / "mini@1" / f"Biology{suffix}"
         return from_file(path, [path.read_bytes()], lambda changed: read(root, changed))
 
     return make
@@ -76,7 +76,7 @@ def read_in_view(root: Path, _: Path) -> object:
     """The web app never fails over a broken file: it says so and shows the rest."""
     index = ResultIndex([root])
     index.refresh()
-    results = all_collections(index).get("mini")
+    results = all_collections(index).get("mini@1")
     return results and [results.matrix(task, MEASURES[0]) for task in results.tasks], index.problems
 
 
@@ -89,7 +89,7 @@ def read_run_of(root: Path, _: Path) -> object:
 def progress_file(folder: Path) -> Case:
     live = ProgressFile(folder)
     live.begin(3)
-    live.step("bm25", "mini/Biology")
+    live.step("bm25", "mini@1/Biology")
     seed = (folder / FILE).read_bytes()
 
     def read(_: Path) -> object:

@@ -19,6 +19,7 @@ from r2med.expand import expanders
 from r2med.expand.answers import answer_forms, names_answer
 from r2med.fuse import fusions
 from r2med.llm import Choice, Message, Request, Sampling, chats, get_llm
+from r2med.llm.grades import read_grade, read_grades
 from r2med.llm.parsing import MARKINGS, TOOLS, open_call, parse
 from r2med.llm.prompts import fill
 from r2med.llm.reading import read_choice, read_order, read_verdict
@@ -79,6 +80,10 @@ def rankings(folder: Path) -> Case:
         chosen = read_choice(text, 5)
         assert chosen is None or 0 <= chosen < 5
         assert read_verdict(text) in (True, False, None)
+        grades = read_grades(text, 5, 10)
+        assert all(value is None or 0 <= value <= 10 for value in grades.values)
+        grade = read_grade(text, 100).value
+        assert grade is None or 0 <= grade <= 100
 
     return as_text(ORDERS, read)
 
@@ -165,7 +170,7 @@ def names(folder: Path) -> Case:
                     raise AssertionError("not one line") from error
 
     seeds = [
-        "bm25:k1=1.2,b=0.75", "msmarco-minilm:max_length=64@100", "nDCG(dcg=exp)@10", "mini/MedQA-Diag",
+        "bm25:k1=1.2,b=0.75", "msmarco-minilm:max_length=64@100", "nDCG(dcg=exp)@10", "mini@1/MedQA-Diag",
         "rankgpt:gpt4,window=20@20", "hyde:gpt4,passages=2+bm25+bge-small.weighted:w=0.7/0.3+maxsim:model=bge-small@50",
         "search-r1:openai:o:1,retriever=bm25", "tests.own_models:Encoder,dim=64", "weighted:w=1/2,norm=rank",
         "hyde:replay:label~0123abcd", "gpt4:host=h", "org/model@revision:max_length=9",
@@ -184,9 +189,9 @@ def addresses(folder: Path) -> Case:
     some_results(root)
     site = Site([root])
     seeds = [
-        "/board/mini?measure=ndcg_at_10&sort=macro", "/task/mini/Biology?system=bm25&sort=score",
-        "/query/mini/Biology/bio-q1?system=bm25&system=bm25-lucene", "/compare/mini?a=bm25&b=bm25-lucene",
-        "/system/bm25", "/document/mini/Biology/x", "/progress", "/tradeoffs/mini", "/table/board/mini?format=csv",
+        "/board/mini?measure=ndcg_at_10&sort=macro", "/task/mini@1/Biology?system=bm25&sort=score",
+        "/query/mini@1/Biology/bio-q1?system=bm25&system=bm25-lucene", "/compare/mini?a=bm25&b=bm25-lucene",
+        "/system/bm25", "/document/mini@1/Biology/x", "/progress", "/tradeoffs/mini", "/table/board/mini?format=csv",
     ]  # fmt: skip
 
     def read(text: str) -> None:

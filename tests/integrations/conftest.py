@@ -31,7 +31,7 @@ def tiny_embedder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
     tokenizer.normalizer = normalizers.BertNormalizer()
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    texts = [d.contents for task in r2med.load_all("mini") for d in task.documents]
+    texts = [d.contents for task in r2med.load_all("mini@1") for d in task.documents]
     tokenizer.train_from_iterator(
         texts, trainers.WordPieceTrainer(vocab_size=1500, special_tokens=special, show_progress=False)
     )
@@ -68,7 +68,16 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from click.testing import CliRunner
 
     folder = tmp_path_factory.mktemp("made") / "results"
-    arguments = ["--tasks", "mini/Biology,mini/MedQA-Diag", "-r", "bm25", "-r", "bm25-lucene", "--results", str(folder)]
+    arguments = [
+        "--tasks",
+        "mini@1/Biology,mini@1/MedQA-Diag",
+        "-r",
+        "bm25",
+        "-r",
+        "bm25-lucene",
+        "--results",
+        str(folder),
+    ]
     done = CliRunner().invoke(run_command.command, [*arguments, "--json"])
     assert done.exit_code == 0, done.output
     assert len(json.loads(done.stdout)["systems"]) == 2

@@ -31,8 +31,8 @@ def test_trec_files_of_results_score_as_stored(results: Path, tmp_path: Path) ->
     assert sorted(one["kind"] for one in found) == ["judgments", "judgments", "run", "run"]
     for stored in ResultStore(results):
         if stored.system.name == "bm25":
-            run = r2med.read_run(tmp_path / "trec" / "bm25" / "mini" / f"{stored.task.name}.run")
-            qrels = r2med.read_qrels(tmp_path / "trec" / "mini" / f"{stored.task.name}.qrels")
+            run = r2med.read_run(tmp_path / "trec" / "bm25" / "mini@1" / f"{stored.task.name}.run")
+            qrels = r2med.read_qrels(tmp_path / "trec" / "mini@1" / f"{stored.task.name}.qrels")
             assert r2med.score(run, qrels).mean("nDCG@10") == stored.measures["ndcg_at_10"]
 
 
@@ -41,33 +41,33 @@ def test_ir_measures_reads_our_trec_files(results: Path, tmp_path: Path) -> None
     import ir_measures
 
     export_trec(str(results), tmp_path / "trec")
-    qrels = ir_measures.read_trec_qrels(str(tmp_path / "trec" / "mini" / "Biology.qrels"))
-    run = ir_measures.read_trec_run(str(tmp_path / "trec" / "bm25" / "mini" / "Biology.run"))
-    stored = ResultStore(results).find("bm25", "mini", "Biology")
+    qrels = ir_measures.read_trec_qrels(str(tmp_path / "trec" / "mini@1" / "Biology.qrels"))
+    run = ir_measures.read_trec_run(str(tmp_path / "trec" / "bm25" / "mini@1" / "Biology.run"))
+    stored = ResultStore(results).find("bm25", "mini@1", "Biology")
     assert stored is not None
     found = ir_measures.calc_aggregate([ir_measures.nDCG @ 10], qrels, run)
     assert found[ir_measures.nDCG @ 10] == pytest.approx(stored.measures["ndcg_at_10"], abs=1e-9)
 
 
 def test_trec_files_of_a_task(tmp_path: Path) -> None:
-    found = files(["trec", "mini/Biology", "--out", str(tmp_path / "trec")])
+    found = files(["trec", "mini@1/Biology", "--out", str(tmp_path / "trec")])
     assert [one["kind"] for one in found] == ["judgments", "topics"]
-    task = r2med.load("mini/Biology")
+    task = r2med.load("mini@1/Biology")
     lines = Path(found[1]["path"]).read_text("utf-8").splitlines()
     assert [line.split("\t")[0] for line in lines] == list(task.query_ids)
     assert r2med.read_qrels(found[0]["path"]) == task.qrels
 
 
 def test_beir_of_a_task_and_of_results(results: Path, tmp_path: Path) -> None:
-    files(["beir", "mini", "--out", str(tmp_path / "tasks")])
+    files(["beir", "mini@1", "--out", str(tmp_path / "tasks")])
     tasks = r2med.load_all(tmp_path / "tasks")
-    assert sorted(t.qrels.fingerprint for t in tasks) == sorted(t.qrels.fingerprint for t in r2med.load_all("mini"))
+    assert sorted(t.qrels.fingerprint for t in tasks) == sorted(t.qrels.fingerprint for t in r2med.load_all("mini@1"))
     files(["beir", str(results), "--out", str(tmp_path / "runs")])
-    data = json.loads((tmp_path / "runs" / "bm25" / "mini" / "Biology.json").read_text())
-    stored = ResultStore(results).find("bm25", "mini", "Biology")
+    data = json.loads((tmp_path / "runs" / "bm25" / "mini@1" / "Biology.json").read_text())
+    stored = ResultStore(results).find("bm25", "mini@1", "Biology")
     assert stored is not None
     run = run_from_dict(data)
-    qrels = qrels_from_dict({q: r2med.load("mini/Biology").qrels.of(q) for q in run.query_ids})
+    qrels = qrels_from_dict({q: r2med.load("mini@1/Biology").qrels.of(q) for q in run.query_ids})
     assert r2med.score(run, qrels).mean("nDCG@10") == stored.measures["ndcg_at_10"]
 
 
@@ -78,7 +78,7 @@ def test_refusals_are_one_line(results: Path, tmp_path: Path) -> None:
         export_trec(str(results), tmp_path / "full")
     for source, systems, message in (
         ("nosuch", (), "unknown task"),
-        ("mini/Biology", ("bm25",), "this is a task"),
+        ("mini@1/Biology", ("bm25",), "this is a task"),
         (str(results), ("bm52",), "unknown system"),
         (str(tmp_path), (), "not a task|no task|cannot|layout|holds"),
     ):

@@ -41,7 +41,7 @@ def hub(tmp_path: Path) -> Iterator[WritableHub]:
 @pytest.fixture(scope="module")
 def nano(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("built") / "nano"
-    refs = [*resolve("mini/Biology"), *resolve("mini/MedQA-Diag")]
+    refs = [*resolve("mini@1/Biology"), *resolve("mini@1/MedQA-Diag")]
     build_nano(refs, folder, PoolSettings(docs=60), bm25=get_retriever("bm25-lucene"), dense=None)
     return folder
 
@@ -71,7 +71,7 @@ def test_a_nano_dataset_goes_up_and_comes_back(hub: WritableHub, nano: Path, tmp
     code = (
         "import sys, huggingface_hub, datasets\n"
         "print(huggingface_hub.snapshot_download('lab/nano-mini', repo_type='dataset'))\n"
-        "rows = datasets.load_dataset('lab/nano-mini', 'corpus', split='NanoMiniBiology')\n"
+        "rows = datasets.load_dataset('lab/nano-mini', 'corpus', split='NanoMini_1Biology')\n"
         "print(len(rows))"
     )
     environment = {**os.environ, "HF_ENDPOINT": hub.url, "HF_TOKEN": TOKEN, "HF_HUB_DISABLE_XET": "1"}
@@ -108,7 +108,7 @@ def test_results_go_up_with_a_card(hub: WritableHub, results: Path, tmp_path: Pa
 def test_a_folder_may_be_named_from_here(results: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(results.parent)
     made = prepare(Path(results.name), "lab/results", tmp_path / "out")
-    assert "results/bm25/mini/Biology.json" in made.files
+    assert "results/bm25/mini@1/Biology.json" in made.files
 
 
 def test_nothing_leaves_the_machine_unless_asked(hub: WritableHub, nano: Path, tmp_path: Path) -> None:
@@ -229,7 +229,7 @@ def test_a_changed_nano_folder_is_not_published(nano: Path, tmp_path: Path) -> N
     copied = prepare(nano, "lab/x", tmp_path / "copy").folder
     assert read_manifest(copied) is not None
     prepare(copied, "lab/y", tmp_path / "again")  # the manifest of a prepared folder is still true
-    (copied / "metadata" / "NanoMiniBiology.json").write_text("{}")
+    (copied / "metadata" / "NanoMini_1Biology.json").write_text("{}")
     with pytest.raises(DataError, match="changed since the folder was built"):
         prepare(copied, "lab/x", tmp_path / "out")
     manifest = read_manifest(copied)
@@ -246,7 +246,7 @@ def test_paths_of_this_machine_stay_here(tmp_path: Path) -> None:
     from r2med.cli.run import command
 
     task = tmp_path / "home-of-somebody" / "mine"
-    write_task(r2med.load("mini/Biology"), task, to="beir")
+    write_task(r2med.load("mini@1/Biology"), task, to="beir")
     done = CliRunner().invoke(command, ["--tasks", str(task), "-r", "bm25", "--results", str(tmp_path / "results")])
     assert done.exit_code == 0, done.output
     prepared = prepare(tmp_path / "results", "lab/x", tmp_path / "out", licence="CC BY 4.0")
@@ -262,7 +262,7 @@ def test_links_are_not_followed(nano: Path, results: Path, tmp_path: Path) -> No
     """What a link leads to used to be copied, and uploaded."""
     (tmp_path / "secret").write_text("secret")
     copied = prepare(nano, "lab/x", tmp_path / "nano").folder
-    metadata = copied / "metadata" / "NanoMiniBiology.json"
+    metadata = copied / "metadata" / "NanoMini_1Biology.json"
     (tmp_path / "elsewhere.json").write_bytes(metadata.read_bytes())  # the right content at the wrong place
     metadata.unlink()
     metadata.symlink_to(tmp_path / "elsewhere.json")

@@ -12,7 +12,7 @@ import r2med
 from r2med.core import MissingExtra
 from r2med.integrations import to_ir_measures, to_mteb, to_pyterrier, to_ranx
 
-TASK = r2med.load("mini/Biology")
+TASK = r2med.load("mini@1/Biology")
 NEEDS: list[tuple[str, Callable[[], object], str]] = [
     ("ranx", lambda: to_ranx(TASK.qrels), "interop"),
     ("ir_measures", lambda: to_ir_measures(TASK.qrels), "interop"),

@@ -63,9 +63,9 @@ def _plain(result: TaskResult) -> Any:
 def test_mteb_loads_what_we_export(exported: Path, results: Path) -> None:
     import mteb
 
-    (path,) = exported.glob("results/r2med__bm25/*/MiniR2MEDBiologyRetrieval.json")
+    (path,) = exported.glob("results/r2med__bm25/*/Mini1R2MEDBiologyRetrieval.json")
     loaded = mteb.TaskResult.from_disk(path, load_historic_data=False)
-    stored = ResultStore(results).find("bm25", "mini", "Biology")
+    stored = ResultStore(results).find("bm25", "mini@1", "Biology")
     assert stored is not None
     assert loaded.get_score() == stored.measures["ndcg_at_10"]
     scores = loaded.scores["test"][0]
@@ -75,8 +75,8 @@ def test_mteb_loads_what_we_export(exported: Path, results: Path) -> None:
     cached = mteb.ResultCache(exported).load_results(validate_and_filter=False, require_model_meta=True)
     assert sorted(m.model_name for m in cached.model_results) == ["r2med/bm25", "r2med/bm25-lucene"]
     assert {t.task_name for m in cached.model_results for t in m.task_results} == {
-        "MiniR2MEDBiologyRetrieval",
-        "MiniR2MEDMedQADiagRetrieval",
+        "Mini1R2MEDBiologyRetrieval",
+        "Mini1R2MEDMedQADiagRetrieval",
     }
 
 
@@ -85,7 +85,7 @@ def test_results_on_r2med_pass_mteb_s_own_validation(results: Path, tmp_path: Pa
     import mteb
     from mteb.models.model_meta import ModelMeta
 
-    stored = ResultStore(results).find("bm25", "mini", "MedQA-Diag")
+    stored = ResultStore(results).find("bm25", "mini@1", "MedQA-Diag")
     assert stored is not None
     (written,) = export_mteb([as_r2med(stored)], tmp_path)
     assert written.model == "sentence-transformers/all-MiniLM-L6-v2"
@@ -184,13 +184,13 @@ def test_result_folders_of_mteb_become_a_ledger(exported: Path, results: Path, t
     done = CliRunner().invoke(command, ["ledger", str(exported), "--out", str(tmp_path / "mteb.toml"), "--json"])
     assert done.exit_code == 0, done.output
     figures = read_ledger(tmp_path / "mteb.toml")
-    stored = ResultStore(results).find("bm25", "mini", "Biology")
+    stored = ResultStore(results).find("bm25", "mini@1", "Biology")
     assert stored is not None
-    figure = figures.find("bm25", "mini", "default")  # what we exported comes back as the system it was
+    figure = figures.find("bm25", "mini@1", "default")  # what we exported comes back as the system it was
     assert figure.tasks("ndcg_at_10")["Biology"] == stored.measures["ndcg_at_10"]
     assert set(figure.tasks("recall_at_100")) == {"Biology", "MedQA-Diag"}
     arguments = ["--ledger", str(tmp_path / "mteb.toml"), "--results", str(results), "--no-run", "--json"]
-    again = CliRunner().invoke(reproduce, arguments)
+    again = CliRunner().invoke(reproduce, [*arguments, "--collection", "mini@1"])
     assert again.exit_code == 0, again.output
     for path in exported.rglob("*Retrieval.json"):  # without our mark it is MTEB's own word
         data = json.loads(path.read_text())
@@ -203,7 +203,7 @@ def test_result_folders_of_mteb_become_a_ledger(exported: Path, results: Path, t
 
 
 def test_models_with_other_tasks_have_a_source_of_their_own(exported: Path, tmp_path: Path) -> None:
-    next(exported.glob("results/r2med__bm25/*/MiniR2MEDBiologyRetrieval.json")).unlink()
+    next(exported.glob("results/r2med__bm25/*/Mini1R2MEDBiologyRetrieval.json")).unlink()
     path = tmp_path / "ledger.toml"
     path.write_text(ledger_text(read_mteb(exported), source="mine", title='"Mine" \x7f 😀'), encoding="utf-8")
     assert read_ledger(path).sources[0].title == '"Mine" \x7f 😀'
@@ -211,6 +211,14 @@ def test_models_with_other_tasks_have_a_source_of_their_own(exported: Path, tmp_
         ("mine-1", ("MedQA-Diag",)),
         ("mine-2", ("Biology", "MedQA-Diag")),
     ]
+
+
+def test_only_tasks_of_the_catalogue_are_called_medical() -> None:
+    pytest.importorskip("mteb")
+    assert to_mteb(r2med.load("mini@1/Biology")).metadata.domains == ["Medical"]
+    own = to_mteb(awkward_task()).metadata
+    assert own.domains is None
+    assert "medical" not in own.description
 
 
 def scored_by_mteb(task: r2med.Task, model: Any) -> tuple[dict[str, float], float]:
@@ -231,7 +239,7 @@ def scored_by_mteb(task: r2med.Task, model: Any) -> tuple[dict[str, float], floa
 
 def awkward_task() -> r2med.Task:
     """Titles, a query with a document's id, two documents with one text, grades, and a judged non-relevant document."""
-    mini = r2med.load("mini/Biology")
+    mini = r2med.load("mini@1/Biology")
     documents = [r2med.Document(d.id, d.text, title=" ".join(d.text.split()[:3])) for d in mini.documents[:40]]
     documents += [r2med.Document("copy", documents[0].text, documents[0].title)]
     ids = [d.id for d in documents]
@@ -240,7 +248,7 @@ def awkward_task() -> r2med.Task:
     return r2med.Task("awkward", queries, r2med.Documents.of(documents), r2med.Qrels.from_judgments(judged))
 
 
-@pytest.mark.parametrize("task", [r2med.load("mini/MedQA-Diag"), awkward_task()], ids=lambda t: t.name)
+@pytest.mark.parametrize("task", [r2med.load("mini@1/MedQA-Diag"), awkward_task()], ids=lambda t: t.name)
 def test_a_model_gets_the_same_score_from_mteb_and_from_us(task: r2med.Task, tiny_embedder: Path) -> None:
     from mteb.models.sentence_transformer_wrapper import SentenceTransformerEncoderWrapper
 

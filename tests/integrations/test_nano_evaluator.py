@@ -26,10 +26,10 @@ pytestmark = [
 NAMES = ["MedQA-Diag", "Biology"]
 
 
-def evaluator(*arguments: Any, **options: Any) -> Any:
+def evaluator(dataset_names: Any = None, **options: Any) -> Any:
     from r2med.integrations.sentence_transformers import NanoR2MEDEvaluator
 
-    return NanoR2MEDEvaluator(*arguments, **options)
+    return NanoR2MEDEvaluator(dataset_names, **{"dataset_id": "mini@1", **options})
 
 
 @pytest.fixture(scope="module")
@@ -55,15 +55,15 @@ def test_its_arguments_are_those_of_nano_beir() -> None:
 def test_figures_are_those_of_r2med_and_their_mean(model: Any) -> None:
     asked = evaluator(NAMES)
     found = asked(model)
-    for name, label in zip(NAMES, ("MiniR2MEDMedQADiag", "MiniR2MEDBiology"), strict=True):
-        ours = r2med.evaluate(model, r2med.load(f"mini/{name}"))
+    for name, label in zip(NAMES, ("Mini1R2MEDMedQADiag", "Mini1R2MEDBiology"), strict=True):
+        ours = r2med.evaluate(model, r2med.load(f"mini@1/{name}"))
         for theirs, measure in (
             ("ndcg@10", "nDCG@10"), ("map@100", "AP@100"), ("mrr@10", "RR@10"), ("recall@5", "R@5"),
             ("precision@3", "P@3"), ("accuracy@10", "hit@10"),
         ):  # fmt: skip
             assert found[f"{label}_cosine_{theirs}"] == pytest.approx(ours.mean(measure), abs=1e-6)
-    assert asked.primary_metric == "MiniR2MED_mean_cosine_ndcg@10"
-    both = [found["MiniR2MEDMedQADiag_cosine_ndcg@10"], found["MiniR2MEDBiology_cosine_ndcg@10"]]
+    assert asked.primary_metric == "Mini1R2MED_mean_cosine_ndcg@10"
+    both = [found["Mini1R2MEDMedQADiag_cosine_ndcg@10"], found["Mini1R2MEDBiology_cosine_ndcg@10"]]
     assert found[asked.primary_metric] == pytest.approx(np.mean(both), abs=1e-12)
     low, high = (found[f"{asked.primary_metric}_{end}"] for end in ("low", "high"))
     assert low < found[asked.primary_metric] < high
@@ -73,11 +73,11 @@ def test_figures_are_those_of_r2med_and_their_mean(model: Any) -> None:
 def test_it_agrees_with_their_own_evaluator_on_binary_judgments(model: Any) -> None:
     from sentence_transformers.sentence_transformer.evaluation import InformationRetrievalEvaluator
 
-    task = r2med.load("mini/Biology")
+    task = r2med.load("mini@1/Biology")
     relevant = {q: {d for d, grade in task.qrels.of(q).items() if grade > 0} for q in task.query_ids}
     theirs = InformationRetrievalEvaluator(
         {q.id: q.text for q in task.queries}, {d.id: d.contents for d in task.documents}, relevant,
-        name="MiniR2MEDBiology",
+        name="Mini1R2MEDBiology",
     )(model)  # fmt: skip
     ours = evaluator(["Biology"], intervals=False)(model)
     assert theirs.keys() <= ours.keys()
@@ -85,9 +85,14 @@ def test_it_agrees_with_their_own_evaluator_on_binary_judgments(model: Any) -> N
         assert ours[key] == pytest.approx(value, abs=1e-9), key
 
 
-def test_all_of_mini_is_the_default(model: Any) -> None:
-    asked = evaluator()
+def test_all_of_mini_dev_is_the_default() -> None:
+    from r2med.integrations.sentence_transformers import NanoR2MEDEvaluator
+
+    asked = NanoR2MEDEvaluator()
+    assert asked.dataset_id == "mini-dev"
+    assert asked.name == "MiniDevR2MED_mean"
     assert len(asked.evaluators) == 8
+    assert sum(len(one.task.queries) for one in asked.evaluators) == 64
     assert asked.dataset_names[0] == "Biology"
     assert asked.description == "Nano R2MED"
 
@@ -97,30 +102,30 @@ def test_csv_predictions_prompts_and_dimensions(model: Any, tmp_path: Path) -> N
     plain = evaluator(["Biology"])(model)
     for epoch in (1, 2):
         found = asked(model, str(tmp_path), epoch, 10)
-    assert asked.name == "MiniR2MED_mean_8"
-    assert found["MiniR2MED_mean_8_cosine_ndcg@10"] == found["MiniR2MEDBiology_8_cosine_ndcg@10"]
-    assert found["MiniR2MEDBiology_8_cosine_ndcg@10"] != plain["MiniR2MEDBiology_cosine_ndcg@10"]
-    rows = list(csv.DictReader((tmp_path / "MiniR2MED_evaluation_mean_results.csv").open()))
+    assert asked.name == "Mini1R2MED_mean_8"
+    assert found["Mini1R2MED_mean_8_cosine_ndcg@10"] == found["Mini1R2MEDBiology_8_cosine_ndcg@10"]
+    assert found["Mini1R2MEDBiology_8_cosine_ndcg@10"] != plain["Mini1R2MEDBiology_cosine_ndcg@10"]
+    rows = list(csv.DictReader((tmp_path / "Mini1R2MED_evaluation_mean_results.csv").open()))
     assert [row["epoch"] for row in rows] == ["1", "2"]
     assert float(rows[0]["cosine-NDCG@10"]) == found[asked.primary_metric]
     (predicted,) = tmp_path.glob("*_predictions_cosine.jsonl")
     lines = [json.loads(line) for line in predicted.read_text().splitlines()]
-    task = r2med.load("mini/Biology")
+    task = r2med.load("mini@1/Biology")
     run = r2med.Run.from_rankings({r["query_id"]: [tuple(h.values()) for h in r["results"]] for r in lines})
     assert r2med.score(run, task).mean("nDCG@10") == pytest.approx(found[asked.primary_metric], abs=1e-12)
     settings = asked.get_config_dict()
     assert settings.pop("query_prompts") == {"Biology": "question: "}
-    assert settings == {"dataset_names": ["Biology"], "dataset_id": "mini", "truncate_dim": 8}
+    assert settings == {"dataset_names": ["Biology"], "dataset_id": "mini@1", "truncate_dim": 8}
 
 
 def test_own_folders_and_score_functions(model: Any, tmp_path: Path) -> None:
     from sentence_transformers.util import cos_sim, dot_score
 
-    write_task(r2med.load("mini/Biology"), tmp_path / "my task", to="beir")
+    write_task(r2med.load("mini@1/Biology"), tmp_path / "my task", to="beir")
     asked = evaluator([str(tmp_path / "my task")], score_functions={"cosine": cos_sim, "dot": dot_score})
     found = asked(model)
     assert asked.primary_metric in ("own_mean_cosine_ndcg@10", "own_mean_dot_ndcg@10")
-    assert found["my_task_cosine_ndcg@10"] == evaluator(["Biology"])(model)["MiniR2MEDBiology_cosine_ndcg@10"]
+    assert found["my_task_cosine_ndcg@10"] == evaluator(["Biology"])(model)["Mini1R2MEDBiology_cosine_ndcg@10"]
     assert "my_task_dot_ndcg@10" in found
 
 
@@ -129,7 +134,7 @@ def test_bad_input_is_one_clear_line(model: Any, monkeypatch: pytest.MonkeyPatch
         ({"dataset_names": []}, UsageError, "None stands for all"),
         ({"dataset_names": "Biology"}, UsageError, "a list of names"),
         ({"dataset_names": ["Biologie"]}, UnknownName, "did you mean"),
-        ({"dataset_names": ["Biology", "mini/Biology"]}, UsageError, "both be called"),
+        ({"dataset_names": ["Biology", "mini@1/Biology"]}, UsageError, "both be called"),
         ({"dataset_names": NAMES, "query_prompts": {"Biology": "q: "}}, UsageError, "no query prompt for MedQA-Diag"),
         ({"dataset_id": "nano"}, Unavailable, "is not on this machine"),
         ({"ndcg_at_k": [0]}, UsageError, "cut-offs"),
@@ -160,8 +165,8 @@ def test_the_main_score_function_decides(model: Any) -> None:
     for main in functions:
         asked = evaluator(["Biology"], score_functions=functions, main_score_function=main)
         found = asked(model)
-        assert asked.primary_metric == f"MiniR2MED_mean_{main}_ndcg@10"
-        assert found[asked.primary_metric] == found[f"MiniR2MEDBiology_{main}_ndcg@10"]
+        assert asked.primary_metric == f"Mini1R2MED_mean_{main}_ndcg@10"
+        assert found[asked.primary_metric] == found[f"Mini1R2MEDBiology_{main}_ndcg@10"]
 
 
 def test_it_chooses_the_best_model_of_a_real_training(tiny_embedder: Path, tmp_path: Path) -> None:
@@ -173,12 +178,12 @@ def test_it_chooses_the_best_model_of_a_real_training(tiny_embedder: Path, tmp_p
     model = load_embedder(tiny_embedder)
     pairs = [
         {"anchor": task.query(j.query_id).text, "positive": task.documents.get(j.doc_id).text}  # type: ignore[union-attr]
-        for task in (r2med.load("mini/PMC-Treatment"), r2med.load("mini/Medical-Sciences"))
+        for task in (r2med.load("mini@1/PMC-Treatment"), r2med.load("mini@1/Medical-Sciences"))
         for j in task.qrels
         if j.grade > 0
     ]
     asked = evaluator(["Biology"])
-    key = "eval_MiniR2MED_mean_cosine_ndcg@10"
+    key = "eval_Mini1R2MED_mean_cosine_ndcg@10"
     arguments = SentenceTransformerTrainingArguments(
         output_dir=str(tmp_path), max_steps=4, per_device_train_batch_size=8, learning_rate=5e-3, eval_strategy="steps",
         eval_steps=2, save_strategy="steps", save_steps=2, save_only_model=True, load_best_model_at_end=True,
@@ -196,7 +201,7 @@ def test_it_chooses_the_best_model_of_a_real_training(tiny_embedder: Path, tmp_p
     assert len({before, *seen}) > 1, "training changed nothing"
     assert trainer.state.best_metric == max(seen)
     assert asked(model)[asked.primary_metric] == pytest.approx(max(seen), abs=1e-6)
-    rows = list(csv.DictReader((tmp_path / "eval" / "MiniR2MED_evaluation_mean_results.csv").open()))
+    rows = list(csv.DictReader((tmp_path / "eval" / "Mini1R2MED_evaluation_mean_results.csv").open()))
     assert [float(row["cosine-NDCG@10"]) for row in rows] == seen
     model.save_pretrained(str(tmp_path / "kept"))
-    assert "MiniR2MEDBiology" in (tmp_path / "kept" / "README.md").read_text()
+    assert "Mini1R2MEDBiology" in (tmp_path / "kept" / "README.md").read_text()

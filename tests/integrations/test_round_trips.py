@@ -28,7 +28,7 @@ from r2med.integrations import (
 )
 from tests.builders import ANY_ID
 
-TASKS = ("mini/MedQA-Diag", "mini/PMC-Clinical")
+TASKS = ("mini@1/MedQA-Diag", "mini@1/PMC-Clinical")
 
 
 @pytest.fixture(scope="module", params=TASKS)
@@ -137,8 +137,8 @@ def test_beir_reads_the_exported_folder(tmp_path: Any) -> None:
 
     from r2med.integrations.exporting import export_beir
 
-    task = r2med.load("mini/Biology")
-    export_beir("mini/Biology", tmp_path / "beir")
+    task = r2med.load("mini@1/Biology")
+    export_beir("mini@1/Biology", tmp_path / "beir")
     loaded = GenericDataLoader(str(tmp_path / "beir")).load(split="test")
     expected = to_beir(task)
     assert loaded[0] == expected.corpus

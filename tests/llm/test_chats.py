@@ -18,6 +18,11 @@ PAPER = {
     "qwen3-32b", "gpt4", "o3-mini",
 }  # fmt: skip
 SEARCH_R1 = {"qwen-3b-ins", "qwen-7b-ins"}
+RERANKERS = {
+    "reasonrank-7b", "reasonrank-32b", "grouprank-7b", "grouprank-32b", "rank1-7b", "rank1-32b", "rank-r1-3b",
+    "rank-r1-7b", "rank-r1-14b", "erank-4b", "erank-14b", "erank-32b", "retro-qwen2.5-7b", "retro-qwen2.5-32b",
+    "retro-qwen3-8b", "retro-qwen3-14b", "retro-qwen3-32b",
+}  # fmt: skip
 
 
 def card_of(name: str) -> ChatCard:
@@ -27,7 +32,7 @@ def card_of(name: str) -> ChatCard:
 
 
 def test_the_cards_are_those_of_the_models_of_the_paper() -> None:
-    assert {c.name for c in chat_cards()} == PAPER | SEARCH_R1 | {"smollm2"}
+    assert {c.name for c in chat_cards()} == PAPER | SEARCH_R1 | RERANKERS | {"smollm2"}
     assert {c.name for c in chat_cards() if not c.served} == {"gpt4", "o3-mini", "smollm2"}
     assert {c.name for c in chat_cards() if c.fixed_sampling} == {"o3-mini"}
     assert {c.name for c in chat_cards() if c.price} == {"gpt4", "o3-mini"}
@@ -49,6 +54,23 @@ def test_a_card_is_whole(name: str) -> None:
         assert 0 < card.price.per_million < card.price.completion
         assert card.price.source
         assert len(card.price.seen) == 7
+
+
+@pytest.mark.parametrize("name", sorted(RERANKERS))
+def test_a_reranker_says_what_serving_takes(name: str) -> None:
+    """What nobody published stays unset."""
+    card = card_of(name)
+    assert card.name == name
+    assert card.served
+    assert card.source.count("/") == 1
+    assert card.reranker in {"reasonrank", "grouprank", "rank1", "rank-r1", "erank", "retro"}
+    assert card.marking in MARKINGS
+    assert card.parameters
+    assert card.cache_bytes
+    assert card.revision == "main"
+    assert (card.context is None) == name.startswith("retro-")
+    assert (card.temperature is None) == name.startswith(("rank1-", "rank-r1-", "erank-"))
+    assert bool(card.base_source) == name.startswith("rank-r1-")
 
 
 def test_prices() -> None:
@@ -90,7 +112,7 @@ def test_names_that_cannot_be(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UsageError, match="is a parameter now: qwen-7b:served=NAME"):
         get_llm("qwen-7b@qwen2.5:7b")
     for call in (get_llm("qwen-7b").check, lambda: get_llm("qwen-7b").complete_one(ask())):
-        with pytest.raises(UsageError, match=r"qwen-7b is an open model: serve it .*Qwen/Qwen2.5-7B-Instruct"):
+        with pytest.raises(UsageError, match=r"qwen-7b is an open model: serve it .r2med models serve qwen-7b says"):
             call()
     with pytest.raises(UsageError, match="it looks like replay:FILE"):
         get_llm("replay:")

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import r2med
 from r2med.core import DataError, UsageError
 from r2med.llm.prompts import Prompt, built_in, fill, read_prompt
 
@@ -63,11 +64,13 @@ def test_a_hash_covers_everything() -> None:
     assert len({prompt.hash for prompt in prompts}) == len(changes)
 
 
-@pytest.mark.parametrize("method", ["listwise", "reasoning", "setwise", "yesno"])
+@pytest.mark.parametrize(
+    "method", [p.stem for p in (Path(r2med.__file__).parent / "rerank" / "prompts").glob("*.toml")]
+)
 def test_our_prompts_for_reranking(method: str) -> None:
     prompt = built_in("r2med.rerank", method, gaps=("query", "passages"))
     numbered = prompt.numbered(["first {{query}}", "second"])
-    *_, user = prompt.messages(query="why {{passages}}?", passages=numbered, count="2")
+    *_, user = prompt.messages(query="why {{passages}}?", passages=numbered, count="2", scale="10")
     assert "why {{passages}}?" in user.content  # what comes in is never read as a template
     assert "first {{query}}" in user.content
     assert "{{" not in user.content.replace("why {{passages}}?", "").replace("first {{query}}", "")

@@ -57,6 +57,7 @@ def test_a_sentence_transformers_folder_describes_itself(tmp_path: Path) -> None
         ({"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False}, "cls"),
         ({"pooling_mode_lasttoken": True}, "last"),
         ({"pooling_mode": "mean"}, "mean"),
+        ({"pooling_mode": ["lasttoken"]}, "last"),
         ({"pooling_mode_mean_tokens": True, "include_prompt": False}, "mean-after-instruction"),
     ],
 )
@@ -84,6 +85,73 @@ def test_a_projection_changes_the_dimension(tmp_path: Path) -> None:
     folder = pooled(tmp_path, {"pooling_mode_mean_tokens": True}, dense, **{"2_Dense__config": {"out_features": 96}})
     card = folder_card(folder)
     assert (card.projection, card.dimension) == ("2_Dense", 96)
+
+
+STEP = "sentence_transformers.models."
+
+
+def test_several_projections_follow_each_other(tmp_path: Path) -> None:
+    steps = [{"type": f"{STEP}Dense", "path": path} for path in ("2_Dense", "3_Dense")]
+    sizes = {f"{path}__config": {"out_features": size} for path, size in (("2_Dense", 96), ("3_Dense", 24))}
+    card = folder_card(pooled(tmp_path, {"pooling_mode_mean_tokens": True}, *steps, **sizes))
+    assert (card.projection, card.dimension) == ("2_Dense+3_Dense", 24)
+
+
+@pytest.mark.parametrize(
+    ("steps", "said"),
+    [
+        (["Transformer"], "lists Transformer; r2med runs"),
+        (["StaticEmbedding", "Normalize"], "lists StaticEmbedding, Normalize; r2med runs"),
+        (["Transformer", "Pooling", "LayerNorm"], "lists Transformer, Pooling, LayerNorm; r2med runs"),
+        (["Transformer", "Pooling", "Normalize", "Dense"], "lists Transformer, Pooling, Normalize, Dense; r2med runs"),
+        (["Transformer", "Pooling"], r"1_Pooling/config\.json is missing, so how the model pools is not known"),
+        (
+            ["Transformer", "Pooling", "Dense"],
+            r"2_Dense/config\.json is missing, so the projection behind pooling is not",
+        ),
+    ],
+)
+def test_steps_that_are_not_run_or_not_described(tmp_path: Path, steps: list[str], said: str) -> None:
+    """Nothing that a model's files list is left out in silence."""
+    listed = [{"type": STEP + name, "path": f"{i}_{name}" if i else ""} for i, name in enumerate(steps)]
+    with pytest.raises(ModelError, match=said) as caught:
+        folder_card(build(tmp_path, config=BERT, modules=listed))
+    assert "\n" not in str(caught.value)
+
+
+def test_a_model_that_says_nothing_about_pooling_says_so(tmp_path: Path) -> None:
+    assert folder_card(build(tmp_path / "a", config=BERT)).note == "its files state no pooling: mean is taken"
+    assert folder_card(pooled(tmp_path / "b", {"pooling_mode_cls_token": True})).note == ""
+
+
+def test_a_decoder_that_reads_both_ways(tmp_path: Path) -> None:
+    facts = {"model_type": "qwen2", "hidden_size": 8}
+    assert folder_card(build(tmp_path / "a", config=facts)).architecture == "qwen2"
+    assert (
+        folder_card(build(tmp_path / "b", config={**facts, "is_causal": False})).architecture == "qwen2-bidirectional"
+    )
+
+
+@pytest.mark.parametrize(
+    ("stored", "query", "document"),
+    [
+        ({"prompts": {"query": "q: ", "document": "d: "}, "default_prompt_name": "document"}, "q: ", "d: "),
+        ({"prompts": {"document": "d: "}, "default_prompt_name": "document"}, "", "d: "),
+        ({"prompts": {"search": "s: "}, "default_prompt_name": "search"}, "s: ", ""),
+        ({"prompts": {"search": "s: "}, "default_prompt_name": None}, "", ""),
+        ({"prompts": {"query": "", "document": ""}}, "", ""),
+        ({}, "", ""),
+    ],
+)
+def test_stored_prompts(tmp_path: Path, stored: dict[str, Any], query: str, document: str) -> None:
+    """A default that is meant for documents is put before no query."""
+    card = folder_card(build(tmp_path, config=BERT, config_sentence_transformers=stored))
+    assert (card.query_text("x"), card.document_text("x")) == (f"{query}x", f"{document}x")
+
+
+def test_a_similarity_that_is_not_searched_by(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="similarity 'euclidean' is not cosine or dot"):
+        folder_card(build(tmp_path, config=BERT, config_sentence_transformers={"similarity_fn_name": "euclidean"}))
 
 
 def test_other_kinds(tmp_path: Path) -> None:

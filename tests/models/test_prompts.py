@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from r2med.core import DataError, fingerprint
+from r2med.core import DataError, UsageError, fingerprint
 from r2med.models import get_card
 
 PACK = """
@@ -56,6 +56,40 @@ def test_the_fingerprint_follows_the_words_not_the_pack(pack: Path) -> None:
 
 def test_models_without_instructions_stay_as_they_are(pack: Path) -> None:
     assert get_card("contriever").with_prompts(pack) == get_card("contriever")
+
+
+WHOLE = """
+[model.bge]
+whole = true
+query.default = "Look for: "
+
+[model.e5]
+whole = true
+query.Biology = "Instruct: Look up the post\\nQuery: "
+query.MedQA-Diag = "Instruct: Look up the exam\\nQuery: "
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("e5", "Instruct: Look up the exam\nQuery: "),
+        ("reason-embed-8b", "Instruct: Look up the exam.\nQuery: "),
+        ("qwen3-embed-8b", "Instruct: Look up the exam\nQuery:"),
+        ("reasonir", "<|user|>\nLook up the exam\n<|embed|>\n"),
+    ],
+)
+def test_sentences_for_one_model_serve_others_in_their_own_template(tmp_path: Path, name: str, told: str) -> None:
+    """The paper's words for models that it did not run; ReasonEmbed ends every instruction in a full stop."""
+    path = tmp_path / "paper.toml"
+    path.write_text(WHOLE, "utf-8")
+    card = get_card(name).with_prompts(path)
+    assert card.query_text("x", "MedQA-Diag") == f"{told}x"
+    assert card.prompts == "paper"
+    with pytest.raises(UsageError, match="has no instructions for bge-small"):
+        get_card("bge-small").with_prompts(path)
+    with pytest.raises(UsageError, match="has no query instruction for IIYi-Clinical"):
+        card.query_text("x", "IIYi-Clinical")
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from r2med.pipeline import Experiment, SystemSpec, read_experiment
 from r2med.pipeline.experiment import SystemTable
 
 TWO_WEIGHTED = """
-tasks = ["mini/Biology"]
+tasks = ["mini@1/Biology"]
 
 [[system]]
 retrievers = ["bm25", "bm25-lucene"]
@@ -40,8 +40,8 @@ def command(*arguments: str) -> Result:
 
 def test_an_experiment_in_a_file(tmp_path: Path) -> None:
     path = tmp_path / "experiment.toml"
-    path.write_text('tasks = ["mini/Biology"]\n[[system]]\nretrievers = ["bm25"]\n')
-    assert read_experiment(path) == Experiment(tasks=["mini/Biology"], system=[SystemTable(retrievers=["bm25"])])
+    path.write_text('tasks = ["mini@1/Biology"]\n[[system]]\nretrievers = ["bm25"]\n')
+    assert read_experiment(path) == Experiment(tasks=["mini@1/Biology"], system=[SystemTable(retrievers=["bm25"])])
     for broken in ("[[system]]\nretriever = 1\n", "tasks = [", "x = 1\n"):
         path.write_text(broken)
         with pytest.raises(DataError, match="is no experiment"):
@@ -96,7 +96,7 @@ def test_two_systems_that_differ_in_weights_are_two_rows_twice_the_same(tmp_path
     systems = json.loads(first.stdout)["systems"]
     pair = "bm25+bm25-lucene.weighted:w="
     assert [s["name"] for s in systems] == [f"{pair}0.9/0.1", f"{pair}0.1/0.9"]
-    scores = [s["tasks"]["mini/Biology"]["ndcg_at_10"] for s in systems]
+    scores = [s["tasks"]["mini@1/Biology"]["ndcg_at_10"] for s in systems]
     assert len(set(scores)) == 2
     assert [s["tasks"] for s in json.loads(second.stdout)["systems"]] == [s["tasks"] for s in systems]
 

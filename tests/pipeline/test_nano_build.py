@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+import r2med
 from r2med.core import DataError, UsageError
 from r2med.core.options import Options
 from r2med.pipeline.nano_build import build_nano
@@ -19,7 +20,7 @@ from r2med.tasks import resolve
 from r2med.tasks.load import from_path
 from r2med.tasks.nano import PoolSettings
 from r2med.tasks.nano.folder import read_manifest, split_name
-from tests.builders import lines
+from tests.builders import beir_folder, lines, r2med_folder
 
 
 class HashedWords:
@@ -45,7 +46,7 @@ NAME = hashed_words().name
 CONFIG = NAME.replace("-", "_").replace("~", "_")
 
 
-def build(out: Path, spec: str = "mini/MedQA-Diag", **settings: object) -> Path:
+def build(out: Path, spec: str = "mini@1/MedQA-Diag", **settings: object) -> Path:
     chosen = PoolSettings(**{"docs": 50, **settings})  # type: ignore[arg-type]
     build_nano(resolve(spec), out, chosen, bm25=BM25Lucene(), dense=hashed_words())
     return out
@@ -59,10 +60,10 @@ def contents(folder: Path) -> dict[str, bytes]:
 def test_two_builds_are_the_same_bytes(tmp_path: Path, fill: str) -> None:
     one, two = build(tmp_path / "one", fill=fill, seed=7), build(tmp_path / "elsewhere" / "two", fill=fill, seed=7)
     assert contents(one) == contents(two)
-    assert b"interval" not in (one / "metadata" / "NanoMiniMedQADiag.json").read_bytes().replace(
+    assert b"interval" not in (one / "metadata" / "NanoMini_1MedQADiag.json").read_bytes().replace(
         b'"ndcg_at_10_interval": null', b""
     )
-    split = "NanoMiniMedQADiag"
+    split = "NanoMini_1MedQADiag"
     assert set(contents(one)) == {
         *(f"{c}/{split}-00000-of-00001.parquet"
           for c in ("corpus", "queries", "qrels", "bm25", CONFIG, "reranking_hybrid")),
@@ -72,7 +73,7 @@ def test_two_builds_are_the_same_bytes(tmp_path: Path, fill: str) -> None:
 
 def test_what_is_written_is_read_back(tmp_path: Path) -> None:
     folder = build(tmp_path / "nano")
-    source = resolve("mini/MedQA-Diag")[0].load()
+    source = resolve("mini@1/MedQA-Diag")[0].load()
     (ref,) = from_path(folder)
     read = read_nano(ref)
     assert len(read.task.documents) == 50
@@ -93,7 +94,7 @@ def test_the_manifest_accounts_for_every_document(tmp_path: Path) -> None:
     folder = build(tmp_path / "nano", fill="hard")
     manifest = read_manifest(folder)
     assert manifest is not None
-    told = manifest.tasks["NanoMiniMedQADiag"]
+    told = manifest.tasks["NanoMini_1MedQADiag"]
     (ref,) = from_path(folder)
     assert [d.id for d in told.pool] == list(ref.load().documents.ids)
     assert sum(told.admitted.values()) == 50
@@ -108,8 +109,8 @@ def test_the_manifest_accounts_for_every_document(tmp_path: Path) -> None:
 
 
 def test_a_group_is_one_folder(tmp_path: Path) -> None:
-    folder = build(tmp_path / "nano", "mini", docs=60)
-    found = profile(from_path(folder), source="mini")
+    folder = build(tmp_path / "nano", "mini@1", docs=60)
+    found = profile(from_path(folder), source="mini@1")
     assert len(found.tasks) == 8
     assert all(t.documents == 60 for t in found.tasks.values())
     bm25 = found.group["bm25"]
@@ -163,11 +164,11 @@ def test_a_random_fill_depends_on_the_seed_alone(tmp_path: Path) -> None:
     assert contents(one) != contents(other)
     manifest = read_manifest(one)
     assert manifest is not None
-    assert set(manifest.tasks["NanoMiniMedQADiag"].admitted) == {"positive", "random"}
+    assert set(manifest.tasks["NanoMini_1MedQADiag"].admitted) == {"positive", "random"}
 
 
 def test_without_a_dense_retriever_there_is_no_hybrid(tmp_path: Path) -> None:
-    build_nano(resolve("mini/Biology"), tmp_path / "n", PoolSettings(docs=60), bm25=BM25(), dense=None)
+    build_nano(resolve("mini@1/Biology"), tmp_path / "n", PoolSettings(docs=60), bm25=BM25(), dense=None)
     (ref,) = from_path(tmp_path / "n")
     assert set(read_nano(ref).runs) == {"bm25"}
     assert dense_retriever("auto") is None
@@ -181,8 +182,8 @@ def test_lexical_is_not_dense() -> None:
 
 def test_the_hub_library_loads_it(tmp_path: Path) -> None:
     datasets = pytest.importorskip("datasets")
-    folder = build(tmp_path / "nano", "mini", docs=60)
-    split = "NanoMiniPMCTreatment"
+    folder = build(tmp_path / "nano", "mini@1", docs=60)
+    split = "NanoMini_1PMCTreatment"
     corpus = datasets.load_dataset(str(folder), "corpus", split=split, cache_dir=str(tmp_path / "cache"))
     assert corpus.num_rows == 60
     hybrid = datasets.load_dataset(str(folder), "reranking_hybrid", cache_dir=str(tmp_path / "cache"))
@@ -191,7 +192,7 @@ def test_the_hub_library_loads_it(tmp_path: Path) -> None:
 
 
 def test_the_card_names_every_file(tmp_path: Path) -> None:
-    folder = build(tmp_path / "nano", "mini", docs=60)
+    folder = build(tmp_path / "nano", "mini@1", docs=60)
     header = (folder / "README.md").read_text().split("---")[1]
     paths = [json.loads(line.partition(": ")[2]) for line in header.splitlines() if line.strip().startswith("path:")]
     assert sorted(paths) == sorted(p for p in contents(folder) if p.endswith(".parquet"))
@@ -199,12 +200,26 @@ def test_the_card_names_every_file(tmp_path: Path) -> None:
     assert "\n# NanoMini\n" in (folder / "README.md").read_text()
 
 
+def test_the_card_of_somebody_elses_corpus_claims_nothing(tmp_path: Path) -> None:
+    """It was tagged medical and English, whatever it held."""
+    r2med.add_collection("mine", r2med_folder(tmp_path / "one"), beir_folder(tmp_path / "two", dev="q2\td3\t1\n"))
+    folder = build(tmp_path / "nano", "mine", docs=3)
+    header, text = (folder / "README.md").read_text().split("---")[1:3]
+    assert "medical" not in header
+    assert "language" not in header
+    assert "\n# Nano mine\n" in text
+    assert [ref.split for ref in from_path(folder)] == ["one", "two_dev"]
+    mini = (build(tmp_path / "mini", "mini@1/Biology", docs=60) / "README.md").read_text().split("---")[1]
+    assert "- medical\n" in mini
+    assert 'language:\n- "en"\n' in mini
+
+
 @pytest.mark.parametrize(
     ("spec", "given", "expected"),
     [
-        ("mini/MedQA-Diag", "", "NanoMiniMedQADiag"),
+        ("mini@1/MedQA-Diag", "", "NanoMini_1MedQADiag"),
         ("r2med/PMC-Treatment", "", "NanoR2MEDPMCTreatment"),
-        ("mini/Biology", "my set-2", "my_set_2"),
+        ("mini@1/Biology", "my set-2", "my_set_2"),
     ],
 )
 def test_split_names(spec: str, given: str, expected: str) -> None:
@@ -213,7 +228,7 @@ def test_split_names(spec: str, given: str, expected: str) -> None:
 
 def test_a_split_called_test_is_refused() -> None:
     with pytest.raises(UsageError, match="cannot be called 'test'"):
-        split_name(resolve("mini/Biology")[0], "test")
+        split_name(resolve("mini@1/Biology")[0], "test")
 
 
 def test_nothing_is_left_of_a_failed_build(tmp_path: Path) -> None:
@@ -230,7 +245,7 @@ def test_a_folder_in_use_is_not_overwritten(tmp_path: Path) -> None:
 
 def test_metadata_of_other_data_is_refused(tmp_path: Path) -> None:
     one, two = build(tmp_path / "one"), build(tmp_path / "two", docs=60)
-    name = "metadata/NanoMiniMedQADiag.json"
+    name = "metadata/NanoMini_1MedQADiag.json"
     (one / name).write_bytes((two / name).read_bytes())
     with pytest.raises(DataError, match="made for other data"):
         profile(from_path(one), source="")
@@ -238,14 +253,14 @@ def test_metadata_of_other_data_is_refused(tmp_path: Path) -> None:
 
 def test_broken_metadata_is_one_line(tmp_path: Path) -> None:
     folder = build(tmp_path / "nano")
-    (folder / "metadata" / "NanoMiniMedQADiag.json").write_text("{")
+    (folder / "metadata" / "NanoMini_1MedQADiag.json").write_text("{")
     with pytest.raises(DataError, match="not a metadata file"):
         profile(from_path(folder), source="")
 
 
 def test_a_task_without_candidates_has_no_profile() -> None:
     with pytest.raises(DataError, match="it is not a Nano task"):
-        profile(resolve("mini/Biology"), source="")
+        profile(resolve("mini@1/Biology"), source="")
 
 
 def test_vignettes_are_hard_for_words(shared_data: Path, tmp_path: Path) -> None:

@@ -10,11 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import r2med
 from r2med.core import Document, Documents, Qrels, Query, Run, Task, UsageError
+from r2med.core.trec import write_run
 from r2med.pipeline.nano_build import _resampled, compare, kendall, spearman, tau_ap
 from r2med.pipeline.nano_profile import (
     Safeguard,
     contrasts,
+    mean_interval,
     measure,
     published_profile,
     with_safeguard,
@@ -23,6 +26,9 @@ from r2med.pipeline.nano_profile import (
 from r2med.retrieve import BM25
 from r2med.retrieve.bm25 import BM25Lucene
 from r2med.scoring import score
+from r2med.scoring.compare import compare as compare_systems
+from r2med.scoring.intervals import score_intervals, share_interval
+from r2med.scoring.score_set import ScoreSet
 from r2med.tasks import load
 from r2med.tasks.nano import PoolSettings, build_pool
 from r2med.tasks.nano.figures import group
@@ -151,6 +157,26 @@ def test_contrasts_tell_a_difference_from_none() -> None:
     assert not contrasts("dense", {"bm25": base, "dense": base + rng.normal(0, 0.5, 150)})[0].clear
 
 
+def test_intervals_are_those_of_scores_and_comparisons() -> None:
+    """A profile had narrower ones than `r2med run` and `r2med compare` give for the same lists."""
+    task = load("mini@1/MedQA-Diag")
+    runs = {"bm25": BM25().retrieve(task), "some_model": BM25Lucene().retrieve(task)}
+    measured = measure(task, runs, set())
+    evaluations = {c: {"t": score(run, task.qrels, ["nDCG@10"])} for c, run in runs.items()}
+    scores = ScoreSet.of_evaluations(evaluations)
+    for found, profile in zip(score_intervals(scores), measured.figures.profiles.values(), strict=True):
+        assert profile.ndcg_at_10_interval == pytest.approx((found.tasks["t"].low, found.tasks["t"].high))
+    (pair,) = compare_systems(scores).pairs
+    (contrast,) = contrasts("dense", measured.per_query)
+    assert contrast[2:] == pytest.approx((pair.macro.difference, pair.macro.low, pair.macro.high))
+
+
+def test_an_interval_of_hits_and_misses_is_exact() -> None:
+    """Nine hits of nine gave an interval of no width."""
+    assert mean_interval(np.ones(9)) == pytest.approx(share_interval(9, 9, 0.025))
+    assert mean_interval(np.array([1.0] * 8 + [0.0])) == pytest.approx(share_interval(8, 9, 0.025))
+
+
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), min_size=2, max_size=9))
 def test_rank_correlations_are_scipys(pairs: list[tuple[int, int]]) -> None:
     stats = pytest.importorskip("scipy.stats")
@@ -175,7 +201,7 @@ def test_tau_ap_by_hand() -> None:
 
 def test_the_full_task_counts_with_all_its_queries() -> None:
     """On the queries of the Nano alone, the noise that both share passed for agreement of seven close systems."""
-    full = load("mini/MedQA-Diag")
+    full = load("mini@1/MedQA-Diag")
     few = [q.id for q in full.queries[:6]]
     kept = Qrels.from_judgments(j for j in full.qrels if j.query_id in few)
     small = replace(full, queries=tuple(q for q in full.queries if q.id in few), qrels=kept)
@@ -207,11 +233,25 @@ def test_shared_queries_are_drawn_together() -> None:
 
 
 def test_a_task_is_faithful_to_itself() -> None:
-    task = load("mini/MedQA-Diag")
+    task = load("mini@1/MedQA-Diag")
     systems = ["bm25", "bm25-lucene", "bm25:analyzer=whitespace", "bm25:k1=2,b=1", "bm25:k1=0.1,b=0"]
     found = compare(task, task, systems)
     assert found.spearman.value == found.kendall.value == pytest.approx(1.0)
     assert found.inflation.value == found.inflation.low == found.inflation.high == 0.0
+
+
+def test_a_fused_system_is_ranked_as_it_would_be_run(tmp_path: Path) -> None:
+    task, fused = load("mini@1/MedQA-Diag"), "bm25+bm25:analyzer=whitespace.rrf"
+    found = compare(task, task, ["bm25", fused])
+    run = r2med.run("bm25", "bm25:analyzer=whitespace", tasks=task, fuse="rrf", results=tmp_path)
+    (result,) = (r for r in run.results if r.system.name == fused)
+    assert [system.name for system in found.systems] == ["bm25", fused]
+    assert found.systems[1].full == pytest.approx(result.measures["ndcg_at_10"])
+    stored = tmp_path / "a+b.run"
+    write_run(BM25().retrieve(task), stored)
+    assert compare(task, task, ["bm25-lucene", f"run:{stored}"]).systems[1].full == found.systems[0].full
+    with pytest.raises(UsageError, match="names several retrievers and no fusion"):
+        compare(task, task, ["bm25", "bm25+bm25-lucene"])
 
 
 def test_a_smaller_pool_inflates(shared_data: Path) -> None:

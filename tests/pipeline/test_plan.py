@@ -53,19 +53,19 @@ def test_twenty_systems_over_one_encoder_encode_once(tmp_path: Path, encoder: Ha
     cache, store = EmbeddingCache(tmp_path / "cache"), ResultStore(tmp_path / "results")
     systems = twenty(encoder, cache)
     assert len(systems) == 20
-    (plan,) = plan_experiment(resolve("mini/Biology"), systems, store)
+    (plan,) = plan_experiment(resolve("mini@1/Biology"), systems, store)
     assert kinds(plan) == {
         "load": 1, "prepare": 9, "search": 9, "fuse": 11, "score": 20,
     }  # fmt: skip
     assert not encoder.asked
-    run_experiment(resolve("mini/Biology"), systems, store)
-    task = resolve("mini/Biology")[0].load()
+    run_experiment(resolve("mini@1/Biology"), systems, store)
+    task = resolve("mini@1/Biology")[0].load()
     assert Counter(encoder.asked) == Counter({*task.documents.contents}) + Counter({*task.query_texts})
 
 
 def test_a_stage_stands_behind_those_it_needs_and_knows_its_systems(tmp_path: Path, encoder: HashEncoder) -> None:
     systems = twenty(encoder, EmbeddingCache(tmp_path / "cache"))
-    (plan,) = plan_experiment(resolve("mini/Biology"), systems, ResultStore(tmp_path))
+    (plan,) = plan_experiment(resolve("mini@1/Biology"), systems, ResultStore(tmp_path))
     before: set[str] = set()
     for step in plan.steps:
         assert set(step.needs) <= before
@@ -77,7 +77,7 @@ def test_a_stage_stands_behind_those_it_needs_and_knows_its_systems(tmp_path: Pa
 
 def test_the_plan_that_is_printed_is_the_plan_that_runs(tmp_path: Path, encoder: HashEncoder) -> None:
     systems, store = twenty(encoder, EmbeddingCache(tmp_path / "cache")), ResultStore(tmp_path / "results")
-    refs = [*resolve("mini/Biology"), *resolve("mini/MedQA-Diag")]
+    refs = [*resolve("mini@1/Biology"), *resolve("mini@1/MedQA-Diag")]
     printed = [stage.key for stage in estimate_all(plan_experiment(refs, systems, store))]
     done: list[str] = []
     for plan in plan_experiment(refs, systems, store):
@@ -88,28 +88,28 @@ def test_the_plan_that_is_printed_is_the_plan_that_runs(tmp_path: Path, encoder:
 
 
 def test_keys_follow_the_content(tmp_path: Path) -> None:
-    def of(revision: str = "1", depth: int = 10, spec: str = "mini/Biology") -> dict[str, str]:
+    def of(revision: str = "1", depth: int = 10, spec: str = "mini@1/Biology") -> dict[str, str]:
         retriever = DenseRetriever(HashEncoder(revision=revision), Spec("h"), cache=EmbeddingCache(tmp_path / "c"))
         (plan,) = plan_experiment(resolve(spec), [System((retriever,))], ResultStore(tmp_path / "r"), depth=depth)
         return {step.kind: step.key for step in plan.steps}
 
     first = of()
     assert of() == first
-    deeper, other, task = of(depth=20), of(revision="2"), of(spec="mini/Bioinformatics")
+    deeper, other, task = of(depth=20), of(revision="2"), of(spec="mini@1/Bioinformatics")
     assert {k for k in first if deeper[k] == first[k]} == {"load", "prepare"}
     assert {k for k in first if other[k] == first[k]} == {"load"}
     assert not any(task[k] == first[k] for k in first)
 
 
 def stages(systems: list[System], store: ResultStore) -> dict[str, StageEstimate]:
-    found = estimate_all(plan_experiment(resolve("mini/Biology"), systems, store))
+    found = estimate_all(plan_experiment(resolve("mini@1/Biology"), systems, store))
     return {stage.stage: stage for stage in found}
 
 
 def test_what_is_cached_is_counted(tmp_path: Path, encoder: HashEncoder, monkeypatch: pytest.MonkeyPatch) -> None:
     cache, store = EmbeddingCache(tmp_path / "cache"), ResultStore(tmp_path / "results")
     systems = [System((DenseRetriever(encoder, Spec("h"), cache=cache),))]
-    task = resolve("mini/Biology")[0].load()
+    task = resolve("mini@1/Biology")[0].load()
     documents = list(task.documents.contents)
     cold = stages(systems, store)["encode documents"]
     assert (cold.cached, cold.texts, cold.missing, cold.seconds) == ("no", 86, 86, None)
@@ -122,15 +122,15 @@ def test_what_is_cached_is_counted(tmp_path: Path, encoder: HashEncoder, monkeyp
     assert half.seconds > 0
     embed.embed(encoder, documents, "document", cache=cache)
     assert stages(systems, store)["encode documents"].cached == "yes"
-    run_experiment(resolve("mini/Biology"), systems, store)
+    run_experiment(resolve("mini@1/Biology"), systems, store)
     (done,) = stages(systems, store).values()
     assert (done.stage, done.what, done.cached) == ("score", "h", "yes")
 
 
 def test_shared_index_and_vectors_change_no_ranking(tmp_path: Path, encoder: HashEncoder) -> None:
     cache, store = EmbeddingCache(tmp_path / "cache"), ResultStore(tmp_path / "results")
-    task: Task = resolve("mini/Biology")[0].load()
-    results = run_experiment(resolve("mini/Biology"), twenty(encoder, cache)[:9], store).results
+    task: Task = resolve("mini@1/Biology")[0].load()
+    results = run_experiment(resolve("mini@1/Biology"), twenty(encoder, cache)[:9], store).results
     for result, system in zip(results, twenty(HashEncoder(), EmbeddingCache(tmp_path / "other")), strict=False):
         alone = system.retrievers[0].retrieve(task, depth=1000)
         stored = store.run(result)
@@ -144,7 +144,7 @@ def test_shared_index_and_vectors_change_no_ranking(tmp_path: Path, encoder: Has
 @pytest.mark.parametrize("flag", ["--plan", "--dry-run"])
 def test_the_command_prints_and_does_nothing(tmp_path: Path, flag: str) -> None:
     arguments = ["-r", "bm25", "-r", "bm25-lucene", "--fuse", "rrf", "--results", str(tmp_path / "r"), flag]
-    shown = CliRunner().invoke(command, ["--tasks", "mini/Biology", *arguments, "--json"], catch_exceptions=False)
+    shown = CliRunner().invoke(command, ["--tasks", "mini@1/Biology", *arguments, "--json"], catch_exceptions=False)
     document = json.loads(shown.stdout)
     assert document["schema"] == 1
     assert document["executor"] == "local"
@@ -154,7 +154,7 @@ def test_the_command_prints_and_does_nothing(tmp_path: Path, flag: str) -> None:
     assert document["totals"]["to_do"] == 8
     keys = {s["key"] for s in document["stages"]}
     assert all(set(s["needs"]) <= keys for s in document["stages"])
-    text = CliRunner().invoke(command, ["--tasks", "mini/Biology", *arguments], catch_exceptions=False).stdout
+    text = CliRunner().invoke(command, ["--tasks", "mini@1/Biology", *arguments], catch_exceptions=False).stdout
     assert "8 of 9 stages are left to do" in " ".join(text.split())
     assert not (tmp_path / "r").exists()
 
@@ -181,8 +181,8 @@ def test_expanded_and_raw_queries_search_one_index(tmp_path: Path) -> None:
     retriever, expander = as_retriever(model), as_expander(twice)
     systems = [System((retriever,)), *(System((retriever,), expander=expander, policy=p) for p in (None, "mean"))]
     fused = System((retriever, BM25()), ReciprocalRank(), expander)
-    results = run_experiment(resolve("mini/Biology"), [*systems, fused], ResultStore(tmp_path)).results
-    task: Task = resolve("mini/Biology")[0].load()
+    results = run_experiment(resolve("mini@1/Biology"), [*systems, fused], ResultStore(tmp_path)).results
+    task: Task = resolve("mini@1/Biology")[0].load()
     assert {model.asked[text] for text in task.documents.contents} == {1}
     plain, joined, mean, _ = results
     documents = len({*task.documents.contents})
@@ -200,10 +200,10 @@ def test_expanded_queries_are_accounted_for_like_any(tmp_path: Path) -> None:
     encoder, cache = HashEncoder(limit=16), EmbeddingCache(tmp_path / "cache")
     retriever = DenseRetriever(encoder, Spec("hash"), cache=cache)
     systems = [System((retriever,)), System((retriever,), expander=as_expander(twice), policy="mean")]
-    task: Task = resolve("mini/Biology")[0].load()
+    task: Task = resolve("mini@1/Biology")[0].load()
     for attempt in range(2):
         store = ResultStore(tmp_path / str(attempt))
-        plain, expanded = run_experiment(resolve("mini/Biology"), systems, store).results
+        plain, expanded = run_experiment(resolve("mini@1/Biology"), systems, store).results
         truncation: Any = expanded.notes["truncation"]
         assert truncation["document"] == plain.notes["truncation"]["document"]  # type: ignore[index]
         texts = [t for q in task.queries for t in (q.text, *twice(q.text))]

@@ -37,7 +37,7 @@ def store(tmp_path: Path) -> ResultStore:
 
 @pytest.fixture
 def own(tmp_path: Path) -> list[TaskRef]:
-    convert(resolve("mini/Biology"), tmp_path / "mine", to="r2med")
+    convert(resolve("mini@1/Biology"), tmp_path / "mine", to="r2med")
     return resolve(str(tmp_path / "mine"))
 
 

@@ -16,7 +16,7 @@ from r2med.core.options import Options
 from r2med.core.spec import Content, Spec
 from r2med.fuse import ReciprocalRank, Weighted
 from r2med.pipeline import Builder, Reranking, System, SystemSpec, ablations, run_experiment
-from r2med.pipeline.experiment import fusion_spec
+from r2med.pipeline.experiment import fusion_spec, reranker_spec
 from r2med.rerank import as_reranker, rerankers
 from r2med.results import ResultStore, TaskResult
 from r2med.retrieve import BM25, retrievers
@@ -70,7 +70,7 @@ def test_ablations_show_each_step() -> None:
 
 
 def test_expansion_changes_the_search_and_is_accounted_for(tmp_path: Path) -> None:
-    plain, expanded = results_of(["bm25", "oracle+bm25"], "mini/MedQA-Diag", tmp_path)
+    plain, expanded = results_of(["bm25", "oracle+bm25"], "mini@1/MedQA-Diag", tmp_path)
     assert expanded.system.kind == "expanded"
     assert expanded.measures["ndcg_at_10"] > plain.measures["ndcg_at_10"]
     notes = expanded.notes["expansion"]
@@ -78,14 +78,14 @@ def test_expansion_changes_the_search_and_is_accounted_for(tmp_path: Path) -> No
     assert notes["policy"] == "query+passages"
     assert "ceiling" in str(notes["warning"])
     assert expanded.seconds["expand"] >= 0
-    kept = ResultStore(tmp_path).path("oracle+bm25", "mini", "MedQA-Diag").with_suffix(".expansions.jsonl")
+    kept = ResultStore(tmp_path).path("oracle+bm25", "mini@1", "MedQA-Diag").with_suffix(".expansions.jsonl")
     first = json.loads(kept.read_text().splitlines()[0])
-    assert first["texts"] == [r2med.load("mini/MedQA-Diag").queries[0].answer]
+    assert first["texts"] == [r2med.load("mini@1/MedQA-Diag").queries[0].answer]
 
 
 def test_a_policy_is_part_of_the_system(tmp_path: Path) -> None:
     texts = ["oracle+bm25", "oracle:policy=passages+bm25", "oracle:policy=query*3%2Bpassages+bm25"]
-    results = results_of(texts, "mini/MedQA-Diag", tmp_path)
+    results = results_of(texts, "mini@1/MedQA-Diag", tmp_path)
     assert len({r.measures["ndcg_at_10"] for r in results}) == 3
     used = [r.notes["expansion"]["policy"] for r in results]  # type: ignore[index]
     assert used == ["query+passages", "passages", "query*3+passages"]
@@ -93,10 +93,10 @@ def test_a_policy_is_part_of_the_system(tmp_path: Path) -> None:
 
 
 def test_replayed_expansions(tmp_path: Path) -> None:
-    task = r2med.load("mini/MedQA-Diag")
+    task = r2med.load("mini@1/MedQA-Diag")
     lines = [json.dumps({"id": q.id, "text": q.text, "hy_doc": q.answer}) for q in task.queries[1:]]
     (tmp_path / "hydoc.jsonl").write_text("\n".join(lines))
-    (result,) = results_of([f"hyde:replay:{tmp_path / 'hydoc.jsonl'}+bm25"], "mini/MedQA-Diag", tmp_path / "r")
+    (result,) = results_of([f"hyde:replay:{tmp_path / 'hydoc.jsonl'}+bm25"], "mini@1/MedQA-Diag", tmp_path / "r")
     notes = result.notes["expansion"]
     assert isinstance(notes, dict)
     assert notes["raw_query_used"] == 1
@@ -106,13 +106,13 @@ def test_replayed_expansions(tmp_path: Path) -> None:
 def test_fusions_by_score(tmp_path: Path) -> None:
     fusions = ("combsum", "combmnz", "tuned", "weighted:w=1/0")
     names = [f"bm25+bm25-lucene.{fusion}" for fusion in fusions]
-    *_, tuned, weighted, plain = results_of([*names, "bm25"], "mini/Biology", tmp_path)
+    *_, tuned, weighted, plain = results_of([*names, "bm25"], "mini@1/Biology", tmp_path)
     assert weighted.measures == pytest.approx(plain.measures)
     fusion = tuned.notes["fusion"]
     assert isinstance(fusion, dict)
     assert "folds" not in tuned.notes, "the folds are stored once"
     held_out = [q for fold in fusion["folds"] for q in fold["queries"]]
-    assert sorted(held_out) == sorted(q.id for q in r2med.load("mini/Biology").queries)
+    assert sorted(held_out) == sorted(q.id for q in r2med.load("mini@1/Biology").queries)
 
 
 def test_what_differs_has_another_name_and_another_result(tmp_path: Path) -> None:
@@ -123,14 +123,14 @@ def test_what_differs_has_another_name_and_another_result(tmp_path: Path) -> Non
         f"{pair}.rrf", f"{pair}.rrf:k=1", f"{pair}.tuned:folds=2", f"{pair}.tuned:folds=3",
         f"bm25+{HERE}@5", f"bm25+{HERE}@6", f"bm25+{HERE},rest=drop@5",
     ]  # fmt: skip
-    first = results_of(texts, "mini/Biology", tmp_path)
+    first = results_of(texts, "mini@1/Biology", tmp_path)
     assert [r.system.name for r in first] == texts
     assert len({r.fingerprint for r in first}) == len(texts)
     assert len({r.measures["ndcg_at_10"] for r in first[:2]}) == 2
-    again = results_of(texts[::-1], "mini/Biology", tmp_path)[::-1]
+    again = results_of(texts[::-1], "mini@1/Biology", tmp_path)[::-1]
     assert [r.measures for r in again] == [r.measures for r in first]
     store = ResultStore(tmp_path)
-    fresh = [Builder().build(SystemSpec.parse(text)).rank(r2med.load("mini/Biology"), 1000) for text in texts]
+    fresh = [Builder().build(SystemSpec.parse(text)).rank(r2med.load("mini@1/Biology"), 1000) for text in texts]
     for result, run in zip(again, fresh, strict=True):
         assert [hits for _, hits in store.run(result)] == [hits for _, hits in run]
 
@@ -138,7 +138,7 @@ def test_what_differs_has_another_name_and_another_result(tmp_path: Path) -> Non
 @pytest.mark.parametrize("rest", ["keep", "drop"])
 def test_reranking_shows_before_and_after(tmp_path: Path, rest: Literal["keep", "drop"]) -> None:
     system = f"bm25+{HERE}@10" if rest == "keep" else f"bm25+{HERE},rest=drop@10"
-    plain, reranked = results_of(["bm25", system], "mini/Biology", tmp_path)
+    plain, reranked = results_of(["bm25", system], "mini@1/Biology", tmp_path)
     effect = reranked.notes["before_after"]
     assert isinstance(effect, dict)
     assert effect["before"]["ndcg_at_10"] == pytest.approx(plain.measures["ndcg_at_10"])
@@ -149,40 +149,61 @@ def test_reranking_shows_before_and_after(tmp_path: Path, rest: Literal["keep", 
     assert (longest == 10) is (rest == "drop")
 
 
+def test_rerankers_follow_each_other(tmp_path: Path) -> None:
+    """Each reorders what the one before it left; the order of two is part of the name and of the ranking."""
+    names = ["bm25", f"bm25+{HERE}@10", f"bm25+{HERE}@10+{HERE}@4", f"bm25+{HERE}@4+{HERE}@10", f"bm25+{HERE}@4"]
+    plain, one, two, other, four = results_of(names, "mini@1/Biology", tmp_path)
+    store = ResultStore(tmp_path)
+    task = r2med.load("mini@1/Biology")
+    for result, depths in ((one, (10,)), (two, (10, 4)), (other, (4, 10)), (four, (4,))):
+        run = store.run(plain)
+        for depth in depths:
+            run = by_length.rerank(task, run, depth)
+        assert [[h.doc_id for h in hits] for _, hits in store.run(result)] == [
+            [h.doc_id for h in hits] for _, hits in run
+        ]
+    assert two.notes["before_after"]["before"] == one.notes["before_after"]["before"]  # type: ignore[index]
+    assert two.fingerprint != other.fingerprint
+    assert two.system.description["reranking"]["then"][0]["depth"] == 4  # type: ignore[index]
+    made = ablations([retrievers.parse("bm25")], reranker=rerankers.join([f"{HERE}@10", f"{HERE}@4"]))
+    assert [str(spec) for spec in made] == names[:3]
+    assert str(reranker_spec(f"{HERE}@10+{HERE}@4", rest="drop")).count("rest=drop") == 2
+
+
 def test_stored_candidates_are_the_first_stage(tmp_path: Path) -> None:
-    (plain,) = results_of(["bm25"], "mini/Biology", tmp_path)
-    folder, file = tmp_path / "bm25", tmp_path / "bm25" / "mini" / "Biology.run.gz"
+    (plain,) = results_of(["bm25"], "mini@1/Biology", tmp_path)
+    folder, file = tmp_path / "bm25", tmp_path / "bm25" / "mini@1" / "Biology.run.gz"
     for source in (folder, file):
-        (result,) = results_of([f"run:{source}"], "mini/Biology", tmp_path / f"from-{source.name}")
+        (result,) = results_of([f"run:{source}"], "mini@1/Biology", tmp_path / f"from-{source.name}")
         assert result.system.kind == "stored"
         assert result.measures == pytest.approx(plain.measures)
 
 
 def test_two_stored_runs_of_one_name(tmp_path: Path) -> None:
     """`p/bm25` and `q/bm25` are two systems; the same run in two places is one."""
-    task = r2med.load("mini/Biology")
+    task = r2med.load("mini@1/Biology")
     for folder, retriever in (("p", BM25()), ("q", BM25(k1=5.0)), ("copy", BM25())):
         (tmp_path / folder).mkdir()
         r2med.write_run(retriever.retrieve(task, depth=20), tmp_path / folder / "bm25.run")
     names = [f"run:{tmp_path / folder / 'bm25.run'}" for folder in ("p", "q", "copy")]
-    first, second = results_of(names[:2], "mini/Biology", tmp_path / "r")
+    first, second = results_of(names[:2], "mini@1/Biology", tmp_path / "r")
     assert first.system.name != second.system.name
     assert first.system.name.startswith("run:bm25~")
     assert first.measures != second.measures
-    (fused,) = results_of([f"{names[0]}+{names[1]}.rrf"], "mini/Biology", tmp_path / "r")
+    (fused,) = results_of([f"{names[0]}+{names[1]}.rrf"], "mini@1/Biology", tmp_path / "r")
     assert fused.system.name == f"{first.system.name}+{second.system.name}.rrf"
     builder = Builder()
     assert builder.retriever(names[0]) is builder.retriever(names[2])
-    (again,) = results_of([names[2]], "mini/Biology", tmp_path / "r")
+    (again,) = results_of([names[2]], "mini@1/Biology", tmp_path / "r")
     assert (again.fingerprint, again.seconds) == (first.fingerprint, first.seconds), "it is the stored one"
 
 
 def test_a_stored_run_that_changed_is_another(tmp_path: Path) -> None:
-    task, file = r2med.load("mini/Biology"), tmp_path / "mine.run"
+    task, file = r2med.load("mini@1/Biology"), tmp_path / "mine.run"
     seen = []
     for k1 in (0.9, 9.0, 0.9):
         r2med.write_run(BM25(k1=k1).retrieve(task, depth=20), file)
-        (result,) = results_of([f"run:{file}"], "mini/Biology", tmp_path / "r")
+        (result,) = results_of([f"run:{file}"], "mini@1/Biology", tmp_path / "r")
         seen.append(result)
     assert seen[0].system.name == seen[2].system.name != seen[1].system.name
     assert (seen[0].measures, seen[0].seconds) == (seen[2].measures, seen[2].seconds)
@@ -190,11 +211,11 @@ def test_a_stored_run_that_changed_is_another(tmp_path: Path) -> None:
 
 
 def test_candidates_of_upstream(tmp_path: Path) -> None:
-    task = r2med.load("mini/Biology")
+    task = r2med.load("mini@1/Biology")
     run = r2med.BM25().retrieve(task, depth=10)
     lines = [json.dumps({"id": q, "topk_pid": [[h.doc_id, h.score] for h in hits]}) for q, hits in run]
     (tmp_path / "Biology.jsonl").write_text("\n".join(lines))
-    (result,) = results_of([f"run:{tmp_path}"], "mini/Biology", tmp_path / "r")
+    (result,) = results_of([f"run:{tmp_path}"], "mini@1/Biology", tmp_path / "r")
     assert result.measures["ndcg_at_10"] == pytest.approx(r2med.score(run, task).mean())
 
 
@@ -202,7 +223,7 @@ def test_nano_candidates(tmp_path: Path) -> None:
     from r2med.tasks import write_task
     from r2med.tasks.formats.parquet import write_candidates
 
-    task = r2med.load("mini/Biology")
+    task = r2med.load("mini@1/Biology")
     write_task(task, tmp_path / "nano", to="nano", split="Mine")
     write_candidates(BM25().retrieve(task, depth=20), tmp_path / "nano", "bm25", "Mine")
     (result,) = results_of(["nano:bm25"], str(tmp_path / "nano"), tmp_path / "r")
@@ -211,7 +232,7 @@ def test_nano_candidates(tmp_path: Path) -> None:
 
 def test_candidates_that_change_are_run_again(tmp_path: Path) -> None:
     """The candidates of a Nano task are no part of its fingerprint, and of the result's all the same."""
-    plain = r2med.load("mini/Biology")
+    plain = r2med.load("mini@1/Biology")
     found = []
     for retriever in (BM25(), BM25(k1=9.0), BM25()):
         run = retriever.retrieve(plain, depth=20)
@@ -229,14 +250,14 @@ def test_mistakes(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="elsewhere~0123abcd names content that is not at hand"):
         Builder().build(known)
     with pytest.raises(UsageError, match="comes without candidates"):
-        results_of(["nano:bm25"], "mini/Biology", tmp_path)
+        results_of(["nano:bm25"], "mini@1/Biology", tmp_path)
     with pytest.raises(UsageError, match="2 rankings need 2 weights, not 3"):
         Builder().build(SystemSpec.parse("bm25+bm25-lucene.weighted:w=1/2/3"))
     with pytest.raises(UsageError, match="unknown reranker"):
         SystemSpec.parse("bm25+maxsmi@10")
     (tmp_path / "other.run").write_text("Biology-q01 Q0 nowhere 1 1.0 x\n")
     with pytest.raises(DataError, match="nowhere"):
-        results_of([f"run:{tmp_path / 'other.run'}"], "mini/Biology", tmp_path)
+        results_of([f"run:{tmp_path / 'other.run'}"], "mini@1/Biology", tmp_path)
     with pytest.raises(UsageError, match="expanded queries cannot change it"):
         Builder().build(SystemSpec.parse(f"oracle+run:{tmp_path / 'other.run'}"))
 
@@ -271,7 +292,7 @@ def test_one_retriever_serves_all_systems_that_name_it() -> None:
 def test_expansions_that_fit_no_query_are_refused(tmp_path: Path) -> None:
     (tmp_path / "hydoc.jsonl").write_text('{"id": "elsewhere", "text": "x", "hy_doc": "y"}\n')
     with pytest.raises(UsageError, match="no usable text"):
-        results_of([f"hyde:replay:{tmp_path / 'hydoc.jsonl'}+bm25"], "mini/MedQA-Diag", tmp_path / "r")
+        results_of([f"hyde:replay:{tmp_path / 'hydoc.jsonl'}+bm25"], "mini@1/MedQA-Diag", tmp_path / "r")
 
 
 def test_a_dry_run_needs_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -279,7 +300,7 @@ def test_a_dry_run_needs_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
     with Builder(Options(dry_run=True)) as builder:
         system = builder.build(SystemSpec.parse("hyde:gpt4+bm25"))
         assert system.expander is not None
-        plan = system.expander.plan(r2med.load("mini/Biology"))
+        plan = system.expander.plan(r2med.load("mini@1/Biology"))
     assert plan.calls == 13
     assert plan.cost
 
@@ -287,7 +308,7 @@ def test_a_dry_run_needs_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_only_judged_queries_count_as_missing(tmp_path: Path) -> None:
     from r2med.tasks import convert
 
-    convert(resolve("mini/Biology"), tmp_path / "mine", to="r2med")
+    convert(resolve("mini@1/Biology"), tmp_path / "mine", to="r2med")
     query = tmp_path / "mine" / "query.jsonl"
     query.write_text(query.read_text() + '{"id": "unjudged", "text": "the"}\n')
     (result,) = results_of(["bm25"], str(tmp_path / "mine"), tmp_path / "r")
@@ -296,11 +317,11 @@ def test_only_judged_queries_count_as_missing(tmp_path: Path) -> None:
 
 def test_objects_and_names_make_the_same_system(tmp_path: Path) -> None:
     """What a system is does not depend on how it was put together."""
-    task = r2med.load("mini/Biology")
+    task = r2med.load("mini@1/Biology")
     r2med.write_run(BM25().retrieve(task, depth=9), tmp_path / "stored.run")
     stored = StoredRun(Content.of(tmp_path / "stored.run"))
     by_hand = System(
-        (BM25(k1=1.5), stored), ReciprocalRank(k=7), reranking=Reranking(as_reranker(by_length), 4, "drop")
+        (BM25(k1=1.5), stored), ReciprocalRank(k=7), rerankings=(Reranking(as_reranker(by_length), 4, "drop"),)
     )
     text = f"bm25:k1=1.5+run:{tmp_path / 'stored.run'}.rrf:k=7+{HERE},rest=drop@4"
     by_name = Builder().build(SystemSpec.parse(text))

@@ -42,7 +42,7 @@ def test_negatives_look_alike_and_lead_elsewhere() -> None:
 
 
 def test_both_forms_are_written_and_audited(tmp_path: Path) -> None:
-    report = export_training(own(), tmp_path / "out", [BM25()], protected(resolve("mini/Biology")), SETTINGS)
+    report = export_training(own(), tmp_path / "out", [BM25()], protected(resolve("mini@1/Biology")), SETTINGS)
     whole = [json.loads(line) for line in (tmp_path / "out" / "train.jsonl").read_text().splitlines()]
     path = tmp_path / "out" / "sentence-transformers" / "train.jsonl"
     rows = [json.loads(line) for line in path.read_text().splitlines()]
@@ -52,17 +52,17 @@ def test_both_forms_are_written_and_audited(tmp_path: Path) -> None:
     assert (report.examples, report.positives, report.negatives, report.rows) == (1, 1, 2, 1)
     assert report.audit == {"train.jsonl": 4, "sentence-transformers/train.jsonl": 4}
     stored = json.loads((tmp_path / "out" / "report.json").read_bytes())
-    assert list(stored["protected"]) == ["mini/Biology"]
+    assert list(stored["protected"]) == ["mini@1/Biology"]
 
 
 def test_an_evaluation_task_is_no_training_data(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="mini/Biology is an evaluation task"):
-        export_training(load("mini/Biology"), tmp_path / "out", [BM25()], [], SETTINGS)
+    with pytest.raises(UsageError, match="mini@1/Biology is an evaluation task"):
+        export_training(load("mini@1/Biology"), tmp_path / "out", [BM25()], [], SETTINGS)
 
 
 @pytest.mark.parametrize("side", ["query", "positive", "negative"])
 def test_any_overlap_is_refused_or_left_out(tmp_path: Path, side: str) -> None:
-    mini = load("mini/MedQA-Diag")
+    mini = load("mini@1/MedQA-Diag")
     gold = next(d for d, g in mini.qrels.of(mini.queries[0].id).items() if g > 0)
     text = mini.queries[0].text if side == "query" else mini.documents[mini.documents.ids.position(gold)].text
     task = own()
@@ -72,8 +72,10 @@ def test_any_overlap_is_refused_or_left_out(tmp_path: Path, side: str) -> None:
         changed = "kd_0" if side == "positive" else "measles"
         stays = [d if d.id != changed else Document(d.id, f"fever rash child {text}") for d in task.documents]
         task = replace(task, documents=Documents.of(stays))
-    guarded = protected(resolve("mini/MedQA-Diag"))
-    with pytest.raises(DataError, match=rf"texts overlap evaluation tasks, first the {side} of 'q1' \(mini/MedQA-Diag"):
+    guarded = protected(resolve("mini@1/MedQA-Diag"))
+    with pytest.raises(
+        DataError, match=rf"texts overlap evaluation tasks, first the {side} of 'q1' \(mini@1/MedQA-Diag"
+    ):
         export_training(task, tmp_path / "out", [BM25()], guarded, SETTINGS)
     assert list(tmp_path.iterdir()) == []
     if side == "negative":
@@ -86,25 +88,25 @@ def test_any_overlap_is_refused_or_left_out(tmp_path: Path, side: str) -> None:
 
 
 def test_a_piece_of_a_positive_passage_is_overlap_too(tmp_path: Path) -> None:
-    mini = load("mini/MedQA-Diag")
+    mini = load("mini@1/MedQA-Diag")
     gold = next(d for d, g in mini.qrels.of(mini.queries[0].id).items() if g > 0)
     words = mini.documents[mini.documents.ids.position(gold)].text.split()
     piece = " ".join(words[2:14])
     task = replace(own(), documents=Documents.of([Document("kd_0", piece), *list(own().documents)[1:]]))
     with pytest.raises(DataError, match=rf"first the positive of 'q1'.*this text stand in positive '{gold}'"):
-        export_training(task, tmp_path / "out", [BM25()], protected(resolve("mini/MedQA-Diag")), SETTINGS)
+        export_training(task, tmp_path / "out", [BM25()], protected(resolve("mini@1/MedQA-Diag")), SETTINGS)
 
 
 def test_what_was_not_compared_is_named(tmp_path: Path) -> None:
-    guarded = protected(resolve("mini/MedQA-Diag"))
+    guarded = protected(resolve("mini@1/MedQA-Diag"))
     report = export_training(own(), tmp_path / "out", [BM25()], guarded, SETTINGS)
-    assert "mini/MedQA-Diag" not in report.not_compared
-    assert {"mini/Biology", "r2med/Biology", "nano/MedQA-Diag"} <= set(report.not_compared)
+    assert "mini@1/MedQA-Diag" not in report.not_compared
+    assert {"mini@1/Biology", "r2med/Biology", "nano/MedQA-Diag"} <= set(report.not_compared)
     assert json.loads((tmp_path / "out" / "report.json").read_text())["not_compared"] == report.not_compared
 
 
 def test_every_catalogue_task_here_is_protected() -> None:
-    assert {ref.full_name for ref in evaluation_refs()} >= {"mini/Biology", "mini/PMC-Treatment"}
+    assert {ref.full_name for ref in evaluation_refs()} >= {"mini@1/Biology", "mini@1/PMC-Treatment"}
 
 
 def test_sentence_transformers_columns_are_a_dataset(tmp_path: Path) -> None:

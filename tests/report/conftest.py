@@ -21,22 +21,12 @@ MISSING = [name for name in NEEDED if importlib.util.find_spec(name) is None]
 WEB = ("background", "browser", "failures", "hostile", "limits", "pages", "server", "single_file", "text")
 collect_ignore = [f"test_{name}.py" for name in WEB] if MISSING else []
 
-CHROMIUM = ("/usr/bin/chromium", "chromium-browser", "chromium", "google-chrome")
-FLAGS = (
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-)
 START = "from r2med.cli.browse import view; view()"
 
 
 @pytest.fixture(scope="session")
 def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two flavours of BM25 and their fusion on all of Mini."""
+    """Two flavours of BM25 and their fusion on all of the first edition of Mini."""
     import r2med
     from r2med.tasks import resolve
 
@@ -44,21 +34,21 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("made") / "results"
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("R2MED_HOME", str(home))
-        r2med.run("bm25", "bm25-lucene", tasks=resolve("mini"), fuse="rrf", results=folder)
+        r2med.run("bm25", "bm25-lucene", tasks=resolve("mini@1"), fuse="rrf", results=folder)
     return folder
 
 
 @pytest.fixture(scope="session")
 def mini_results(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two real systems on all of Mini, and a third on one task only."""
+    """Two real systems on all of the first edition of Mini, and a third on one task only."""
     import r2med
     from r2med.results import ResultStore
     from r2med.tasks import resolve
 
     folder = tmp_path_factory.mktemp("mini") / "results"
     store = ResultStore(folder)
-    r2med.run("bm25", "bm25-lucene", tasks=resolve("mini"), results=store.root)
-    r2med.run("bm25:k1=1.2,b=0.75", tasks=resolve("mini/Biology"), results=store.root)
+    r2med.run("bm25", "bm25-lucene", tasks=resolve("mini@1"), results=store.root)
+    r2med.run("bm25:k1=1.2,b=0.75", tasks=resolve("mini@1/Biology"), results=store.root)
     return folder
 
 
@@ -118,57 +108,3 @@ def server(results: Path) -> Iterator[Server]:
 @pytest.fixture
 def serve() -> Callable[..., Any]:
     return serving
-
-
-@pytest.fixture(scope="session")
-def browser() -> Iterator[Any]:
-    """Chromium, driven by Playwright; tests that need it skip where either is missing."""
-    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    program = next((found for name in CHROMIUM if (found := shutil.which(name))), None)
-    if program is None:
-        pytest.skip("no Chromium on this machine (apt-get install chromium)")
-    with sync_api.sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path=program, args=list(FLAGS))
-        yield started
-        started.close()
-
-
-@pytest.fixture
-def visit(browser: Any) -> Iterator[Callable[..., Any]]:
-    """Open pages; whatever a page complains about in its console fails the test."""
-    contexts, complaints = [], list[str]()
-
-    def open_page(*, width: int = 1280, scheme: str = "light", offline: bool = False, **more: Any) -> Any:
-        context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme, **more)
-        context.set_offline(offline)
-        contexts.append(context)
-        context.set_default_timeout(10_000)
-        page = context.new_page()
-        page.on("console", lambda m: complaints.append(m.text) if m.type in ("error", "warning") else None)
-        page.on("pageerror", lambda e: complaints.append(str(e)))
-        return page
-
-    yield open_page
-    for context in contexts:
-        context.close()
-    assert not complaints
-
-
-@pytest.fixture(scope="session")
-def axe(request: pytest.FixtureRequest) -> str:
-    """The script of axe-core, fetched from the npm registry once and kept in pytest's cache."""
-    cache = request.config.cache
-    assert cache is not None
-    folder = cache.mkdir("axe-core")
-    script = folder / "package" / "axe.min.js"
-    if not script.is_file():
-        if shutil.which("npm") is None:
-            pytest.skip("npm is missing, and axe-core with it")
-        fetched = subprocess.run(
-            ["npm", "pack", "axe-core@4", "--silent", "--pack-destination", str(folder)],
-            capture_output=True, text=True, timeout=120, check=False,
-        )  # fmt: skip
-        if fetched.returncode:
-            pytest.skip(f"axe-core could not be fetched: {fetched.stderr.strip()[-200:]}")
-        shutil.unpack_archive(folder / fetched.stdout.strip().splitlines()[-1], folder, filter="data")
-    return script.read_text("utf-8")

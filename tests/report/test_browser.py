@@ -15,17 +15,17 @@ from tests.report.conftest import Server
 
 Visit = Callable[..., Any]
 PAGES = {
-    "leaderboard": "/board/mini",
+    "leaderboard": "/board/mini@1",
     "published": "/board/r2med",
-    "intervals": "/board/mini?intervals=all&measure=recall_at_100",
-    "trade-offs": "/tradeoffs/mini",
+    "intervals": "/board/mini@1?intervals=all&measure=recall_at_100",
+    "trade-offs": "/tradeoffs/mini@1",
     "parameters": "/tradeoffs/r2med?against=parameters",
-    "task": "/task/mini/MedQA-Diag",
-    "query": "/query/mini/MedQA-Diag/MedQA-Diag-q01",
-    "failures": "/query/mini/MedQA-Diag/MedQA-Diag-q01?order=trap&scope=all",
-    "compare": "/compare/mini",
-    "system": "/system/mini/bm25",
-    "document": "/document/mini/MedQA-Diag/MedQA-Diag-d003?query=MedQA-Diag-q01",
+    "task": "/task/mini@1/MedQA-Diag",
+    "query": "/query/mini@1/MedQA-Diag/MedQA-Diag-q01",
+    "failures": "/query/mini@1/MedQA-Diag/MedQA-Diag-q01?order=trap&scope=all",
+    "compare": "/compare/mini@1",
+    "system": "/system/mini@1/bm25",
+    "document": "/document/mini@1/MedQA-Diag/MedQA-Diag-d003?query=MedQA-Diag-q01",
     "progress": "/progress",
 }
 # What every run of the tests looks at; `make test-all` looks at every page in all four ways.
@@ -134,12 +134,10 @@ def test_choosing_on_the_leaderboard(server: Server, visit: Visit) -> None:
     assert "average" not in page.url
 
 
-@pytest.mark.parametrize(
-    ("title", "begins"), [("Markdown", "| System"), ("CSV", "System,Kind"), ("LaTeX", "% nDCG@10")]
-)
+@pytest.mark.parametrize(("title", "begins"), [("Markdown", "| System"), ("CSV", "System,Kind"), ("LaTeX", "% Needs")])
 def test_copying_the_table(server: Server, visit: Visit, title: str, begins: str) -> None:
     page = visit(permissions=["clipboard-read", "clipboard-write"])
-    page.goto(server.base + "/board/mini")
+    page.goto(server.base + "/board/mini@1")
     page.get_by_role("link", name=title, exact=True).click()
     page.get_by_text("Copied", exact=True).wait_for()
     copied = page.evaluate("navigator.clipboard.readText()")
@@ -193,7 +191,7 @@ def test_choosing_systems_in_the_inspector(server: Server, visit: Visit) -> None
     page.get_by_label("System 1").fill("bm25-lucene")
     follow(page, page.get_by_role("button", name="Show"))
     assert page.locator(".list h3").all_inner_texts() == ["bm25-lucene"]
-    page.goto(server.base + "/compare/mini")
+    page.goto(server.base + "/compare/mini@1")
     page.get_by_label("First").fill("bm25-lucene")
     page.get_by_label("Second").fill("bm25")
     follow(page, page.get_by_role("button", name="Compare"))
@@ -204,7 +202,7 @@ def test_choosing_systems_in_the_inspector(server: Server, visit: Visit) -> None
 
 def test_the_scatter_leads_to_queries(server: Server, visit: Visit) -> None:
     page = visit()
-    page.goto(server.base + "/compare/mini")
+    page.goto(server.base + "/compare/mini@1")
     mark = page.locator("figure svg a").nth(7)
     name = mark.get_attribute("aria-label")
     mark.focus()
@@ -215,7 +213,7 @@ def test_the_scatter_leads_to_queries(server: Server, visit: Visit) -> None:
 
 def test_the_keyboard_reaches_everything_that_matters(server: Server, visit: Visit) -> None:
     page = visit()
-    page.goto(server.base + "/board/mini")
+    page.goto(server.base + "/board/mini@1")
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.className") == "skip"
     reached = set()
@@ -249,14 +247,14 @@ def test_the_page_follows_a_run(results: Path, tmp_path: Path, serve: Callable[.
         page = visit()
         page.goto(server.base + "/progress")
         file.begin(4)
-        file.step("bm25-lucene", "mini/Biology")
-        page.get_by_text("Now: bm25-lucene on mini/Biology").wait_for(timeout=15_000)
+        file.step("bm25-lucene", "mini@1/Biology")
+        page.get_by_text("Now: bm25-lucene on mini@1/Biology").wait_for(timeout=15_000)
         assert page.locator(".running").is_visible()
         board = visit()
-        board.goto(server.base + "/board/mini?show=measured")
+        board.goto(server.base + "/board/mini@1?show=measured")
         assert board.locator("tbody tr").count() == 1
         shutil.copytree(results / "bm25-lucene", folder / "bm25-lucene")
-        file.step("bm25-lucene", "mini/Biology", finished=True)
+        file.step("bm25-lucene", "mini@1/Biology", finished=True)
         page.get_by_text("1 of 4").wait_for(timeout=15_000)
         board.locator("tbody tr").nth(1).wait_for(timeout=15_000)
         file.end()
@@ -268,7 +266,7 @@ def test_the_page_follows_a_run(results: Path, tmp_path: Path, serve: Callable[.
 
 def test_on_paper_it_is_dark_on_white(server: Server, visit: Visit) -> None:
     page = visit(scheme="dark")
-    page.goto(server.base + "/board/mini")
+    page.goto(server.base + "/board/mini@1")
     page.emulate_media(media="print")
     assert page.evaluate("getComputedStyle(document.querySelector('td')).color") == "rgb(0, 0, 0)"
     assert not page.locator(".masthead nav").is_visible()

@@ -127,9 +127,24 @@ def test_a_name_of_twenty_thousand_characters_stops_neither_pages_nor_the_report
     assert written.queries == 2
 
 
-def test_a_path_in_a_result_is_never_read(hostile: Path, serve: Callable[..., Any]) -> None:
-    """Without --tasks the folder that the result names stays closed, and the page says how to open it."""
+def test_a_path_in_a_result_is_never_read(
+    hostile: Path, serve: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody else's results name a folder of this machine: it stays closed, and the page says how to open it."""
+    monkeypatch.setenv("R2MED_HOME", str(tmp_path / "another home"))
     with serve(hostile / "results") as server:
         answer = server.get("/task/own/own").text
         assert "--tasks" in answer
         assert "pain" not in answer
+        assert "judgments not loaded" in server.get("/query/own/own/q1%22%27%3E%3Ci%3E").text
+
+
+def test_what_was_run_here_is_found_again(hostile: Path, serve: Callable[..., Any]) -> None:
+    """By its content, wherever the result says it lay."""
+    for path in (hostile / "results").glob("*/*/*.json"):
+        edit(path, lambda document: document["task"].update(source="/etc"))
+    with serve(hostile / "results") as server:
+        assert "pain" in server.get("/task/own/own").text
+        query = server.get("/query/own/own/q1%22%27%3E%3Ci%3E").text
+        assert "judgments not loaded" not in query
+        assert "✓ relevant" in query

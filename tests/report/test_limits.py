@@ -52,9 +52,11 @@ class Running(NamedTuple):
 
 
 @contextmanager
-def running(site: Site) -> Iterator[Running]:
+def running(site: Site, *, send_buffer: int = 0) -> Iterator[Running]:
     """The real server on loopback, in a thread, so that its limits can be set."""
     opened, server = listen("127.0.0.1", 0), make_server(create_app(site))
+    if send_buffer:
+        opened.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [opened]}, daemon=True)
     thread.start()
     try:
@@ -116,14 +118,19 @@ def test_a_client_that_sends_a_byte_now_and_then_is_not_waited_for(site: Site, m
         assert over
 
 
-def test_an_answer_that_nobody_takes_does_not_keep_a_connection(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("requests", [1, 2, 60])
+def test_an_answer_that_nobody_takes_does_not_keep_a_connection(
+    site: Site, monkeypatch: pytest.MonkeyPatch, requests: int
+) -> None:
+    """Requests sent at once had no deadline from the second on, nor had an answer whose end waited in a buffer."""
     monkeypatch.setattr(connections, "ANSWER_SECONDS", 0.5)
-    page = b"GET /query/mini/Biology/Biology-q01 HTTP/1.1\r\nHost: localhost\r\n\r\n"
-    with running(site) as server, ExitStack() as stack:
+    page = b"GET /query/mini@1/Biology/Biology-q01 HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    with running(site, send_buffer=4096) as server, ExitStack() as stack:
         deaf = stack.enter_context(socket.socket())
-        deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)  # less than a page, on both sides
         deaf.connect(("127.0.0.1", server.port))
-        deaf.sendall(page * 60)  # more than the buffers on the way hold
+        deaf.sendall(page * requests)
+        assert deaf.recv(1)  # the answer has begun, and no more of it is taken
         assert eventually(lambda: server.open() == 0)
         assert server.get() == 200
 

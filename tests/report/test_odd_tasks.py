@@ -94,7 +94,7 @@ def test_no_positives(tmp_path: Path, judged: list[tuple[int, int, int]]) -> Non
 
 
 def test_a_dense_profile_from_another_corpus(tmp_path: Path) -> None:
-    one, other = build(tmp_path / "one"), build(tmp_path / "other", "mini/Biology")
+    one, other = build(tmp_path / "one"), build(tmp_path / "other", "mini@1/Biology")
     (config,) = (p for p in one.iterdir() if p.name not in ("corpus", "queries", "qrels", "bm25", "reranking_hybrid")
                  and p.is_dir() and p.name != "metadata")  # fmt: skip
     (mine,), (foreign,) = (list((folder / config.name).iterdir()) for folder in (one, other))

@@ -61,15 +61,15 @@ def test_addresses_read_back() -> None:
 
 
 def test_the_leaderboard_has_the_figures_of_the_report(site: Site, results: Path) -> None:
-    shown = page(site, "/board/mini?show=measured").context
+    shown = page(site, "/board/mini@1?show=measured").context
     by_query = {
-        r["row"].system: r["cells"] for r in page(site, "/board/mini?average=query&show=measured").context["rows"]
+        r["row"].system: r["cells"] for r in page(site, "/board/mini@1?average=query&show=measured").context["rows"]
     }
-    rows = report_board(results, collection="mini", measured=True).rows
+    rows = report_board(results, collection="mini@1", measured=True).rows
     assert [r.system for r in rows] == [r["row"].system for r in shown["rows"]]
     for row, on_page in zip(rows, shown["rows"], strict=True):
         scores = [cell[0] for cell in on_page["cells"]]
-        tasks = [f"mini/{column.name}" for column in shown["columns"][2:]]
+        tasks = [f"mini@1/{column.name}" for column in shown["columns"][2:]]
         assert scores == [row.macro, row.query_weighted, *(row.tasks[t] for t in tasks)]
         assert by_query[row.system][0][0] == row.query_weighted
 
@@ -78,7 +78,7 @@ def test_intervals_letters_and_ranks_are_those_of_scoring(site: Site, results: P
     scores = side_by_side(ResultIndex([results]), [], MAIN).scores
     found = standings(scores.matrices, BOARD)
     places = dict(zip(scores.systems, zip(found.letters, found.groups, found.ranks, strict=True), strict=True))
-    rows = {r["row"].system: r["row"] for r in page(site, "/board/mini?show=measured").context["rows"]}
+    rows = {r["row"].system: r["row"] for r in page(site, "/board/mini@1?show=measured").context["rows"]}
     for said in score_intervals(scores):
         row = rows[said.name]
         assert row.intervals["macro"] == (said.macro.low, said.macro.high)
@@ -101,7 +101,58 @@ def test_published_figures_are_marked_and_kept_apart(site: Site) -> None:
     assert dense[0]["row"].macro == pytest.approx(0.3143, abs=0.0001)
     html = shown(site, "/board/r2med")
     assert html.count("<tr data-kind") == html.count('class="published"') == len(context["rows"])
-    assert all(r["row"].measured for r in page(site, "/board/mini?show=measured").context["rows"])
+    assert all(r["row"].measured for r in page(site, "/board/mini@1?show=measured").context["rows"])
+
+
+ALL_FIGURES = "/board/r2med?protocol=all"
+
+
+def test_filters_by_size_licence_and_date(site: Site) -> None:
+    whole = [r["row"] for r in page(site, ALL_FIGURES).context["rows"]]
+    assert len({row.system for row in whole}) > 150
+    parts = {c.name: [value for value, _ in c.values if value] for c, _ in page(site, ALL_FIGURES).context["filters"]}
+    assert list(parts) == ["size", "licence", "year"]
+    for name, values in parts.items():
+        shares = [page(site, f"{ALL_FIGURES}&{name}={value}").context["rows"] for value in values]
+        assert sum(map(len, shares)) == len(whole), name  # each row is of exactly one class
+        assert all(shares)
+    found = [r["row"] for r in page(site, f"{ALL_FIGURES}&size=up-to-10b&licence=open&kind=dense").context["rows"]]
+    assert found
+    assert all(10**9 < (row.parameters or 0) <= 10**10 and row.terms == "open" for row in found)
+    assert {row.date[:4] for row in whole if row.date} >= {"2025", "2026"}
+    table = table_text(site, PageRequest.from_url("/table/r2med?protocol=all&size=none&format=csv"))[1]
+    assert table.count("\n") == 1 + sum(row.parameters == 0 for row in whole)
+    with pytest.raises(UnknownName, match="there are: open, restricted"):
+        page(site, f"{ALL_FIGURES}&licence=free")
+
+
+def test_our_own_systems_fit_every_date(site: Site) -> None:
+    usual = page(site, "/board/mini@1?show=measured").context["rows"]
+    assert page(site, "/board/mini@1?show=measured&year=2025").context["rows"] == usual
+
+
+def test_conflicts_and_stated_averages_are_marked(site: Site) -> None:
+    html = shown(site, ALL_FIGURES)
+    rows = [r["row"] for r in page(site, ALL_FIGURES).context["rows"]]
+    assert html.count('<span class="signs">≠</span>') == sum(row.marks == "≠" for row in rows) > 20
+    assert '<span class="signs">*</span>' in html
+    assert '<span class="signs">!</span>' in html
+    assert "24 pairs of figures that differ between sources" in html
+    assert "run at 512 tokens" in html
+    assert "not known" in html
+
+
+def test_scores_are_drawn_against_parameters(site: Site) -> None:
+    context = page(site, ALL_FIGURES).context
+    rows = [r["row"] for r in context["rows"]]
+    known = [row for row in rows if row.parameters is not None and row.macro is not None]
+    assert (context["sizes"].drawn, context["sizes"].left_out) == (len(known), len(rows) - len(known))
+    svg = str(context["sizes"].svg)
+    assert "parameters (logarithmic)" in svg
+    name = "diver-4b+grouprank:grouprank-32b@100"
+    assert f"<title>{name} (AQ-MedAI/Diver-GroupRank-32B over DIVER-4B, grouprank-article): 52.30 at 36 billion" in svg
+    assert svg.count("<title>") == len(known) + 1
+    assert page(site, f"{ALL_FIGURES}&size=unknown").context["sizes"] is None
 
 
 @pytest.mark.parametrize("column", ["average", "other", "Biology", "IIYi-Clinical"])
@@ -112,19 +163,19 @@ def test_sorting_by_any_column(site: Site, column: str) -> None:
         at = names.index(column)
         return [round(r["cells"][at][0], 6) for r in context["rows"] if r["cells"][at][0] is not None]
 
-    falling, rising = values(f"/board/mini?sort={column}"), values(f"/board/mini?sort={column}&order=rising")
+    falling, rising = values(f"/board/mini@1?sort={column}"), values(f"/board/mini@1?sort={column}&order=rising")
     assert falling == sorted(falling, reverse=True)
     assert rising == sorted(rising)
 
 
 def test_sorting_by_words(site: Site) -> None:
-    names = [r["row"].label for r in page(site, "/board/mini?sort=system&order=rising").context["rows"]]
+    names = [r["row"].label for r in page(site, "/board/mini@1?sort=system&order=rising").context["rows"]]
     assert names == sorted(names, key=str.casefold)
 
 
 def test_every_link_of_every_page_leads_somewhere(site: Site) -> None:
     """From the leaderboard on, every kind of page, two links of each kind."""
-    seen, todo = set[str](), ["/", "/board/mini"]
+    seen, todo = set[str](), ["/", "/board/mini@1"]
     kinds: dict[str, int] = {}
     while todo:
         url = todo.pop()
@@ -149,7 +200,7 @@ def test_every_link_of_every_page_leads_somewhere(site: Site) -> None:
 
 @pytest.mark.parametrize("against", ["seconds", "tokens", "dollars", "parameters"])
 def test_trade_offs_have_a_front_that_nothing_beats(site: Site, against: str) -> None:
-    context = page(site, f"/tradeoffs/mini?against={against}").context
+    context = page(site, f"/tradeoffs/mini@1?against={against}").context
     front, points = context["front"], context["points"]
     assert {p.system for p in points} >= {"bm25", "bm25-lucene"}
     for point in points:
@@ -165,7 +216,7 @@ def test_trade_offs_have_a_front_that_nothing_beats(site: Site, against: str) ->
 
 
 def test_the_task_page_counts_what_there_is(site: Site) -> None:
-    context = page(site, "/task/mini/MedQA-Diag").context
+    context = page(site, "/task/mini@1/MedQA-Diag").context
     facts = {fact.name: fact.value for fact in context["facts"]}
     assert facts["Queries"] == str(context["info"].queries) == str(len(context["queries"])) == "13"
     means = [q["mean"] for q in context["queries"]]
@@ -174,12 +225,12 @@ def test_the_task_page_counts_what_there_is(site: Site) -> None:
         assert {k.name for k, _, _ in said["kinds"]} == {"missed", "below", "trap", "copies", "cut"}
         assert 0 <= said["fine"] <= 13
     assert context["examples"]
-    html = shown(site, "/task/mini/MedQA-Diag")
+    html = shown(site, "/task/mini@1/MedQA-Diag")
     assert context["info"].fingerprint in html
 
 
 def test_the_inspector_shows_ranks_judgments_and_words(site: Site) -> None:
-    context = page(site, "/query/mini/MedQA-Diag/MedQA-Diag-q01").context
+    context = page(site, "/query/mini@1/MedQA-Diag/MedQA-Diag-q01").context
     explained = context["explained"]
     assert context["query"].answer == "Transthyretin (ATTR) cardiac amyloidosis"
     assert len(explained["positives"]) == 3
@@ -193,7 +244,7 @@ def test_the_inspector_shows_ranks_judgments_and_words(site: Site) -> None:
             assert ((place.grade or 0) > 0) == (place.doc_id in explained["positives"])
             luring = {term for term, word in place.seen.words.items() if word in place.luring}
             assert not luring & {term for p in explained["positives"] for term in explained["seen"][p].words}
-    html = shown(site, "/query/mini/MedQA-Diag/MedQA-Diag-q01")
+    html = shown(site, "/query/mini@1/MedQA-Diag/MedQA-Diag-q01")
     assert "<mark>" in html
     assert "✓ relevant" in html
 
@@ -202,7 +253,7 @@ def test_the_inspector_shows_ranks_judgments_and_words(site: Site) -> None:
 @pytest.mark.parametrize("scope", ["", "&scope=all"])
 def test_going_through_the_queries_reaches_each_once(site: Site, order: str, scope: str) -> None:
     suffix = f"?order={order}{scope}&s=bm25&s=bm25-lucene"
-    context = page(site, f"/query/mini/MedQA-Diag/MedQA-Diag-q01{suffix}").context
+    context = page(site, f"/query/mini@1/MedQA-Diag/MedQA-Diag-q01{suffix}").context
     whole = [(s.task, s.query_id) for s, _ in context["nearby"]]
     assert len(set(whole)) == len(whole) == context["stops"]
     if not whole:
@@ -224,7 +275,7 @@ def test_going_through_the_queries_reaches_each_once(site: Site, order: str, sco
 
 def test_comparing_gives_the_statistics_of_scoring(site: Site, results: Path) -> None:
     expected = compare(side_by_side(ResultIndex([results]), ["bm25", "bm25-lucene"], MAIN).scores).pairs[0]
-    context = page(site, "/compare/mini?s=bm25&s=bm25-lucene").context
+    context = page(site, "/compare/mini@1?s=bm25&s=bm25-lucene").context
     pair = context["pair"]
     assert (pair.tasks, pair.macro, pair.query_weighted) == (expected.tasks, expected.macro, expected.query_weighted)
     gains = [g["second"] - g["first"] for g in context["gains"]]
@@ -242,12 +293,12 @@ def test_comparing_gives_the_statistics_of_scoring(site: Site, results: Path) ->
 
 def test_two_sites_do_not_share_comparisons(results: Path, own_results: Path) -> None:
     """They were kept in one list for all sites, by an address in memory that Python uses again."""
-    for path in own_results.glob("bm25-lucene/mini/*"):
-        path.write_bytes((own_results / "bm25" / "mini" / path.name).read_bytes())
-    for path in own_results.glob("bm25-lucene/mini/*.json"):
+    for path in own_results.glob("bm25-lucene/mini@1/*"):
+        path.write_bytes((own_results / "bm25" / "mini@1" / path.name).read_bytes())
+    for path in own_results.glob("bm25-lucene/mini@1/*.json"):
         edit(path, lambda document: document["system"].update(name="bm25-lucene"))
     first, second = Site([results]), Site([own_results])
-    address = "/compare/mini?s=bm25&s=bm25-lucene"
+    address = "/compare/mini@1?s=bm25&s=bm25-lucene"
     first.wait = second.wait = None
     pairs = [page(site, address).context["pair"] for site in (first, second)]
     assert pairs[0].macro.difference < 0
@@ -257,16 +308,16 @@ def test_two_sites_do_not_share_comparisons(results: Path, own_results: Path) ->
 
 
 def test_the_table_to_take_along(site: Site) -> None:
-    rows = page(site, "/board/mini").context["rows"]
-    media, text = table_text(site, PageRequest.from_url("/table/mini?format=csv"))
+    rows = page(site, "/board/mini@1").context["rows"]
+    media, text = table_text(site, PageRequest.from_url("/table/mini@1?format=csv"))
     assert media == "text/csv"
     table = list(csv.DictReader(io.StringIO(text)))
     assert [row["System"] for row in table] == [r["row"].label for r in rows]
     assert float(table[0]["Macro"]) == pytest.approx(100 * rows[0]["row"].macro, abs=0.005)
     assert len(table[0]) == 5 + TASKS
-    _, text = table_text(site, PageRequest.from_url("/table/mini?format=md&sort=Biology"))
+    _, text = table_text(site, PageRequest.from_url("/table/mini@1?format=md&sort=Biology"))
     assert text.count("\n|") == len(rows) + 1
-    _, text = table_text(site, PageRequest.from_url("/table/mini?format=tex"))
+    _, text = table_text(site, PageRequest.from_url("/table/mini@1?format=tex"))
     assert text.count(r"\\") == len(rows) + 1
     assert r"\toprule" in text
 
@@ -275,20 +326,20 @@ def test_the_table_to_take_along(site: Site) -> None:
     ("url", "error"),
     [
         ("/board/nowhere", UnknownName),
-        ("/board/mini?measure=nDCQ@10", UnknownName),
-        ("/board/mini?measure=nDCG@7", UnknownName),
-        ("/board/mini?sort=x", UnknownName),
-        ("/board/mini?average=median", UnknownName),
-        ("/task/mini", UsageError),
-        ("/task/mini/Nothing", UnknownName),
-        ("/query/mini/Biology", UsageError),
-        ("/query/mini/Biology/none", UnknownName),
-        ("/query/mini/Biology/Biology-q01?s=bm26", UnknownName),
-        ("/query/mini/Biology/Biology-q01?order=luck", UnknownName),
-        ("/compare/mini?s=bm26", UnknownName),
-        ("/system/mini/none", UnknownName),
-        ("/document/mini/Biology/none", UnknownName),
-        ("/tradeoffs/mini?against=tears", UnknownName),
+        ("/board/mini@1?measure=nDCQ@10", UnknownName),
+        ("/board/mini@1?measure=nDCG@7", UnknownName),
+        ("/board/mini@1?sort=x", UnknownName),
+        ("/board/mini@1?average=median", UnknownName),
+        ("/task/mini@1", UsageError),
+        ("/task/mini@1/Nothing", UnknownName),
+        ("/query/mini@1/Biology", UsageError),
+        ("/query/mini@1/Biology/none", UnknownName),
+        ("/query/mini@1/Biology/Biology-q01?s=bm26", UnknownName),
+        ("/query/mini@1/Biology/Biology-q01?order=luck", UnknownName),
+        ("/compare/mini@1?s=bm26", UnknownName),
+        ("/system/mini@1/none", UnknownName),
+        ("/document/mini@1/Biology/none", UnknownName),
+        ("/tradeoffs/mini@1?against=tears", UnknownName),
         ("/nothing", UsageError),
     ],
 )
@@ -307,30 +358,30 @@ def test_without_results_there_is_a_way_on(tmp_path: Path) -> None:
 
 
 def test_without_texts_scores_and_ids_remain(own_results: Path) -> None:
-    for path in own_results.glob("*/mini/Biology.json"):
+    for path in own_results.glob("*/mini@1/Biology.json"):
         edit(path, lambda document: document["task"].update(fingerprint="0" * 32))
     site = Site([own_results])
-    html = shown(site, "/query/mini/Biology/Biology-q01")
+    html = shown(site, "/query/mini@1/Biology/Biology-q01")
     assert "is not what these results were made on" in html
     assert "Biology-d0" in html
     assert "<mark>" not in html
     assert "judgments not loaded" in html
     assert "? not judged" not in html
-    assert "not what these results" in shown(site, "/task/mini/Biology")
+    assert "not what these results" in shown(site, "/task/mini@1/Biology")
 
 
 def test_an_expansion_is_shown_with_its_reasoning_folded(own_results: Path) -> None:
-    (own_results / "bm25" / "mini" / "Biology.expansions.jsonl").write_text(
+    (own_results / "bm25" / "mini@1" / "Biology.expansions.jsonl").write_text(
         '{"query_id": "other", "texts": ["no"]}\n'
         '{"query_id": "Biology-q01", "original": "x", "texts": ["A <b>passage</b>."], "statuses": ["ok"],'
         ' "reasoning": ["Let me think"], "searches": ["frozen ponds"], "cost": null}\n'
     )
     site = Site([own_results])
-    html = shown(site, "/query/mini/Biology/Biology-q01")
+    html = shown(site, "/query/mini@1/Biology/Biology-q01")
     assert "A &lt;b&gt;passage&lt;/b&gt;." in html
     assert "frozen ponds" in html
     assert re.search(r"<details><summary>Reasoning</summary>[^§]*Let me think", html)
-    assert "Let me think" not in shown(site, "/query/mini/Biology/Biology-q02")
+    assert "Let me think" not in shown(site, "/query/mini@1/Biology/Biology-q02")
 
 
 def numbers(context: Any) -> list[float]:
@@ -338,8 +389,8 @@ def numbers(context: Any) -> list[float]:
 
 
 def test_a_system_without_every_task_has_no_average(own_results: Path) -> None:
-    (own_results / "bm25" / "mini" / "Biology.json").unlink()
-    context = page(Site([own_results]), "/board/mini?show=measured").context
+    (own_results / "bm25" / "mini@1" / "Biology.json").unlink()
+    context = page(Site([own_results]), "/board/mini@1?show=measured").context
     last = context["rows"][-1]
     assert last["row"].system == "bm25"
     assert last["row"].macro is None

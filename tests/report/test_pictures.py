@@ -54,7 +54,7 @@ def both(found: SideBySide) -> list[TaskResult]:
 
 
 def test_scores_with_intervals(found: SideBySide) -> None:
-    canvas = draw_scores(score_intervals(found.scores, QUICK), MAIN, "mini")
+    canvas = draw_scores(score_intervals(found.scores, QUICK), MAIN, "mini@1")
     texts = check_legible(canvas)
     assert {"Biology", "IIYi-Clinical", "Mean of 8 tasks", "bm25", "bm25-lucene"} <= set(texts)
     document = ET.fromstring(canvas.render())
@@ -64,36 +64,36 @@ def test_scores_with_intervals(found: SideBySide) -> None:
 
 
 def test_ranks_with_intervals(found: SideBySide) -> None:
-    texts = check_legible(draw_ranks(found.scores.systems, standings(found.scores.matrices, QUICK), MAIN, "mini"))
+    texts = check_legible(draw_ranks(found.scores.systems, standings(found.scores.matrices, QUICK), MAIN, "mini@1"))
     assert any(text.startswith("bm25 ") for text in texts)
     assert any(text.endswith(" %") for text in texts)
     easy = np.random.default_rng(0).random(60)
     many = np.stack([easy + 0.01 * i for i in range(40)])
     names = [f"hyde:huatuo-o1-70b+retriever-{i}" for i in range(40)]
-    check_legible(draw_ranks(names, standings([many], Settings(resamples=100)), MAIN, "mini"))
+    check_legible(draw_ranks(names, standings([many], Settings(resamples=100)), MAIN, "mini@1"))
     with pytest.raises(UsageError, match="too many"):
-        draw_ranks(names * 2, standings([many], Settings(resamples=100)), MAIN, "mini")
+        draw_ranks(names * 2, standings([many], Settings(resamples=100)), MAIN, "mini@1")
 
 
 def test_an_incomplete_mean_says_so(index: ResultIndex) -> None:
-    tasks = ["mini/Biology", "mini/MedQA-Diag"]
+    tasks = ["mini@1/Biology", "mini@1/MedQA-Diag"]
     some = side_by_side(index, ["bm25", "bm25-lucene"], MAIN, tasks=tasks).scores
-    texts = check_legible(draw_scores(score_intervals(some, QUICK), MAIN, "mini"))
+    texts = check_legible(draw_scores(score_intervals(some, QUICK), MAIN, "mini@1"))
     assert "Mean of 2 of 8 tasks" in texts
     only = side_by_side(index, ["bm25:b=0.75,k1=1.2"], MAIN).scores
-    one = draw_scores(score_intervals(only, QUICK), MAIN, "mini")
+    one = draw_scores(score_intervals(only, QUICK), MAIN, "mini@1")
     assert not any(text.startswith("Mean") for text in check_legible(one))
 
 
 def test_a_crowded_picture_stays_legible(found: SideBySide) -> None:
     (first, _) = score_intervals(found.scores, QUICK)
     many = [msgspec.structs.replace(first, name=f"hyde:huatuo-o1-70b+retriever-{i}") for i in range(12)]
-    check_legible(draw_scores(many, MAIN, "mini"))
-    check_legible(draw_scores([msgspec.structs.replace(first, name=LONG)], MAIN, "mini"))
+    check_legible(draw_scores(many, MAIN, "mini@1"))
+    check_legible(draw_scores([msgspec.structs.replace(first, name=LONG)], MAIN, "mini@1"))
     with pytest.raises(UsageError, match="too many"):
-        draw_scores([*many, first], MAIN, "mini")
+        draw_scores([*many, first], MAIN, "mini@1")
     with pytest.raises(UsageError, match="no systems"):
-        draw_scores([], MAIN, "mini")
+        draw_scores([], MAIN, "mini@1")
 
 
 def test_costs_and_the_front_they_make(found: SideBySide) -> None:
@@ -102,11 +102,11 @@ def test_costs_and_the_front_they_make(found: SideBySide) -> None:
     assert all(c.cost > 0 for c in costs)
     assert not left_out
     for headed in (True, False):
-        picture = draw_tradeoff(costs, SECONDS, MAIN, "mini", headed=headed)
+        picture = draw_tradeoff(costs, SECONDS, MAIN, "mini@1", headed=headed)
         assert {"bm25", "bm25-lucene"} <= set(check_legible(picture))
     free, _ = cost_points(found.results, found.results.tasks, MAIN, "dollars")
     assert [c.cost for c in free] == [0.0, 0.0]
-    check_legible(draw_tradeoff(free, DOLLARS, MAIN, "mini", headed=True))
+    check_legible(draw_tradeoff(free, DOLLARS, MAIN, "mini@1", headed=True))
     mixed = [*costs, CostPoint("free", 0.0, 0.2), CostPoint("theirs (published)", 3e9, 0.3, measured=False)]
     assert {"free", "0", "theirs (published)"} <= set(
         check_legible(draw_tradeoff(mixed, SECONDS, MAIN, "x", headed=True))
@@ -114,8 +114,8 @@ def test_costs_and_the_front_they_make(found: SideBySide) -> None:
 
 
 def test_what_cannot_be_compared_is_left_out_with_the_reason(index: ResultIndex, found: SideBySide) -> None:
-    stored = index.select(collection="mini")
-    everything = collection_results("mini", stored)
+    stored = index.select(collection="mini@1")
+    everything = collection_results("mini@1", stored)
     _, left_out = cost_points(everything, everything.tasks, MAIN, "seconds")
     assert left_out == ["bm25:b=0.75,k1=1.2 is left out: it has 1 of 8 tasks"]
     points, left_out = cost_points(found.results, found.results.tasks, MAIN, "parameters")
@@ -140,7 +140,7 @@ def test_the_frontier() -> None:
     costs = [CostPoint("a", 1, 0.3), CostPoint("b", 2, 0.2), CostPoint("c", 3, 0.4), CostPoint("d", 0.5, 0.1)]
     assert [c.system for c in frontier(costs)] == ["d", "a", "c"]
     close = [CostPoint(f"hyde:qwen-7b+retriever-{i}", 1 + 0.01 * i, 0.3 + 0.003 * i) for i in range(6)]
-    texts = check_legible(draw_tradeoff(close, SECONDS, MAIN, "mini", headed=True))
+    texts = check_legible(draw_tradeoff(close, SECONDS, MAIN, "mini@1", headed=True))
     assert {c.system for c in close} <= set(texts)
 
 
@@ -149,7 +149,7 @@ def test_a_name_of_twenty_thousand_characters_costs_nothing() -> None:
     name = "x" * 20_000 + "-end"
     begun = time.process_time()
     points = [CostPoint(f"{name}{i}", 1 + i, 0.3) for i in range(10)]
-    texts = check_legible(draw_tradeoff(points, SECONDS, MAIN, "mini", headed=True))
+    texts = check_legible(draw_tradeoff(points, SECONDS, MAIN, "mini@1", headed=True))
     assert any(text.startswith("xxx") and "…" in text for text in texts)
     assert time.process_time() - begun < 5
     for width in (40.0, 100.0, 300.0):
@@ -159,12 +159,12 @@ def test_a_name_of_twenty_thousand_characters_costs_nothing() -> None:
 
 def test_scatter(found: SideBySide) -> None:
     families = {info.full_name: info.family for info in found.results.infos.values()}
-    canvas = draw_scatter(found.scores, "mini", headed=True, group=lambda task: families[task])
+    canvas = draw_scatter(found.scores, "mini@1", headed=True, group=lambda task: families[task])
     texts = check_legible(canvas)
     assert {"Q&A reference", "Clinical evidence", "Clinical case"} <= set(texts)
     above = sum(int((t.scores[1] > t.scores[0] + 1e-9).sum()) for t in found.scores.tasks)
     assert any(f"bm25-lucene is better on {above}" in text for text in texts)
-    linked = draw_scatter(found.scores, "mini", headed=False, link=lambda task, query: f"/query/{task}/{query}")
+    linked = draw_scatter(found.scores, "mini@1", headed=False, link=lambda task, query: f"/query/{task}/{query}")
     assert linked.render().count("<a href=") == 102
     assert 'role="group"' in linked.render()
     assert "<a href=" not in canvas.render()
@@ -174,7 +174,7 @@ def test_a_scatter_of_many_queries_stays_small_and_long_names_fit() -> None:
     rng = np.random.default_rng(0)
     count = 20 * MOST_MARKS
     task = TaskScores("t", tuple(f"q{i}" for i in range(count)), rng.random((2, count)))
-    canvas = draw_scatter(ScoreSet((LONG, f"{LONG}2"), (task,), 1), "mini", headed=True, link=lambda t, q: "/never")
+    canvas = draw_scatter(ScoreSet((LONG, f"{LONG}2"), (task,), 1), "mini@1", headed=True, link=lambda t, q: "/never")
     assert any("…" in text for text in check_legible(canvas))
     drawn = canvas.render()
     assert len(drawn) < 400_000
@@ -211,7 +211,7 @@ def test_truncation(found: SideBySide) -> None:
     with pytest.raises(ResultError):
         cut_points(noted, MAIN, "query")
     spread = [CutPoint(p.system, p.task, 0.02 * i, p.score) for i, p in enumerate(points)]
-    assert {"PMC-T", "MedQA"} <= set(check_legible(draw_truncation(spread, MAIN, "mini", "document")))
+    assert {"PMC-T", "MedQA"} <= set(check_legible(draw_truncation(spread, MAIN, "mini@1", "document")))
 
 
 def test_light_dark_and_grey() -> None:
@@ -242,7 +242,7 @@ def contrast(first: str, second: str) -> float:
 
 
 def test_files(found: SideBySide, tmp_path: Path) -> None:
-    canvas = draw_scores(score_intervals(found.scores, QUICK), MAIN, "mini")
+    canvas = draw_scores(score_intervals(found.scores, QUICK), MAIN, "mini@1")
     write_picture(canvas, tmp_path / "new" / "a.svg")
     assert ET.parse(tmp_path / "new" / "a.svg").getroot().get("width") == str(canvas.width)
     assert sorted(p.name for p in (tmp_path / "new").iterdir()) == ["a.svg"]
@@ -252,7 +252,7 @@ def test_files(found: SideBySide, tmp_path: Path) -> None:
 
 def test_png(found: SideBySide, tmp_path: Path) -> None:
     pytest.importorskip("resvg_py", reason="the extra plots is not installed")
-    canvas = draw_scores(score_intervals(found.scores, QUICK), MAIN, "mini")
+    canvas = draw_scores(score_intervals(found.scores, QUICK), MAIN, "mini@1")
     path = tmp_path / "a.png"
     write_picture(canvas, path)
     data = path.read_bytes()

@@ -28,11 +28,11 @@ from r2med.results import SystemInfo
 from r2med.results.progress import ProgressFile
 from tests.report.conftest import Server
 
-PAGES = ("/", "/board/mini", "/tradeoffs/mini", "/compare/mini", "/progress", "/task/mini/Biology", "/nothing")
+PAGES = ("/", "/board/mini@1", "/tradeoffs/mini@1", "/compare/mini@1", "/progress", "/task/mini@1/Biology", "/nothing")
 
 
 def test_it_answers_with_a_strict_policy(server: Server) -> None:
-    for path in (*PAGES, "/static/app.css", "/static/app.js", "/api/progress", "/table/mini?format=csv"):
+    for path in (*PAGES, "/static/app.css", "/static/app.js", "/api/progress", "/table/mini@1?format=csv"):
         answer = server.get(path)
         assert answer.status == (404 if path == "/nothing" else 200), path
         policy = answer.headers["content-security-policy"]
@@ -120,14 +120,14 @@ def test_there_is_nothing_to_send(server: Server, method: str) -> None:
         "/static//etc/passwd",
         "/task/..%2f..%2f/etc",
         "/board/..%2F..%2F..%2Fetc",
-        "/system/mini/..%2F..%2Fbm25",
-        "/document/mini/Biology/..%2F..%2Fetc%2Fpasswd",
-        "/query/mini/..%2FBiology/x",
+        "/system/mini@1/..%2F..%2Fbm25",
+        "/document/mini@1/Biology/..%2F..%2Fetc%2Fpasswd",
+        "/query/mini@1/..%2FBiology/x",
         "/board/%00",
         "/board/%ff%fe",
-        "/query/mini/Biology/" + "x" * 9000,
-        "/compare/mini?s=" + "y" * 9000,
-        "/board/mini?measure=%00&sort=%3Cscript%3E",
+        "/query/mini@1/Biology/" + "x" * 9000,
+        "/compare/mini@1?s=" + "y" * 9000,
+        "/board/mini@1?measure=%00&sort=%3Cscript%3E",
     ],
 )
 def test_hostile_addresses_get_a_plain_no(server: Server, path: str) -> None:
@@ -146,18 +146,18 @@ def test_results_appear_while_a_run_goes_on(results: Path, tmp_path: Path, serve
         assert "No results yet" in server.get("/").text
         file = ProgressFile(folder)
         file.begin(2)
-        file.step("bm25", "mini/Biology")
+        file.step("bm25", "mini@1/Biology")
         said = json.loads(server.get("/api/progress").text)
         assert said["running"]
-        assert said["current"] == {"system": "bm25", "task": "mini/Biology"}
+        assert said["current"] == {"system": "bm25", "task": "mini@1/Biology"}
         assert "bm25" in server.get("/progress").text
         shutil.copytree(results / "bm25", folder / "bm25")
-        file.step("bm25", "mini/Biology", finished=True)
+        file.step("bm25", "mini@1/Biology", finished=True)
         file.end()
         deadline = time.monotonic() + 10
-        while "bm25" not in server.get("/board/mini?show=measured").text and time.monotonic() < deadline:
+        while "bm25" not in server.get("/board/mini@1?show=measured").text and time.monotonic() < deadline:
             time.sleep(0.2)
-        assert "measured here" in server.get("/board/mini").text
+        assert "measured here" in server.get("/board/mini@1").text
 
 
 @pytest.mark.parametrize(

@@ -88,7 +88,7 @@ def test_it_opens_from_disk_with_the_network_off(smaller: Path, visit: Visit, wi
     asked = list[str]()
     page.on("request", lambda request: asked.append(request.url))
     page.goto(smaller.as_uri())
-    assert page.locator("h1:visible").all_inner_texts() == ["Leaderboard Mini"]
+    assert page.locator("h1:visible").all_inner_texts() == ["Leaderboard Mini, first edition"]
     assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
     page.get_by_role("link", name="R@100", exact=True).click()
     assert "R@100 × 100" in page.locator("caption:visible").inner_text()
@@ -114,7 +114,7 @@ def test_it_opens_from_disk_with_the_network_off(smaller: Path, visit: Visit, wi
 def test_it_is_accessible(results: Path, tmp_path: Path, visit: Visit, axe: str) -> None:
     """On a small one: axe-core looks at every hidden page too, and takes minutes on a large file."""
     target = tmp_path / "small.html"
-    write_report(Site([results]), target, most=1_300_000)
+    write_report(Site([results]), target, most=1_900_000)
     page = visit(offline=True)
     page.goto(target.as_uri())
     page.evaluate(axe)
@@ -147,9 +147,28 @@ def test_sorting_filtering_and_copying_need_no_server(smaller: Path, visit: Visi
     )
 
 
+def test_filters_work_together(smaller: Path, visit: Visit) -> None:
+    page = visit(offline=True)
+    page.goto(smaller.as_uri() + "#board/r2med~protocol=all")
+    section = page.locator("section.page.current")
+
+    def shown() -> int:
+        return int(section.locator("table.board tbody tr:not([hidden])").count())
+
+    whole = shown()
+    assert whole > 150
+    section.get_by_role("group", name="Licence").get_by_role("button", name="Open").click()
+    licensed = shown()
+    section.get_by_role("group", name="Parameters").get_by_role("button", name="1 to 10", exact=True).click()
+    assert 0 < shown() < licensed < whole
+    for name in ("Licence", "Parameters"):
+        section.get_by_role("group", name=name).get_by_role("button", name="All", exact=True).click()
+    assert shown() == whole
+
+
 def test_it_can_be_read_without_script(smaller: Path, visit: Visit) -> None:
     page = visit(java_script_enabled=False, offline=True)
     page.goto(smaller.as_uri())
-    assert page.locator("h1:visible").all_inner_texts() == ["Leaderboard Mini"]
+    assert page.locator("h1:visible").all_inner_texts() == ["Leaderboard Mini, first edition"]
     page.locator(".card:visible", has_text="MedQA-Diag").click()
-    assert page.locator("h1:visible").all_inner_texts() == ["mini/MedQA-Diag Clinical evidence"]
+    assert page.locator("h1:visible").all_inner_texts() == ["mini@1/MedQA-Diag Clinical evidence"]

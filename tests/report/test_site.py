@@ -34,7 +34,7 @@ def slow_site(results: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
 
 
 def test_the_table_says_that_intervals_are_coming(slow_site: Site) -> None:
-    links, asked = Links(), PageRequest.from_url("/board/mini")
+    links, asked = Links(), PageRequest.from_url("/board/mini@1")
     html = page_html(board(slow_site, asked, links), links)
     assert 'aria-busy="true"' in html
     assert "being worked out" in html
@@ -76,7 +76,7 @@ def test_the_browser_fills_them_in_without_a_jump(slow_site: Site, visit: Callab
     thread = threading.Thread(target=server.run, kwargs={"sockets": [opened]}, daemon=True)
     thread.start()
     page = visit()
-    page.goto(f"http://127.0.0.1:{opened.getsockname()[1]}/board/mini")
+    page.goto(f"http://127.0.0.1:{opened.getsockname()[1]}/board/mini@1")
     assert page.locator("[aria-busy=true]").count() == 1
     before = page.locator("tbody tr").nth(2).bounding_box()
     page.locator("#scores:not([aria-busy])").wait_for()

@@ -8,7 +8,7 @@ import pytest
 from r2med.core import UsageError
 from r2med.core.table import markdown_text, shortened
 from r2med.pipeline.audit import inspect
-from r2med.report.group_page import group_page, write_pages
+from r2med.report.group_page import across_tasks, group_page, write_pages
 from r2med.report.task_page import task_page
 from r2med.report.task_reading import versus
 from r2med.tasks import resolve
@@ -17,7 +17,7 @@ from r2med.tasks.nano.figures import Contrast, Inspected, group
 from tests.pipeline.test_nano_build import build
 
 SECTIONS = [
-    "# NanoMini / NanoMiniMedQADiag", "## Overview", "## Details", "### What the data measures",
+    r"# NanoMini / NanoMini\_1MedQADiag", "## Overview", "## Details", "### What the data measures",
     "### Observed data profile", "### Evaluation profiles", "#### BM25", "#### Dense", "#### Reranking hybrid",
     "### Metric interpretation", "### Query and relevance tendencies", "### Representative failure modes",
     "### Training data that may help", "### Training and leakage notes", "### Model improvement notes",
@@ -56,7 +56,7 @@ def test_a_page_says_what_the_figures_say(looked_at: Inspected) -> None:
     assert looked_at.contrasts
     for contrast in looked_at.contrasts:
         assert versus(contrast) in page
-    entry = resolve("mini/MedQA-Diag")[0].entry
+    entry = resolve("mini@1/MedQA-Diag")[0].entry
     assert entry is not None
     assert entry.description in page
     assert looked_at.task.fingerprint in page
@@ -75,7 +75,7 @@ def test_texts_cannot_break_the_page() -> None:
 
 def test_files_and_their_json(looked_at: Inspected, tmp_path: Path) -> None:
     written = write_pages("group", [looked_at], tmp_path / "out")
-    assert [p.name for p in written] == ["NanoMiniMedQADiag.md", "NanoMiniMedQADiag.json", "index.md", "index.json"]
+    assert [p.name for p in written] == ["NanoMini_1MedQADiag.md", "NanoMini_1MedQADiag.json", "index.md", "index.json"]
     data = json.loads(written[1].read_bytes())
     assert data["figures"]["profiles"]["bm25"]["ndcg_at_10"] == looked_at.figures.profiles["bm25"].ndcg_at_10
     assert data["audit"]["findings"]["task"] == looked_at.task.full_name
@@ -93,14 +93,39 @@ def test_the_group_page_links_its_tasks(looked_at: Inspected) -> None:
     assert headings(page) == GROUP_SECTIONS
     assert "| Task | Family | Language | Queries |" in page
     assert "| Clinical evidence | en |" in page
-    assert "[NanoMiniMedQADiag](NanoMiniMedQADiag.md)" in page
+    assert r"[NanoMini\_1MedQADiag](NanoMini_1MedQADiag.md)" in page
     assert "All, by query" in page
 
 
+def test_a_group_says_of_the_best_profile_only_what_was_tested(looked_at: Inspected) -> None:
+    """A better-than on one of two tasks read as if the other had been tested and failed."""
+    pages = [
+        looked_at._replace(split=split, contrasts=[Contrast(best, other, 0.1, *ends) for other, ends in others])
+        for split, best, others in (
+            ("a", "dense", [("bm25", (0.05, 0.2)), ("hybrid", (-0.1, 0.2))]),
+            ("b", "hybrid", [("bm25", (0.05, 0.2)), ("dense", (0.01, 0.2))]),
+            ("c", "dense", [("bm25", (0.02, 0.2)), ("hybrid", (-0.2, 0.2))]),
+        )
+    ]
+    said = across_tasks(pages)
+    assert said[:2] == [
+        "On `a` and `c`, the dense list is best: it is significantly better than BM25 but not significantly better "
+        "than the hybrid list.",
+        "On `b`, the hybrid list is best: it is significantly better than BM25 and the dense list.",
+    ]
+    level = looked_at._replace(split="d", contrasts=[Contrast("bm25", "hybrid", 0.0, -0.1, 0.1)])
+    assert across_tasks([level])[0] == (
+        "On `d`, no list is better than BM25: it is not significantly better than the hybrid list."
+    )
+
+
 def test_a_plain_task_gets_a_page_too() -> None:
-    page = task_page(inspect(resolve("mini/Biology")[0]))
-    assert page.startswith("# Mini / Biology\n")
+    page = task_page(inspect(resolve("mini@1/Biology")[0]))
+    assert page.startswith("# Mini, first edition / Biology\n")
     assert "There is no other profile to compare it with." in page
+    assert "Its only candidates are those of BM25, with an nDCG@10 of" in page
+    assert "The nDCG@10, " in page
+    assert "any profile" not in page
     assert "| BM25 | `bm25` |" in page
     assert "#### Dense" not in page
     assert "| `bm25` | bm25-nano |" in page

@@ -20,7 +20,7 @@ from tests.rerank.tiny import save_classifier, save_tokenizer
 
 @pytest.fixture(scope="module")
 def task() -> r2med.Task:
-    return r2med.load("mini/MedQA-Diag")
+    return r2med.load("mini@1/MedQA-Diag")
 
 
 @pytest.mark.parametrize("model", [models.overlap, models.Predicting(), models.Predicting, models.MtebCrossEncoder()])
@@ -84,7 +84,7 @@ def raising(_: Any) -> Any:
     ],
 )
 def test_scores_that_cannot_be_used(scores: Any, words: str) -> None:
-    task = r2med.load("mini/Biology")
+    task = r2med.load("mini@1/Biology")
     candidates = r2med.BM25().retrieve(task, depth=5)
     with pytest.raises(ModelError, match=words):
         as_reranker(scores).rerank(task, candidates, 5)
@@ -98,9 +98,12 @@ class Reranking(Ranking):
 @pytest.mark.parametrize(
     ("answer", "words"),
     [
-        (broken, r"theirs~\w+ failed on .*13 queries of mini/Biology \(RuntimeError: CUDA out of memory on device 0\)"),
-        (lambda task: None, r"theirs~\w+ returned NoneType for .*13 queries of mini/Biology, not a Run"),
-        (lambda task: run_of(task, query="nobody"), "'nobody', which mini/Biology does not hold"),
+        (
+            broken,
+            r"theirs~\w+ failed on .*13 queries of mini@1/Biology \(RuntimeError: CUDA out of memory on device 0\)",
+        ),
+        (lambda task: None, r"theirs~\w+ returned NoneType for .*13 queries of mini@1/Biology, not a Run"),
+        (lambda task: run_of(task, query="nobody"), "'nobody', which mini@1/Biology does not hold"),
         (lambda task: run_of(task, doc="nothing"), "unknown document 'nothing'"),
         (with_nan, "scores that are not numbers"),
         (beyond_the_documents, "cannot be used"),
@@ -108,7 +111,7 @@ class Reranking(Ranking):
 )
 def test_one_line_names_the_reranker(answer: Any, words: str) -> None:
     with pytest.raises(ModelError, match=words) as caught:
-        r2med.evaluate("bm25", r2med.load("mini/Biology"), rerank=Reranking(answer))
+        r2med.evaluate("bm25", r2med.load("mini@1/Biology"), rerank=Reranking(answer))
     assert "\n" not in str(caught.value)
 
 

@@ -1,9 +1,10 @@
-"""Listwise and setwise rerankers against a real chat server that answers well, badly, or not at all."""
+"""Listwise rerankers against a real chat server that answers well, badly, or not at all."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from r2med.core import DataError, ModelError, Run, Task, UsageError
+from r2med.core import DataError, Document, Documents, ModelError, Run, Task, UsageError
 from r2med.core.places import home
 from r2med.core.spec import Content
 from r2med.rerank import rerankers
@@ -147,21 +148,46 @@ def test_hints(server: ChatServer, make_reranker: MakeReranker, task: Task, firs
     assert [int(m) for m in re.findall(r"keyword match (\d+) of 100", user)] == [100, 75, 50, 25, 0]
 
 
-def test_setwise(server: ChatServer, make_reranker: MakeReranker, task: Task, first: Run) -> None:
-    server.text = lambda body: f"The most helpful passage is [{worth(body)[0]}]."
-    run = make_reranker("setwise:any-model,top=4,children=3").rerank(task, first, 20)
-    for row in range(3):
-        top = first.docs[row, :20].tolist()
-        best = by_worth(task, top)[:4]
-        assert [len(task.documents.contents[d]) for d in run.docs[row, :4].tolist()] == [
-            len(task.documents.contents[d]) for d in best
-        ]
-        assert run.docs[row, 4:20].tolist() == [d for d in top if d not in run.docs[row, :4]]
-    assert notes(run)["unparsed"] == 0
-    server.text = lambda body: "hard to say"
-    other = make_reranker("setwise:other-model,top=5,children=3").rerank(task, first, 20)
-    assert other.docs.tolist() == first.docs.tolist()
-    assert notes(other)["unparsed"] == notes(other)["asked"] > 0
+def test_reasonrank(server: ChatServer, make_reranker: MakeReranker, first: Run) -> None:
+    """Thinking first, longer passages, and no citation that could be taken for a passage's number."""
+    cited = tiny.a_task(queries=3, documents=40, longest=60)
+    texts = [Document(d.id, f"{d.text} as shown [3, 4] in [12] and [ 2 ]") for d in cited.documents]
+    cited = replace(cited, documents=Documents.of(texts))
+    server.text = lambda body: f"<think>[1] > [2]? No.</think>\n<answer>{well(body)}</answer>"
+    run = make_reranker("reasonrank:any-model").rerank(cited, first, 30)
+    assert notes(run)["asked"] == notes(run)["ok"] == 3 * 2
+    assert "as shown [3, 4] in (12) and ( 2 )" in server.asked[0]["messages"][-1]["content"]
+    assert run.docs[1, :10].tolist() == by_worth(cited, first.docs[1, :30].tolist())[:10]
+    plain = make_reranker("reasoning:any-model,passage_words=512")
+    assert plain.describe() != make_reranker("reasonrank:any-model").describe()
+    server.text = lambda body: "<think>[5] > [4] > [3] and so on"
+    endless = make_reranker("reasonrank:other-model").rerank(cited, first, 10)
+    assert notes(endless)["unparsed"] == notes(endless)["unfinished"] == 3
+    assert endless.docs.tolist() == first.docs.tolist()
+
+
+def test_insertrank(server: ChatServer, make_reranker: MakeReranker, task: Task, first: Run) -> None:
+    server.text = well
+    run = make_reranker("insertrank:any-model").rerank(task, first, 5)
+    user = server.asked[0]["messages"][-1]["content"]
+    assert [int(m) for m in re.findall(r"first search: (\d+) of 100", user)] == [100, 75, 50, 25, 0]
+    assert "the score of the first search" in user
+    assert notes(run)["ok"] == 3
+    names = {make_reranker(s).name for s in ("insertrank:any-model", "rankgpt:any-model,hints=yes")}
+    assert len(names) == 2
+    with pytest.raises(UsageError, match="has no parameter 'hints'"):
+        rerankers.parse("insertrank:any-model,hints=no")
+
+
+def test_a_window_beyond_the_context(
+    server: ChatServer, make_reranker: MakeReranker, task: Task, first: Run
+) -> None:  # fmt: skip
+    """Only that window keeps its order, and why is told."""
+    server.text, server.plan = well, ["400-length"]
+    run = make_reranker("rankgpt:any-model,window=10,step=10", concurrency=1).rerank(task, first, 20)
+    assert (notes(run)["failed"], notes(run)["too_long"], notes(run)["ok"]) == (1, 1, 5)
+    assert run.docs[0, 10:20].tolist() == first.docs[0, 10:20].tolist()
+    assert run.docs[0, :10].tolist() == by_worth(task, first.docs[0, :10].tolist())
 
 
 def test_passages_are_cut_and_counted(server: ChatServer, make_reranker: MakeReranker, task: Task, first: Run) -> None:
@@ -193,7 +219,9 @@ user = "Sort {{count}} texts for {{query}}:\\n{{passages}}"
 """
 
 
-@pytest.mark.parametrize("method", ["rankgpt", "reasoning", "setwise"])
+@pytest.mark.parametrize(
+    "method", ["rankgpt", "reasoning", "reasonrank", "insertrank", "setwise", "rank-r1", "grouprank"]
+)
 def test_a_prompt_of_ones_own(
     server: ChatServer, make_reranker: MakeReranker, task: Task, first: Run, tmp_path: Path, method: str
 ) -> None:

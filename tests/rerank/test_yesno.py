@@ -122,7 +122,7 @@ def test_two_prompts_never_share_a_result(server: ChatServer, tmp_path: Path, me
         path.write_text(f'user = "{word} {{{{query}}}} {{{{passages}}}}"')
         before = len(server.asked)
         rerank = f"{method}:any-model,prompt={path}@8"
-        made = r2med.run("bm25", tasks="mini/Biology", rerank=rerank, results=results).results
+        made = r2med.run("bm25", tasks="mini@1/Biology", rerank=rerank, results=results).results
         ((name, value),) = [(r.system.name, r.measures["ndcg_at_10"]) for r in made if r.system.name != "bm25"]
         return name, value, len(server.asked) - before
 

@@ -13,7 +13,7 @@ from r2med.tasks import resolve
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two real systems and their fusion on two tasks of Mini."""
     root = tmp_path_factory.mktemp("made") / "results"
-    refs = [*resolve("mini/Biology"), *resolve("mini/PMC-Clinical")]
+    refs = [*resolve("mini@1/Biology"), *resolve("mini@1/PMC-Clinical")]
     r2med.run("bm25", "bm25-lucene", tasks=refs, fuse="rrf", results=root)
     return root
 

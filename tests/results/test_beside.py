@@ -25,7 +25,7 @@ from .sealing import edit, scores_in
 
 
 def biology(root: Path) -> StoredResult:
-    return next(s for s in ResultIndex([root]).all() if s.key == ("bm25", "mini", "Biology"))
+    return next(s for s in ResultIndex([root]).all() if s.key == ("bm25", "mini@1", "Biology"))
 
 
 def test_some_measures_of_all_queries(own_results: Path) -> None:
@@ -65,18 +65,18 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
 def test_damaged_scores_are_refused(
     own_results: Path, damage: Callable[[Path], object], words: str, hashed: bool
 ) -> None:
-    path = own_results / "bm25" / "mini" / "Biology.json"
+    path = own_results / "bm25" / "mini@1" / "Biology.json"
     if not hashed:
         edit(path, lambda document: document.pop("files"))
     damage(path.with_suffix(".queries.jsonl"))
     either = f"{words}|were changed after they were written" if hashed else words
-    with pytest.raises(ResultError, match=f"bm25 on mini/Biology: .*({either})"):
+    with pytest.raises(ResultError, match=f"bm25 on mini@1/Biology: .*({either})"):
         biology(own_results).scores(["ndcg_at_10"])
 
 
 def test_scores_that_change_places_are_noticed_by_their_hash(own_results: Path) -> None:
     """Two queries exchange their scores: the mean stays, the hash does not."""
-    path = own_results / "bm25" / "mini" / "Biology.queries.jsonl"
+    path = own_results / "bm25" / "mini@1" / "Biology.queries.jsonl"
     text = path.read_text().replace("Biology-q01", "tmp").replace("Biology-q02", "Biology-q01")
     path.write_text(text.replace("tmp", "Biology-q02"))
     with pytest.raises(ResultError, match="were changed after they were written"):
@@ -84,8 +84,8 @@ def test_scores_that_change_places_are_noticed_by_their_hash(own_results: Path) 
 
 
 def test_a_run_of_another_result_is_noticed(own_results: Path) -> None:
-    run = own_results / "bm25-lucene" / "mini" / "Biology.run.gz"
-    (own_results / "bm25" / "mini" / "Biology.run.gz").write_bytes(run.read_bytes())
+    run = own_results / "bm25-lucene" / "mini@1" / "Biology.run.gz"
+    (own_results / "bm25" / "mini@1" / "Biology.run.gz").write_bytes(run.read_bytes())
     with pytest.raises(DataError, match=r"Biology\.run\.gz: was changed after it was written"):
         biology(own_results).run()
     store = ResultStore(own_results)
@@ -98,7 +98,7 @@ def test_expansions(own_results: Path) -> None:
     assert stored.expansion("Biology-q01") is None
     run = store.run(stored.result)
     texts = [{"query_id": q, "texts": [f"about {q}"], "cost": None} for q in run.query_ids]
-    store.write(stored.result, run, score(run, load("mini/Biology").qrels), expansions=texts)
+    store.write(stored.result, run, score(run, load("mini@1/Biology").qrels), expansions=texts)
     stored = biology(own_results)
     found = stored.expansion("Biology-q02")
     assert found is not None

@@ -28,7 +28,7 @@ def messages(index: ResultIndex) -> list[str]:
 def test_everything_is_found_by_what_stands_inside(own_results: Path) -> None:
     (own_results / "bm25").rename(own_results / "another name")
     found = names(ResultIndex([own_results]))
-    tasks = ("mini/Biology", "mini/PMC-Clinical")
+    tasks = ("mini@1/Biology", "mini@1/PMC-Clinical")
     assert found == {(s, t) for s in ("bm25", "bm25-lucene", "bm25+bm25-lucene.rrf") for t in tasks}
 
 
@@ -50,8 +50,8 @@ def test_results_runs_and_scores_are_those_stored(made: Path) -> None:
 
 
 def test_broken_and_foreign_files_are_named_and_the_rest_is_there(own_results: Path) -> None:
-    (own_results / "bm25" / "mini" / "Biology.json").write_text("{ not json")
-    (own_results / "bm25" / "mini" / "PMC-Clinical.json").write_text('{"schema": 99}')
+    (own_results / "bm25" / "mini@1" / "Biology.json").write_text("{ not json")
+    (own_results / "bm25" / "mini@1" / "PMC-Clinical.json").write_text('{"schema": 99}')
     index = ResultIndex([own_results])
     assert len(names(index)) == 4
     assert "not a result file" in messages(index)[0]
@@ -61,9 +61,9 @@ def test_broken_and_foreign_files_are_named_and_the_rest_is_there(own_results: P
     with pytest.raises(UnknownName, match="unknown system 'bm25'"):
         index.select(["bm25"])
     assert len(index.select(["bm25-lucene"])) == 2
-    (own_results / "bm25-lucene" / "mini" / "Biology.json").write_text("{")
+    (own_results / "bm25-lucene" / "mini@1" / "Biology.json").write_text("{")
     index.refresh(now=True)
-    with pytest.raises(ResultError, match=r"bm25-lucene/mini/Biology\.json: not a result file"):
+    with pytest.raises(ResultError, match=r"bm25-lucene/mini@1/Biology\.json: not a result file"):
         index.select(["bm25-lucene"])
 
 
@@ -71,15 +71,15 @@ def test_links_out_of_the_folder_are_not_followed(own_results: Path, tmp_path: P
     outside = tmp_path / "outside"
     shutil.copytree(own_results / "bm25", outside / "secret")
     (own_results / "secret").symlink_to(outside / "secret")
-    inner = own_results / "bm25" / "mini"
+    inner = own_results / "bm25" / "mini@1"
     for name in ("Biology.run.gz", "Biology.queries.jsonl", "PMC-Clinical.json"):
         (inner / name).unlink()
-        (inner / name).symlink_to(outside / "secret" / "mini" / name)
-    (inner / "Biology.expansions.jsonl").symlink_to(tmp_path / "outside" / "secret" / "mini" / "Biology.json")
+        (inner / name).symlink_to(outside / "secret" / "mini@1" / name)
+    (inner / "Biology.expansions.jsonl").symlink_to(tmp_path / "outside" / "secret" / "mini@1" / "Biology.json")
     index = ResultIndex([own_results])
-    assert ("bm25", "mini/PMC-Clinical") not in names(index)
+    assert ("bm25", "mini@1/PMC-Clinical") not in names(index)
     assert sum("not followed" in message for message in messages(index)) == 2
-    stored = next(s for s in index.stored if s.key == ("bm25", "mini", "Biology"))
+    stored = next(s for s in index.stored if s.key == ("bm25", "mini@1", "Biology"))
     for look in (stored.run, lambda: stored.scores(["ndcg_at_10"]), lambda: stored.expansion("Biology-q01")):
         with pytest.raises(DataError, match="not followed"):
             look()
@@ -92,24 +92,24 @@ def test_new_changed_and_removed_results_are_noticed(own_results: Path) -> None:
     assert {label for label, _ in names(index)} == {"bm25", "bm25+bm25-lucene.rrf"}
     hidden.rename(own_results / "bm25-lucene")
     assert len({label for label, _ in names(index)}) == 3
-    path = own_results / "bm25" / "mini" / "Biology.json"
+    path = own_results / "bm25" / "mini@1" / "Biology.json"
     before, kept = index.version, index.stored[-1]
     edit(path, lambda document: document.update(depth=7))
     index.refresh(now=True)
     assert index.version == before + 1
-    assert next(s for s in index.stored if s.key == ("bm25", "mini", "Biology")).result.depth == 7
+    assert next(s for s in index.stored if s.key == ("bm25", "mini@1", "Biology")).result.depth == 7
     assert index.stored[-1] is kept, "what did not change is not read again"
     index.refresh(now=True)
     assert index.version == before + 1
     path.unlink()
-    assert ("bm25", "mini/Biology") not in names(index)
+    assert ("bm25", "mini@1/Biology") not in names(index)
 
 
 def test_a_result_changed_in_place_is_noticed(own_results: Path) -> None:
     index = ResultIndex([own_results])
-    stored = next(s for s in index.all() if s.key == ("bm25", "mini", "Biology"))
+    stored = next(s for s in index.all() if s.key == ("bm25", "mini@1", "Biology"))
     assert stored.result.depth == 1000
-    for folder in (own_results / "bm25" / "mini", stored.path):
+    for folder in (own_results / "bm25" / "mini@1", stored.path):
         os.utime(folder, (1, 1))  # long ago: nothing seems to be going on
     index.refresh(now=True)
     with stored.path.open("r+") as stream:
@@ -117,10 +117,10 @@ def test_a_result_changed_in_place_is_noticed(own_results: Path) -> None:
         stream.seek(0)
         stream.truncate()
         stream.write(json.dumps(document))
-    os.utime(own_results / "bm25" / "mini", (1, 1))
+    os.utime(own_results / "bm25" / "mini@1", (1, 1))
     index.refresh(now=True)
     with pytest.raises(ResultError, match="was changed"):
-        _ = next(s for s in index.stored if s.key == ("bm25", "mini", "Biology")).result
+        _ = next(s for s in index.stored if s.key == ("bm25", "mini@1", "Biology")).result
 
 
 def test_the_same_system_in_two_folders_is_told_apart(made: Path, own_results: Path, tmp_path: Path) -> None:
@@ -132,17 +132,19 @@ def test_the_same_system_in_two_folders_is_told_apart(made: Path, own_results: P
 
 def test_two_files_of_one_result(own_results: Path) -> None:
     """The one in its own place counts; another one is named, and stops whoever asks for its folder."""
-    shutil.copy(own_results / "bm25-lucene" / "mini" / "Biology.json", own_results / "bm25" / "mini" / "Biology.json")
+    shutil.copy(
+        own_results / "bm25-lucene" / "mini@1" / "Biology.json", own_results / "bm25" / "mini@1" / "Biology.json"
+    )
     index = ResultIndex([own_results])
-    assert ("bm25-lucene", "mini/Biology") in names(index)
-    assert ("bm25", "mini/Biology") not in names(index)
+    assert ("bm25-lucene", "mini@1/Biology") in names(index)
+    assert ("bm25", "mini@1/Biology") not in names(index)
     with pytest.raises(ResultError, match="holds a result of 'bm25-lucene'"):
         index.select(["bm25", "bm25-lucene"])
 
 
 def test_what_is_no_file_does_no_harm(own_results: Path) -> None:
     """A named pipe among the results hung pages: whoever opened it waited for ever."""
-    inner = own_results / "bm25" / "mini"
+    inner = own_results / "bm25" / "mini@1"
     (inner / "Huge.json").write_bytes(b"[" * (9 << 20))
     (inner / "Deep.json").write_bytes(b'{"schema": 1, "x": ' + b"[" * 100_000)
     (inner / "Latin.json").write_bytes(b'{"schema": 1, "x": "\xff"}')
@@ -154,7 +156,7 @@ def test_what_is_no_file_does_no_harm(own_results: Path) -> None:
     index = ResultIndex([own_results])
     assert len(names(index)) == 6
     assert len(index.problems) == 3
-    stored = next(s for s in index.stored if s.key == ("bm25", "mini", "Biology"))
+    stored = next(s for s in index.stored if s.key == ("bm25", "mini@1", "Biology"))
     with pytest.raises(DataError, match="not a plain file"):
         stored.run()
     with pytest.raises(ResultError, match="cannot be read"):
@@ -167,7 +169,7 @@ def test_choosing(own_results: Path, tmp_path: Path) -> None:
     index = ResultIndex([own_results])
     assert [s.label for s in index.select(["bm25-lucene", "bm25"])] == ["bm25-lucene"] * 2 + ["bm25"] * 2
     assert {s.label for s in index.select([str(own_results / "bm25")])} == {"bm25"}
-    assert len(index.select(collection="mini")) == 6
+    assert len(index.select(collection="mini@1")) == 6
     with pytest.raises(UnknownName, match="did you mean bm25"):
         index.select(["bm26"])
     with pytest.raises(UsageError, match="'bm25' is given twice"):
@@ -182,7 +184,7 @@ def test_choosing(own_results: Path, tmp_path: Path) -> None:
 
 def test_a_collection_called_own_is_not_that_of_tasks_without_one(own_results: Path) -> None:
     for task, collection in (("Biology", ""), ("PMC-Clinical", "own")):
-        path = own_results / "bm25" / "mini" / f"{task}.json"
+        path = own_results / "bm25" / "mini@1" / f"{task}.json"
         edit(path, lambda document, c=collection: document["task"].update(collection=c))  # type: ignore[misc]
     index = ResultIndex([own_results])
     assert [s.task for s in index.select(collection="own")] == ["Biology"]

@@ -15,19 +15,19 @@ def test_progress_is_written_read_and_outlived(tmp_path: Path) -> None:
     assert read_progress(tmp_path) is None
     file = ProgressFile(tmp_path / "results")
     file.begin(3)
-    file.step("bm25", "mini/Biology")
+    file.step("bm25", "mini@1/Biology")
     state = read_progress(tmp_path / "results")
     assert state is not None
     assert state.running
     assert state.current is not None
-    assert (state.current.system, state.current.task, state.done, state.total) == ("bm25", "mini/Biology", 0, 3)
-    file.step("bm25", "mini/Biology", finished=True)
+    assert (state.current.system, state.current.task, state.done, state.total) == ("bm25", "mini@1/Biology", 0, 3)
+    file.step("bm25", "mini@1/Biology", finished=True)
     file.end()
     state = read_progress(tmp_path / "results")
     assert state is not None
     assert not state.running
     assert state.current is None
-    assert [(s.system, s.task) for s in state.finished] == [("bm25", "mini/Biology")]
+    assert [(s.system, s.task) for s in state.finished] == [("bm25", "mini@1/Biology")]
     (tmp_path / "results" / ".progress.json").write_text("{")
     assert read_progress(tmp_path / "results") is None
 

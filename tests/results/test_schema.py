@@ -12,7 +12,7 @@ from tests.retrieve.encoders.weights import real_model
 RUN = """
 import sys
 import r2med
-results = r2med.run("bm25", "bge-small", tasks="mini/Biology", results=sys.argv[1]).results
+results = r2med.run("bm25", "bge-small", tasks="mini@1/Biology", results=sys.argv[1]).results
 for result in results:
     print(result.system.name, *sorted(result.environment["versions"]))
 """

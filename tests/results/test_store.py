@@ -22,22 +22,22 @@ from .sealing import edit, scores_in
 @pytest.fixture
 def store(tmp_path: Path) -> ResultStore:
     store = ResultStore(tmp_path / "results")
-    run_experiment(resolve("mini/Biology"), [Builder().build(SystemSpec.parse("bm25"))], store)
+    run_experiment(resolve("mini@1/Biology"), [Builder().build(SystemSpec.parse("bm25"))], store)
     return store
 
 
 def result_file(store: ResultStore) -> Path:
-    return store.root / "bm25" / "mini" / "Biology.json"
+    return store.root / "bm25" / "mini@1" / "Biology.json"
 
 
 def test_three_files_a_task(store: ResultStore) -> None:
-    folder = store.root / "bm25" / "mini"
+    folder = store.root / "bm25" / "mini@1"
     assert sorted(p.name for p in folder.iterdir()) == ["Biology.json", "Biology.queries.jsonl", "Biology.run.gz"]
 
 
 def test_a_system_whose_name_no_file_system_takes_has_no_result_of_the_first_edition(store: ResultStore) -> None:
     """The place the first edition would have used was looked at, and the error of the system went through."""
-    assert store.find(f"{'bm25+' * 80}bm25.rrf", "mini", "Biology") is None
+    assert store.find(f"{'bm25+' * 80}bm25.rrf", "mini@1", "Biology") is None
 
 
 def test_a_result_says_how_it_was_made(store: ResultStore) -> None:
@@ -57,7 +57,7 @@ def test_run_and_per_query_scores_read_back(store: ResultStore) -> None:
     (result,) = store
     per_query = scores_in(result_file(store), "ndcg_at_10")
     assert np.mean(list(per_query.values())) == pytest.approx(result.measures["ndcg_at_10"], abs=1e-12)
-    assert score(store.run(result), load("mini/Biology").qrels).mean() == pytest.approx(result.measures["ndcg_at_10"])
+    assert score(store.run(result), load("mini@1/Biology").qrels).mean() == pytest.approx(result.measures["ndcg_at_10"])
 
 
 @pytest.mark.parametrize("texts", [["zzz"], ["zzz", "gout"]], ids=["no query finds anything", "one does"])
@@ -95,7 +95,7 @@ def test_another_schema_is_refused(store: ResultStore) -> None:
 READERS: dict[str, Callable[[ResultStore], object]] = {
     "read": lambda store: read_result(result_file(store)),
     "iteration": list,
-    "find": lambda store: store.find("bm25", "mini", "Biology"),
+    "find": lambda store: store.find("bm25", "mini@1", "Biology"),
     "index": lambda store: ResultIndex([store.root]).all()[0].result,
 }
 
@@ -133,7 +133,7 @@ def test_a_field_of_another_edition_counts_for_the_checksum(store: ResultStore) 
 def test_an_old_result_does_not_stand_beside_a_new_run(store: ResultStore, monkeypatch: pytest.MonkeyPatch) -> None:
     (result,) = store
     run = store.run(result)
-    evaluation = score(run, load("mini/Biology").qrels)
+    evaluation = score(run, load("mini@1/Biology").qrels)
     monkeypatch.setattr("r2med.results.store.QueryScores", None)  # stopped after the run, before the scores
     with pytest.raises(TypeError):
         store.write(result, run, evaluation)
@@ -143,7 +143,7 @@ def test_an_old_result_does_not_stand_beside_a_new_run(store: ResultStore, monke
 def test_an_old_expansion_does_not_stand_beside_a_new_result(store: ResultStore) -> None:
     (result,) = store
     run = store.run(result)
-    evaluation = score(run, load("mini/Biology").qrels)
+    evaluation = score(run, load("mini@1/Biology").qrels)
     path = store.write(result, run, evaluation, expansions=[{"query_id": "q", "texts": ["x"]}])
     assert path.with_suffix(".expansions.jsonl").exists()
     store.write(result, run, evaluation)
@@ -181,7 +181,7 @@ def renamed(result: TaskResult, system: str, task: str) -> TaskResult:
 def test_results_of_hostile_names_are_all_kept_and_read_under_their_names(store: ResultStore) -> None:
     (result,) = store
     run, evaluation = store.run(result), None
-    evaluation = score(run, load("mini/Biology").qrels)
+    evaluation = score(run, load("mini@1/Biology").qrels)
     for name in NAMES:
         store.write(renamed(result, name, name), run, evaluation)
     found = {(r.system.name, r.task.name) for r in store if not r.task.collection}
@@ -196,4 +196,6 @@ def test_results_of_hostile_names_are_all_kept_and_read_under_their_names(store:
 def test_names_of_the_catalogue_are_filed_as_they_are(tmp_path: Path) -> None:
     names = {name for c in collections().values() for name in (c.name, *(entry.name for entry in c.tasks))}
     assert names <= known_names()
-    assert ResultStore(tmp_path).path("bm25", "mini", "MedQA-Diag") == tmp_path / "bm25" / "mini" / "MedQA-Diag.json"
+    assert (
+        ResultStore(tmp_path).path("bm25", "mini@1", "MedQA-Diag") == tmp_path / "bm25" / "mini@1" / "MedQA-Diag.json"
+    )

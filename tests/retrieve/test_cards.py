@@ -91,15 +91,15 @@ def test_names_of_a_task_go_from_narrow_to_wide(tmp_path: Path) -> None:
     card = find_card("inst-l").with_prompts(pack.located())
     found = {
         "collection": task(),
-        "task": task(collection="mini"),
+        "task": task(collection="mini@1"),
         "family": task("Biology", family="Clinical evidence"),
     }
     assert {name: prefix_for(card, "query", of) for name, of in found.items()} == {name: name for name in found}
     with pytest.raises(UsageError, match="prompt pack mine has no query instruction for r2med/Biology"):
         prefix_for(card, "query", task("Biology", family="Q&A reference"))
     other = find_card("inst-l").with_prompts(pack_file(tmp_path, '[query]\n"nano/MedQA-Diag" = "x"\n').located())
-    with pytest.raises(UsageError, match=r"no query instruction for mini/MedQA-Diag \(it has: nano/MedQA-Diag"):
-        prefix_for(other, "query", task(collection="mini"))
+    with pytest.raises(UsageError, match=r"no query instruction for mini@1/MedQA-Diag \(it has: nano/MedQA-Diag"):
+        prefix_for(other, "query", task(collection="mini@1"))
 
 
 def test_a_pack_goes_to_those_it_has_words_for(tmp_path: Path) -> None:
@@ -127,10 +127,10 @@ def test_the_protocol_stays_in_the_name_of_an_instructed_model() -> None:
 def test_commands_say_whose_words_they_used(e5: Path, tmp_path: Path) -> None:
     del e5
     results = str(tmp_path / "results")
-    own = r2med("run", "-r", PAPER, "--tasks", "mini/MedQA-Diag", "--results", results)
+    own = r2med("run", "-r", PAPER, "--tasks", "mini@1/MedQA-Diag", "--results", results)
     assert f"{PAPER}: instructions: r2med's own (r2med protocol fetch r2med-paper)" in own.stderr
     digest = fetch(tmp_path)
-    done = r2med("run", "-r", PAPER, "--tasks", "mini/MedQA-Diag", "--results", results, "--json")
+    done = r2med("run", "-r", PAPER, "--tasks", "mini@1/MedQA-Diag", "--results", results, "--json")
     (system,) = json.loads(done.stdout)["systems"]
     assert system["name"] == f"e5:prompts=r2med-paper~{digest[:8]},protocol=r2med-paper"
     assert "warnings" not in system
@@ -138,11 +138,11 @@ def test_commands_say_whose_words_they_used(e5: Path, tmp_path: Path) -> None:
     pack = tmp_path / "mine.toml"
     pack.write_text('[model.e5.query]\nMedQA-Diag = "Find it"\n')
     flags = ("-r", "e5", "--prompts", str(pack))
-    named = json.loads(r2med("run", *flags, "--tasks", "mini/MedQA-Diag", "--results", results, "--json").stdout)
+    named = json.loads(r2med("run", *flags, "--tasks", "mini@1/MedQA-Diag", "--results", results, "--json").stdout)
     assert named["systems"][0]["name"] == f"e5:prompts={Content.of(pack)}"
     assert json.loads(r2med("search", "fever", *flags, "--json").stdout)["hits"]
-    said = r2med("run", *flags, "--tasks", "mini/Biology", "--results", results, code=2).stderr
-    assert "prompt pack mine has no query instruction for mini/Biology" in said
+    said = r2med("run", *flags, "--tasks", "mini@1/Biology", "--results", results, code=2).stderr
+    assert "prompt pack mine has no query instruction for mini@1/Biology" in said
     assert len(said.splitlines()) == 1
     said = r2med("search", "fever", "-r", "bm25", "--prompts", str(pack), code=2).stderr
     assert "changes nothing" in said

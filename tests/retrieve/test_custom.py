@@ -32,7 +32,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(scope="module")
 def task() -> r2med.Task:
-    return r2med.load("mini/MedQA-Diag")
+    return r2med.load("mini@1/MedQA-Diag")
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +71,7 @@ def test_the_sides_of_a_sentence_model_are_its_own(task: r2med.Task) -> None:
 def test_an_mteb_encoder_is_told_the_task(task: r2med.Task) -> None:
     model = models.MtebEncoder()
     r2med.evaluate(model, task)
-    name = "MiniR2MEDMedQADiagRetrieval"
+    name = "Mini1R2MEDMedQADiagRetrieval"
     assert model.told == [(name, "Retrieval", "document"), (name, "Retrieval", "query")]
 
 
@@ -80,7 +80,7 @@ def test_mteb_is_not_imported_for_it() -> None:
 import sys, r2med
 from tests import own_models as models
 from tests.own_rankings import Ranking, beyond_the_documents, broken, run_of, with_nan
-task = r2med.load("mini/Biology")
+task = r2med.load("mini@1/Biology")
 for model in (models.MtebEncoder(), models.MtebCrossEncoder()):
     r2med.evaluate(model, task)
 assert "mteb" not in sys.modules and "torch" not in sys.modules
@@ -221,11 +221,11 @@ def test_addresses_on_the_command_line(tmp_path: Path, task: r2med.Task, expecte
     own = ("--retriever", "own:CustomModel", "--expand", "own:shout", "--rerank", "own:overlap@10")
     command = Path(sys.executable).with_name("r2med")
     done = subprocess.run(
-        [str(command), "run", "--tasks", "mini/MedQA-Diag", *own, "--json"],
+        [str(command), "run", "--tasks", "mini@1/MedQA-Diag", *own, "--json"],
         cwd=tmp_path, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    systems = {s["name"]: s["tasks"]["mini/MedQA-Diag"]["ndcg_at_10"] for s in json.loads(done.stdout)["systems"]}
+    systems = {s["name"]: s["tasks"]["mini@1/MedQA-Diag"]["ndcg_at_10"] for s in json.loads(done.stdout)["systems"]}
     assert systems["own:CustomModel"] == pytest.approx(expected, abs=1e-6)
     assert list(systems) == [
         "own:CustomModel", "expand=own:shout+own:CustomModel", "expand=own:shout+own:CustomModel+own:overlap@10",
@@ -235,7 +235,7 @@ def test_addresses_on_the_command_line(tmp_path: Path, task: r2med.Task, expecte
 def test_code_that_changed_is_run_again(tmp_path: Path) -> None:
     file = tmp_path / "own.py"
     file.write_text("import numpy as np\n\n\ndef encode(texts):\n    return np.array([[len(t), 1.0] for t in texts])\n")
-    flags = ("--tasks", "mini/Biology", "--retriever", "own:encode")
+    flags = ("--tasks", "mini@1/Biology", "--retriever", "own:encode")
     first, second = run_command(tmp_path, *flags), run_command(tmp_path, *flags)
     assert first.returncode == second.returncode == 0, first.stderr
     file.write_text(file.read_text().replace("1.0", "2.0"))
@@ -300,7 +300,7 @@ def test_a_query_that_a_searcher_leaves_out_scores_nothing(task: r2med.Task) -> 
 
 @pytest.fixture(scope="module")
 def biology() -> r2med.Task:
-    return r2med.load("mini/Biology")
+    return r2med.load("mini@1/Biology")
 
 
 class Retrieving(Ranking):
@@ -311,9 +311,12 @@ class Retrieving(Ranking):
 @pytest.mark.parametrize(
     ("answer", "words"),
     [
-        (broken, r"theirs~\w+ failed on .*13 queries of mini/Biology \(RuntimeError: CUDA out of memory on device 0\)"),
-        (lambda task: None, r"theirs~\w+ returned NoneType for .*13 queries of mini/Biology, not a Run"),
-        (lambda task: run_of(task, query="nobody"), "'nobody', which mini/Biology does not hold"),
+        (
+            broken,
+            r"theirs~\w+ failed on .*13 queries of mini@1/Biology \(RuntimeError: CUDA out of memory on device 0\)",
+        ),
+        (lambda task: None, r"theirs~\w+ returned NoneType for .*13 queries of mini@1/Biology, not a Run"),
+        (lambda task: run_of(task, query="nobody"), "'nobody', which mini@1/Biology does not hold"),
         (lambda task: run_of(task, doc="nothing"), "unknown document 'nothing'"),
         (with_nan, "scores that are not numbers"),
         (beyond_the_documents, "cannot be used"),

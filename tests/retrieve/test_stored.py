@@ -7,10 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import r2med
 from r2med.core import DataError, Run
 from r2med.core.spec import Content
 from r2med.core.trec import write_run
 from r2med.retrieve.stored import StoredRun, load_candidates, on_task, read_topk
+from r2med.tasks import write_task
 from tests.builders import small_task
 
 TASK = small_task()
@@ -135,3 +137,18 @@ def test_a_run_is_refused_where_its_result_is_of_other_data(tmp_path: Path) -> N
     for other in ("[]", '{"task": "small"}', "not JSON"):  # somebody's own file
         beside.write_text(other)
         assert StoredRun(Content.of(tmp_path / "small.run.gz")).retrieve(TASK).lengths().tolist() == [1, 0]
+
+
+@pytest.mark.parametrize("kind", ["nano", "MyNano", "Capital", "collection"])
+def test_results_on_tasks_of_ones_own_are_candidates(kind: str, tmp_path: Path) -> None:
+    """Whatever the folder is called: results on `nano~` and `MyNano` lie in folders with a hash."""
+    folder, results, spec = tmp_path / kind, tmp_path / "results", str(tmp_path / kind)
+    layout = "nano" if kind in ("nano", "MyNano") else "beir"
+    write_task(r2med.load("mini@1/Biology"), folder, to=layout, split="One")
+    if kind == "collection":
+        r2med.add_collection("mine", f"Task={folder}")
+        spec = "mine"
+    first = r2med.run("bm25", tasks=spec, results=results).results[0]
+    again = r2med.run(f"run:{results / 'bm25'}", tasks=spec, results=results).results[0]
+    assert again.measures == first.measures
+    assert again.task.full_name == first.task.full_name

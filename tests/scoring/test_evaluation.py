@@ -84,7 +84,7 @@ def test_an_evaluation_shows_scores_not_arrays() -> None:
 
 
 def test_a_task_stands_for_its_judgments() -> None:
-    task = r2med.load("mini/MedQA-Diag")
+    task = r2med.load("mini@1/MedQA-Diag")
     run = r2med.BM25().retrieve(task, depth=20)
     assert score(run, task, [MAIN]).mean() == score(run, task.qrels, [MAIN]).mean() > 0
 
@@ -104,8 +104,8 @@ def test_a_data_frame_without_pandas_names_the_extra(monkeypatch: pytest.MonkeyP
 
 def test_a_stored_run_gives_the_stored_scores_again(tmp_path: Path) -> None:
     """And any other measure, to the last digit."""
-    task = r2med.load("mini/MedQA-Diag")
-    (result,) = r2med.run("bm25", tasks="mini/MedQA-Diag", results=tmp_path).results
+    task = r2med.load("mini@1/MedQA-Diag")
+    (result,) = r2med.run("bm25", tasks="mini@1/MedQA-Diag", results=tmp_path).results
     store = ResultStore(tmp_path)
     stored = store.run(result)
     for measure in STANDARD[::5]:

@@ -231,16 +231,16 @@ def test_traps_of_any_system_by_what_it_put_first() -> None:
 
 
 def test_tendencies_count_words() -> None:
-    shape = tendencies(load("mini/MedQA-Diag"))
+    shape = tendencies(load("mini@1/MedQA-Diag"))
     assert shape.question_share > 0.5
     assert 0 < shape.overlap[0] <= shape.overlap[1] <= shape.overlap[2] < 1
-    assert len(shape.overlap_of_query) == len(load("mini/MedQA-Diag").queries)
+    assert len(shape.overlap_of_query) == len(load("mini@1/MedQA-Diag").queries)
 
 
 def test_our_own_prompts_hold_no_query_of_mini() -> None:
     examples = built_in_examples()
     assert len(examples[0].texts) > 10
-    for found in audit(load_all("mini"), few_shot=examples).tasks:
+    for found in audit(load_all("mini@1"), few_shot=examples).tasks:
         assert not found.flagged(kind="few-shot")
 
 

@@ -23,7 +23,7 @@ R2MED = {
 
 
 def test_the_collections() -> None:
-    assert tuple(collections()) == COLLECTION_NAMES == ("mini", "nano", "r2med")
+    assert tuple(collections()) == COLLECTION_NAMES == ("mini@1", "mini-dev", "mini", "nano", "r2med")
     for name, collection in collections().items():
         assert collection.name == name
         assert [t.name for t in collection.tasks] == list(R2MED)
@@ -62,7 +62,7 @@ def test_counts_of_nano_are_those_published() -> None:
 
 def test_no_name_means_two_tasks() -> None:
     names = [e.full_name for e in entries()]
-    assert len(names) == len(set(names)) == 24
+    assert len(names) == len(set(names)) == 40
     for collection in collections():
         spelled = [n.casefold() for e in entries(collection) for n in (e.name, *e.aliases)]
         assert len(spelled) == len(set(spelled))
@@ -87,7 +87,7 @@ def test_a_collection_and_its_tasks_are_found(collection: str) -> None:
         ("R2MEDBiologyRetrieval", "r2med/Biology"),
         ("NanoR2MEDBiology", "nano/Biology"),
         ("nano/Stack-Biology", "nano/Biology"),
-        ("mini/PMC-Treat", "mini/PMC-Treatment"),
+        ("mini@1/PMC-Treat", "mini@1/PMC-Treatment"),
         ("medqa_diag", "r2med/MedQA-Diag"),
         ("nano/", "nano/Biology"),
     ],

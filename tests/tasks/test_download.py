@@ -291,7 +291,7 @@ def test_files_dropped_in_are_checked_and_nothing_is_asked(hub: Hub, client: Cli
 
 
 def test_mini_needs_no_download(client: Client) -> None:
-    entry = collections()["mini"].tasks[0]
+    entry = collections()["mini@1"].tasks[0]
     usual, forced = client.calls((entry, False), (entry, True))
     assert usual["fetched"] is False
-    assert forced["error"] == "DataError: mini/Biology is built in; there is nothing to download"
+    assert forced["error"] == "DataError: mini@1/Biology is built in; there is nothing to download"

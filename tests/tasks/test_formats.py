@@ -113,7 +113,7 @@ def test_several_tasks_go_into_a_folder_each_or_into_one_nano(tmp_path: Path) ->
     assert sorted(p.name for p in (tmp_path / "beir").iterdir()) == ["one", "two"]
     convert(refs, tmp_path / "nano", to="nano")
     loaded = load_all(tmp_path / "nano")
-    assert [t.full_name for t in loaded] == ["nano/one", "nano/two"]
+    assert [t.full_name for t in loaded] == ["nano~/one", "nano~/two"], "the folder is not the collection nano"
     for task in loaded:
         assert_same(small_task(), task)
 
@@ -195,7 +195,7 @@ def test_a_class_is_all_it_takes_to_add_a_layout(tmp_path: Path) -> None:
         return done.stdout
 
     assert "nano, tabs" in call("convert", "--help")
-    call("convert", "mini/Biology", str(tmp_path / "tabs"), "--to", "tabs")
+    call("convert", "mini@1/Biology", str(tmp_path / "tabs"), "--to", "tabs")
     assert load_path(tmp_path / "tabs").extra["layout"] == "tabs"
     assert "ok (13 queries" in call("validate", str(tmp_path / "tabs"))
     call("convert", str(tmp_path / "tabs"), str(tmp_path / "beir"), "--to", "beir")

@@ -257,8 +257,8 @@ def test_exports_of_tasks_have_a_file_each(tmp_path: Path) -> None:
     assert len(written) == len(NAMES)
     assert len({name.casefold() for name in written}) == len(NAMES)
     assert "a.b.qrels" in written
-    done = CliRunner().invoke(export_command, ["trec", "mini/MedQA-Diag", "--out", str(tmp_path / "mini")])
-    assert sorted(p.name for p in (tmp_path / "mini" / "mini").iterdir()) == [
+    done = CliRunner().invoke(export_command, ["trec", "mini@1/MedQA-Diag", "--out", str(tmp_path / "mini@1")])
+    assert sorted(p.name for p in (tmp_path / "mini@1" / "mini@1").iterdir()) == [
         "MedQA-Diag.qrels",
         "MedQA-Diag.topics.tsv",
     ]

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from r2med.core import DataError, Document, Documents, Qrels, Query, Task
-from r2med.tasks import load, write_task
-from r2med.tasks.load import from_path
+from r2med.tasks import convert, load, write_task
+from r2med.tasks.load import every_part, from_path
 from tests.builders import QRELS, lines, load_path, r2med_folder, small_task
 
 BEIR_CORPUS = lines(
@@ -115,7 +115,7 @@ def test_blank_lines_and_unknown_fields_are_passed_over(tmp_path: Path) -> None:
 
 
 def folder_with(folder: Path, **qrels: bytes) -> Path:
-    (folder / "qrels").mkdir()
+    (folder / "qrels").mkdir(parents=True)
     (folder / "corpus.jsonl").write_bytes(BEIR_CORPUS)
     (folder / "queries.jsonl").write_bytes(BEIR_QUERIES)
     for name, content in qrels.items():
@@ -171,3 +171,25 @@ def test_a_query_without_judgments_survives(tmp_path: Path) -> None:
     task = Task("t", queries, Documents.of([Document("d", "text")]), Qrels.from_judgments([("q1", "d", 1)]))
     write_task(task, tmp_path, to="beir")
     assert load_path(tmp_path).queries == queries
+
+
+def test_judgments_of_any_split_lie_in_qrels(tmp_path: Path) -> None:
+    """Beside the corpus only the usual names are judgments; in `qrels` other tables are, but no notes."""
+    folder = folder_with(tmp_path, fold1_tsv=b"q1\td2\t1\n", dev_jsonl=b'{"query-id": "q1", "corpus-id": "d1"}\n')
+    (folder / "qrels" / "README.txt").write_text("what the folds are")
+    (folder / "notes.tsv").write_text("q1\td1\t1\n")
+    assert [ref.name.rpartition("@")[2] for ref in every_part(folder)] == ["dev", "fold1"]
+    (ref,) = from_path(folder, "fold1")
+    assert list(ref.load().qrels) == [("q1", "d2", 1)]
+
+
+@pytest.mark.parametrize("to", ["beir", "mteb"])
+def test_a_split_keeps_its_name_where_the_layout_has_one(tmp_path: Path, to: str) -> None:
+    """Judgments of dev that were written as test would pass for the test set."""
+    folder = folder_with(tmp_path / "a", test_tsv=b"q2\td1\t1\n", fold1_tsv=b"q1\td2\t1\n")
+    for split in ("fold1", "test"):
+        (before,) = from_path(folder, split)
+        convert([before], tmp_path / to / split, to=to)
+        (after,) = from_path(tmp_path / to / split)
+        assert after.name == ("fold1@fold1" if split == "fold1" else "test")
+        assert after.load().fingerprint == before.load().fingerprint

@@ -2,38 +2,42 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
-from r2med.core import Unavailable, UsageError
+from r2med.core import DataError, Unavailable, UsageError
 from r2med.core.places import home
 from r2med.tasks import collections, load, load_all, resolve, write_task
 from r2med.tasks.catalogue import drop_in, locate
-from tests.builders import r2med_folder, small_task
+from tests.builders import beir_folder, r2med_folder, small_task
 
 
 def test_mini_is_always_there() -> None:
-    for entry in collections()["mini"].tasks:
+    for entry in collections()["mini@1"].tasks:
         assert locate(entry) is not None
-    task = load("mini/Biology")
-    assert (task.full_name, task.family, task.source) == ("mini/Biology", "Q&A reference", "built in")
+    task = load("mini@1/Biology")
+    assert (task.full_name, task.family, task.source) == ("mini@1/Biology", "Q&A reference", "built in")
 
 
 def test_a_name_wins_over_a_folder_unless_a_path_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write_task(small_task(), tmp_path / "mini", to="r2med")
+    write_task(small_task(), tmp_path / "mini@1", to="r2med")
     monkeypatch.chdir(tmp_path)
-    assert len(resolve("mini")) == 8
-    assert load("./mini").fingerprint == small_task().fingerprint
-    (tmp_path / "mini").rename("other")
+    with pytest.warns(UserWarning, match=r"^mini@1 is the collection or task of that name; the folder is \./mini@1$"):
+        assert len(resolve("mini@1")) == 8
+    (tmp_path / "r2med").mkdir()
+    assert len(resolve("r2med")) == 8, "a folder without tasks is not worth a word"
+    assert load("./mini@1").fingerprint == small_task().fingerprint
+    (tmp_path / "mini@1").rename("other")
     assert load("other").name == "other"
     assert load(tmp_path / "other").full_name == "other"
 
 
 def test_one_task_is_not_eight() -> None:
-    with pytest.raises(UsageError, match=r"'mini' stands for 8 tasks \(mini/Biology, .*\); name one of them"):
-        load("mini")
-    assert len(load_all("mini/MedQA-Diag")) == 1
+    with pytest.raises(UsageError, match=r"'mini@1' stands for 8 tasks \(mini@1/Biology, .*\); name one of them"):
+        load("mini@1")
+    assert len(load_all("mini@1/MedQA-Diag")) == 1
 
 
 def test_a_task_that_is_not_here_says_what_to_do() -> None:
@@ -78,3 +82,64 @@ def test_a_zip_dropped_in_is_found(tmp_path: Path) -> None:
     place.parent.mkdir(parents=True)
     shutil.make_archive(str(place), "zip", tmp_path / "a")
     assert load("r2med/PMC-Treatment").fingerprint == small_task().fingerprint
+
+
+def names(spec: str) -> list[str]:
+    return [ref.full_name for ref in resolve(spec)]
+
+
+def test_a_split_that_is_not_the_test_set_is_in_the_name(tmp_path: Path) -> None:
+    folder = beir_folder(tmp_path / "notes", dev="q1\td1\t1\n")
+    task = load(str(folder))
+    assert (task.full_name, task.extra["judged"]) == ("notes@dev", "dev")
+    assert names(f"{folder}@dev") == ["notes@dev"]
+    with pytest.raises(UsageError, match=r"has no 'test' \(it has dev\)"):
+        resolve(f"{folder}@test")
+    assert names(str(beir_folder(tmp_path / "folds", fold2="q1\td1\t1\n"))) == ["folds@fold2"]
+    plain = beir_folder(tmp_path / "plain", qrels="q1\td1\t1\n")
+    assert names(str(plain)) == ["plain"], "judgments that belong to no split"
+
+
+def test_of_several_splits_the_one_that_is_used_is_said(tmp_path: Path) -> None:
+    folder = beir_folder(tmp_path / "notes", test="q1\td1\t1\n", dev="q2\td3\t1\n", train="q1\td2\t1\n")
+    said = f"{folder}: the judgments of test are used; {folder}@dev takes those of dev (train likewise)"
+    with pytest.warns(UserWarning, match=f"^{re.escape(said)}$"):
+        usual = load(str(folder))
+    test, dev = load(f"{folder}@test"), load(f"{folder}@dev")
+    assert (test.full_name, test.fingerprint) == ("notes", usual.fingerprint)
+    assert (dev.full_name, [q.id for q in dev.queries]) == ("notes@dev", ["q2"])
+    assert dev.fingerprint != test.fingerprint
+    (folder / "qrels" / "test.tsv").unlink()
+    with pytest.warns(UserWarning, match="the judgments of dev are used"):
+        assert names(str(folder)) == ["notes@dev"]
+
+
+def test_a_path_may_hold_an_at_sign(tmp_path: Path) -> None:
+    folder = beir_folder(tmp_path / "v@2" / "notes@home", test="q1\td1\t1\n")
+    assert names(str(folder)) == ["notes@home"]
+    assert names(f"{folder}@test") == ["notes@home"]
+    with pytest.raises(UsageError, match="has no 'dev'"):
+        resolve(f"{folder}@dev")
+
+
+def test_one_task_of_a_nano_folder(tmp_path: Path) -> None:
+    for split in ("one", "two"):
+        write_task(small_task(), tmp_path / "small", to="nano", split=split)
+    assert names(f"{tmp_path}/small@two") == ["small/two"]
+    with pytest.raises(UsageError, match=r"has no 'three' \(it has one, two\)"):
+        resolve(f"{tmp_path}/small@three")
+
+
+@pytest.mark.parametrize("name", ["nano", "NANO", "r2med"])
+def test_a_folder_called_like_a_collection_is_not_the_collection(name: str, tmp_path: Path) -> None:
+    """Its results would stand beside what others published on other data."""
+    write_task(small_task(), tmp_path / name, to="nano", split="NanoR2MEDBiology")
+    assert names(str(tmp_path / name)) == [f"{name}~/Biology"]
+
+
+def test_a_catalogue_task_has_test_judgments() -> None:
+    (ref,) = resolve("r2med/Biology")
+    assert ref.entry is not None
+    beir_folder(drop_in(ref.entry), dev="q1\td1\t1\n")
+    with pytest.raises(DataError, match="has judgments of dev, and r2med/Biology is a test set"):
+        load("r2med/Biology")

@@ -15,7 +15,7 @@ from r2med.core import DataError, IdTable, Run
 from r2med.core.stores import open_store
 from r2med.tasks import write_task
 from r2med.tasks.formats.parquet import candidate_configs, read_candidates, write_candidates
-from r2med.tasks.load import from_path
+from r2med.tasks.load import every_part, from_path
 from tests.builders import load_path, small_task
 
 
@@ -65,6 +65,20 @@ def test_mteb_as_others_upload_it(tmp_path: Path, judgments: str, split: str) ->
     assert task.extra["layout"] == "mteb"
     assert list(task.documents) == [("d1", "one", ""), ("d2", "two", "T")]
     assert task.qrels.of("q1") == {"d1": 1, "d2": 2}
+
+
+def test_mteb_with_several_splits(tmp_path: Path) -> None:
+    """One corpus and one file of queries for all splits, as MTEB uploads them."""
+    write(tmp_path / "set", "corpus/corpus", {"_id": ["d1", "d2"], "title": ["", ""], "text": ["one", "two"]})
+    write(tmp_path / "set", "queries/queries", {"_id": ["q1", "q2"], "text": ["first", "second"]})
+    for split, query in (("dev", "q1"), ("train", "q2")):
+        write(tmp_path / "set", f"default/{split}", {"query-id": [query], "corpus-id": ["d1"], "score": [1]})
+    refs = every_part(tmp_path / "set")
+    assert [ref.name for ref in refs] == ["set@dev", "set@train"]
+    assert [[q.id for q in ref.load().queries] for ref in refs] == [["q1"], ["q2"]]
+    write(tmp_path / "set", "corpus/other", {"_id": ["d1"], "title": [""], "text": ["one"]})
+    with pytest.raises(DataError, match="config 'corpus' has no split 'dev'"):
+        refs[0].load()
 
 
 def test_nano_under_data(tmp_path: Path) -> None:

@@ -22,6 +22,8 @@ KNOWN = {
     "OPENAI_API_KEY": "Key for OpenAI or for the server that `OPENAI_BASE_URL` names.",
     "OPENAI_API_KEY_FILE": "File that holds the key, where the variable itself would be seen by others.",
     "OPENAI_BASE_URL": "Another OpenAI-compatible server: vLLM, llama.cpp, a gateway.",
+    "COLUMNS": "Width of the terminal, instead of what the terminal itself says.",
+    "TERM": "`dumb`: no bold words, no colours and no progress bar.",
     "RAY_ADDRESS": "The Ray cluster that `--executor ray` joins.",
     "RAY_AUTH_TOKEN": "Token of that cluster, with `RAY_AUTH_MODE=token`. A cluster started for one run gets its own.",
 }
@@ -29,7 +31,7 @@ ELSEWHERE = {
     "CUDA_VISIBLE_DEVICES": "Read by CUDA itself: which GPUs there are. r2med never changes it.",
     "TRANSFORMERS_OFFLINE": "Read by transformers. `r2med doctor` shows it.",
     "HF_DATASETS_OFFLINE": "Read by datasets. `r2med doctor` shows it.",
-    "NO_COLOR": "Read by the library that draws tables: no colours.",
+    "NO_COLOR": "Read by the library that draws on terminals: no colours.",
 }
 _READ = re.compile(r"""environ(?:\.get\(|\[)\s*["']([A-Z][A-Z0-9_]+)["']""")
 

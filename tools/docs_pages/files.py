@@ -12,6 +12,8 @@ import msgspec
 
 from r2med.core.table import Table
 from r2med.doctor.here import Check, Counted, Diagnosis, Extra, Machine, Place, Secret
+from r2med.judge.journal import Entry, Header
+from r2med.judge.project import Pooled, Settings, System
 from r2med.models.card import Card, ChatCard
 from r2med.models.parts import Carrier, CarrierFile, Instructions, Paper, Price
 from r2med.pipeline.experiment import Experiment, SystemTable
@@ -30,6 +32,12 @@ SECTIONS: tuple[tuple[str, str, tuple[type[msgspec.Struct], ...]], ...] = (
         "`results/<system>/<collection>/<task>.json`; beside it `<task>.run.gz`, a TREC run, and "
         "`<task>.queries.jsonl`, a line a query. Measures have names like `ndcg_at_10` and lie in 0–1.",
         (TaskResult, SystemInfo, TaskInfo, QueryScores),
+    ),
+    (
+        "Judging projects",
+        "`project.json`; beside it `pool.jsonl`, a line a passage and query, and `judgments/<judge>.jsonl`, which "
+        "begins with a `Header` and goes on with an `Entry` a line.",
+        (Settings, System, Pooled, Header, Entry),
     ),
     (
         "Model cards",

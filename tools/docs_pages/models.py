@@ -35,7 +35,8 @@ def pages() -> dict[str, str]:
     for kind, words in ABOUT.items():
         if rows := [_row(c) for c in known if c.kind == kind]:
             lines += [f"## {kind.capitalize()}", "", words, ""]
-            lines += [Table(["Name", "What it is", "Licence", "Parameters"], rows, left=3).markdown(ready=True), ""]
+            titles = ["Name", "What it is", "Licence", "Released", "Parameters"]
+            lines += [Table(titles, rows, left=4).markdown(ready=True), ""]
     pages_of = {f"models/{c.name}.md": _page(c) for c in known}
     return {"models/index.md": "\n".join(lines), "models/chat.md": _chat(), **pages_of}
 
@@ -57,7 +58,8 @@ def _chat_row(card: ChatCard) -> list[str]:
 
 
 def _row(card: Card) -> list[str]:
-    return [f"[`{card.name}`]({card.name}.md)", markdown_text(card.summary), card.licence, _size(card.parameters)]
+    about = [f"[`{card.name}`]({card.name}.md)", markdown_text(card.summary), card.licence, card.released or "–"]
+    return [*about, _size(card.parameters)]
 
 
 def _size(parameters: int | None) -> str:
@@ -74,13 +76,17 @@ def _page(card: Card) -> str:
         ["Revision", f"`{card.revision}`"],
         ["Architecture", card.architecture],
         ["Parameters", _size(card.parameters)],
-        ["Vector", str(card.dimension or "–")],
+        ["Vector", _vector(card)],
         ["Pooling", card.pooling],
         ["Similarity", card.similarity],
         ["Tokens of a query, of a document", f"{card.query_length:,}, {card.document_length:,}"],
-        ["Precision", card.dtype],
+        ["Precision", card.dtype or "not stated"],
         ["Licence", card.licence],
+        ["Released", card.released or "–"],
+        ["Proven by", markdown_text(card.proven) or "–"],
     ]
+    if card.note:
+        facts.append(["Not known, or done otherwise elsewhere", markdown_text(card.note)])
     if card.document_source:
         facts.append(["Documents are read by", f"`{card.document_source}`"])
     if card.base_source:
@@ -94,6 +100,14 @@ def _page(card: Card) -> str:
         "",
     ]
     return "\n".join([*lines, *_text(card), *_paper(card), *_use(card)])
+
+
+def _vector(card: Card) -> str:
+    """Its length, and those it can be cut to."""
+    whole = str(card.dimension or "–")
+    if card.dimensions[1:]:
+        return f"{whole}; `dim` takes {', '.join(map(str, card.dimensions))}"
+    return f"{whole}; `dim` takes {card.shortest} or more" if card.shortest else whole
 
 
 def _text(card: Card) -> list[str]:
@@ -137,6 +151,8 @@ def _use(card: Card) -> list[str]:
             lines.append(
                 f"It took ${card.price.per_million:g} a million tokens in {card.price.seen} ({card.price.source})."
             )
+        else:
+            lines.append("Its price is not known, so `--max-cost` refuses it.")
         return [*lines, "", "<!-- not run: a paid API -->", *_console(f"r2med run -r {card.name} --dry-run")]
     fetch = f"r2med models fetch {card.name}{' --allow-pickle' if card.pickled else ''}"
     notes = []

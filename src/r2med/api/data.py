@@ -1,6 +1,6 @@
 """The data, as functions: tasks are fetched, checked, measured, converted and audited; Nano tasks are built.
 
-A task is named as on the command line: `mini`, `r2med/MedQA-Diag`, a folder.
+A task is named as on the command line: `mini`, `r2med/MedQA-Diag`, a folder, a collection of one's own.
 """
 
 from __future__ import annotations
@@ -9,15 +9,19 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from ..core import UsageError
+from ..core import MissingExtra, R2MedError, UsageError
 from ..core.options import Options
 from ..scoring import MAIN, Measure
 from ..tasks import Stats, find_tasks, list_tasks, load, resolve_all
 from ..tasks import convert as convert_refs
 from ..tasks import stats as stats_of
+from ..tasks.adding import add_folders
+from ..tasks.catalogue import is_catalogue_name
 from ..tasks.download import Downloaded
 from ..tasks.download import download as download_entry
-from ..tasks.load import Converted, from_path
+from ..tasks.load import Converted, from_path, given_path
+from ..tasks.own import Added, find_own
+from ..tasks.own import remove as remove_own
 
 if TYPE_CHECKING:
     from ..pipeline.audit import ScoredAudit
@@ -29,6 +33,7 @@ if TYPE_CHECKING:
     from ..tasks.validate import Report
 
 __all__ = [
+    "add_collection",
     "audit",
     "build_nano",
     "convert",
@@ -37,6 +42,7 @@ __all__ = [
     "list_tasks",
     "nano_fidelity",
     "nano_profile",
+    "remove_collection",
     "stats",
     "validate",
     "write_pages",
@@ -52,14 +58,45 @@ def _quiet(task: str, what: str) -> None:
 def download(*names: str, force: bool = False, notify: Step = _quiet) -> list[Downloaded]:
     """Get tasks from the Hugging Face hub: pinned revisions, resumed, hashes and counts checked.
 
-    A name is a collection (`nano`, `r2med`) or a task (`r2med/MedQA-Diag`); `force` fetches again what is there.
+    A name is a collection (`nano`, `r2med`) or a task (`r2med/MedQA-Diag`); `force` fetches again what is there. One of
+    several that fails has an `error` and the others are fetched; where all fail, the first error is raised.
     """
-    done = []
+    if own := next((name for name in names if not is_catalogue_name(name) and find_own(name)), None):
+        raise UsageError(f"{own} is a collection of your own: there is nothing to download")
+    done, first = list[Downloaded](), None
     for entry in {e.full_name: e for name in names for e in find_tasks(name)}.values():
         notify(entry.full_name, "begun")
-        done.append(download_entry(entry, force=force))
+        try:
+            done.append(download_entry(entry, force=force))
+        except MissingExtra:
+            raise
+        except R2MedError as error:
+            first = first or error
+            done.append(Downloaded(entry.full_name, "", 0, 0, 0, False, str(error)))
         notify(entry.full_name, "done")
+    if first and all(one.error for one in done):
+        raise first
     return done
+
+
+def add_collection(name: str, *folders: str | Path) -> list[Added]:
+    """Make folders a collection of one's own: `load("mine/task")` and `r2med run --tasks mine` find them from then on.
+
+    A folder is given as `FOLDER`, as `FOLDER@dev` for the judgments of a split, or as `TASK=FOLDER` for another name
+    than the folder's. Those that the collection has already stay; one of them that is given again is read anew. Kept
+    under `R2MED_HOME` are names, places and fingerprints, not the texts.
+    """
+    return add_folders(name, [str(folder) for folder in folders])
+
+
+def remove_collection(*names: str) -> list[str]:
+    """Forget collections of one's own, or single tasks of them (`mine/task`); folders and results stay.
+
+    Returns the full names of the tasks.
+    """
+    if not names:
+        raise UsageError("no collection is given")
+    return [full_name for name in names for full_name in remove_own(name)]
 
 
 def validate(*tasks: str) -> list[Report]:
@@ -89,12 +126,15 @@ def audit(
     runs: Sequence[Path] = (),
     threshold: float = 0.8,
     width: int = 5,
+    artefacts: bool = False,
+    seed: int = 0,
     options: Options | None = None,
 ) -> ScoredAudit:
     """Look for leaks and copies, and score retrievers and stored runs with and without the flagged queries.
 
     `against` are files or folders of training data, `few_shot` examples used in prompts. A near copy shares at least
-    `threshold` of its runs of `width` words.
+    `threshold` of its runs of `width` words. With `artefacts`, also measure whether documents can be told relevant
+    without the query; `seed` divides the queries and draws the resamples of that.
     """
     from ..pipeline.audit import audit_tasks
     from ..tasks.audit import AuditSettings
@@ -107,6 +147,8 @@ def audit(
         retrievers=retrievers,
         runs=runs,
         settings=settings,
+        artefacts=artefacts,
+        seed=seed,
         options=options,
     )
 
@@ -214,22 +256,23 @@ def write_pages(
 ) -> Pages:
     """Write a page per task and one for the group, from data: figures, failures, leakage, examples.
 
-    They go to `out`, else to `pages` in the first folder given; with `html`, as linked HTML with pictures, too.
+    They go to `out`, else to `pages` in the first folder given, or here for the name of a collection; with `html`, as
+    linked HTML with pictures, too.
     """
     from ..pipeline.audit import inspect
     from ..report.group_page import write_pages as write_inspected
     from ..tasks.audit.leaks import read_outside
 
-    refs = resolve_all(tasks)
-    first = Path(tasks[0])
-    folder = Path(out) if out else first / "pages" if first.is_dir() else Path("pages")
+    refs, given = resolve_all(tasks), given_path(tasks[0])
+    first = given[0] if given else None
+    folder = Path(out) if out else first / "pages" if first and first.is_dir() else Path("pages")
     outside = [read_outside(path) for path in against]
     looked_at = []
     for ref in refs:
         notify(ref.full_name, "begun")
         looked_at.append(inspect(ref, against=outside))
         notify(ref.full_name, "done")
-    name = first.resolve().name if first.exists() else tasks[0]
+    name = first.resolve().name if first else tasks[0]
     return Pages(folder, looked_at, write_inspected(name, looked_at, folder, html=html))
 
 

@@ -13,6 +13,8 @@ from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
+
 from ..core import Run, Task, UsageError
 from ..core.budget import Budget
 from ..core.options import Options, Progress
@@ -21,16 +23,20 @@ from ..core.spec import Spec
 from ..expand import Diagnosis, Expansions
 from ..expand import diagnose as diagnose_expansions
 from ..expand import judge as ask_judge
+from ..fuse import Normalisation, TunedWeights
 from ..llm import chats
 from ..pipeline import Builder, Executor, SystemSpec, ablations, check_writable, default_systems, run_experiment
+from ..pipeline.estimates import Needs, needs
 from ..pipeline.experiment import at_lengths, expander_spec, fusion_spec, prompted, reranker_spec
 from ..pipeline.plan import StageEstimate, estimate_all, plan_experiment
 from ..pipeline.run import Found, Notify, search_text
+from ..pipeline.shipped import get_shipped, shipped
 from ..pipeline.system import Spending, System
 from ..report.scores import Scores
 from ..rerank import DEPTH as RERANK_DEPTH
 from ..rerank import Reranker, Rest, rerankers
 from ..results import ResultStore
+from ..results.ledger import ledger
 from ..retrieve import DEPTH, retrievers
 from ..retrieve.custom import scores_pairs
 from ..scoring import CUTOFFS, MAIN, STANDARD, Evaluation, Measure, rescored, score
@@ -45,6 +51,7 @@ __all__ = [
     "evaluate",
     "expand",
     "fuse",
+    "list_experiments",
     "plan",
     "rerank",
     "run",
@@ -52,6 +59,7 @@ __all__ = [
     "search",
     "stored_measure",
     "systems",
+    "tune",
 ]
 FIRST_STAGE = "bm25"
 """What a reranker reorders when nothing else is named."""
@@ -180,8 +188,9 @@ def run(
     shown, store = Measure.parse(measure), ResultStore(results)
     refs = resolve_tasks(tasks)
     if not given:
-        names, standard, _ = default_systems()
-        given, fuse = tuple(names), fuse or standard
+        standard = default_systems()
+        whole = (standard.best,) if standard.best and not (expand or fuse or rerank) else ()
+        given, fuse = (*standard.retrievers, *whole), fuse or standard.fusion
     run_options = (options or Options()).changed({} if max_cost is None else {"budget": Budget(max_cost)})
     executor = executor or Executor()
     with _built(
@@ -203,7 +212,7 @@ def run(
             outcome = run_experiment(
                 refs, made.systems, store, depth=depth, overwrite=overwrite, notify=notify, executor=executor
             )
-    return Scores(outcome.results, shown, kept=outcome.kept)
+    return Scores(outcome.results, shown, kept=outcome.kept, folder=Path(results))
 
 
 def plan(
@@ -219,6 +228,48 @@ def plan(
     with _built(given, quiet) as made:
         plans = plan_experiment(refs, made.systems, ResultStore(results), depth=depth, overwrite=overwrite)
         return estimate_all(plans)
+
+
+class ShippedExperiment(msgspec.Struct, frozen=True, kw_only=True):
+    """An experiment that comes with r2med: `r2med run @NAME`."""
+
+    name: str
+    title: str
+    published: float  # The average over R2MED's eight tasks that its source states, × 100.
+    source: str
+    url: str
+    tasks: list[str]
+    systems: list[str]
+    needs: list[Needs]  # Of each system, estimated for R2MED.
+    differs: list[str]  # How it differs from what was published.
+    missing: str  # Which part this r2med lacks; empty where it has all.
+
+    @property
+    def ready(self) -> bool:
+        """Whether this r2med has all its parts."""
+        return not self.missing
+
+
+def list_experiments(*names: str) -> list[ShippedExperiment]:
+    """The experiments that come with r2med, or those named: what they run, need and would cost on R2MED."""
+    found = []
+    urls = {source.id: source.url for source in ledger().sources}
+    for name in names or shipped():
+        file = get_shipped(name)
+        about, specs = file.about, [table.spec for table in file.system]
+        missing = ""
+        try:
+            file.systems()
+        except UsageError as error:
+            missing = str(error)
+        estimated = [needs(spec) for spec in specs]
+        found.append(
+            ShippedExperiment(
+                name=name, title=about.title, published=about.published, source=about.source, url=urls[about.source],
+                tasks=file.tasks, systems=specs, needs=estimated, differs=about.differs, missing=missing,
+            )
+        )  # fmt: skip
+    return found
 
 
 def evaluate(
@@ -314,6 +365,24 @@ def fuse(runs: Sequence[Run], task: Task | str, method: str = "rrf", *, depth: i
     fusion = fusions.make(spec)
     fusion.check(len(runs))
     return fusion.fuse(runs, loaded(task), depth, f"{'+'.join(run.name for run in runs)}.{spec}")
+
+
+def tune(
+    *retrievers: Component, tasks: str | Task | Iterable[Any] = "mini-dev", norm: Normalisation = "min-max",
+    steps: int = 10, depth: int = DEPTH, options: Options | None = None,
+) -> TunedWeights:  # fmt: skip
+    """Choose the weights of a fusion on tasks that nothing is reported on; the spec runs on any other."""
+    from ..fuse import best_weights
+
+    if len(retrievers) < 2:
+        raise UsageError("a fusion needs two retrievers or more")
+    with Builder(options) as builder:
+        members = [builder.build(_system(retriever)) for retriever in retrievers]
+        ranked = []
+        for ref in resolve_tasks(tasks):
+            task = ref.load()
+            ranked.append((task, [member.rank(task, depth) for member in members]))
+    return best_weights(ranked, norm=norm, steps=steps, depth=depth)
 
 
 def stored_measure(measure: Measure | str) -> Measure:

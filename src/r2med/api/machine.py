@@ -10,13 +10,15 @@ import msgspec
 from ..cache import entries as cache_entries
 from ..cache import prune as prune_cache
 from ..cache import verify as verify_cache
-from ..core import ModelError
-from ..models import Card, Row, find_any_card, listing, locate
+from ..core import ModelError, UnknownName, UsageError
+from ..models import Card, Row, card_names, chat_names, find_any_card, find_chat_card, get_card, listing, locate
 from ..models import fetch as fetch_model
 from ..models.listing import row
 
 if TYPE_CHECKING:
     from ..doctor import Diagnosis
+    from ..llm.serving import ServerName, Start
+    from ..models import ChatCard
     from ..pipeline.protocol_pack import FetchedPack
 
 __all__ = [
@@ -30,7 +32,9 @@ __all__ = [
     "list_protocols",
     "model_folder",
     "prune_cache",
+    "serve_command",
     "verify_cache",
+    "wait_for_server",
 ]
 CARDS = ("dense", "late-interaction", "sparse", "cross-encoder", "chat")
 
@@ -59,6 +63,49 @@ def model_folder(name: str) -> Path:
     if path is None:
         raise ModelError(f"{name} is not on this machine: r2med models fetch {name}")
     return path
+
+
+def serve_command(
+    name: str,
+    server: ServerName = "vllm",
+    *,
+    gpus: int = 1,
+    gpu_memory: int | None = None,
+    context: int | None = None,
+) -> Start:
+    """The command that serves a chat model's weights, and the GPU memory it takes; nothing is started."""
+    from ..llm.serving import start_of
+
+    return start_of(_chat_card(name), server, gpus=gpus, gpu_memory=gpu_memory, context=context)
+
+
+def wait_for_server(name: str, url: str, seconds: float = 600.0) -> str:
+    """Wait until the server at a URL lists a chat model: what it calls the model."""
+    from ..llm.serving import wait_for
+
+    return wait_for(url, _chat_card(name), seconds)
+
+
+def use_of(name: str) -> str:
+    """The command that runs with a served chat model: the method it was trained for, where there is one."""
+    from ..rerank import rerankers
+
+    card = _chat_card(name)
+    if not card.reranker:
+        return f"r2med run --tasks mini --expand hyde:{card.name}"
+    method = card.reranker if card.reranker in rerankers.names() else "reasoning"
+    return f"r2med run --tasks mini --rerank {method}:{card.name}@100"
+
+
+def _chat_card(name: str) -> ChatCard:
+    card = find_chat_card(name)
+    if card is not None:
+        return card
+    if name in card_names():
+        raise UsageError(
+            f"{name} is a {get_card(name).kind} model, which r2med runs itself: only chat models are served"
+        )
+    raise UnknownName("chat model", name, chat_names(), hint="(r2med models --kind chat lists them)")
 
 
 def describe_protocol(name: str) -> dict[str, object]:

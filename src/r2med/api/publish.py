@@ -61,9 +61,12 @@ def view(
 
     `tasks` are folders whose texts may be shown; `host` listens elsewhere than on loopback, under the names `allowed`.
     """
-    from ..report.web.server import serve
+    from ..report.web.app import create_app
+    from ..report.web.server import serve, warm_up
 
-    serve(open_site(results, tasks), host=host, allowed=allowed, port=port, browser=browser, announce=announce)
+    site = open_site(results, tasks)
+    application = create_app(site, host=host, allowed=allowed)
+    serve(application, host=host, port=port, browser=browser, announce=announce, warm=lambda: warm_up(site))
 
 
 def write_report(

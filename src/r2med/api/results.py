@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+import msgspec
+
 from ..core import UsageError
 from ..core.budget import Budget
 from ..core.options import Options
-from ..report.collection import collection_results, side_by_side, the_collection
-from ..report.comparison import Compared, from_runs, from_store, with_snippets
+from ..core.parameters import parse_size
+from ..core.table import Table
+from ..report.collection import SideBySide, collection_results, side_by_side, the_collection
+from ..report.comparison import Compared, from_runs, from_store, per_query_table, with_details
 from ..report.costs import AXES, cost_points, cut_points
 from ..report.leaderboard import Board, board
+from ..report.paper import comparison_latex
 from ..report.pictures import draw_ranks, draw_scatter, draw_scores, draw_tradeoff, draw_truncation
 from ..report.svg import Canvas, check_output, write_picture
 from ..results import ResultIndex, ResultStore
 from ..scoring import MAIN, Evaluation, Measure
 from ..scoring.compare import Comparison
 from ..scoring.compare import compare as compare_scores
+from ..scoring.evaluation import mean_judged
 from ..scoring.holes import check_pool_name, read_pool, write_pool
 from ..scoring.intervals import Settings, score_intervals
 from ..scoring.populations import Design
@@ -27,7 +34,8 @@ from ..scoring.ranks import standings
 from ..scoring.score_set import ScoreSet
 
 if TYPE_CHECKING:
-    from ..pipeline.relabelling import Agreement
+    from ..judge.relabelling import Agreement
+    from ..pipeline.recommend import Recommendations
     from ..pipeline.run import Notify
     from ..results.ledger import Reproduction
 
@@ -35,12 +43,15 @@ __all__ = [
     "compare",
     "compare_stored",
     "design",
+    "latex_tables",
     "leaderboard",
+    "per_query",
     "plot_pareto",
     "plot_ranks",
     "plot_scatter",
     "plot_scores",
     "plot_truncation",
+    "recommend",
     "relabel",
     "reproduce",
 ]
@@ -70,12 +81,16 @@ def compare(
         for name, of_task in nested.items():
             if not all(isinstance(e, Evaluation) for e in of_task.values()):
                 raise UsageError(f"{name!r} is no evaluation: r2med.evaluate(system, task) gives one")
-        return compare_scores(ScoreSet.of_evaluations(nested, Measure.parse(measure)), chosen, margin=margin)
+        found = compare_scores(ScoreSet.of_evaluations(nested, Measure.parse(measure)), chosen, margin=margin)
+        judged = {name: mean_judged(e.judged_at_10 for e in of_task.values()) for name, of_task in nested.items()}
+        return msgspec.structs.replace(found, judged_at_10=judged)
     named = [s for s in compared if isinstance(s, str)]
     if len(named) != len(compared) or len(named) < 2:
         raise UsageError("compare takes two or more names of stored systems, or one dictionary of evaluations")
     stored = compare_stored(*named, results=results, measure=measure, collection=collection, tasks=tasks)
-    return with_snippets(compare_scores(stored.scores, chosen, margin=margin), stored)
+    for problem in stored.problems:
+        warnings.warn(problem, stacklevel=2)
+    return with_details(compare_scores(stored.scores, chosen, margin=margin), stored)
 
 
 def design(
@@ -118,6 +133,27 @@ def compare_stored(
     return from_runs([Path(system) for system in systems], Path(qrels), chosen)
 
 
+def latex_tables(comparison: Comparison) -> str:
+    """A comparison as LaTeX tables for a paper: scores with intervals and marks, then every pair of systems."""
+    return comparison_latex(comparison)
+
+
+def per_query(
+    *systems: str,
+    results: str | Path = FOLDER,
+    qrels: str | Path | None = None,
+    measure: Measure | str = MAIN,
+    collection: str = "",
+    tasks: Iterable[str] = (),
+) -> Table:
+    """A row per query and system, with its body system, the slices it belongs to and its measures, from 0 to 1.
+
+    `.csv()` writes it. With `qrels`, the systems are TREC run files, and nothing is known about their queries.
+    """
+    found = compare_stored(*systems, results=results, qrels=qrels, measure=measure, collection=collection, tasks=tasks)
+    return per_query_table(found)
+
+
 def leaderboard(
     results: str | Path = FOLDER,
     *,
@@ -146,10 +182,36 @@ def leaderboard(
     )
 
 
+def recommend(
+    *,
+    gpu_memory: int | str = 0,
+    dollars: float = 0.0,
+    seconds_per_query: float | None = None,
+    gpu_speed: float = 1.0,
+    everything: bool = False,
+) -> Recommendations:
+    """The pipelines that fit a budget and that no cheaper one beats, best first, with commands.
+
+    `gpu_memory` is in bytes or as `24GB`, `dollars` what services may cost for R2MED once. Scores are published ones,
+    costs are estimates, and each says where it comes from. `gpu_speed` is the GPU's share of an H200's speed;
+    `everything` keeps what fits but is not on the Pareto front.
+    """
+    from ..pipeline.recommend import recommend as within
+
+    memory = parse_size(gpu_memory, least=0) if isinstance(gpu_memory, str) else gpu_memory
+    return within(
+        gpu_memory=memory,
+        dollars=dollars,
+        seconds_per_query=seconds_per_query,
+        gpu_speed=gpu_speed,
+        everything=everything,
+    )
+
+
 def reproduce(
     system: str = "bm25",
     *,
-    collection: Literal["mini", "nano", "r2med"] = "mini",
+    collection: Literal["mini", "mini-dev", "mini@1", "nano", "r2med"] = "mini",
     tasks: Sequence[str] = (),
     protocol: str = "",
     measure: Measure | str = MAIN,
@@ -170,7 +232,11 @@ def reproduce(
     from ..tasks import resolve
 
     store = ResultStore(results)
-    refs = [ref for name in tasks for ref in resolve(f"{collection}/{name.rpartition('/')[2]}")] or resolve(collection)
+    named = [(name, ref) for name in tasks for ref in resolve(name if "/" in name else f"{collection}/{name}")]
+    for name, ref in named:
+        if ref.collection != collection:
+            raise UsageError(f"{name} is a task of {ref.collection}, and the collection is {collection}")
+    refs = [ref for _, ref in named] or resolve(collection)
     if run:
         check_writable(store)
     return compare_with_ledger(
@@ -221,8 +287,8 @@ def relabel(
     `negatives` random passages for each positive are taken to be irrelevant. With `pool` the documents that nobody
     judged are labelled too, into `out`. Default tasks: those of the pool, else Mini.
     """
+    from ..judge.relabelling import LlmJudge, agreement, label_pool, relabel_task
     from ..llm import get_llm
-    from ..pipeline.relabelling import LlmJudge, agreement, label_pool, relabel_task
     from .tasks import resolve_tasks
 
     if (pool is None) != (out is None):
@@ -280,10 +346,9 @@ def plot_scores(
     check_output(Path(out))
     index, shown, chosen = ResultIndex([Path(results)]), Measure.parse(measure), settings or Settings()
     where = the_collection(index, collection)
-    found = side_by_side(index, systems, shown, collection=where).scores
-    canvas = draw_scores(score_intervals(found, chosen), shown, where, level=chosen.level)
-    lacking = f"only {len(found.tasks)} of {found.of_tasks} tasks: those that every system has"
-    return _written(canvas, out, [] if found.complete else [lacking])
+    found = side_by_side(index, systems, shown, collection=where)
+    canvas = draw_scores(score_intervals(found.scores, chosen), shown, where, level=chosen.level)
+    return _written(canvas, out, _lacking(found))
 
 
 def plot_ranks(
@@ -294,10 +359,10 @@ def plot_ranks(
     check_output(Path(out))
     index, shown, chosen = ResultIndex([Path(results)]), Measure.parse(measure), settings or Settings()
     where = the_collection(index, collection)
-    found = side_by_side(index, systems, shown, collection=where).scores
-    canvas = draw_ranks(found.systems, standings(found.matrices, chosen), shown, where, level=chosen.level)
-    lacking = f"only {len(found.tasks)} of {found.of_tasks} tasks: those that every system has"
-    return _written(canvas, out, [] if found.complete else [lacking])
+    found = side_by_side(index, systems, shown, collection=where)
+    scores = found.scores
+    canvas = draw_ranks(scores.systems, standings(scores.matrices, chosen), shown, where, level=chosen.level)
+    return _written(canvas, out, _lacking(found))
 
 
 def plot_pareto(
@@ -314,7 +379,8 @@ def plot_pareto(
     points, left_out = cost_points(found, found.tasks, shown, against)
     if not points:
         raise UsageError("no system is left to draw: " + "; ".join(left_out))
-    return _written(draw_tradeoff(points, AXES[against], shown, where, headed=True), out, left_out)
+    canvas = draw_tradeoff(points, AXES[against], shown, where, headed=True)
+    return _written(canvas, out, [*left_out, *found.problems])
 
 
 def plot_scatter(
@@ -327,7 +393,8 @@ def plot_scatter(
     where = the_collection(index, collection)
     found = side_by_side(index, [first, second], shown, collection=where)
     families = {info.full_name: info.family or info.full_name for info in found.results.infos.values()}
-    return _written(draw_scatter(found.scores, where, headed=True, group=lambda task: families[task]), out)
+    canvas = draw_scatter(found.scores, where, headed=True, group=lambda task: families[task])
+    return _written(canvas, out, found.results.problems)
 
 
 def plot_truncation(
@@ -338,8 +405,17 @@ def plot_truncation(
     check_output(Path(out))
     index, shown = ResultIndex([Path(results)]), Measure.parse(measure)
     where = the_collection(index, collection)
-    points = cut_points([stored.result for stored in index.select(systems, collection=where)], shown, side)
-    return _written(draw_truncation(points, shown, where, side), out)
+    stored = index.select(systems, collection=where)
+    found = collection_results(stored[0].collection, stored, strict=True)
+    points = cut_points([result for system in found.systems for result in found.results(system)], shown, side)
+    return _written(draw_truncation(points, shown, where, side), out, found.problems)
+
+
+def _lacking(found: SideBySide) -> list[str]:
+    """What a picture of these scores does not show."""
+    scores = found.scores
+    lacking = f"only {len(scores.tasks)} of {scores.of_tasks} tasks: those that every system has"
+    return [*([] if scores.complete else [lacking]), *found.results.problems]
 
 
 def _written(canvas: Canvas, out: str | Path, notes: Sequence[str] = ()) -> Picture:

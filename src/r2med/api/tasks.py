@@ -59,7 +59,8 @@ def _references(spec: str | Task | TaskRef | LoadedTask) -> Iterator[TaskRef | L
 
 def _same(first: TaskRef | LoadedTask, second: TaskRef | LoadedTask) -> bool:
     if isinstance(first, TaskRef) and isinstance(second, TaskRef):
-        return first.present().resolve() == second.present().resolve() and first.split == second.split
+        parts = [(ref.present().resolve(), ref.split, ref.judged) for ref in (first, second)]
+        return parts[0] == parts[1]
     return first.load().fingerprint == second.load().fingerprint
 
 

@@ -73,6 +73,14 @@ class RecordFile(Generic[Record]):
         """Lines that could not be read: what a process left behind that was killed while writing."""
         return self.bad_lines + bool(self._tail.strip())
 
+    @property
+    def replaced(self) -> bool:
+        """Whether the file lost its name since it was opened, as when a repository is brought up to date."""
+        try:
+            return not os.path.samestat(self.path.stat(), os.fstat(self._file))
+        except OSError:
+            return True
+
     def append(self, records: Iterable[Record]) -> None:
         """Put records on disk."""
         kept = list(records)
@@ -143,7 +151,8 @@ class RecordFile(Generic[Record]):
         self._file = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
         self._claims = os.open(self.path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT, 0o644)
         with self._exclusive():
-            if os.fstat(self._file).st_size == 0:
+            if b"\n" not in os.pread(self._file, BLOCK, 0):  # new, or killed while its first line was written
+                os.ftruncate(self._file, 0)
                 self._write(header)
                 _sync_folder(self.path.parent)
         with suppress(OSError):

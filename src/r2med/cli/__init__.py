@@ -22,19 +22,21 @@ from .output import harmless, note, say
 
 COMMANDS = {
     "run": "Run systems on tasks and print a table of scores (the main job).",
+    "tune": "Choose the weights of a fusion on other queries than those reported.",
     "search": "Type a query and see the top passages of a task.",
     "score": "Score any TREC run against judgments.",
     "compare": "Compare systems on the same queries: intervals, paired tests, ties.",
     "design": "Say how many queries and tasks a difference needs.",
-    "relabel": "Let an LLM judge passages, and see how far it agrees with people.",
+    "judge": "Make a benchmark: pool, judge, agree, check, publish.",
     "leaderboard": "Show results beside published figures.",
     "reproduce": "Compare our scores with the published ledger.",
+    "recommend": "Say which pipeline fits a budget, with the command.",
     "protocol": "Show the protocols, and fetch the instructions that one needs.",
     "plot": "Draw results as SVG or PNG.",
     "view": "Look at results in the browser.",
     "report": "Write results as one HTML file.",
     "tasks": "List the tasks: what there is and what is on this machine.",
-    "data": "Download, validate, measure, convert and audit tasks.",
+    "data": "Download tasks or add your own; validate, measure, convert and audit them.",
     "nano": "Build, profile and check Nano tasks.",
     "pages": "Write task and group pages in Markdown.",
     "models": "List the models and fetch them.",
@@ -166,7 +168,7 @@ def _failed(error: BaseException) -> int:
     """One line for what went wrong; a bug of ours is raised again."""
     if _signals or isinstance(error, KeyboardInterrupt | click.Abort):
         how, code = ("terminated", 143) if signal.SIGTERM in _signals else ("interrupted", 130)
-        note(f"r2med: {how}; {KEPT}")
+        note(f"r2med: {how}; {KEPT}", whole=True)  # nothing is imported at an interrupt
         _end_soon(code)
         return code
     if isinstance(error, MemoryError):

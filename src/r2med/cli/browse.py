@@ -6,13 +6,15 @@ from pathlib import Path
 
 import click
 
-from .common import json_option
+from .common import json_option, latex_option, one_form
 from .output import emit, note, progress, say, show
 
+CONFLICTS = 5
+"""Differences between sources that the table explains below itself."""
 FOLDER = click.Path(file_okay=False, path_type=Path)
 TASKS = click.option(
     "--tasks", "-t", "folders", multiple=True, metavar="FOLDER", type=click.Path(exists=True, path_type=Path),
-    help="A folder of your own that results were made on, so that its texts can be shown; repeatable.",
+    help="A folder that results were made on and that was moved since, so that its texts can be shown; repeatable.",
 )  # fmt: skip
 
 
@@ -20,8 +22,10 @@ TASKS = click.option(
 @click.option(
     "--collection",
     "-c",
-    type=click.Choice(["r2med", "nano", "mini", "own"]),
-    help="own: tasks of your own. Default: r2med with --published, else the collection that has results.",
+    default="",
+    metavar="NAME",
+    help="r2med, nano, mini, one of yours, or own: folders that are in none. Default: r2med with --published, else the "
+    "one that has results.",
 )
 @click.option("--published", is_flag=True, help="Published figures only.")
 @click.option("--measured", is_flag=True, help="Our own results only.")
@@ -41,10 +45,11 @@ TASKS = click.option(
     type=click.Path(file_okay=False, path_type=Path),
     help="Where results lie.",
 )
+@latex_option
 @json_option
 def leaderboard(
-    collection: str | None, published: bool, measured: bool, protocol: str | None, source: str, kind: str,
-    measure: str, limit: int | None, results: Path, as_json: bool,
+    collection: str, published: bool, measured: bool, protocol: str | None, source: str, kind: str,
+    measure: str, limit: int | None, results: Path, latex: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """Systems, best first: what others published beside what was measured here.
 
@@ -53,18 +58,28 @@ def leaderboard(
     """
     from ..api import results as api
     from ..report.leaderboard import as_json as document
-    from ..report.leaderboard import board_table
+    from ..report.leaderboard import board_table, conflict_lines
     from ..scoring import Measure
 
+    one_form(as_json=as_json, latex=latex)
     found = api.leaderboard(
-        results, collection=collection or "", published=published, measured=measured, protocol=protocol or "",
+        results, collection=collection, published=published, measured=measured, protocol=protocol or "",
         source=source, kind=kind, measure=measure,
     )  # fmt: skip
     rows = found.rows[:limit] if limit else found.rows
     if as_json:
         emit(document(rows))
     else:
-        show(board_table(rows, found.tasks, Measure.parse(measure)))
+        table = board_table(rows, found.tasks, Measure.parse(measure))
+        if latex:
+            say(table.latex(), lines=True)
+        else:
+            show(table)
+        lines = conflict_lines(rows)
+        for line in lines[:CONFLICTS]:
+            note(f"≠ {line}")
+        if len(lines) > CONFLICTS:
+            note(f"≠ {len(lines) - CONFLICTS} more differences between sources: --json has them, under conflicts")
     for line in found.notes:
         note(line)
 
@@ -102,7 +117,10 @@ def view(
 
 @click.command("report")
 @click.argument("results", nargs=-1, type=FOLDER)
-@click.option("--html", "target", required=True, type=click.Path(dir_okay=False, path_type=Path), help="The file.")
+@click.option(
+    "--html", "target", default="report.html", show_default=True, type=click.Path(dir_okay=False, path_type=Path),
+    help="The file.",
+)  # fmt: skip
 @click.option(
     "--max-size", default=24.0, show_default=True, type=click.FloatRange(min=0.5), metavar="MB",
     help="How large it may become; queries beyond that are left out, and it says so.",

@@ -19,11 +19,22 @@ def json_option(function: F) -> F:
     return click.option("as_json", "--json", is_flag=True, help="Print one JSON document.")(function)
 
 
+latex_option = click.option("--latex", is_flag=True, help="Print the tables in LaTeX, for a paper.")
+
+
+def one_form(**flags: bool) -> None:
+    """Refuse to print a table in two forms at once."""
+    asked = [f"--{name.removeprefix('as_')}" for name, given in flags.items() if given]
+    if len(asked) > 1:
+        raise click.UsageError(f"{' and '.join(asked)} exclude each other")
+
+
 def tasks_option(*, default: tuple[str, ...] = ("mini",)) -> Callable[[F], F]:
     """`--tasks`, repeatable and comma-separated."""
     return click.option(
         "--tasks", "-t", "specs", multiple=True, default=default, show_default=True, metavar="NAME|FOLDER",
-        help="A collection (mini, nano, r2med), a task (mini/MedQA-Diag) or a folder; repeat or separate by commas.",
+        help="A collection (mini, nano, r2med, one of yours), a task (mini/MedQA-Diag), a folder or FOLDER@SPLIT; "
+             "repeat or separate by commas.",
     )  # fmt: skip
 
 

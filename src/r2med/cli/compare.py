@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from .common import json_option
+from .common import json_option, latex_option, one_form
 from .output import emit, note, say, show
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ class _Wanted(NamedTuple):
     holes: bool
     pool: Path | None
     depth: int
+    per_query: Path | None
 
 
 @click.command("compare")
@@ -57,11 +58,16 @@ class _Wanted(NamedTuple):
     "--pool", type=click.Path(path_type=Path), help="Write the unjudged documents for labelling: .tsv, .jsonl."
 )
 @click.option("--depth", default=10, show_default=True, help="How deep --holes and --pool look.")
+@click.option(
+    "--per-query", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE.csv",
+    help="Write a row per query and system: body system, slices, measures.",
+)  # fmt: skip
+@latex_option
 @json_option
 def command(
     systems: tuple[str, ...], results: Path, qrels: Path | None, collection: str, tasks: tuple[str, ...], measure: str,
     level: float, method: Method, resamples: int, seed: int, margin: float | None, slices: bool, flagged: Path | None,
-    aware: bool, holes: bool, pool: Path | None, depth: int, as_json: bool,
+    aware: bool, holes: bool, pool: Path | None, depth: int, per_query: Path | None, latex: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """Compare systems on the same queries, per task and overall.
 
@@ -70,23 +76,30 @@ def command(
     difference that these queries could detect. Systems come with letters (those that share one do not differ), ranks
     and intervals.
     """
-    from ..api.results import compare_stored
+    from ..api.results import compare_stored, latex_tables
     from ..report import comparison as what
     from ..scoring.compare import compare
     from ..scoring.intervals import Settings
     from ..scoring.tables import comparison_tables
 
+    one_form(as_json=as_json, latex=latex)
+    wanted = _Wanted(slices, flagged, aware, holes, pool, depth, per_query)
+    if per_query is not None and per_query.suffix != ".csv":
+        raise click.BadParameter(f"{per_query}: per-query scores are written as a .csv file", param_hint="--per-query")
     settings = Settings(level=level, method=method, resamples=resamples, seed=seed)
     compared = compare_stored(
         *systems, results=results, qrels=qrels, measure=measure, collection=collection, tasks=tasks
     )
     tested = compare(compared.scores, settings, margin=None if margin is None else margin / 100)
-    found = what.with_snippets(tested, compared)
-    document, tables = _extras(compared, settings, _Wanted(slices, flagged, aware, holes, pool, depth))
+    found = what.with_details(tested, compared)
+    document, tables = _extras(compared, settings, wanted)
     for line in _notes(compared):
         note(line)
     if as_json:
         emit(what.document(found, compared) | document)
+        return
+    if latex:
+        say("\n".join([latex_tables(found), *(table.latex() for table in tables)]), lines=True)
         return
     for table in (*comparison_tables(found), *tables):
         show(table)
@@ -132,6 +145,7 @@ def design(
 
 
 def _extras(compared: Compared, settings: Settings, wanted: _Wanted) -> tuple[dict[str, object], list[Table]]:
+    from ..core.atomic import write_bytes
     from ..report import comparison as what
     from ..scoring.holes import write_pool
     from ..scoring.tables import holes_table, slices_table
@@ -140,8 +154,8 @@ def _extras(compared: Compared, settings: Settings, wanted: _Wanted) -> tuple[di
 
     document: dict[str, object] = {}
     shown: list[Table] = []
-    if wanted.slices or wanted.flagged is not None:
-        flags = None if wanted.flagged is None else what.read_flags(wanted.flagged, compared.scores)
+    flags = None if wanted.flagged is None else what.read_flags(wanted.flagged, compared.scores)
+    if wanted.slices or flags is not None:
         document["slices"] = slices = what.slices_of(compared, get_analyzer("english"), settings, flags)
         shown.append(slices_table(slices, compared.scores.systems, settings))
     if wanted.aware:
@@ -154,12 +168,20 @@ def _extras(compared: Compared, settings: Settings, wanted: _Wanted) -> tuple[di
         number = write_pool(what.pool_of(compared, wanted.depth), wanted.pool)
         document["pool"] = {"path": str(wanted.pool), "entries": number}
         note(f"{number} documents to judge: {wanted.pool}")
+    if wanted.per_query is not None:
+        table = what.per_query_table(compared, flags)
+        write_bytes(wanted.per_query, table.csv().encode())
+        document["per_query"] = {"path": str(wanted.per_query), "rows": len(table.rows)}
+        note(f"{len(table.rows):,} rows, one for each query and system: {wanted.per_query}")
+        if table.caption:
+            note(table.caption)
     return document, shown
 
 
 def _notes(compared: Compared) -> Iterator[str]:
     """What a reader of the numbers must know."""
     scores = compared.scores
+    yield from compared.problems
     if not scores.complete:
         lacking = f"; left out: {', '.join(compared.left_out)}" if compared.left_out else ""
         yield f"averages cover only {len(scores.tasks)} of {scores.of_tasks} tasks{lacking}"

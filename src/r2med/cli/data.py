@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import click
 
 from .common import json_option, options_from, pickle_option, tasks_option
-from .output import emit, note, print_table, progress, say
+from .output import emit, note, print_table, progress, say, show
+
+if TYPE_CHECKING:
+    from ..pipeline.artefact_report import ArtefactReport
 
 
 @click.command("tasks")
@@ -26,19 +29,63 @@ def tasks(collection: str, as_json: bool) -> None:
     print_table(
         ["Task", "Family", "Queries", "Documents", "Judgments", "Here"],
         [
-            [f"{t.collection}/{t.name}", t.family, f"{t.queries:,}", f"{t.documents:,}", f"{t.judgments:,}",
+            [f"{t.collection}/{t.name}", t.family or "–", f"{t.queries:,}", f"{t.documents:,}", f"{t.judgments:,}",
              "–" if t.bytes is None else f"{t.bytes / 1e6:.1f} MB"]
             for t in found
         ],
         left=2,
     )  # fmt: skip
-    if not all(task.available for task in found):
+    if not all(task.available or task.own for task in found):
         note("Get the others with r2med data download NAME; a folder of your own works wherever a task's name does.")
+    for task in found:
+        if task.own and not task.available:
+            note(f"{task.collection}/{task.name}: {task.path} is not there any more")
 
 
 @click.group("data")
 def data() -> None:
-    """Download, validate, measure and convert tasks."""
+    """Download, add, validate, measure and convert tasks."""
+
+
+@data.command("add")
+@click.argument("name")
+@click.argument("folders", nargs=-1, required=True, metavar="FOLDER...")
+@json_option
+def add(name: str, folders: tuple[str, ...], as_json: bool) -> None:
+    """Make folders a collection of your own, called NAME, that works wherever r2med's own collections do.
+
+    FOLDER may be a zip, a folder of task folders, FOLDER@dev for the judgments of a split, or TASK=FOLDER to give its
+    task another name than the folder's. Tasks that NAME has already stay; a folder given again is read anew. The
+    texts stay where they are: R2MED_HOME keeps the places and a fingerprint of each.
+    """
+    from ..api import data as api
+
+    added = api.add_collection(name, *folders)
+    if as_json:
+        emit([{"collection": one.collection, "state": one.state, "task": one.task} for one in added])
+        return
+    for one in added:
+        task = one.task
+        counts = f"{task.queries:,} queries, {task.documents:,} documents, {task.judgments:,} judgments"
+        say(f"{one.collection}/{task.name}: {one.state}, {counts}, fingerprint {task.fingerprint}")
+        if one.state == "changed":
+            note(f"{one.collection}/{task.name} holds other data than before: results on it have to be run again")
+
+
+@data.command("remove")
+@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@json_option
+def remove(names: tuple[str, ...], as_json: bool) -> None:
+    """Forget collections of your own (NAME), or single tasks of them (NAME/TASK); folders and results stay."""
+    from ..api import data as api
+
+    removed = api.remove_collection(*names)
+    if as_json:
+        emit({"removed": removed})
+        return
+    for full_name in removed:
+        say(f"{full_name}: removed")
+    note("Folders and results are left as they are.")
 
 
 @data.command("download")
@@ -55,12 +102,17 @@ def download(names: tuple[str, ...], force: bool, as_json: bool) -> None:
 
     with progress() as bar:
         done = api.download(*names, force=force, notify=bar.step)
+    failed = [one for one in done if one.error]
     if as_json:
         emit([d._asdict() for d in done])
-        return
-    for one in done:
-        verb = "fetched" if one.fetched else "already here"
-        note(f"{one.task}: {verb}, {one.documents:,} documents, counts as published")
+    else:
+        for one in done:
+            verb = "fetched" if one.fetched else "already here"
+            note(one.error or f"{one.task}: {verb}, {one.documents:,} documents, counts as published")
+    if failed:
+        listed = ", ".join(one.task for one in failed)
+        note(f"{len(failed)} of {len(done)} tasks could not be fetched: {listed}; the same command tries them again")
+        sys.exit(1)
 
 
 @data.command("validate")
@@ -137,6 +189,16 @@ def convert(source: str, destination: Path, layout: str, compress: Literal["none
                 note(f"{one.task}: {layout} has no place for generated texts ({lost} of them left out)")
 
 
+def _show_artefacts(report: ArtefactReport) -> None:
+    from ..pipeline.artefact_report import LEGEND
+
+    for table in report.tables():
+        say()
+        show(table)
+    for line in ("", *LEGEND):
+        say(line)
+
+
 @data.command("audit")
 @click.argument("paths", nargs=-1, required=True, metavar="NAME|FOLDER...")
 @click.option(
@@ -152,18 +214,21 @@ def convert(source: str, destination: Path, layout: str, compress: Literal["none
 @click.option("--run", "runs", multiple=True, type=click.Path(path_type=Path), help="A TREC run to score; repeatable.")
 @click.option("--threshold", default=0.8, show_default=True, type=click.FloatRange(0.5, 1), help="What is a near copy.")
 @click.option("--width", default=5, show_default=True, type=click.IntRange(2, 20), help="Words in a compared run.")
+@click.option("--artefacts", is_flag=True, help="Also: can documents be told relevant without the query?")
+@click.option("--seed", default=0, show_default=True, type=click.IntRange(min=0), help="Of --artefacts.")
 @pickle_option
 @json_option
 def audit(
     paths: tuple[str, ...], against: tuple[Path, ...], few_shot: tuple[Path, ...], retrievers: tuple[str, ...],
-    runs: tuple[Path, ...], threshold: float, width: int, allow_pickle: bool, as_json: bool,
+    runs: tuple[Path, ...], threshold: float, width: int, artefacts: bool, seed: int, allow_pickle: bool,
+    as_json: bool,
 ) -> None:  # fmt: skip
     """Look for leaks and copies: flagged queries with evidence, and scores with and without them."""
     from ..api import data as api
 
     scored = api.audit(
         *paths, against=against, few_shot=few_shot, retrievers=retrievers, runs=runs, threshold=threshold, width=width,
-        options=options_from({"allow_pickle": allow_pickle}),
+        artefacts=artefacts, seed=seed, options=options_from({"allow_pickle": allow_pickle}),
     )  # fmt: skip
     if as_json:
         emit(scored.document())
@@ -182,4 +247,6 @@ def audit(
             f"{pair.tasks[0]} and {pair.tasks[1]} share {pair.documents_exact + pair.documents_near:,} documents "
             f"({pair.documents_exact:,} word for word) and {pair.queries} queries"
         )
+    if scored.artefacts:
+        _show_artefacts(scored.artefacts)
     note("Every flag with its evidence: --json")

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ..expand import Diagnosis, Expander
     from ..pipeline.plan import TaskSource
 
+TEXT_METHODS = [entry.name for entry in expanders if getattr(entry.target, "makes_text", True)]
 GENERATING = ("passages", "max_tokens", "temperature", "prompts", "protocol", "keep_prompts", "raw")
 """Options of no use where no chat model is asked."""
 
@@ -30,7 +31,7 @@ GENERATING = ("passages", "max_tokens", "temperature", "prompts", "protocol", "k
     required=True,
     metavar="METHOD",
     shell_complete=completing("expander"),
-    help=f"How queries are expanded: {', '.join(entry.name for entry in expanders)}, a plug-in, module:attr.",
+    help=f"How queries are expanded: {', '.join(TEXT_METHODS)}, a plug-in, module:attr.",
 )
 @click.option(
     "--llm", "-l", metavar="NAME", default="", shell_complete=completing("chat"),
@@ -43,7 +44,7 @@ GENERATING = ("passages", "max_tokens", "temperature", "prompts", "protocol", "k
 @click.option("--seed", type=int, default=0, show_default=True, help="Where the server takes one.")
 @click.option("--prompts", type=click.Path(path_type=Path), help="A prompt file or pack instead of ours.")
 @click.option("--protocol", type=click.Choice(["r2med-paper"]), help="Prompts and sampling of the paper's scripts.")
-@click.option("--retriever", "-r", default="bm25", show_default=True, help="First stage of lamer, tool of search-*.")
+@click.option("--retriever", "-r", default="bm25", show_default=True, help="What lamer, thinkqe … search with.")
 @click.option("--concurrency", default=16, show_default=True, type=click.IntRange(min=1), help="Calls in flight.")
 @click.option("--rpm", type=click.IntRange(min=1), help="Most requests a minute.")
 @click.option("--tpm", type=click.IntRange(min=1), help="Most tokens a minute.")
@@ -108,6 +109,12 @@ def expander_spec(method: str, llm: str, choices: dict[str, Any]) -> Spec:
     from ..core.parameters import content_at
 
     entry = expanders.find(method)
+    if len(expanders.split(method)) > 1:
+        raise UsageError(
+            f"{method} is a chain: generate with one method after the other, then r2med run --expand {method}"
+        )
+    if entry is not None and not getattr(entry.target, "makes_text", True):
+        raise UsageError(f"{method} makes no texts that could be kept: r2med run --expand {method}")
     if entry is None:
         expanders.parse(method)  # which refuses what is neither a name nor module:attr
     asks = entry is not None and bool(entry.argument)

@@ -12,6 +12,7 @@ from .common import json_option
 from .output import emit, note, print_table, say
 
 if TYPE_CHECKING:
+    from ..llm.serving import ServerName, Start
     from ..models import Fetched, Row
 
 KINDS = ("lexical", "dense", "late-interaction", "sparse", "cross-encoder", "chat", "retriever", "reranker", "expander")
@@ -87,9 +88,64 @@ def show_command(name: str, as_json: bool) -> None:
     if as_json:
         emit(shown)
         return
-    for key in ("name", "summary", "kind", "source", "revision", "licence", "proven", "path", "get"):
+    for key in (
+        "name",
+        "summary",
+        "kind",
+        "source",
+        "revision",
+        "licence",
+        "released",
+        "proven",
+        "note",
+        "path",
+        "get",
+    ):
         if shown[key]:
             say(f"{key:<9} {shown[key]}")
+
+
+@command.command("serve")
+@click.argument("name", shell_complete=_names)
+@click.option("--server", type=click.Choice(["vllm", "sglang", "llama.cpp"]), default="vllm", show_default=True,
+              help="The server that is to be started.")  # fmt: skip
+@click.option("--gpus", type=click.IntRange(1, 64), default=1, show_default=True, help="GPUs that share the model.")
+@click.option("--gpu-memory", metavar="SIZE", help="Memory of each GPU, as in 80GB: refuses what does not fit.")
+@click.option("--context", type=click.IntRange(256), help="Tokens of prompt and answer; fewer take less memory.")
+@click.option("--wait", "url", metavar="URL", help="Wait until the server at this URL (http://host:8000/v1) is ready.")
+@click.option("--timeout", type=click.FloatRange(1), default=600.0, show_default=True, help="Seconds to wait for it.")
+@json_option
+def serve_command(
+    name: str,
+    server: ServerName,
+    gpus: int,
+    gpu_memory: str | None,
+    context: int | None,
+    url: str | None,
+    timeout: float,
+    as_json: bool,
+) -> None:
+    """Print the command that serves an open chat model on your GPUs, and the memory it takes; nothing is started."""
+    from msgspec.structs import asdict
+
+    from ..api.machine import serve_command as start_of
+    from ..api.machine import use_of, wait_for_server
+    from ..core.parameters import parse_size
+
+    size = None if gpu_memory is None else parse_size(gpu_memory)
+    start = start_of(name, server, gpus=gpus, gpu_memory=size, context=context)
+    if not as_json:
+        say(start.shell, whole=True)
+        for line in (_memory(start), *start.notes):
+            note(line)
+    served = None if url is None else wait_for_server(name, url, timeout)
+    use = f"OPENAI_BASE_URL={url or start.url} {use_of(name)}"
+    if as_json:
+        emit({**asdict(start), "shell": start.shell, "ready": served is not None, "use": use})
+        return
+    if served is not None:
+        note(f"{url} serves {served}.")
+    note(f"{'Use it' if served else 'Once it runs'}: {use}", whole=True)
 
 
 @command.command("where")
@@ -104,6 +160,19 @@ def where_command(name: str, as_json: bool) -> None:
         emit({"name": name, "path": str(path)})
     else:
         say(path)
+
+
+def _memory(start: Start) -> str:
+    """What a served model takes, in a sentence."""
+    from ..core.parameters import show_size
+
+    found = start.memory
+    if found.weights is None or found.needed is None:
+        return "How much GPU memory it takes depends on the file."
+    cache = f" and {show_size(found.one_context)} for one context of {start.context:,}" if found.one_context else ""
+    fits = f"; {found.contexts} contexts of full length fit at a time" if found.contexts else ""
+    weights = f"{show_size(found.weights)} of weights in {start.dtype}"
+    return f"Needs {show_size(found.needed)} of GPU memory in all: {weights}{cache}{fits}."
 
 
 def _line(row: Row) -> list[str]:

@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import click
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
-    from rich.table import Table as Drawn
 
     from ..core.table import Table
 
-GAP = 3
-"""Characters between two columns."""
-NAME, WORDS = 32, 12
-"""Characters that a table's first column keeps in any case, and the other columns of words."""
+NARROWEST, USUAL = 20, 80
+"""Columns of a terminal: fewer are not tried, and these are taken where it does not say."""
+
+
+_bars: list[Progress] = []
+"""Bars that are being drawn."""
 
 
 def emit(data: object) -> None:
@@ -34,9 +36,32 @@ def emit(data: object) -> None:
     sys.stdout.buffer.flush()
 
 
-def say(text: str | Path = "", *, lines: bool = False) -> None:
-    """Print a line of the result; with `lines`, a text of several."""
-    click.echo(harmless(str(text), keep="\n\t" if lines else ""))
+def say(text: str | Path = "", *, lines: bool = False, whole: bool = False) -> None:
+    """Print a line of the result; with `lines`, a text of several; with `whole`, one to be copied, such as a command.
+
+    A terminal gets it broken between words, unless it is of several lines or whole.
+    """
+    _say(str(text), lines=lines, whole=whole or isinstance(text, Path))
+
+
+def note(text: str, *, lines: bool = False, whole: bool = False) -> None:
+    """Say something that is not the result, or what went wrong."""
+    _say(text, lines=lines, whole=whole, err=True)
+
+
+def _say(text: str, *, lines: bool, whole: bool, err: bool = False) -> None:
+    text = harmless(text, keep="\n\t" if lines else "")
+    width = None if lines or whole or " " not in text else columns(err=err)
+    if width is not None and len(text) > width // 2:  # a character may be two columns wide
+        from .layout import wrapped
+
+        text = "\n".join(wrapped(text, width, indent=len(text) - len(text.lstrip(" ")), cut=False))
+    if err and _bars:
+        from rich.text import Text
+
+        _bars[-1].console.print(Text(text), soft_wrap=True)  # above the bar, not behind it
+    else:
+        click.echo(text, err=err)
 
 
 def say_styled(pieces: Iterable[tuple[str, str]]) -> None:
@@ -44,14 +69,10 @@ def say_styled(pieces: Iterable[tuple[str, str]]) -> None:
     from rich.console import Console
     from rich.text import Text
 
-    console = Console(highlight=False)
+    width = columns()
     text = Text.assemble(*((harmless(piece, keep="\n"), style) for piece, style in pieces))
-    console.print(text, soft_wrap=not console.is_terminal)
-
-
-def note(text: str, *, lines: bool = False) -> None:
-    """Say something that is not the result, or what went wrong."""
-    click.echo(harmless(text, keep="\n\t" if lines else ""), err=True)
+    console = Console(highlight=False, width=width, height=None if width is None else USUAL)  # both, or rich asks TERM
+    console.print(text, soft_wrap=width is None)
 
 
 def harmless(text: str, *, keep: str = "") -> str:
@@ -64,76 +85,33 @@ def harmless(text: str, *, keep: str = "") -> str:
 
 
 def show(table: Table) -> None:
-    """Print a table: fitted to a terminal's width, aligned columns of any width in a pipe."""
-    from rich.cells import cell_len
-    from rich.console import Console
-    from rich.text import Text
+    """Print a table: laid out in a terminal's width, rows of any length in a pipe."""
+    from .layout import table_lines, wrapped
 
-    cells = [[harmless(cell) for cell in row] for row in (table.titles, *table.rows)]
-    widths = [max(map(cell_len, column)) for column in zip(*cells, strict=True)]
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console = Console(highlight=False, width=max(80, sum(widths) + GAP * len(widths)))
-    for number, block in enumerate(fitted(widths, table.left, console.width)):
-        if number:
-            console.print()
-        console.print(_drawn(cells, block, table.left))
+    titles, *rows = [[harmless(cell) for cell in row] for row in (table.titles, *table.rows)]
+    width = columns()
+    styled = width is not None and os.environ.get("TERM") != "dumb"
+    if table.heading:
+        heading = harmless(table.heading)
+        click.echo(heading if width is None else "\n".join(wrapped(heading, width)))
+    for text, head in table_lines(titles, rows, table.left, width):
+        click.echo(click.style(text, bold=True) if head and styled else text)
     if table.caption:
-        console.print(Text(harmless(table.caption)), soft_wrap=not console.is_terminal)
+        caption = harmless(table.caption)
+        click.echo(caption if width is None else "\n".join(wrapped(caption, width)))
 
 
-class Block(NamedTuple):
-    """Columns of a table that stand beside each other, and their widths."""
-
-    columns: list[int]
-    widths: list[int]
-
-
-def fitted(widths: Sequence[int], left: int, width: int) -> list[Block]:
-    """The columns of a table in blocks that fit a width: figures are never cut, words are wrapped.
-
-    Where the figures do not fit beside the words, the rest of them follows in further blocks, beside the names again.
-    """
-    words, blocks = list(range(min(left, len(widths)))), list[Block]()
-    figures = list(range(len(words), len(widths)))
-    while figures or not blocks:
-        least = sum(min(widths[i], WORDS if i else NAME) + GAP for i in words)
-        beside, taken = list[int](), 0
-        while figures and (not beside or least + taken + widths[figures[0]] <= width):
-            beside.append(figures.pop(0))
-            taken += widths[beside[-1]] + GAP
-        room = width - taken - GAP * (len(words) - 1)
-        wrapped = _wrapped([widths[i] for i in words], room)
-        blocks.append(Block([*words, *beside], [*wrapped, *(widths[i] for i in beside)]))
-        words = [i for i in words if widths[i] <= NAME]  # long texts need not be read twice
-    return blocks
-
-
-def _wrapped(widths: Sequence[int], room: int) -> list[int]:
-    """Widths of words that fit a room: the first gives way down to `NAME`, then the widest of the others."""
-    if sum(widths) <= room or not widths:
-        return list(widths)
-    first, *others = widths
-    first = min(first, max(NAME, room - sum(others)))
-    limit = max(others, default=0)
-    while limit > 1 and first + sum(min(width, limit) for width in others) > room:
-        limit -= 1
-    return [min(first, max(room, 1)), *(min(width, limit) for width in others)]
-
-
-def _drawn(cells: list[list[str]], block: Block, left: int) -> Drawn:
-    """Some columns of a table as rich draws them."""
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table as Drawn
-    from rich.text import Text
-
-    titles, *rows = cells
-    drawn = Drawn(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for i, width in zip(block.columns, block.widths, strict=True):
-        drawn.add_column(Text(titles[i]), justify="left" if i < left else "right", width=width, overflow="fold")
-    for row in rows:
-        drawn.add_row(*(Text(row[i]) for i in block.columns))
-    return drawn
+def columns(*, err: bool = False) -> int | None:
+    """The width of the terminal that is written to; None where it is none."""
+    stream = sys.stderr if err else sys.stdout
+    if not stream.isatty():
+        return None
+    asked = os.environ.get("COLUMNS", "")
+    try:
+        width = int(asked) if asked.isdecimal() else os.get_terminal_size(stream.fileno()).columns
+    except OSError:
+        width = 0
+    return max(width or USUAL, NARROWEST)
 
 
 def print_table(titles: Sequence[str], rows: Iterable[Sequence[str]], *, caption: str = "", left: int = 1) -> None:
@@ -174,7 +152,7 @@ class TerminalBar(Bar):
         self._drawn.update(self._handle, description=self._text, advance=int(advance))
 
     def within(self, done: int, count: int, more: str = "") -> None:
-        self._drawn.update(self._handle, description=f"{self._text} · {done:,} of {count:,}{more}")
+        self._drawn.update(self._handle, description=f"{done:,} of {count:,}{more} · {self._text}")
 
 
 def spending(bar: Bar) -> Callable[[int, int, Any], None]:
@@ -197,7 +175,18 @@ def progress(total: int | None = None) -> Iterator[Bar]:
         return
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.table import Column
 
-    columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), TextColumn("{task.description}", markup=False))
-    with Progress(*columns, console=Console(stderr=True), transient=True) as drawn:
-        yield TerminalBar(drawn, drawn.add_task("", total=total))
+    whole = Column(no_wrap=True, min_width=7)  # of the counter and the time, which the description makes room for
+    shown = (
+        BarColumn(max(4, min(40, (columns(err=True) or USUAL) // 6))),
+        MofNCompleteColumn(table_column=whole.copy()),
+        TimeRemainingColumn(table_column=whole.copy()),
+        TextColumn("{task.description}", markup=False, table_column=Column(ratio=1, no_wrap=True, overflow="ellipsis")),
+    )
+    with Progress(*shown, console=Console(stderr=True), transient=True, expand=True) as drawn:
+        _bars.append(drawn)
+        try:
+            yield TerminalBar(drawn, drawn.add_task("", total=total))
+        finally:
+            _bars.remove(drawn)

@@ -21,8 +21,8 @@ Axis = Literal["seconds", "cost"]
 
 def _shared(function: F) -> F:
     options = (
-        click.option("--out", "-o", required=True, metavar="FILE", help="Ends in .svg or .png.",
-                     type=click.Path(dir_okay=False, path_type=Path)),
+        click.option("--out", "-o", default=f"{function.__name__}.svg", show_default=True, metavar="FILE",
+                     help="Ends in .svg or .png.", type=click.Path(dir_okay=False, path_type=Path)),
         click.option("--collection", "-c", default="", metavar="NAME", help="Default: the one that has results."),
         click.option("--measure", default="nDCG@10", show_default=True, help="What is drawn."),
         click.option("--results", default="results", show_default=True, help="Where results lie.",

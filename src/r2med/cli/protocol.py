@@ -63,6 +63,11 @@ def fetch_command(name: str, folder: Path | None, as_json: bool) -> None:
     if as_json:
         emit(done)
         return
+    if not done.tasks:  # a prompt for whatever task
+        method = next(iter(done.methods))
+        note(f"{done.protocol}: the prompt of {method}, commit {done.commit[:7]}, in {done.path}")
+        note(f"use it as --rerank {method}:LLM,prompt={done.path}")
+        return
     rows = [
         [task, str(len(held["query"])), str(len(held["document"])), ", ".join(held["prompts"]) or "–"]
         for task, held in done.tasks.items()

@@ -10,7 +10,7 @@ import click
 from .common import json_option, options_from, pickle_option
 from .output import emit, note, print_table, progress
 
-Collection = Literal["mini", "nano", "r2med"]
+Collection = Literal["mini", "mini-dev", "mini@1", "nano", "r2med"]
 
 
 @click.command("reproduce")
@@ -20,7 +20,7 @@ Collection = Literal["mini", "nano", "r2med"]
     "-c",
     default="mini",
     show_default=True,
-    type=click.Choice(["mini", "nano", "r2med"]),
+    type=click.Choice(["mini", "mini-dev", "mini@1", "nano", "r2med"]),
     help="What it is run on.",
 )
 @click.option("--task", "-t", "tasks", multiple=True, metavar="NAME", help="Only this task; repeatable.")
@@ -65,7 +65,7 @@ def command(
     with progress() as bar:
 
         def notify(name: str, task: str, what: str) -> None:
-            bar.show(f"{name} on {task}", advance=what in ("done", "kept"))
+            bar.show(f"{task}: {name}", advance=what in ("done", "kept"))
 
         outcome = reproduce(
             system, collection=collection, tasks=tasks, protocol=protocol, measure=measure, tolerance=tolerance,

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.shell_completion import CompletionItem
 
+from ..core.spec import LINK
 from ..expand import expanders
 from ..fuse import fusions
 from ..rerank import rerankers
 from ..retrieve import retrievers
-from .common import completing, json_option, options_from, pickle_option, tasks_option
+from .common import completing, json_option, one_form, options_from, pickle_option, tasks_option
+from .experiments import print_experiments, print_needs
 from .output import emit, note, print_table, progress, say, show, spending
 
 if TYPE_CHECKING:
@@ -21,8 +25,26 @@ if TYPE_CHECKING:
     from ..results import TaskResult
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+
+class ExperimentFile(click.ParamType[Any]):
+    """A file, or the name of an experiment that comes with r2med behind an @."""
+
+    name = "experiment"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        return value if str(value).startswith("@") else _FILE.convert(value, param, ctx)
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        from ..pipeline.shipped import shipped
+
+        if not incomplete.startswith("@"):
+            return _FILE.shell_complete(ctx, param, incomplete)
+        return [CompletionItem(f"@{name}") for name in shipped() if f"@{name}".startswith(incomplete)]
+
+
 OPTIONS = (
-    click.argument("experiment", required=False, type=_FILE, metavar="[EXPERIMENT.toml]"),
+    click.argument("experiment", required=False, type=ExperimentFile(), metavar="[EXPERIMENT.toml|@NAME]"),
     click.option("--retriever", "-r", "retrievers", multiple=True, metavar="NAME",
                  shell_complete=completing("retriever"),
                  help=f"{retrievers.help()}, with parameters (bm25:k1=1.2,b=0.75), a model of `r2med models`, a "
@@ -30,9 +52,10 @@ OPTIONS = (
                       "the embedded model and their fusion."),
     click.option("--system", "-s", "whole", multiple=True, metavar="SPEC",
                  help="A whole system, such as hyde:gpt4+bm25+bge-small.rrf+maxsim@50; repeatable."),
-    click.option("--expand", "-e", metavar="METHOD:LLM", shell_complete=completing("expander"),
+    click.option("--expand", "-e", multiple=True, metavar="METHOD:LLM", shell_complete=completing("expander"),
                  help=f"Expand the queries first: {expanders.help()}, module:attr; LLM is a chat model of `r2med "
-                      "models`, replay:FILE or published:NAME."),
+                      "models`, replay:FILE or published:NAME. Repeat it, or write hyde:gpt4+rm3, for methods that "
+                      "follow each other."),
     click.option("--passages", "-n", type=click.IntRange(min=1), help="Generations a query, for --expand."),
     click.option("--max-tokens", type=click.IntRange(min=1), help="Most tokens of one answer, for --expand."),
     click.option("--policy", help="How expansions meet retrievers, instead of the method's own policy."),
@@ -41,8 +64,9 @@ OPTIONS = (
     click.option("--weights", metavar="W,W", help="For --fuse weighted."),
     click.option("--candidates", multiple=True, metavar="RUN",
                  help="A stored run as first stage: TREC file, topk_docs jsonl, results/SYSTEM, nano:CONFIG."),
-    click.option("--rerank", metavar="NAME@DEPTH", shell_complete=completing("reranker"),
-                 help=f"{rerankers.help()}, a model (msmarco-minilm@100), module:attr; @DEPTH says how many."),
+    click.option("--rerank", multiple=True, metavar="NAME@DEPTH", shell_complete=completing("reranker"),
+                 help=f"{rerankers.help()}, a model (msmarco-minilm@100), module:attr; @DEPTH says how many. Repeat it "
+                      "for rerankers that follow each other."),
     click.option("--rest", type=click.Choice(["keep", "drop"]), default="keep", show_default=True,
                  help="Candidates below the reranker's depth."),
     click.option("--depth", type=click.IntRange(min=1), help="Documents per query.  [default: 1000]"),
@@ -72,6 +96,8 @@ OPTIONS = (
                  help="Where results are written and looked for."),
     click.option("--overwrite", is_flag=True, help="Run again what is already there."),
     click.option("--markdown", is_flag=True, help="Print the table in Markdown."),
+    click.option("--latex", is_flag=True,
+                 help="Print it in LaTeX, with intervals and the marks of `r2med compare`."),
 )  # fmt: skip
 
 
@@ -88,27 +114,38 @@ def _with_options(function: Any) -> Any:
 def command(specs: tuple[str, ...], results: Path, measure: str, as_json: bool, **given: Any) -> None:
     """Run systems on tasks and print a table of scores.
 
-    Without options: the built-in Mini benchmark with the default systems. Finished results are reused.
+    Without options: the built-in Mini benchmark with the default systems. Finished results are reused. @NAME is an
+    experiment that comes with r2med, one for each of the best published systems; @ alone lists them.
     """
     from ..api import experiments as api
     from ..api.tasks import resolve_tasks
     from ..pipeline import get_executor, read_experiment
+    from ..pipeline.shipped import get_shipped
 
     file, shown = given["experiment"], api.stored_measure(measure)
-    written = read_experiment(file) if file else None
+    one_form(as_json=as_json, markdown=given["markdown"], latex=given["latex"])
+    if file == "@":
+        print_experiments(as_json=as_json)
+        return
+    named = file[1:] if isinstance(file, str) else ""
+    written = get_shipped(named) if named else read_experiment(file) if file else None
     if written is not None:
         _refuse_beside(file, given)
+    if named and given["dry_run"]:
+        print_needs(named, specs, results, as_json=as_json)
+        return
     tasks = specs or (written.tasks if written else ("mini",))
     refs = resolve_tasks(tasks)
     depth = given["depth"] or (written.depth if written else api.DEPTH)
     systems = written.systems() if written else _systems(given)
+    asked = {"tasks": refs, "depth": depth, "results": results, "overwrite": given["overwrite"]}
+    if given["dry_run"]:
+        with progress() as bar:
+            stages = api.plan(*systems, **asked, options=options_from(given, bar))
+        _print_plan(stages, given["executor"], as_json=as_json)
+        return
     with progress() as bar:
         options = options_from(given, bar)
-        if given["dry_run"]:
-            stages = api.plan(*systems, tasks=refs, depth=depth, results=results, overwrite=given["overwrite"],
-                              options=options)  # fmt: skip
-            _print_plan(stages, given["executor"], as_json=as_json)
-            return
         executor = get_executor(
             given["executor"], workers=given["workers"], address=given["address"], device=given["device"], tell=note
         )
@@ -121,16 +158,16 @@ def command(specs: tuple[str, ...], results: Path, measure: str, as_json: bool, 
             elif what.startswith("total: "):
                 bar.total(int(what.removeprefix("total: ")))
             else:
-                bar.show(f"{system} on {task}", advance=what != "running")
+                bar.show(f"{task}: {system}", advance=what != "running")
 
         scores = api.run(
-            *systems, tasks=refs, depth=depth, measure=shown, results=results, overwrite=given["overwrite"],
-            options=options, executor=executor, notify=notify, on_expand=spending(bar),
+            *systems, **asked, measure=shown, options=options, executor=executor, notify=notify,
+            on_expand=spending(bar),
         )  # fmt: skip
     if as_json:
         emit(scores.to_dict())
         return
-    _print_outcome(scores, markdown=given["markdown"])
+    _print_outcome(scores, markdown=given["markdown"], latex=given["latex"])
     note(f"Results, runs and per-query scores: {results}/")
 
 
@@ -147,7 +184,7 @@ def _refuse_beside(what: Path | str, given: dict[str, Any]) -> None:
     used = [name for name in SYSTEM_FLAGS if given[name]] + (["rest"] if given["rest"] != "keep" else [])
     if used:
         flags = ", ".join(f"--{spelled.get(name, name).replace('_', '-')}" for name in used)
-        other = "the file" if isinstance(what, Path) else what
+        other = "the file" if isinstance(what, Path) else str(what)
         raise UsageError(f"{what} names the systems: leave out {flags}, or {other}")
 
 
@@ -155,21 +192,24 @@ def _systems(given: dict[str, Any]) -> list[SystemSpec]:
     from ..api import experiments as api
 
     retrievers = [*given["retrievers"], *(c if c.startswith("nano:") else f"run:{c}" for c in given["candidates"])]
-    fusion = given["fuse"]
+    fusion, whole = given["fuse"], given["whole"]
     if given["whole"] and not retrievers:
         _refuse_beside("--system", {**given, "whole": ()})
     if not retrievers and not given["whole"]:
-        retrievers, standard, missing = api.default_systems()
-        fusion = fusion or standard
-        if missing:
-            note(f"BM25 only: {missing}")
+        standard = api.default_systems()
+        if standard.best and not any(given[flag] for flag in SYSTEM_FLAGS):
+            whole = [standard.best]
+        retrievers, fusion = standard.retrievers, fusion or standard.fusion
+        if standard.missing:
+            note(f"BM25 only: {standard.missing}")
     weights = [_number(w) for w in given["weights"].split(",")] if given["weights"] else []
     made = api.systems(
-        *retrievers, expand=given["expand"], policy=given["policy"], passages=given["passages"],
-        max_tokens=given["max_tokens"], fuse=fusion, weights=weights, rerank=given["rerank"], rest=given["rest"],
-        max_length=given["lengths"], prompts=given["prompts"],
+        *retrievers, expand=f"+{LINK}".join(given["expand"]) or None, policy=given["policy"],
+        passages=given["passages"], max_tokens=given["max_tokens"], fuse=fusion, weights=weights,
+        rerank=rerankers.join(given["rerank"]), rest=given["rest"], max_length=given["lengths"],
+        prompts=given["prompts"],
     ) if retrievers else []  # fmt: skip
-    return [*made, *(api.SystemSpec.parse(spec) for spec in given["whole"])]
+    return [*made, *(api.SystemSpec.parse(spec) for spec in whole)]
 
 
 def _number(text: str) -> float:
@@ -179,20 +219,20 @@ def _number(text: str) -> float:
         raise click.BadParameter(f"{text!r} is not a number", param_hint="--weights") from None
 
 
-def _print_outcome(outcome: Scores, *, markdown: bool) -> None:
+def _print_outcome(outcome: Scores, *, markdown: bool, latex: bool) -> None:
     """The table, what rerankers did, and what a reader must know."""
-    from ..report.scores import effects_table
+    from ..report.scores import effects_tables
 
-    table, effects = outcome.table.table(), effects_table(outcome.results)
-    if markdown:
-        say(table.markdown(), lines=True)
+    table = outcome.table.table()
+    if markdown or latex:
+        say(outcome.to_latex() if latex else table.markdown(), lines=True)
     else:
         show(table)
-    if effects and not markdown:
-        say()
-        show(effects)
-    for result in outcome.results:
-        _warn(result)
+        for effects in effects_tables(outcome.results):
+            say()
+            show(effects)
+    for line in dict.fromkeys(_warnings(outcome.results)):
+        note(line)
     for line in dict.fromkeys(line for result in outcome.results for line in _own_words(result)):
         note(line)
     if outcome.kept:
@@ -206,21 +246,39 @@ def _own_words(result: TaskResult) -> list[str]:
     return [f"{result.system.name}: {said} (r2med protocol fetch r2med-paper)" for said in own_words(result.system)]
 
 
-def _warn(result: TaskResult) -> None:
-    for name, why in (result.notes.get("not_reused") or {}).items():  # type: ignore[attr-defined]
-        note(f"{name}: {why}, so its results are never reused; give it a `version` to change that")
-    where = f"{result.system.name} on {result.task.full_name}"
-    if result.missing_queries:
-        note(f"{where}: {result.missing_queries} queries retrieved nothing and score 0")
-    if result.queries_without_positives:
-        note(f"{where}: {result.queries_without_positives} queries have no positive judgment and score 0")
-    if lost := result.notes.get("judgments_of_missing_documents"):
-        note(f"{where}: {lost} positive judgments name documents that are not in the corpus")
-    if verified := result.notes.get("verified"):
-        note(f"{where}: cache verified, {verified}")
+def _raw_queries(result: TaskResult) -> object:
     expansion = result.notes.get("expansion")
-    if isinstance(expansion, dict) and expansion.get("raw_query_used"):
-        note(f"{where}: {expansion['raw_query_used']} queries had no usable expansion; the raw query was used")
+    return expansion.get("raw_query_used") if isinstance(expansion, dict) else None
+
+
+WARNINGS: dict[str, Callable[[TaskResult], object]] = {
+    "queries retrieved nothing and score 0": lambda result: result.missing_queries,
+    "queries have no positive judgment and score 0": lambda result: result.queries_without_positives,
+    "positive judgments name documents that are not in the corpus":
+        lambda result: result.notes.get("judgments_of_missing_documents"),
+    "queries had no usable expansion; the raw query was used": _raw_queries,
+}  # fmt: skip
+
+
+def _warnings(results: list[TaskResult]) -> Iterator[str]:
+    """What a reader must know: one line for what several systems or tasks share."""
+    for result in results:
+        for name, why in (result.notes.get("not_reused") or {}).items():  # type: ignore[attr-defined]
+            yield f"{name}: {why}, so its results are never reused; give it a `version` to change that"
+        if verified := result.notes.get("verified"):
+            yield f"{result.system.name} on {result.task.full_name}: cache verified, {verified}"
+    for words, count in WARNINGS.items():
+        counts: dict[str, dict[str, int]] = {}
+        for result in results:
+            number = count(result)
+            if isinstance(number, int) and number:
+                counts.setdefault(result.system.name, {})[result.task.full_name] = number
+        alike: dict[tuple[tuple[str, int], ...], list[str]] = {}
+        for system, of_system in counts.items():
+            alike.setdefault(tuple(of_system.items()), []).append(system)
+        for of_tasks, systems in alike.items():
+            where = ", ".join(f"{task} {number:,}" for task, number in of_tasks)
+            yield f"{', '.join(systems)}: {sum(number for _, number in of_tasks):,} {words} ({where})"
 
 
 def _print_plan(stages: list[StageEstimate], executor: str, *, as_json: bool) -> None:
@@ -231,10 +289,15 @@ def _print_plan(stages: list[StageEstimate], executor: str, *, as_json: bool) ->
     if as_json:
         emit({"schema": 1, "executor": executor, "stages": stages, "totals": total})
         return
+    left = [s for s in stages if s.cached != "yes"]
+    finished = f"{total['stages'] - len(left)} of {total['stages']} stages are finished"
+    if not left:
+        say(f"{finished}: nothing is left to do.")
+        return
     rows = [
         [s.task, s.stage, s.what, s.cached, *(_count(n) for n in (s.texts, s.missing, s.tokens)), _dollars(s.dollars),
          _seconds(s.seconds), str(len(s.systems))]
-        for s in stages
+        for s in left
     ]  # fmt: skip
     titles = ["Task", "Stage", "What", "Cached", "Texts", "To do", "Tokens", "Cost", "Seconds", "Systems"]
     caption = (
@@ -243,6 +306,8 @@ def _print_plan(stages: list[StageEstimate], executor: str, *, as_json: bool) ->
         "Tokens are estimated from the length of the texts. Nothing was encoded or sent."
     )
     print_table(titles, rows, caption=caption, left=4)
+    if len(left) < len(stages):
+        note(f"{finished} and not listed (--json lists them)")
 
 
 def _count(number: int | None) -> str:

@@ -9,9 +9,9 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import secrets
 import shutil
 import stat
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -58,7 +58,7 @@ def atomic_folder(path: Path) -> Iterator[Path]:
         raise _cannot_write(path, error) from None
     if taken:
         raise DataError("already exists and is not an empty folder", path=path)
-    with _temporary(path, tempfile.mkdtemp) as temporary:
+    with _temporary(path, _make_folder) as temporary:
         yield temporary
         temporary.chmod(0o755 & ~_umask())
         if path.exists():
@@ -69,25 +69,33 @@ def atomic_folder(path: Path) -> Iterator[Path]:
 @contextmanager
 def scratch_folder(path: Path) -> Iterator[Path]:
     """A temporary folder beside `path` for the length of a block."""
-    with _temporary(path, tempfile.mkdtemp) as temporary:
+    with _temporary(path, _make_folder) as temporary:
         yield temporary
         _remove(temporary)
 
 
-def _make_file(*, dir: Path, prefix: str, suffix: str) -> str:  # noqa: A002 (as tempfile calls it)
-    handle, name = tempfile.mkstemp(dir=dir, prefix=prefix, suffix=suffix)
-    os.close(handle)
-    return name
+def _make_file(path: Path) -> None:
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+
+
+def _make_folder(path: Path) -> None:
+    path.mkdir(mode=0o700)
 
 
 @contextmanager
-def _temporary(path: Path, make: Callable[..., str]) -> Iterator[Path]:
+def _temporary(path: Path, make: Callable[[Path], None]) -> Iterator[Path]:
     """A temporary file or folder beside `path`, locked until the block ends and removed where it ends badly."""
+    # The name is known before anything is there, so that an interrupt at any moment finds what to remove.
+    temporary, lock = _new_name(path), None
     try:
-        temporary, lock = _reserve(path, make)
-    except OSError as error:
-        raise _cannot_write(path, error) from None
-    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        remove_abandoned(path.parent)
+        while not temporary.exists():  # also where another process took it for abandoned before it was locked
+            if lock is not None:
+                os.close(lock)
+            temporary, lock = _new_name(path), None
+            make(temporary)
+            lock = _lock(temporary, wait=True)
         yield temporary
     except OSError as error:
         _remove(temporary)
@@ -100,16 +108,8 @@ def _temporary(path: Path, make: Callable[..., str]) -> Iterator[Path]:
             os.close(lock)
 
 
-def _reserve(path: Path, make: Callable[..., str]) -> tuple[Path, int | None]:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    remove_abandoned(path.parent)
-    while True:
-        made = Path(make(dir=path.parent, prefix=f".{path.name[:50]}.{_HOST}-", suffix=".tmp"))
-        lock = _lock(made, wait=True)
-        if made.exists():
-            return made, lock
-        if lock is not None:  # another process took it for abandoned before it was locked
-            os.close(lock)
+def _new_name(path: Path) -> Path:
+    return path.with_name(f".{path.name[:50]}.{_HOST}-{secrets.token_hex(4)}.tmp")
 
 
 def _lock(path: Path, *, wait: bool) -> int | None:
@@ -125,6 +125,24 @@ def _lock(path: Path, *, wait: bool) -> int | None:
             os.close(handle)
         return None
     return handle
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """A block that one process at a time is in, of those that name the same folder; it is made where it is missing.
+
+    Where locks do not work (Windows, some network disks) processes are not kept apart.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _cannot_write(folder, error) from None
+    handle = _lock(folder, wait=True)
+    try:
+        yield
+    finally:
+        if handle is not None:
+            os.close(handle)
 
 
 def remove_abandoned(folder: Path) -> None:

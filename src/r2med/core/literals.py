@@ -29,14 +29,7 @@ class _Refused(Exception):
 
 def read_tables(source: bytes, place: str, imported: Mapping[str, Tables] | None = None) -> Tables:
     """What the file assigns, by name; `imported` holds the tables of modules it may take names from."""
-    if len(source) > LARGEST:
-        raise DataError(f"is larger than {LARGEST >> 20} MB", path=place)
-    try:
-        tree = ast.parse(source)
-    except SyntaxError as error:
-        raise DataError(f"is not Python ({error.msg})", path=place, line=error.lineno) from None
-    except (ValueError, RecursionError, MemoryError):
-        raise DataError("is not Python that can be read", path=place) from None
+    tree = _parsed(source, place)
     tables: Tables = {}
     try:
         for statement in tree.body:
@@ -46,6 +39,65 @@ def read_tables(source: bytes, place: str, imported: Mapping[str, Tables] | None
     except RecursionError:
         raise DataError("is nested too deeply", path=place) from None
     return tables
+
+
+def assigned_texts(source: bytes, place: str) -> dict[str, str]:
+    """Plain texts that a file assigns anywhere, by the name of the variable or attribute; first ones count."""
+    found: dict[str, str] = {}
+    for node in _in_order(_parsed(source, place)):
+        match node:
+            case ast.Assign(
+                targets=[ast.Name(name) | ast.Attribute(attr=name)], value=ast.Constant(str(text))
+            ):  # fmt: skip
+                found.setdefault(name, text)
+    return found
+
+
+def returned_texts(source: bytes, place: str, function: str) -> list[str]:
+    """Texts that a function of a file returns, as format strings: a name put into a text stands as `{name}`.
+
+    A gap whose name is given a plain text in the function before is filled with it.
+    """
+    defined = (n for n in _in_order(_parsed(source, place)) if isinstance(n, ast.FunctionDef) and n.name == function)
+    found, given = [], dict[str, str]()
+    for node in _in_order(next(defined, ast.Module([], []))):
+        match node:
+            case ast.Assign(targets=[ast.Name(name)], value=ast.Constant(str(text))):
+                given[name] = _escaped(text)
+            case ast.Return(ast.Constant(str(text))):
+                found.append(_escaped(text))
+            case ast.Return(ast.JoinedStr(parts)):
+                found.append("".join(_part(part, given, place) for part in parts))
+    return found
+
+
+def _part(node: ast.expr, given: Mapping[str, str], place: str) -> str:
+    match node:
+        case ast.Constant(str(text)):
+            return _escaped(text)
+        case ast.FormattedValue(ast.Name(name), -1, None):
+            return given.get(name, f"{{{name}}}")
+    raise DataError("puts more than a name into a text: only literals are read", path=place, line=node.lineno)
+
+
+def _escaped(text: str) -> str:
+    return text.replace("{", "{{").replace("}", "}}")
+
+
+def _in_order(tree: ast.AST) -> list[ast.AST]:
+    """All nodes below one, as they stand in the file."""
+    return sorted(ast.walk(tree), key=lambda node: (getattr(node, "lineno", 0), getattr(node, "col_offset", 0)))
+
+
+def _parsed(source: bytes, place: str) -> ast.Module:
+    if len(source) > LARGEST:
+        raise DataError(f"is larger than {LARGEST >> 20} MB", path=place)
+    try:
+        return ast.parse(source)
+    except SyntaxError as error:
+        raise DataError(f"is not Python ({error.msg})", path=place, line=error.lineno) from None
+    except (ValueError, RecursionError, MemoryError):
+        raise DataError("is not Python that can be read", path=place) from None
 
 
 def _read(statement: ast.stmt, tables: Tables, imported: Mapping[str, Tables]) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from queue import Empty, SimpleQueue
 from typing import Generic, TypeVar
@@ -18,6 +19,25 @@ Job = TypeVar("Job")
 Result = TypeVar("Result")
 
 
+class Feed(Generic[Job]):
+    """Jobs that become known while others are done: it ends when it has none, and goes on when it has again."""
+
+    def __init__(self) -> None:
+        self._jobs: deque[Job] = deque()
+
+    def add(self, job: Job) -> None:
+        """Put a job behind those that wait."""
+        self._jobs.append(job)
+
+    def __iter__(self) -> Feed[Job]:
+        return self
+
+    def __next__(self) -> Job:
+        if not self._jobs:
+            raise StopIteration
+        return self._jobs.popleft()
+
+
 def in_parallel(
     jobs: Iterable[Job],
     work: Callable[[Job, threading.Event], Result],
@@ -27,6 +47,8 @@ def in_parallel(
     give_up: Callable[[Result], BaseException | None] | None = None,
 ) -> Iterator[Result]:
     """Results of `work` on all jobs, `workers` at a time, each when it is there; `jobs` is read as there is room.
+
+    `jobs` is asked again after each result that was handed out, so a `Feed` may be filled by whoever takes results.
 
     The event given to `work` is set when nothing more shall be begun. `on_result` is called in the thread that did the
     work, the moment it is done. The first exception of a job, or the one that `give_up` makes of a result, ends it

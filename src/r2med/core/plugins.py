@@ -12,6 +12,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import os
+import re
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from .parameters import Parameter
     from .spec import Spec, Value
 
+_FILE = re.compile(r"([^:,]+\.py):([^\W\d][\w.]*)(?=,|$)")  # of Python code, and what is named in it
 STRAY_CHILD = 70  # exit status of a process that a model forked and let run on into r2med
 
 
@@ -232,6 +234,35 @@ def _needs_arguments(function: Any) -> bool:
     except (TypeError, ValueError):
         return True
     return any(p.default is p.empty and p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL) for p in parameters)
+
+
+def by_module(text: str) -> str:
+    """`folder/file.py:attr` as `folder.file:attr`: a file of the current folder is its module, however it is typed."""
+    match = _FILE.match(text)
+    if match is None:
+        return text
+    file = Path(match[1]).expanduser()
+    if not file.is_file():
+        if has_module(match[1]) and "/" not in match[1]:
+            return text  # the module `py` of a package
+        raise UsageError(f"{match[1]}: no such file")
+    here, place = Path.cwd().resolve(), file.resolve()
+    if not place.is_relative_to(here):
+        advice = f"go to {place.parent} and name it {place.stem}:{match[2]}"
+        raise UsageError(f"{match[1]}: code is loaded from the current folder; {advice}")
+    parts = place.relative_to(here).with_suffix("").parts
+    if wrong := next((part for part in parts if not part.isidentifier()), None):
+        raise UsageError(f"{match[1]}: {wrong!r} cannot be part of a module's name; rename it")
+    if _is_installed_elsewhere(parts[0], here):
+        raise UsageError(f"{match[1]}: there is an installed module {parts[0]!r}; rename yours")
+    return f"{'.'.join(parts)}:{text[match.end(1) + 1 :]}"
+
+
+def _is_installed_elsewhere(top: str, here: Path) -> bool:
+    """Whether a name is taken by a module outside a folder, which would be imported instead."""
+    found = find_spec(top) if _is_installed(top) else None
+    places = [found.origin, *(found.submodule_search_locations or ())] if found is not None else []
+    return bool(places) and not any(place and Path(place).resolve().is_relative_to(here) for place in places)
 
 
 def has_module(name: str) -> bool:

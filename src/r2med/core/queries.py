@@ -23,11 +23,26 @@ class QueryText(NamedTuple):
     scaled: bool = True  # whether its vector has length one before a mean, where vectors are compared by cosine
 
 
+class Feedback(NamedTuple):
+    """A further search with what the best documents of the search before it hold: pseudo-relevance feedback."""
+
+    method: str
+    kind: str  # the kind of retriever that can search so
+    documents: int
+    query_weight: float
+    feedback_weight: float
+    terms: int = 0  # how many terms of the documents are kept; vectors have none
+
+
 class Queries:
     """The queries of one search. An expansion policy makes them from a task; so does `Queries.of`."""
 
     def __init__(
-        self, ids: IdTable, originals: TextColumn, texts: Sequence[tuple[QueryText, ...]] | None = None
+        self,
+        ids: IdTable,
+        originals: TextColumn,
+        texts: Sequence[tuple[QueryText, ...]] | None = None,
+        feedback: tuple[Feedback, ...] = (),
     ) -> None:
         if len(originals) != len(ids) or (texts is not None and len(texts) != len(ids)):
             raise UsageError(f"{len(ids)} queries need as many texts")
@@ -36,6 +51,7 @@ class Queries:
         self.ids = ids
         self.originals = originals  # the queries as the task has them
         self._texts = texts
+        self.feedback = feedback  # further searches, in this order
 
     @classmethod
     def of(cls, task: Task) -> Queries:
@@ -53,7 +69,7 @@ class Queries:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Queries travel to workers as plain lists: columns are views of memory."""
-        return _unpacked, (list(self.ids), list(self.originals), self._texts)
+        return _unpacked, (list(self.ids), list(self.originals), self._texts, self.feedback)
 
     @property
     def plain(self) -> bool:
@@ -80,9 +96,15 @@ class Queries:
 
     @property
     def fingerprint(self) -> str:
-        """Hash of ids and texts."""
-        return fingerprint("queries", [list(self.ids), [[list(part) for part in group] for group in self.texts]])
+        """Hash of ids, texts and further searches."""
+        facts: list[object] = [list(self.ids), [[list(part) for part in group] for group in self.texts]]
+        return fingerprint("queries", [*facts, *([list(f) for f in self.feedback],) * bool(self.feedback)])
 
 
-def _unpacked(ids: list[str], originals: list[str], texts: Sequence[tuple[QueryText, ...]] | None) -> Queries:
-    return Queries(IdTable(ids), TextColumn.from_texts(originals), texts)
+def _unpacked(
+    ids: list[str],
+    originals: list[str],
+    texts: Sequence[tuple[QueryText, ...]] | None,
+    feedback: tuple[Feedback, ...] = (),
+) -> Queries:
+    return Queries(IdTable(ids), TextColumn.from_texts(originals), texts, feedback)

@@ -24,13 +24,14 @@ from urllib.parse import unquote
 
 from .errors import UnknownName, UsageError, nearest
 from .parameters import Parameter, content_at, declared_parameters, path_exists
-from .plugins import has_module
-from .spec import ADDRESS, Content, Spec, Value
+from .plugins import by_module, has_module
+from .spec import ADDRESS, LINK, Content, Spec, Value
 
 T = TypeVar("T")
 ARGUMENTS = {"chat": "LLM", "file": "FILE", "text": "NAME"}
 """What may stand behind a colon, and how it is written in help."""
 _DEPTH = re.compile(r"(?P<rest>.+)@(?P<depth>\d+)", re.DOTALL)
+_BEHIND_DEPTH = re.compile(r"(@\d+)\+")
 _PARAMETERS = re.compile(r":(?=\w+=)")  # where a place ends and its parameters begin
 
 
@@ -69,8 +70,10 @@ class Registry(Generic[T]):
         depth: int | None = None,
         nested: Callable[[], Registry[Any]] | None = None,
         hint: str = "",
+        chains: bool = False,
     ) -> None:
         self.kind, self.package, self.depth, self.hint = kind, package, depth, hint
+        self.chains = chains  # whether several may follow each other: `hyde:gpt4+rm3`, `maxsim@50+neighbours@100`
         self.shared = {parameter.name: parameter for parameter in shared}  # parameters that every entry has
         self.options = {parameter.name: parameter for parameter in options}
         """What may be said of how any entry is run: no part of what it is."""
@@ -81,6 +84,8 @@ class Registry(Generic[T]):
         self.listings: list[Callable[[], Iterable[str]]] = []  # more names for listings and suggestions
         self.from_address: Callable[..., T] | None = None
         """Makes what lies at `module:attr`; None where a kind has no such thing."""
+        self.from_chain: Callable[..., T] | None = None
+        """Makes one of several that follow each other."""
         self._nested = nested
         self._entries: dict[str, Entry[T]] = {}
         self._aliases: dict[str, str] = {}
@@ -165,6 +170,9 @@ class Registry(Generic[T]):
         """The component of a spec; `given` is whatever its kind needs to be made."""
         if spec.own:
             raise UsageError(f"{spec} is an object: it cannot be made from its name")
+        if spec.then is not None:
+            assert self.from_chain is not None
+            return self.from_chain(spec, *given)
         if self.from_address is not None and self._is_address(spec):
             module = spec.name.partition(":")[0]
             if nearest(module, self.names()) and not has_module(module):
@@ -185,16 +193,46 @@ class Registry(Generic[T]):
         if isinstance(text, Spec):
             return text
         whole, depth = text.strip(), self.depth
+        if self.chains and depth is not None and (links := self.split(whole))[1:]:
+            return Spec.chain([self.parse(link) for link in links])
         if depth is not None and (match := _DEPTH.fullmatch(whole)):
             whole, depth = match["rest"], int(match["depth"])
             if depth < 1:
                 raise UsageError(f"{text!r}: the depth of a {self.kind} must be 1 or more")
         if not whole:
             raise UsageError(f"an empty text names no {self.kind}")
-        return self._named(whole).at(depth)
+        if self.depth is not None or not self.chains:
+            return self._named(whole).at(depth)
+        if len(links := self.split(whole)) > 1:
+            return Spec.chain([self._named(link) for link in links])
+        return self._named(whole.removeprefix(LINK))
+
+    def join(self, texts: Iterable[str]) -> Spec | None:
+        """One chain of several texts; None of none."""
+        links = [link for text in texts for link in self.parse(text).links]
+        return Spec.chain(links) if links else None
+
+    def split(self, text: str) -> list[str]:
+        """The links of a chain; a plus before anything but a name, or nearly one, belongs to a path.
+
+        Where links have depths, all but the last say theirs, and a chain is split behind those.
+        """
+        if self.depth is not None:
+            parts = _BEHIND_DEPTH.split(text)
+            return [link + depth for link, depth in zip(parts[::2], [*parts[1::2], ""], strict=True)]
+        links, known = list[str](), self.names()
+        for part in text.split("+"):
+            head = unquote(part.partition(":")[0])
+            named = part.startswith(LINK) or self.find(head) is not None or bool(nearest(head, known))
+            if not links or named:
+                links.append(part.removeprefix(LINK))
+            else:
+                links[-1] += f"+{part}"
+        return links
 
     def _named(self, text: str) -> Spec:
         """What stands before the colon decides: a name, a place, or a module."""
+        text = by_module(text) if self.from_address is not None else text
         head, _, rest = text.partition(":")
         if entry := self.find(unquote(head)):
             return self._read(entry, rest, text)

@@ -6,6 +6,7 @@
     …@depth                   maxsim:model=bge-small@50
     module:attr,key=value     my_models:Encoder,dim=64
     org/model@revision        a hub id; digits alone behind @ are a depth, anything else a revision
+    one+next                  hyde:gpt4+rm3             expansion methods, one after the other
 
 A `Spec` holds what changes a ranking and nothing else: parameters that differ from their defaults, in the order of
 their names. Equal specs are the same component, and every component has one printed form. A file or a folder is known
@@ -18,7 +19,7 @@ import hashlib
 import inspect
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
@@ -29,6 +30,8 @@ from .files import hash_file
 P = TypeVar("P")
 
 ADDRESS = re.compile(r"[^\W\d]\w*(\.\w+)*:[^\W\d][\w.]*")  # `module:attr`
+LINK = "expand="
+"""What stands before an expansion method that no registry knows by name."""
 _RESERVED = re.compile(r"[%,+\s\x00-\x1f]|@(?=\d+$)")
 _RESERVED_IN_NAMES = re.compile(r"[=:]")
 _EQUALS = re.compile("=")
@@ -80,6 +83,8 @@ class Spec:
     """What stands behind the colon without a key: the chat model of `hyde:gpt4`, the file of `run:FILE`."""
     parameters: tuple[tuple[str, Value], ...] = ()  # sorted; only those that differ from the declared defaults
     depth: int | None = None  # how many candidates a reranker reorders
+    then: Spec | None = None
+    """The component of the same kind that follows it: a chain of expansion methods."""
     options: Mapping[str, object] = field(default_factory=dict, compare=False, repr=False)
     """How it is run (`device`, `threads`): read from the same text, no part of what it is."""
     path: Path | None = field(default=None, compare=False, repr=False)
@@ -110,7 +115,21 @@ class Spec:
         """A copy at another depth."""
         return replace(self, depth=depth)
 
+    @property
+    def links(self) -> tuple[Spec, ...]:
+        """It and those that follow it, each alone."""
+        rest = self.then.links if self.then is not None else ()
+        return (replace(self, then=None), *rest)
+
+    @staticmethod
+    def chain(links: Sequence[Spec]) -> Spec:
+        """One spec of several that follow each other."""
+        first, *rest = links
+        return replace(first, then=Spec.chain(rest) if rest else None)
+
     def __str__(self) -> str:
+        if self.then is not None:
+            return "+".join([str(self.links[0]), *(link.linked for link in self.links[1:])])
         own = [f"{key}={escape(show(value))}" for key, value in self.parameters]
         text = escape(self.name) if self.own or ADDRESS.fullmatch(self.name) else escape_name(self.name)
         if isinstance(self.argument, Spec):
@@ -125,6 +144,11 @@ class Spec:
             text += ("," if ":" in text else ":") + ",".join(own)
         return text if self.depth is None else f"{text}@{self.depth}"
 
+    @property
+    def linked(self) -> str:
+        """How it is printed behind another: what no registry knows by name is marked."""
+        return f"{LINK}{self}" if self.own or ADDRESS.fullmatch(self.name) else str(self)
+
     def data(self) -> dict[str, object]:
         """The spec as plain data, for results and fingerprints."""
         argument = self.argument.data() if isinstance(self.argument, Spec) else self.argument
@@ -135,6 +159,8 @@ class Spec:
             found["parameters"] = {key: plain(value) for key, value in self.parameters}
         if self.depth is not None:
             found["depth"] = self.depth
+        if self.then is not None:
+            found["then"] = self.then.data()
         return found
 
 

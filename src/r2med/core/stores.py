@@ -155,6 +155,29 @@ class ZipStore:
         return f"{self.path}!{name}"
 
 
+class JoinedStore:
+    """Several stores as one; a file comes from the first that has it."""
+
+    def __init__(self, *stores: Store) -> None:
+        self.path = stores[0].path
+        self._stores = stores
+
+    def names(self) -> list[str]:
+        return sorted({name for store in self._stores for name in store.names()})
+
+    def _of(self, name: str) -> Store:
+        return next(store for store in self._stores if name in store.names())
+
+    def open_raw(self, name: str) -> BinaryIO:
+        return self._of(name).open_raw(name)
+
+    def raw_size(self, name: str) -> int:
+        return self._of(name).raw_size(name)
+
+    def label(self, name: str) -> str:
+        return self._of(name).label(name)
+
+
 def open_store(path: Path) -> Store:
     """The store at `path`: a folder or a zip."""
     if not exists(path):

@@ -9,7 +9,8 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Iterable, Sequence
+import unicodedata
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import NamedTuple
 
@@ -17,15 +18,35 @@ from .untrusted import printable
 
 NONE = "–"
 _MARKDOWN = re.compile(r"([\\`*_<>\[\]|#~$])")
-_FORMULA = ("=", "+", "-", "@", "\t")
+_FORMULA = re.compile(r"[=@\t]|[-+](?!\d[\d.]*$)")
+"""What a spreadsheet takes for a formula; a number with a sign is none."""
 _LATEX = str.maketrans(
-    {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", NONE: "--"}
+    {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "…": r"\ldots{}"}
+    | {"<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}"}
+    | {"×": r"$\times$", "−": "$-$", "≤": r"$\leq$", "≠": r"$\neq$", "κ": r"$\kappa$", "τ": r"$\tau$"}
     | {c: f"\\{c}" for c in "&%$#_{}"}
 )
+_MINUS = re.compile(r"(?<![\w.-])-(?=\d)")
+_PDFLATEX = {*map(chr, range(0xA1, 0x180)), *"—‘’“”•€™"} - {*"«»ÐÞðþĄąĐđĘęĦħĮįĸĿŀŉŊŋŦŧſŲų"}
+"""Characters beside ASCII that pdfLaTeX prints without further packages."""
 _LINE = "1px solid color-mix(in srgb, currentColor 25%, transparent)"
 _CELL = "padding:2px 10px;vertical-align:top;background:transparent;color:inherit;border:0"
 _HEADING = "display:block;margin-top:.8em"
 _QUIET = "opacity:.75;font-size:90%"
+
+
+class Mark(NamedTuple):
+    """What a paper's table shows of a cell beside its text."""
+
+    bold: bool = False
+    raised: str = ""  # Behind it, small and high.
+    below: str = ""  # Below it, small.
+
+    def around(self, text: str, widest: str) -> str:
+        """A cell in LaTeX; `widest` is the longest mark of its column, so that figures stay below each other."""
+        rest = widest[len(self.raised) :]
+        behind = latex_text(self.raised) + (rf"\phantom{{{latex_text(rest)}}}" if rest else "")
+        return (rf"\textbf{{{text}}}" if self.bold else text) + (rf"\textsuperscript{{{behind}}}" if behind else "")
 
 
 class Table(NamedTuple):
@@ -62,17 +83,52 @@ class Table(NamedTuple):
         out = io.StringIO()
         writer = csv.writer(out, lineterminator="\n")
         for row in (self.titles, *self.rows):
-            cells = [printable(cell).replace(NONE, "") for cell in row]
-            writer.writerow([f"'{cell}" if cell.startswith(_FORMULA) else cell for cell in cells])
+            cells = ["" if cell == NONE else printable(cell) for cell in row]
+            writer.writerow([f"'{cell}" if _FORMULA.match(cell) else cell for cell in cells])
         return out.getvalue()
 
-    def latex(self) -> str:
-        """A LaTeX table in the style of booktabs, with the caption as a comment."""
-        rows = ([printable(cell).translate(_LATEX) for cell in row] for row in (self.titles, *self.rows))
-        head, *body = (" & ".join(row) + r" \\" for row in rows)
+    def latex(self, marks: Mapping[tuple[int, int], Mark] | None = None) -> str:
+        """A LaTeX table in the style of booktabs, with the heading as its caption and the caption as a note below.
+
+        `marks` say by row and column which cells are bold, what is raised behind them and what stands below them.
+        """
+        marks = marks or {}
+        behind = [max((m.raised for (_, at), m in marks.items() if at == i), key=len, default="")
+                  for i in range(len(self.titles))]  # fmt: skip
+        lines = [_latex_row(self._latex_cell(cell, i) for i, cell in enumerate(self.titles)), r"\midrule"]
+        for number, row in enumerate(self.rows):
+            of_row = [marks.get((number, i), Mark()) for i in range(len(row))]
+            cells = [m.around(self._latex_cell(cell, i), behind[i])
+                     for i, (cell, m) in enumerate(zip(row, of_row, strict=True))]  # fmt: skip
+            lines.append(_latex_row(cells))
+            if any(m.below for m in of_row):
+                small = (rf"{{\tiny {self._latex_cell(m.below, self.left)}}}" if m.below else "" for m in of_row)
+                lines += [_latex_row(small), *([r"\addlinespace"] if number + 1 < len(self.rows) else [])]
+        body = "\n".join(lines)
         columns = "l" * self.left + "r" * (len(self.titles) - self.left)
-        lines = [rf"\begin{{tabular}}{{{columns}}}", r"\toprule", head, r"\midrule", *body, r"\bottomrule"]
-        return "\n".join([f"% {printable(self.caption)}", *lines, r"\end{tabular}", ""])
+        heading, note = latex_text(self.heading), latex_text(self.caption)
+        return "\n".join(
+            [
+                r"% Needs \usepackage{booktabs}; the note below the table explains it.",
+                *_latex_fonts(body + heading + note),
+                r"\begin{table*}[t]",
+                r"\centering",
+                *([rf"\caption{{{heading}}}"] if heading else []),
+                r"\small\setlength{\tabcolsep}{3pt}",
+                rf"\begin{{tabular}}{{@{{}}{columns}@{{}}}}",
+                r"\toprule",
+                body,
+                r"\bottomrule",
+                r"\end{tabular}",
+                *([rf"\par\smallskip\parbox{{\linewidth}}{{\footnotesize {note}}}"] if note else []),
+                r"\end{table*}",
+                "",
+            ]
+        )
+
+    def _latex_cell(self, cell: str, column: int) -> str:
+        text = latex_text(cell)
+        return _MINUS.sub("$-$", text) if column >= self.left else text
 
     def html(self) -> str:
         """A table for notebooks: no script, and the colours of the page around it, light or dark."""
@@ -92,6 +148,24 @@ class Table(NamedTuple):
             style += ";white-space:nowrap" if column == 0 or figure else ""
             row += f'<{tag} style="{style}{line}">{_html(cell)}</{tag}>'
         return f"<tr>{row}</tr>"
+
+
+def _latex_row(cells: Iterable[str]) -> str:
+    """A row; what stands first must not be taken for an option of the line before it."""
+    row = " & ".join(cells)
+    return ("{}" if row.startswith(("[", "*")) else "") + row + r" \\"
+
+
+def _latex_fonts(text: str) -> list[str]:
+    """A comment that names the characters which pdfLaTeX does not print."""
+    lacking = "".join(sorted({c for c in text if not c.isascii()} - _PDFLATEX))
+    return [f"% pdfLaTeX lacks {lacking}: take LuaLaTeX or XeLaTeX and a font that has them."] if lacking else []
+
+
+def latex_text(text: str) -> str:
+    """A text that means itself in LaTeX, on one line."""
+    escaped = printable(unicodedata.normalize("NFC", text)).translate(_LATEX)
+    return re.sub("-(?=-)", "-{}", escaped).replace(NONE, "--")  # two hyphens would be a dash
 
 
 def html_tables(tables: Iterable[Table]) -> str:
@@ -133,9 +207,9 @@ def p_value(value: float) -> str:
     return "<0.001" if value < 0.001 else f"{value:.3f}"
 
 
-def share(value: float, digits: int = 0) -> str:
-    """A share in per cent."""
-    return f"{100 * value:.{digits}f} %"
+def share(value: float | None, digits: int = 0) -> str:
+    """A share in per cent; an en dash where there is none."""
+    return NONE if value is None else f"{100 * value:.{digits}f} %"
 
 
 def counted(number: int, noun: str, plural: str = "") -> str:

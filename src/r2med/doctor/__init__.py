@@ -8,8 +8,7 @@ from ..core.plugins import plugins
 from ..models import listing
 from ..pipeline.experiment import default_systems
 from ..pipeline.system import REGISTRIES
-from ..tasks import collections
-from ..tasks.catalogue import locate
+from ..tasks import list_tasks
 from . import here
 from .checks import run_checks
 from .here import SCHEMA, Check, Counted, Diagnosis, Extra, Place, Status
@@ -24,10 +23,11 @@ def diagnose(results: Path = Path("results")) -> Diagnosis:
     """Look at everything."""
     machine = here.look_at_machine()
     checks = run_checks(results, machine)
-    tasks = {
-        name: Counted(ready=[e.name for e in c.tasks if locate(e) is not None], total=len(c.tasks))
-        for name, c in collections().items()
-    }
+    tasks: dict[str, Counted] = {}
+    for task in list_tasks():
+        known = tasks.get(task.collection, Counted(ready=[], total=0))
+        ready = [*known.ready, *([task.name] if task.available else [])]
+        tasks[task.collection] = Counted(ready=ready, total=known.total + 1)
     models: dict[str, Counted] = {}
     for row in listing(registries=REGISTRIES):
         before = models.get(row.kind, Counted(ready=[], total=0))
@@ -55,8 +55,8 @@ def _ready(tasks: dict[str, Counted], models: dict[str, Counted], checks: list[C
     broken = {check.name for check in checks if check.status == "broken"}
     if stops := [check.name for check in checks if check.name in broken & NEEDED]:
         return [f"`r2med run` cannot run: {', '.join(stops)} (see the checks)"]
-    retrievers, fusion, missing = default_systems()
-    names = [*retrievers, *(["their fusion"] if fusion else [])]
+    retrievers, fusion, best, missing = default_systems()
+    names = [*retrievers, *(["their fusion"] if fusion else []), *([best] if best else [])]
     listed = names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
     said = [f"`r2med run` will run {listed} on Mini" + (f"; {missing}" if missing else "")]
     if "embedded model" in broken and fusion:

@@ -4,13 +4,16 @@ expansions = expanders.make(expanders.parse("hyde:gpt4"), build).expand(task)
 queries, policy = queries_for(retriever, task, expansions)
 """
 
-from .contract import Cost, Expander, Expansion, Expansions, expanders
+from ..llm import Cost
+from .chain import Chain
+from .contract import Expander, Expansion, Expansions, expanders
 from .custom import as_expander
 from .diagnose import Diagnosis, diagnose, infer, judge
 from .policy import POLICIES, Policy, expanded_queries, policy_for, queries_for
 
 __all__ = [
     "POLICIES",
+    "Chain",
     "Cost",
     "Diagnosis",
     "Expander",

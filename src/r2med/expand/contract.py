@@ -13,9 +13,10 @@ import msgspec
 from ..core import Task, UsageError
 from ..core.options import Progress, run_options
 from ..core.parameters import Parameter
+from ..core.queries import Feedback
 from ..core.registry import Registry
 from ..core.spec import Spec
-from ..llm import Chat, chats
+from ..llm import Chat, Cost, chats
 
 OK, EMPTY = "ok", "empty"
 OTHER = "*"
@@ -81,6 +82,8 @@ class Expansions:
     notes: dict[str, object] = field(default_factory=dict)
     policies: Mapping[str, str] = field(default_factory=lambda: JOINED)
     """How the texts meet each kind of retriever, unless somebody chooses otherwise."""
+    feedback: tuple[Feedback, ...] = ()
+    """Further searches, each by retrievers of its kind, with what the one before it found."""
 
     def __len__(self) -> int:
         return len(self.items)
@@ -116,24 +119,6 @@ class Expansions:
         }
 
 
-class Cost(msgspec.Struct, frozen=True, kw_only=True):
-    """What expanding would take, before anything is spent."""
-
-    calls: int = 0
-    # Calls that are not in the store yet; for an agent the most it may make.
-    stored: int = 0
-    # Calls that were paid for before.
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-    # At most.
-    cost: float | None = 0.0
-    # Dollars at most; None where no price is known.
-    store: str = ""
-    # Where generations are kept.
-    first_prompt: str = ""
-    # As it would be sent.
-
-
 class Expander(ABC):
     """Makes texts out of queries."""
 
@@ -146,6 +131,8 @@ class Expander(ABC):
     chat: Chat | None = None
     needs_text: bool = True
     """Whether a task for which it has no usable text at all is an error."""
+    makes_text: bool = True
+    """Whether it makes texts; feedback makes none, and a policy has nothing to choose there."""
 
     @property
     def name(self) -> str:
@@ -166,6 +153,11 @@ class Expander(ABC):
         del task, limit
         return Cost()
 
+    def after(self, before: Expansions) -> Expander:
+        """The same method behind others: one that searches does so with what those made."""
+        del before
+        return self
+
     @abstractmethod
     def expand(self, task: Task, *, limit: int | None = None, on_progress: Progress | None = None) -> Expansions:
         """Expand every query, or the first `limit`; what was generated before is not generated again."""
@@ -177,4 +169,5 @@ expanders: Registry[Expander] = Registry(
     shared=[Parameter("policy", str, None, "how texts meet a retriever, instead of the method's own way")],
     options=run_options("concurrency", "requests_per_minute", "tokens_per_minute"),
     nested=lambda: chats,
+    chains=True,
 )

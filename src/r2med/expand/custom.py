@@ -13,9 +13,10 @@ from ..core.options import Progress
 from ..core.plugins import find_plugin, instantiate, load_address, plugins, wrap_errors
 from ..core.registry import Entry
 from ..core.spec import Spec
+from ..llm import Cost
 from ..retrieve import Build
 from ..retrieve.custom import described, is_ours, object_spec
-from .contract import EMPTY, OK, Cost, Expander, Expansion, Expansions, expanders
+from .contract import EMPTY, OK, Expander, Expansion, Expansions, expanders
 
 
 def from_address(spec: Spec, build: Build) -> Expander:

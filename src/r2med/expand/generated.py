@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Annotated, Any, Literal, NamedTuple
@@ -19,23 +20,25 @@ from ..core.spec import Content, Spec
 from ..core.untrusted import file_name, inside
 from ..llm import (
     Chat,
+    Cost,
     Generation,
     GenerationStore,
-    Message,
     Request,
     Sampling,
     StoreKey,
     generate,
+    plan_requests,
     reasons,
     with_defaults,
 )
 from ..llm.prompts import DEFAULT_FAMILY, FAMILIES, Prompt, built_in, prompt_from, read_prompt
 from ..models.prompts import OWN, holds_pack, names_of, read_pack
 from ..retrieve import Build, Retriever, get_retriever
-from .contract import INSTEAD, JOINED, PUBLISHED, Cost, Expander, Expansion, Expansions, expanders
+from .contract import INSTEAD, JOINED, PUBLISHED, Expander, Expansion, Expansions, expanders
 from .fewshot import render_examples, without_leaks
 from .paper import PASSAGE_WORDS, paper_sampling, paper_spec
 from .passages import contents_of, render_passages
+from .policy import queries_for
 from .replay import RECORDED, recorded
 
 REASONING_TOKENS = 10_240
@@ -130,6 +133,8 @@ class Generated(Expander):
     """A method that asks once per query."""
 
     Parameters: type[GenerationParameters] = GenerationParameters
+    thinking_tokens = REASONING_TOKENS
+    """Room for an answer of a model that reasons."""
 
     def __init__(
         self,
@@ -144,7 +149,7 @@ class Generated(Expander):
         self.spec = spec or Spec(self.method, chat.spec)
         self.options = options or Options()
         self.warning = chat.warning
-        tokens = REASONING_TOKENS if reasons(chat) else ANSWER_TOKENS
+        tokens = self.thinking_tokens if reasons(chat) else ANSWER_TOKENS
         self.sampling = self.given.sampling(chat, tokens, n=self.given.passages)
 
     @classmethod
@@ -311,6 +316,7 @@ class LameR(Generated):
     policies = {**JOINED, "dense": "mean"}  # noqa: RUF012
     Parameters = LamerParameters
     given: LamerParameters
+    before: Expansions | None = None
 
     def equip(self, build: Build) -> None:
         """The first stage."""
@@ -326,12 +332,20 @@ class LameR(Generated):
         length = {"passage_tokens": self.given.passage_tokens}
         if self.given.words is not None:
             length = {"passage_words": self.given.words}
-        return {"first_stage": self.retriever.describe(), "top": self.given.top, **length}
+        before = {} if self.before is None else {"after": self.before.description}
+        return {"first_stage": self.retriever.describe(), "top": self.given.top, **length, **before}
+
+    def after(self, before: Expansions) -> LameR:
+        """The first stage searches with what other methods made."""
+        behind = copy(self)
+        behind.before = before
+        return behind
 
     def values(self, prompt: Prompt, queries: Sequence[Query], task: Task) -> Iterable[Mapping[str, str]]:
         """The query, and the best passages for it."""
-        index = self.retriever.prepare(task)
-        run = index.search(Queries.of(replace(task, queries=tuple(queries))), self.given.top)
+        index, asked = self.retriever.prepare(task), replace(task, queries=tuple(queries))
+        texts = Queries.of(asked) if self.before is None else queries_for(self.retriever, asked, self.before)[0]
+        run = index.search(texts, self.given.top)
         for row, query in enumerate(queries):
             found = contents_of(run, row, task)
             passages = render_passages(prompt, found, self.given.passage_tokens, words=self.given.words)
@@ -356,24 +370,3 @@ def expansion_of(query: Query, generations: Sequence[Generation]) -> Expansion:
         cost=sum(costs) if costs else None,
         notes={**({"removed": removed} if removed else {}), **({"error": errors[0]} if errors else {})},
     )
-
-
-def plan_requests(chat: Chat, requests: Sequence[Request], store: GenerationStore) -> Cost:
-    """What the requests that are not in the store will take at most."""
-    missing = [r.after(len(store.begun(r))) for r in requests if store.get(r) is None]
-    estimates = [chat.estimate(request) for request in missing]
-    costs = [e.cost for e in estimates]
-    return Cost(
-        calls=sum(e.calls for e in estimates),
-        stored=len(requests) - len(missing),
-        prompt_tokens=sum(e.prompt_tokens for e in estimates),
-        completion_tokens=sum(e.completion_tokens for e in estimates),
-        cost=None if None in costs else sum(c for c in costs if c is not None),
-        store=str(store.path),
-        first_prompt=as_text(requests[0].messages) if requests else "",
-    )
-
-
-def as_text(messages: Iterable[Message]) -> str:
-    """A conversation for people to read."""
-    return "\n\n".join(f"[{message.role}]\n{message.content}" for message in messages)

@@ -41,11 +41,21 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=False):
     # Whether a mean is over vectors of length one where vectors are compared by cosine.
     published: bool = False
     # Whether answers are read as R2MED's scripts read them: what has no mark of its end is searched with as it is.
+    balance: int = 0
+    # The query stands once for each time that so many times its words go into those of the texts; 0: `repeat` times.
 
     def describe(self) -> dict[str, object]:
         """Everything that changes a ranking."""
         described: dict[str, object] = msgspec.to_builtins(self)
+        if not self.balance:
+            del described["balance"]  # results of before there was a choice stay what they are
         return described
+
+    def repeats(self, query: str, texts: str) -> int:
+        """How often the query stands before these texts."""
+        if not self.balance:
+            return self.repeat
+        return max(1, len(texts.split()) // max(self.balance * len(query.split()), 1))
 
 
 POLICIES = {
@@ -57,6 +67,8 @@ POLICIES = {
         Policy(name="query*2+passages", mode="append", repeat=2),
         Policy(name="query*3+passages", mode="append", repeat=3),
         Policy(name="query*5+passages", mode="append", repeat=5),
+        Policy(name="query*n+passages", mode="append", balance=3),
+        Policy(name="query+passages.apart", mode="append", separator="\n\n"),
         Policy(name="mean", mode="mean"),
         Policy(name="mean.query-side", mode="mean", text_side="query"),
         Policy(name="mean.no-instruction", mode="mean", text_side="query", instruction=False, text_instruction=False),
@@ -111,7 +123,9 @@ def policy_for(expansions: Expansions, kind: str, name: str | None = None, *, mo
 
 
 def queries_without_text(task: Task, expansions: Expansions, policy: Policy) -> int:
-    """How many queries are searched with as they are, because nothing was made from them."""
+    """How many queries are searched with as they are, because nothing was made from them that should have been."""
+    if not expansions.items and expansions.feedback:
+        return 0  # feedback alone makes no texts
     return sum(not texts_of(expansions.of(query.id), policy, "") for query in task.queries)
 
 
@@ -120,7 +134,7 @@ def queries_for(
 ) -> tuple[Queries, Policy]:
     """What a retriever searches with, and the policy that made it."""
     used = policy_for(expansions, retriever.kind, policy, model=retriever.spec.name)
-    return expanded_queries(task, expansions, used, separator=retriever.separator()), used
+    return expanded_queries(task, expansions, used, separator=retriever.separator(), kind=retriever.kind), used
 
 
 def policy_settings(name: str) -> dict[str, object]:
@@ -138,15 +152,18 @@ def _marking(expansions: Expansions) -> object:
     return described.get("marking") or (model.get("marking") if isinstance(model, dict) else "")
 
 
-def expanded_queries(task: Task, expansions: Expansions, policy: Policy, *, separator: str | None = None) -> Queries:
+def expanded_queries(
+    task: Task, expansions: Expansions, policy: Policy, *, separator: str | None = None, kind: str = ""
+) -> Queries:
     """What a retriever searches with; the raw query where nothing usable was generated."""
     expansions.check_covers(task)
+    feedback = tuple(f for f in expansions.feedback if f.kind == kind)
     marking = str(_marking(expansions) or "")
     texts = [
         _texts(query.text, texts_of(expansions.of(query.id), policy, marking), policy, separator)
         for query in task.queries
     ]
-    return Queries(task.query_ids, task.query_texts, texts)
+    return Queries(task.query_ids, task.query_texts, texts, feedback)
 
 
 def texts_of(item: Expansion | None, policy: Policy, marking: str) -> tuple[str, ...]:
@@ -169,4 +186,4 @@ def _texts(query: str, texts: tuple[str, ...], policy: Policy, separator: str | 
     if policy.mode == "replace":
         return (QueryText(joined),)
     between = policy.separator if policy.separator is not None else separator or "\n"
-    return (QueryText(policy.copies.join([query] * policy.repeat) + between + joined),)
+    return (QueryText(policy.copies.join([query] * policy.repeats(query, joined)) + between + joined),)

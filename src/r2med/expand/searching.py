@@ -13,13 +13,13 @@ from msgspec import Meta
 from ..core import Query, Task, UsageError
 from ..core.options import Options, Progress
 from ..core.spec import Spec
-from ..llm import Chat, GenerationStore, Request, StoreKey, estimate_tokens, reasons
+from ..llm import Chat, Cost, GenerationStore, Request, StoreKey, as_text, estimate_tokens, reasons
 from ..llm.prompts import Prompt
 from ..models.prompts import names_of
 from ..retrieve import Build, Retriever, get_retriever
 from .agent import REASONING, Limits, Loop, Outcome, Tags, opening_messages
-from .contract import INSTEAD, PUBLISHED, Cost, Expander, Expansion, Expansions, expanders
-from .generated import GenerationParameters, as_text, load_prompt, prompt_facts, prompt_wording
+from .contract import INSTEAD, PUBLISHED, Expander, Expansion, Expansions, expanders
+from .generated import GenerationParameters, load_prompt, prompt_facts, prompt_wording
 from .paper import paper_spec
 from .passages import SearchTool
 from .replay import RECORDED, recorded

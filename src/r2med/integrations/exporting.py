@@ -41,7 +41,7 @@ def export_trec(source: str, out: Path, *, systems: Sequence[str] = ()) -> list[
             write_run(stored.whole_run(), inside(folder, path, "run"))
             made.append(Exported(f"{stored.system} on {stored.full_name}", "run", str(inside(out, path, "run"))))
             tasks[stored.full_name] = stored.result.task
-        for task in map(task_behind, tasks.values()):
+        for task in (task_behind(info).task for info in tasks.values()):
             made += _task_files(task, folder, out, topics=False) if task else []
     return made
 

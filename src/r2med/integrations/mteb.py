@@ -25,7 +25,7 @@ from ..results.store import indented_json
 from ..retrieve.mteb_inputs import SPLIT, SUBSET
 from ..retrieve.mteb_inputs import mteb_name as catalogue_name
 from ..scoring import MAIN, Measure
-from ..tasks import entries
+from ..tasks import collections, entries
 from ..tasks.catalogue import TaskEntry
 from .runs import to_dict
 
@@ -84,10 +84,11 @@ def to_mteb(task: Task) -> Any:
         raise MissingExtra("making MTEB tasks", "mteb") from None
     if set(task.qrels.query_ids) - set(task.query_ids):
         raise UsageError(f"{task.full_name} judges queries that it does not hold, which MTEB cannot take")
-    name = mteb_name(task.collection, task.name)
+    name, published = mteb_name(task.collection, task.name), task.collection in collections()
+    what = "reasoning-driven medical retrieval" if published else "retrieval"
     metadata = TaskMetadata(
         name=name,
-        description=f"{task.full_name}: reasoning-driven medical retrieval, as r2med holds it.",
+        description=f"{task.full_name}: {what}, as r2med holds it.",
         dataset={"path": task.source or task.full_name, "revision": task.revision or task.fingerprint},
         type="Retrieval",
         category="t2t",
@@ -95,7 +96,7 @@ def to_mteb(task: Task) -> Any:
         eval_splits=[SPLIT],
         eval_langs=[LANGUAGE],
         main_score="ndcg_at_10",
-        domains=["Medical"],
+        domains=["Medical"] if published else None,
     )
     made = type(name, (AbsTaskRetrieval,), {"metadata": metadata, "__module__": __name__})()
     corpus = [{"id": d.id, "title": d.title, "text": d.text} for d in task.documents]

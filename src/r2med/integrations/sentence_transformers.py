@@ -34,7 +34,9 @@ except ImportError:
 
 __all__ = ["NanoR2MEDEvaluator"]
 
-PREFIX = {"nano": "NanoR2MED", "mini": "MiniR2MED", "r2med": "R2MED"}
+PREFIX = {
+    "nano": "NanoR2MED", "mini": "MiniR2MED", "mini-dev": "MiniDevR2MED", "mini@1": "Mini1R2MED", "r2med": "R2MED"
+}  # fmt: skip
 FAMILIES = {"accuracy": "hit", "precision": "precision", "recall": "recall", "mrr": "mrr", "ndcg": "ndcg", "map": "map"}
 """Measures of sentence-transformers and ours."""
 Scores = dict[str, dict[str, dict[int, float]]]  # Means by score function, measure (`ndcg@k`) and cut-off.
@@ -130,14 +132,15 @@ class NanoR2MEDEvaluator(Evaluator):
 
     Mini takes a few minutes at most with a small model on a CPU, NanoR2MED (80,000 passages) wants a GPU.
 
-    Arguments, CSV files and keys are those of `NanoBEIREvaluator`: `MiniR2MEDBiology_cosine_ndcg@10` for each task,
-    `MiniR2MED_mean_cosine_ndcg@10` for their mean, which is the `primary_metric`. Beside the mean stands its 95 %
-    interval over queries (`…_ndcg@10_low`, `…_ndcg@10_high`): so few queries cannot tell two checkpoints apart whose
-    intervals overlap widely.
+    Arguments, CSV files and keys are those of `NanoBEIREvaluator`: `MiniDevR2MEDBiology_cosine_ndcg@10` for each
+    task, `MiniDevR2MED_mean_cosine_ndcg@10` for their mean, which is the `primary_metric`. Beside the mean stands its
+    95 % interval over queries (`…_ndcg@10_low`, `…_ndcg@10_high`): so few queries cannot tell two checkpoints
+    apart whose intervals overlap widely.
 
     Args:
         dataset_names: Tasks of `dataset_id` (`["Biology", "MedQA-Diag"]`), full names or folders. None: all.
-        dataset_id: `mini` (built in), `nano`, `r2med`, or a folder that `r2med nano build` wrote.
+        dataset_id: `mini-dev` (built in, for choosing checkpoints), `mini` (to report), `nano`, `r2med`, or a folder
+            that `r2med nano build` wrote.
         mrr_at_k: Cut-offs of the reciprocal rank.
         ndcg_at_k: Cut-offs of nDCG; the largest one is the primary metric.
         accuracy_at_k: Cut-offs of "any relevant document among the first k".
@@ -161,7 +164,7 @@ class NanoR2MEDEvaluator(Evaluator):
     def __init__(
         self,
         dataset_names: Sequence[str] | None = None,
-        dataset_id: str = "mini",
+        dataset_id: str = "mini-dev",
         mrr_at_k: Sequence[int] = (10,),
         ndcg_at_k: Sequence[int] = (10,),
         accuracy_at_k: Sequence[int] = (1, 3, 5, 10),

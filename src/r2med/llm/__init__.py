@@ -9,7 +9,7 @@ with GenerationStore(key) as store:
 
 from ..core.budget import Budget, BudgetSpent, Usage, estimate_tokens
 from .chats import chats, get_llm
-from .generate import generate
+from .generate import Cost, as_text, generate, plan_requests
 from .parsing import MARKINGS, STATUSES, Parsed, Status, open_call, parse, reasons
 from .protocol import Chat, Choice, Estimate, Message, Reply, Request, Sampling, with_defaults
 from .replay import Replay
@@ -22,6 +22,7 @@ __all__ = [
     "BudgetSpent",
     "Chat",
     "Choice",
+    "Cost",
     "Estimate",
     "Generation",
     "GenerationStore",
@@ -34,12 +35,14 @@ __all__ = [
     "Status",
     "StoreKey",
     "Usage",
+    "as_text",
     "chats",
     "estimate_tokens",
     "generate",
     "get_llm",
     "open_call",
     "parse",
+    "plan_requests",
     "read_reply",
     "reasons",
     "with_defaults",

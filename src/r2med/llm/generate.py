@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
-from .protocol import Chat, Reply, Request
+import msgspec
+
+from .protocol import Chat, Message, Reply, Request
 from .store import Generation, GenerationStore, read_reply, reparse
 
 POLL = 0.2
@@ -22,6 +24,8 @@ def generate(
     keep_prompt: bool = False,
 ) -> Iterator[Generation]:
     """Answers to all requests, each when it is there: stored ones at once, new ones as they arrive.
+
+    `requests` may be a `Feed` that whoever takes the answers fills.
 
     A request that cannot be answered gives one generation with status `failed`, which is not stored.
     """
@@ -40,38 +44,55 @@ def generate(
         while arrived:
             yield from (reparse(generation, chat.marking, clean=clean) for generation in arrived.popleft())
 
-    claims = _Claims(store, arrived)
+    claims = _Claims(store, arrived, requests)
     try:
         while True:
-            for _ in chat.complete(claims.unanswered(requests), keep):
+            for _ in chat.complete(claims, keep):
                 yield from taken()
             yield from taken()
-            requests = [*claims.rest, *claims.elsewhere]
-            if not requests:
+            if not claims.again():
                 return
-            if not claims.rest:
+            if claims.waits:
                 time.sleep(POLL)
     finally:
         claims.release()
 
 
 class _Claims:
-    """Which requests this call of `generate` works on, and which another process has claimed."""
+    """The requests without a stored answer that no other process has claimed, one by one.
 
-    def __init__(self, store: GenerationStore | None, arrived: deque[list[Generation]]) -> None:
-        self._store, self._arrived = store, arrived
+    Like a `Feed`, it may end and go on: requests that depend on answers come when those have been handed out.
+    """
+
+    def __init__(
+        self, store: GenerationStore | None, arrived: deque[list[Generation]], requests: Iterable[Request]
+    ) -> None:
+        self._store, self._arrived, self._requests = store, arrived, iter(requests)
         self._mine: list[Request] = []
-        self.elsewhere: list[Request] = []
+        self._repeated: deque[Request] = deque()
+        self._elsewhere: list[Request] = []  # claimed by another process
         self.rest: list[Request] = []
         # Further answers to prompts whose first ones came in a call of their own.
+        self.looked = False  # whether a request was looked at since `again`
+        self.waits = False  # whether all that is left is with another process
 
-    def unanswered(self, requests: Iterable[Request]) -> Iterator[Request]:
-        """Requests without a stored answer that no other process has claimed."""
-        self.elsewhere, self.rest = [], []
-        for request in requests:
+    def again(self) -> bool:
+        """Begin anew with what is left, if anything is."""
+        self.waits = bool(self._elsewhere) and not self.rest
+        self._repeated.extend((*self.rest, *self._elsewhere))
+        self.rest, self._elsewhere = [], []
+        looked, self.looked = self.looked, False
+        return bool(self._repeated) or looked
+
+    def __iter__(self) -> _Claims:
+        return self
+
+    def __next__(self) -> Request:
+        while True:
+            request = self._repeated.popleft() if self._repeated else next(self._requests)
+            self.looked = True
             if self._store is None:
-                yield request
-                continue
+                return request
             self._store.refresh()
             found = self._store.begun(request)
             if found:
@@ -81,12 +102,50 @@ class _Claims:
             wanted = request.after(len(found))
             if self._store.claim(wanted):
                 self._mine.append(wanted)
-                yield wanted
-            else:
-                self.elsewhere.append(wanted)
+                return wanted
+            self._elsewhere.append(wanted)
 
     def release(self) -> None:
         """End all claims, also of requests that failed."""
         if self._store is not None:
             for request in self._mine:
                 self._store.release(request)
+
+
+class Cost(msgspec.Struct, frozen=True, kw_only=True):
+    """What generating would take, before anything is spent."""
+
+    calls: int = 0
+    # Calls that are not in the store yet; for an agent the most it may make.
+    stored: int = 0
+    # Calls that were paid for before.
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    # At most.
+    cost: float | None = 0.0
+    # Dollars at most; None where no price is known.
+    store: str = ""
+    # Where generations are kept.
+    first_prompt: str = ""
+    # As it would be sent.
+
+
+def plan_requests(chat: Chat, requests: Sequence[Request], store: GenerationStore) -> Cost:
+    """What the requests that are not in the store will take at most."""
+    missing = [r.after(len(store.begun(r))) for r in requests if store.get(r) is None]
+    estimates = [chat.estimate(request) for request in missing]
+    costs = [e.cost for e in estimates]
+    return Cost(
+        calls=sum(e.calls for e in estimates),
+        stored=len(requests) - len(missing),
+        prompt_tokens=sum(e.prompt_tokens for e in estimates),
+        completion_tokens=sum(e.completion_tokens for e in estimates),
+        cost=None if None in costs else sum(c for c in costs if c is not None),
+        store=str(store.path),
+        first_prompt=as_text(requests[0].messages) if requests else "",
+    )
+
+
+def as_text(messages: Iterable[Message]) -> str:
+    """A conversation for people to read."""
+    return "\n\n".join(f"[{message.role}]\n{message.content}" for message in messages)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,8 @@ from ..core.parallel import in_parallel
 from ..core.spec import Spec
 from ..core.untrusted import inside
 from ..models import ChatCard, fetch, locate, verified
-from .protocol import Choice, Estimate, FinishReason, OnReply, Reply, Request, Sampling
+from .openai import choice_of
+from .protocol import Choice, Estimate, OnReply, Reply, Request, Sampling
 
 SLOTS = 4
 # Prompts decoded together; on one thread that gives half as much again as one after the other.
@@ -35,7 +37,7 @@ class LocalChat:
         self.defaults = Sampling(temperature=card.temperature, top_p=card.top_p)
         self.usage = Usage()
         self._threads, self._slots, self._context = options.threads or 1, slots, context
-        self._lock = threading.Lock()
+        self._lock, self._alone = threading.Lock(), threading.Lock()
         self._server: Any = None
 
     def __repr__(self) -> str:
@@ -43,7 +45,8 @@ class LocalChat:
 
     def describe(self) -> dict[str, object]:
         """The weights, not where they lie or how many run at once."""
-        facts = {"source": self.card.source, "variant": self.card.variant, "context": self._context}
+        facts: dict[str, object] = {"source": self.card.source, "variant": self.card.variant, "context": self._context}
+        facts["logprobs"] = True  # once it gave none, and what was scored without them is another thing
         return {"backend": "llama.cpp", **facts, "marking": self.marking, "warning": self.warning}
 
     def check(self) -> None:
@@ -74,7 +77,9 @@ class LocalChat:
             raise ModelError("stopped")
         self.usage.add(attempts=1)
         begun = time.monotonic()
-        answer = server.handle_chat_completions(_body(request))
+        # What is decoded together, or was kept of an earlier prompt, moves probabilities in their second digit.
+        with self._alone if request.sampling.top_logprobs else nullcontext():
+            answer = server.handle_chat_completions(_body(request))
         if problem := answer.get("error"):
             return self._failed(request, problem)
         seconds, tokens = time.monotonic() - begun, answer["usage"]
@@ -82,7 +87,7 @@ class LocalChat:
         self.usage.add(calls=1, seconds=seconds, **counts)
         return Reply(
             key=request.key,
-            choices=(_choice(answer["choices"][0]),),
+            choices=(choice_of(answer["choices"][0]),),
             more=request.sampling.n > 1,
             seconds=seconds,
             cost=0.0,
@@ -149,9 +154,6 @@ def _body(request: Request) -> dict[str, object]:
         "top_p": sampling.top_p,
         "seed": None if sampling.seed is None else sampling.seed + request.sample,
     }
+    if sampling.top_logprobs:
+        body |= {"logprobs": True, "top_logprobs": sampling.top_logprobs, "cache_prompt": False}
     return body | {name: value for name, value in given.items() if value is not None}
-
-
-def _choice(entry: dict[str, Any]) -> Choice:
-    finish: FinishReason = "length" if entry.get("finish_reason") == "length" else "stop"
-    return Choice(entry["message"].get("content") or "", "", finish)

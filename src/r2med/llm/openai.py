@@ -18,6 +18,7 @@ from ..core.parallel import in_parallel
 from ..core.spec import Spec
 from ..http import Client, RateLimit, Rejected, Service, token_count
 from ..models import ChatCard
+from .decision import decision_of
 from .protocol import Choice, Estimate, FinishReason, OnReply, Reply, Request, Sampling
 
 OPENAI = "https://api.openai.com/v1"
@@ -52,6 +53,7 @@ class OpenAIChat:
         self._fixed = card.fixed_sampling or bool(FIXED_SAMPLING.match(model))
         self._takes_sampling = True
         """Whether settings are sent that a model is known not to take, where a request wants them sent as they are."""
+        self._gives_logprobs = True
         self.marking = "hidden" if self._fixed and card.marking == "auto" else card.marking
         self._workers = options.concurrency or CONCURRENCY
         home = card.base_url or OPENAI
@@ -90,8 +92,8 @@ class OpenAIChat:
         """Raise what would keep a request from being sent."""
         if self._unserved:
             raise UsageError(
-                f"{self.card.name} is an open model: serve it (vllm serve {self.card.source}) and set {BASE_URL} to "
-                "its URL"
+                f"{self.card.name} is an open model: serve it (r2med models serve {self.card.name} says how) and set "
+                f"{BASE_URL} to its URL"
             )
         if self.host != self._service.place:
             raise UsageError(f"{self.name} asks for {self.host}: set {BASE_URL} to it, not to {self._service.place}")
@@ -151,6 +153,11 @@ class OpenAIChat:
                 answer = self._client.post(body, estimate.prompt_tokens + estimate.completion_tokens, stop)
             except ModelError as why:
                 refused = [name for name in ("temperature", "top_p") if name in body and name in str(why)]
+                if "logprobs" in body and "logprob" in str(why):
+                    warn_once(f"{self.name} gives no log-probabilities: asked without ({why})")
+                    self._gives_logprobs = False
+                    body = self._body(request)
+                    continue
                 if not (request.sampling.as_given and refused):
                     raise
                 warn_once(f"{self.name} takes no {' and no '.join(refused)}: asked without ({why})")
@@ -181,12 +188,12 @@ class OpenAIChat:
             body["seed"] = sampling.seed + request.sample
         if sampling.stop:
             body["stop"] = list(sampling.stop)
-        if sampling.top_logprobs:
+        if sampling.top_logprobs and self._gives_logprobs:
             body |= {"logprobs": True, "top_logprobs": sampling.top_logprobs}
         return body
 
     def _read(self, request: Request, body: dict[str, Any], seconds: float) -> Reply:
-        choices = tuple(_choice(entry) for entry in _list(body.get("choices")) if isinstance(entry, dict))
+        choices = tuple(choice_of(entry) for entry in _list(body.get("choices")) if isinstance(entry, dict))
         counted = body.get("usage")
         counted = counted if isinstance(counted, dict) else {}
         prompt, completion = token_count(counted.get("prompt_tokens")), token_count(counted.get("completion_tokens"))
@@ -235,7 +242,8 @@ def _failed(request: Request, model: str, error: str, reason: FinishReason) -> R
     return Reply(key=request.key, choices=(Choice("", "", reason),), cost=0.0, model=model, error=error)
 
 
-def _choice(entry: dict[str, Any]) -> Choice:
+def choice_of(entry: dict[str, Any]) -> Choice:
+    """One answer as servers that speak OpenAI's protocol give it."""
     message = entry.get("message")
     message = message if isinstance(message, dict) else {}
     reason = str(entry.get("finish_reason"))
@@ -246,12 +254,13 @@ def _choice(entry: dict[str, Any]) -> Choice:
         "length" if reason in LENGTH_WORDS else "content_filter" if reason == "content_filter" else "stop"
     )
     reasoning = _text(message.get("reasoning_content") or message.get("reasoning"))
-    return Choice(text, reasoning, finish, _first_token(entry.get("logprobs")))
-
-
-def _first_token(given: object) -> tuple[tuple[str, float], ...]:
-    """The likeliest first tokens, from whatever of them can be read."""
+    given = entry.get("logprobs")
     content = _list(given.get("content")) if isinstance(given, dict) else []
+    return Choice(text, reasoning, finish, _first_token(content), decision_of(content))
+
+
+def _first_token(content: list[Any]) -> tuple[tuple[str, float], ...]:
+    """The likeliest first tokens, from whatever of them can be read."""
     first = content[0] if content and isinstance(content[0], dict) else {}
     entries = [e for e in (*_list(first.get("top_logprobs")), first) if isinstance(e, dict)]
     return tuple(

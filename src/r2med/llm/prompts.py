@@ -48,6 +48,8 @@ class Prompt(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     # The same with the score of the first stage.
     condense: str = ""
     # Asks for the gist of search results.
+    again: str = ""
+    # The request of later rounds, with the answer of the round before in {{previous}}; none: `user` again.
     limit: str = ""
     # What an agent is told when its searches are used up.
     max_tokens: int | None = None
@@ -68,6 +70,10 @@ class Prompt(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         """The conversation that opens a request."""
         system = (Message("system", self.filled(self.system, **values)),) if self.system else ()
         return (*system, Message("user", self.filled(self.user, **values)))
+
+    def later(self, **values: str) -> tuple[Message, ...]:
+        """The conversation of a request in a later round."""
+        return msgspec.structs.replace(self, user=self.again or self.user).messages(**values)
 
     def filled(self, template: str, **values: str) -> str:
         """One of its texts with the gaps filled."""

@@ -10,6 +10,7 @@ import msgspec
 from ..core import fingerprint
 from ..core.budget import Usage
 from ..core.spec import Spec
+from .decision import Decision
 
 Role = Literal["system", "user", "assistant"]
 FinishReason = Literal["stop", "length", "content_filter", "error"]
@@ -44,7 +45,7 @@ class Sampling(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     stop: tuple[str, ...] = ()
     # Texts that end an answer; they are not part of it.
     top_logprobs: int = 0
-    # How many of the likeliest first tokens to ask for; a server that does not know how leaves them out.
+    # How many of the likeliest tokens to ask for; a server that does not know how leaves them out.
     as_given: bool = False
     # What is None stays unset, and what is set is sent, also to a model that is known not to take it.
 
@@ -88,6 +89,8 @@ class Choice(msgspec.Struct, frozen=True):
     finish_reason: FinishReason = "stop"
     first_token: tuple[tuple[str, float], ...] = ()
     # The likeliest first tokens with their log-probabilities, where asked for and given.
+    decision: Decision = ()
+    # The tokens of its last number or verdict with their alternatives, likewise.
 
 
 class Reply(msgspec.Struct, frozen=True, kw_only=True):

@@ -28,7 +28,12 @@ _PICKED = re.compile(
     r"\b(?:most (?:relevant|helpful|useful)|best|answer|choose|choice|select)\b[^\[\]\d\n]{0,60}\[?\s*(\d{1,4})\b",
     re.IGNORECASE,
 )
-_VERDICT = re.compile(r"\b(yes|no)\b", re.IGNORECASE)
+Words = tuple[str, str]
+"""What a model says for and against a passage."""
+YES_NO: Words = ("yes", "no")
+TRUE_FALSE: Words = ("true", "false")
+_VERDICTS = {words: re.compile(rf"\b({'|'.join(words)})\b", re.IGNORECASE) for words in (YES_NO, TRUE_FALSE)}
+_MARKS = " \t\n\"'*#>-`([{"
 
 
 class Order(NamedTuple):
@@ -101,31 +106,29 @@ def read_choice(text: str, count: int) -> int | None:
     return numbers[0] - 1 if numbers and 1 <= numbers[0] <= count else None
 
 
-def read_verdict(text: str) -> bool | None:
-    """Yes or no: the first word if it is one, else the only one of the two that occurs."""
-    found = [match[1].lower() for match in _VERDICT.finditer(text)]
-    if not found:
-        return None
-    opening = text.lstrip(" \t\n\"'*#>-`([{")[:3].lower()
-    if opening.startswith(("yes", "no")) and _VERDICT.match(text.lstrip(" \t\n\"'*#>-`([{")):
-        return opening.startswith("yes")
-    return found[0] == "yes" if len(set(found)) == 1 else None
+def read_verdict(text: str, words: Words = YES_NO) -> bool | None:
+    """For or against: the first word if it is one of the two, else the only one of the two that occurs."""
+    pattern = _VERDICTS[words]
+    if opening := pattern.match(text.lstrip(_MARKS)):
+        return opening[1].lower() == words[0]
+    found = {match[1].lower() for match in pattern.finditer(text)}
+    return found.pop() == words[0] if len(found) == 1 else None
 
 
-def verdict_odds(first_token: Sequence[tuple[str, float]]) -> float | None:
-    """Log-odds of yes against no among the likeliest first tokens, however they are spelled; None if neither is there.
+def verdict_odds(tokens: Sequence[tuple[str, float]], words: Words = YES_NO) -> float | None:
+    """Log-odds of the two words among the likeliest tokens, however they are spelled; None if neither is there.
 
     Where one of the two is missing, it is less likely than the least likely token that was given: that stands for it.
     """
-    tokens = {token: logprob for token, logprob in first_token if math.isfinite(logprob)}
+    likely = {token: logprob for token, logprob in tokens if math.isfinite(logprob)}
     sums: dict[str, float] = {}
-    for token, logprob in tokens.items():
+    for token, logprob in likely.items():
         word = token.strip(" \t\n\"'*▁Ġ.,").lower()
-        if word in ("yes", "no"):
+        if word in words:
             sums[word] = sums.get(word, 0.0) + math.exp(logprob)
     if not sums or max(sums.values()) <= 0:
         return None
-    least = math.exp(min(tokens.values()))
+    least = math.exp(min(likely.values()))
     floor = max(min(least, 1.0), 1e-12)
-    yes, no = (max(sums.get(word, floor), 1e-12) for word in ("yes", "no"))
+    yes, no = (max(sums.get(word, floor), 1e-12) for word in words)
     return math.log(yes) - math.log(no)

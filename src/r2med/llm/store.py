@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import takewhile
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -16,6 +17,8 @@ from ..cache.records import RecordFile, is_header, read_records
 from ..core import DataError, fingerprint
 from ..core.places import home
 from ..core.untrusted import file_name
+from ..http import TOO_LONG
+from .decision import Decision
 from .parsing import Parsed, Status, parse
 from .protocol import Chat, Choice, FinishReason, Message, Reply, Request, Sampling
 
@@ -29,6 +32,9 @@ __all__ = [
     "read_store",
     "reparse",
 ]
+
+
+LOCAL_TOO_LONG = "the embedded model takes"
 
 
 class Generation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -71,6 +77,21 @@ class Generation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def usable(self) -> bool:
         """Whether `final` may stand in for the query; otherwise the raw query does, and that is counted."""
         return bool(self.final) and self.status in ("ok", "truncated")
+
+    @property
+    def decision(self) -> Decision:
+        """The tokens of the last number or verdict with their alternatives, where the server gave them."""
+        return msgspec.convert(self.extra.get("decision", ()), Decision)
+
+    @property
+    def too_long(self) -> bool:
+        """Whether it failed because the prompt did not fit into the model's context."""
+        return self.status == "failed" and any(hint in self.error.lower() for hint in (*TOO_LONG, LOCAL_TOO_LONG))
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether there is reasoning without an answer: it was cut, or it never came to an end."""
+        return not self.final and bool(self.reasoning) and self.status in ("truncated", "unparsed", "empty")
 
     @property
     def choice(self) -> Choice:
@@ -161,10 +182,21 @@ def read_reply(
                 model=reply.model,
                 error=reply.error,
                 prompt=request.messages if keep_prompt else (),
-                extra={"first_token": [list(t) for t in choice.first_token]} if choice.first_token else {},
+                extra=_extra(choice),
             )
         )
     return generations
+
+
+def _extra(choice: Choice) -> dict[str, object]:
+    """Log-probabilities, where the server gave them."""
+    given = {"first_token": choice.first_token, "decision": choice.decision}
+    return {name: _lists(value) for name, value in given.items() if value}
+
+
+def _lists(value: Any) -> Any:
+    """Tuples as the lists that a file gives back."""
+    return [_lists(part) for part in value] if isinstance(value, tuple) else value
 
 
 def reparse(generation: Generation, marking: str, *, clean: bool) -> Generation:

@@ -2,7 +2,7 @@
 
 from .card import Card, ChatCard, ModelCard
 from .fetch import Fetched, fetch, find_any_card
-from .generic import folder_card, generic_card
+from .generic import folder_card, generic_card, stated_steps
 from .hashes import verified
 from .listing import Row, listing
 from .locate import locate, ready
@@ -34,5 +34,6 @@ __all__ = [
     "listing",
     "locate",
     "ready",
+    "stated_steps",
     "verified",
 ]

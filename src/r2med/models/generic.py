@@ -6,8 +6,9 @@ Read are transformers' config.json and the files of sentence-transformers.
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..core import ModelError, fingerprint
 from ..core.untrusted import inside
@@ -19,8 +20,19 @@ from .parts import Instructions
 DECODERS = {"mistral", "llama", "qwen2", "qwen3", "gemma", "gemma2", "gemma3", "gemma3_text", "gpt_neox", "phi3", "opt"}
 ARCHITECTURES = {"t5": "t5-encoder", "gpt_neox": "gpt-neox", "gemma3_text": "gemma3", "nvembed": "nv-embed"}
 POOLING = {"cls": "cls", "mean": "mean", "lasttoken": "last", "last": "last"}
+ORDER = re.compile(r"Transformer Pooling(?: Dense| Dropout)*(?: Normalize)*")
+# Steps of a dense model that are run here; dropout does nothing outside training.
+DOCUMENT_PROMPTS = ("document", "passage", "corpus")
 UNLIMITED = 1 << 20
 # Tokenizers without a limit say 1e30.
+
+
+class Steps(NamedTuple):
+    """What happens to the states of the tokens."""
+
+    pooling: str
+    projection: str
+    normalize: bool
 
 
 def folder_card(path: str | Path) -> Card:
@@ -71,26 +83,36 @@ def derive(folder: Path) -> dict[str, Any]:
     modules = _modules(folder)
     model_type = str(config.get("model_type", "unknown"))
     kind = _kind(config, modules)
-    pooling, projection, normalize = _after(folder, modules, model_type, kind)
     native = model_type == "nvembed"  # built here, whatever code lies beside the weights
-    if native:
-        pooling, projection, normalize = "latent-attention", "", True
+    steps = Steps("latent-attention", "", True) if native else _after(folder, modules, model_type, kind)
     length = _length(folder, config)
     return {
         "kind": kind,
         "summary": f"{model_type} model, described by its own files",
+        "note": "" if modules or kind != "dense" or native else f"its files state no pooling: {steps.pooling} is taken",
         "backend": _backend(folder),
-        "architecture": ARCHITECTURES.get(model_type, model_type.replace("_", "-")),
-        "pooling": pooling,
-        "projection": projection,
-        "normalize": normalize,
+        "architecture": _architecture(config, model_type),
+        **steps._asdict(),
         "query_length": length,
         "document_length": length,
         "dtype": str(config.get("dtype") or config.get("torch_dtype") or "float32"),
-        "dimension": _dimension(folder, config, projection) if kind == "dense" else None,
+        "dimension": _dimension(folder, config, steps.projection) if kind == "dense" else None,
         "remote_code": bool(config.get("auto_map")) and not native,
         **_prompts(folder),
     }
+
+
+def stated_steps(folder: Path) -> Steps:
+    """How a dense model pools, as its own files state it; a model whose files do not is refused."""
+    if not (modules := _modules(folder)):
+        raise ModelError(f"{folder} has no modules.json, so it does not say how it pools")
+    return _after(folder, modules, "", "dense")
+
+
+def _architecture(config: dict[str, Any], model_type: str) -> str:
+    name = ARCHITECTURES.get(model_type, model_type.replace("_", "-"))
+    both_ways = config.get("is_causal") is False and model_type in ("mistral", "llama", "qwen2", "qwen3")
+    return f"{name}-bidirectional" if both_ways else name
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -129,18 +151,25 @@ def _kind(config: dict[str, Any], modules: list[tuple[str, str]]) -> str:
     return "dense"
 
 
-def _after(folder: Path, modules: list[tuple[str, str]], model_type: str, kind: str) -> tuple[str, str, bool]:
+def _after(folder: Path, modules: list[tuple[str, str]], model_type: str, kind: str) -> Steps:
     """Pooling, projection and normalisation. Without a list: the mean, or the last token of a decoder."""
-    projection = next((path for name, path in modules if name == "Dense"), "")
-    normalize = any(name == "Normalize" for name, _ in modules)
+    dense = [path for name, path in modules if name == "Dense"]
     if kind == "cross-encoder":
-        return "none", "", False
+        return Steps("none", "", False)
     if kind != "dense":
-        return "tokens", projection, kind == "late-interaction"
-    for name, path in modules:
-        if name == "Pooling":
-            return _pooling(_module(folder, path) / "config.json"), projection, normalize
-    return ("last" if model_type in DECODERS else "mean"), projection, normalize
+        return Steps("tokens", next(iter(dense), ""), kind == "late-interaction")
+    if not modules:
+        return Steps("last" if model_type in DECODERS else "mean", "", False)
+    names = " ".join(name for name, _ in modules)
+    if not ORDER.fullmatch(names):
+        runs = "Transformer, Pooling, Dense and Normalize, in that order"
+        raise ModelError(f"{folder / 'modules.json'} lists {names.replace(' ', ', ')}; r2med runs {runs}")
+    for path in dense:
+        if not (config := _module(folder, path) / "config.json").is_file():
+            raise ModelError(f"{config} is missing, so the projection behind pooling is not known")
+    pooling = next(path for name, path in modules if name == "Pooling")
+    normalize = any(name == "Normalize" for name, _ in modules)
+    return Steps(_pooling(_module(folder, pooling) / "config.json"), "+".join(dense), normalize)
 
 
 def _module(folder: Path, path: str) -> Path:
@@ -149,6 +178,8 @@ def _module(folder: Path, path: str) -> Path:
 
 
 def _pooling(path: Path) -> str:
+    if not path.is_file():
+        raise ModelError(f"{path} is missing, so how the model pools is not known")
     config = _read(path)
     modes = [
         key.removeprefix("pooling_mode_").removesuffix("_tokens").removesuffix("_token")
@@ -156,7 +187,7 @@ def _pooling(path: Path) -> str:
         if key.startswith("pooling_mode_") and on is True
     ]
     named = config.get("pooling_mode")
-    modes += [named] if isinstance(named, str) else []
+    modes += [named] if isinstance(named, str) else [str(mode) for mode in named or ()]
     if len(modes) != 1 or modes[0] not in POOLING:
         raise ModelError(f"{path}: pooling {' + '.join(modes) or 'not given'} is not one of cls, mean, lasttoken")
     pooling = POOLING[modes[0]]
@@ -178,7 +209,7 @@ def _length(folder: Path, config: dict[str, Any]) -> int:
 
 def _dimension(folder: Path, config: dict[str, Any], projection: str) -> int | None:
     if projection:
-        size = _optional(_module(folder, projection) / "config.json").get("out_features")
+        size = _optional(_module(folder, projection.rsplit("+", maxsplit=1)[-1]) / "config.json").get("out_features")
     else:
         size = config.get("hidden_size") or config.get("d_model") or config.get("n_embd")
     return size if isinstance(size, int) else None
@@ -195,10 +226,13 @@ def _prompts(folder: Path) -> dict[str, Any]:
     config = _optional(folder / "config_sentence_transformers.json")
     stored = config.get("prompts")
     prompts = {k: v for k, v in stored.items() if isinstance(v, str) and v} if isinstance(stored, dict) else {}
-    query = prompts.get("query") or prompts.get(str(config.get("default_prompt_name")), "")
-    document = next((prompts[k] for k in ("document", "passage", "corpus") if k in prompts), "")
+    usual = str(config.get("default_prompt_name"))
+    query = prompts.get("query") or ("" if usual in DOCUMENT_PROMPTS else prompts.get(usual, ""))
+    document = next((prompts[name] for name in DOCUMENT_PROMPTS if name in prompts), "")
+    if (measure := config.get("similarity_fn_name") or "cosine") not in ("cosine", "dot", "dot_product"):
+        raise ModelError(f"{folder / 'config_sentence_transformers.json'}: similarity {measure!r} is not cosine or dot")
     fields: dict[str, Any] = {
-        "similarity": "dot" if config.get("similarity_fn_name") == "dot" else "cosine",
+        "similarity": "cosine" if measure == "cosine" else "dot",
         "instructions": Instructions({"default": query} if query else {}, {"default": document} if document else {}),
     }
     if query:

@@ -26,10 +26,11 @@ NEEDS = {
 API_NEEDS = ("api", ("httpx",))
 ORDER = ("dense", "late-interaction", "sparse", "cross-encoder", "chat")
 LEXICAL = {
-    "bm25": "BM25 as R2MED computes it",
-    "bm25-lucene": "BM25 as Lucene computes it",
-    "bm25-nano": "BM25 as NanoR2MED's candidate lists were made",
+    "bm25": ("BM25 as R2MED computes it", "scores equal to those of gensim in R2MED's script"),
+    "bm25-lucene": ("BM25 as Lucene computes it", "scores equal to those of bm25s"),
+    "bm25-nano": ("BM25 as NanoR2MED's candidate lists were made", "scores equal to those of bm25s to the last bit"),
 }
+# Name: what it is, and how that was shown.
 SERVER = "http://localhost:8000/v1"
 
 
@@ -53,6 +54,9 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     parameters: int | None = None
     dimension: int | None = None
     licence: str = ""
+    released: str = ""
+    note: str = ""
+    # What nobody published, and how others ran it.
 
 
 def listing(kind: str | None = None, registries: Mapping[str, Registry[Any]] = MappingProxyType({})) -> list[Row]:
@@ -61,8 +65,8 @@ def listing(kind: str | None = None, registries: Mapping[str, Registry[Any]] = M
     A name that one of the `registries`, by kind, has of its own hides a plug-in of that kind.
     """
     lexical = [
-        Row(name=name, kind="lexical", source="r2med", revision="", ready=True, get="", summary=summary)
-        for name, summary in LEXICAL.items()
+        Row(name=name, kind="lexical", source="r2med", revision="", ready=True, get="", summary=summary, proven=proven)
+        for name, (summary, proven) in LEXICAL.items()
     ]
     rows = lexical + sorted((row(card) for card in (*cards(), *chat_cards())), key=lambda r: ORDER.index(r.kind))
     own = {kind: {entry.name for entry in registry} for kind, registry in registries.items()}
@@ -104,6 +108,8 @@ def row(card: ModelCard) -> Row:
         parameters=card.parameters,
         dimension=card.dimension if isinstance(card, Card) else None,
         licence=card.licence,
+        released=card.released,
+        note=card.note,
     )
 
 
@@ -130,7 +136,9 @@ def _command(card: ModelCard, missing: list[str]) -> str:
     if "key" in missing:
         steps.append(f"export {card.key}=…")
     if "server" in missing:
-        steps.append(f"export {card.url_variable}={SERVER}; vllm serve {card.source}")
+        special = isinstance(card, ChatCard) and card.reranker
+        serve = f'eval "$(r2med models serve {card.name})"' if special else f"vllm serve {card.source}"
+        steps.append(f"export {card.url_variable}={SERVER}; {serve}")
     if "weights" in missing:
         steps.append(f"r2med models fetch {card.name}{' --allow-pickle' if card.pickled else ''}")
     return " && ".join(steps)

@@ -1,9 +1,9 @@
-"""The tables inside a card: instructions, the paper's deviations, prices, carriers."""
+"""The tables inside a card: instructions, the paper's deviations, judgments, prices, carriers."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 import msgspec
 
@@ -62,6 +62,31 @@ class Paper(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     # Hub id of the tokenizer that cut texts for an API, which were then quoted.
     note: str = ""
     # What cannot be written as a field.
+
+
+class Judgment(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """How a language model scores a pair: what it reads around the two texts, and the next tokens that are compared."""
+
+    yes: str
+    # The token that says relevant.
+    no: str = ""
+    # The token that says irrelevant; empty: the score is the logit of `yes` alone.
+    probability: bool = False
+    # The score is the probability of `yes` against `no`; otherwise the difference of their logits.
+    before: list[str] = []
+    # Texts before the query, each tokenized by itself, as all of these are.
+    query_end: str = ""
+    # What follows the query and is tokenized with it.
+    between: list[str] = []
+    # Texts between query and document.
+    after: list[str] = []
+    # Texts behind the document.
+    special_tokens: bool = False
+    # The pair also gets the special tokens that the tokenizer puts around any text.
+    query_share: float = 1.0
+    # The part of the length that a query may fill.
+    length_counts: Literal["all", "pair"] = "all"
+    # Whether the length counts all tokens, or all but `before` and `after`.
 
 
 class Price(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

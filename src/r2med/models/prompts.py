@@ -22,6 +22,7 @@ family, or the `default`; the narrowest one that fits is taken, and a pack witho
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
@@ -43,6 +44,10 @@ PAPER = "r2med-paper"
 """The protocol whose pack is used by itself."""
 BUILT_IN = ("describe", "represent")
 """Packs in r2med's own words, which cards name."""
+DESCRIBE = BUILT_IN[0]
+"""The pack of models that are told in one sentence what to retrieve."""
+SENTENCE = re.compile(r"Instruct: (.+)\nQuery: ?")
+"""A whole line that holds such a sentence."""
 OWN = "r2med's own"
 WHOLE = "{instruction}{text}"
 """The template of a line that is all that stands before the text."""
@@ -69,13 +74,23 @@ class PromptPack(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_d
     aliases: dict[str, str] = {}
     # Other spellings of tasks.
 
-    def speaks_to(self, model: str) -> bool:
-        """Whether it has instructions for a model."""
-        return bool(self.query or self.document or model in self.model)
+    @property
+    def sentences(self) -> dict[str, str]:
+        """What queries of each task are told, taken out of the whole lines of one model."""
+        for lines in (own.query for own in self.model.values() if own.whole and own.query):
+            found = {task: match[1] for task, line in lines.items() if (match := SENTENCE.fullmatch(line))}
+            if len(found) == len(lines):
+                return found
+        return {}
+
+    def speaks_to(self, card: Card) -> bool:
+        """Whether it has instructions for a model, or sentences that fit the model's own template."""
+        known = self.query or self.document or card.name in self.model
+        return bool(known or (card.prompts == DESCRIBE and self.sentences))
 
     def applied(self, card: Card) -> Card:
         """A card with the pack's instructions: its lines for the model, else its general ones, else the model's own."""
-        if not self.speaks_to(card.name):
+        if not self.speaks_to(card):
             known = ", ".join(self.model) or "no model"
             raise UsageError(f"prompt pack {self.name} has no instructions for {card.name} (it has some for {known})")
         own = self.model.get(card.name, ModelLines())
@@ -83,7 +98,10 @@ class PromptPack(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_d
             templates = {f"{side}_template": WHOLE for side in ("query", "document") if getattr(own, side)}
             merged = own.over(card.instructions)
             return card.replace(prompts=self.name, instructions=merged, **templates)
-        merged = own.over(Instructions(self.query, self.document)).over(card.instructions)
+        query = self.query
+        if not query and card.name not in self.model and card.prompts == DESCRIBE:
+            query = self.sentences
+        merged = own.over(Instructions(query, self.document)).over(card.instructions)
         return card.replace(prompts=self.name, instructions=merged)
 
     def prompt(self, method: str, names: Sequence[str]) -> Mapping[str, Any] | None:

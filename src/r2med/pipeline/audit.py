@@ -25,11 +25,13 @@ from ..tasks import TaskRef, tendencies
 from ..tasks.audit import AuditSettings, audit
 from ..tasks.audit.findings import AuditReport, Subset, SystemAudit, TaskAudit
 from ..tasks.audit.leaks import OutsideTexts, read_outside
-from ..tasks.nano.figures import Inspected, Tercile
+from ..tasks.nano.figures import ROLES, Inspected, Tercile
 from ..tasks.nano.folder import role_of
 from ..tasks.stats import clearest_traps, lexical_traps
+from .artefact_report import ArtefactReport
+from .artefacts import artefacts as find_artefacts
 from .nano_outcomes import FEWEST_FOR_THIRDS, outcomes, slopes
-from .nano_profile import make_candidates, mean_interval, measure, read_nano, without_safeguard
+from .nano_profile import contrasts, make_candidates, mean_interval, measure, read_nano, without_safeguard
 
 DEFAULT_SYSTEM = "bm25-lucene"
 MEASURES = parse_measures(["nDCG@10", "hit@10", "R@100"])
@@ -44,10 +46,11 @@ class ScoredAudit(NamedTuple):
 
     report: AuditReport
     scores: list[list[SystemAudit]]
+    artefacts: ArtefactReport | None = None
 
     def document(self) -> dict[str, Any]:
         """What `r2med data audit --json` prints."""
-        return {
+        document = {
             "schema": 1,
             "settings": self.report.settings,
             "tasks": {
@@ -56,6 +59,7 @@ class ScoredAudit(NamedTuple):
             },
             "across": msgspec.to_builtins(self.report.across),
         }
+        return document if self.artefacts is None else document | {"artefacts": msgspec.to_builtins(self.artefacts)}
 
 
 def audit_tasks(
@@ -66,9 +70,14 @@ def audit_tasks(
     retrievers: Sequence[str] = (),
     runs: Sequence[Path] = (),
     settings: AuditSettings | None = None,
+    artefacts: bool = False,
+    seed: int = 0,
     options: Options | None = None,
 ) -> ScoredAudit:
-    """Audit tasks against each other, training data and prompts; score retrievers and stored runs on what is left."""
+    """Audit tasks against each other, training data and prompts; score retrievers and stored runs on what is left.
+
+    With `artefacts`, also whether documents can be told relevant without the query; `seed` divides its queries.
+    """
     tasks = [ref.load() for ref in refs]
     if runs and len(tasks) != 1:
         raise UsageError("--run needs exactly one task")
@@ -83,7 +92,7 @@ def audit_tasks(
     for task, found in zip(tasks, report.tasks, strict=True):
         ranked = [get_retriever(name, options).retrieve(task) for name in named] + [read_run(path) for path in runs]
         scores.append(score_audit(task, found, ranked))
-    return ScoredAudit(report, scores)
+    return ScoredAudit(report, scores, find_artefacts(tasks, seed=seed, options=options) if artefacts else None)
 
 
 def score_audit(task: Task, found: TaskAudit, runs: Sequence[Run]) -> list[SystemAudit]:
@@ -132,6 +141,7 @@ def inspect(ref: TaskRef, *, against: Sequence[OutsideTexts] = (), audited: bool
     if "bm25" not in runs:
         made = make_candidates(task, BM25Nano(), None)
         runs, described = runs | made.runs, described | made.retrievers
+    runs = dict(sorted(runs.items(), key=lambda item: ROLES.index(role_of(item[0]))))
     measured = measure(task, runs, safeguarded, split=nano.split)
     report = audit([task], against=against, few_shot=built_in_examples()) if audited else None
     scored = [without_safeguard(r, safeguarded) if c == "reranking_hybrid" else r for c, r in runs.items()]
@@ -141,7 +151,7 @@ def inspect(ref: TaskRef, *, against: Sequence[OutsideTexts] = (), audited: bool
         task=task,
         split=nano.split,
         figures=measured.figures,
-        contrasts=measured.contrasts,
+        contrasts=contrasts(measured.figures.best, measured.per_query),
         audit=report.tasks[0] if report else None,
         audit_settings=report.settings if report else {},
         scores=score_audit(task, report.tasks[0], scored) if report else [],

@@ -30,15 +30,18 @@ from ..core import DataError, UsageError
 from ..core.files import parse_toml
 from ..core.spec import Content, Spec
 from ..expand import expanders
+from ..expand.chain import feedback_kind
 from ..expand.generated import generates_with
 from ..fuse import fusions
 from ..models import get_card, locate
 from ..rerank import Rest, rerankers
-from ..retrieve import DEPTH, retrievers
+from ..retrieve import DEPTH, kind_of, retrievers
 from ..retrieve.cards import with_pack
 from .system import SystemSpec
 
 EMBEDDED = "bge-small"
+BEST_OFFLINE = f"bm25:b=0.9,k1=1.2+{EMBEDDED}.weighted:w=0.3/0.7+neighbours@100"
+"""The best of what needs no chat model and no GPU on five real collections: docs/results.md has the table."""
 ENGINES = {"onnx": ("onnx", ("onnxruntime", "tokenizers")), "transformers": ("torch", ("torch", "transformers"))}
 
 
@@ -50,7 +53,7 @@ class SystemTable(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     fuse: str = ""  # How several retrievers become one: `rrf`, `weighted`, `combsum`, `combmnz`, `tuned`.
     k: int | None = None  # The constant of `rrf`.
     weights: list[float] = []  # One a retriever, for `weighted`.
-    expand: str = ""  # `hyde:gpt4`, `query2doc:replay:FILE` …
+    expand: str = ""  # `hyde:gpt4`, `query2doc:replay:FILE`, several in a row: `hyde:gpt4+rm3` …
     policy: str | None = None  # How expansions meet retrievers, instead of the method's own policy.
     rerank: str = ""  # `maxsim@50`, `msmarco-minilm@100`, `rankgpt:gpt4@20` …
     rest: Rest = "keep"  # Candidates below the reranker's depth: `keep` or `drop`.
@@ -118,8 +121,9 @@ def fusion_spec(text: str, *, weights: Sequence[float] = (), k: int | None = Non
 def prompted(retrieved: Sequence[Spec], expander: Spec | None, pack: Content) -> tuple[list[Spec], Spec | None]:
     """Retrievers and an expander with a prompt pack, each as far as the pack has words for it."""
     changed = [with_pack(spec, pack) for spec in retrieved]
-    if expander is not None and generates_with(expander, pack):
-        return changed, expanders.changed(expander, prompts=pack)
+    if expander is not None and any(generates_with(link, pack) for link in expander.links):
+        links = [expanders.changed(s, prompts=pack) if generates_with(s, pack) else s for s in expander.links]
+        return changed, Spec.chain(links)
     if changed == list(retrieved):
         names = ", ".join(map(str, (*retrieved, *([expander] if expander else []))))
         raise UsageError(f"prompt pack {pack.label} changes nothing: it has no words for {names or 'these systems'}")
@@ -127,13 +131,22 @@ def prompted(retrieved: Sequence[Spec], expander: Spec | None, pack: Content) ->
 
 
 def expander_spec(text: str | Spec, *, policy: str | None = None, **parameters: object) -> Spec:
-    """An expander with what is said of it apart from its name."""
-    return expanders.changed(expanders.parse(text), policy=policy, **parameters)
+    """An expander with what is said of it apart from its name; in a chain, of every method that can be told so."""
+    first, *rest = expanders.parse(text).links
+    if not rest:
+        return expanders.changed(first, policy=policy, **parameters)
+    given = {key: value for key, value in parameters.items() if value is not None}
+    taking = [{k: v for k, v in given.items() if k in expanders.declared(link)} for link in (first, *rest)]
+    if untaken := next((key for key in given if not any(key in taken for taken in taking)), None):
+        return expanders.changed(first, **{untaken: given[untaken]})  # which refuses it
+    links = [expanders.changed(link, **taken) for link, taken in zip((first, *rest), taking, strict=True)]
+    return Spec.chain([expanders.changed(links[0], policy=policy), *links[1:]])
 
 
 def reranker_spec(text: str | Spec, *, rest: Rest = "keep") -> Spec:
-    """A reranker with what becomes of the documents below its depth."""
-    return rerankers.changed(rerankers.parse(text), rest=None if rest == "keep" else rest)
+    """A reranker, or several in a row, with what becomes of the documents below its depth."""
+    links = rerankers.parse(text).links
+    return Spec.chain([rerankers.changed(link, rest=rest) for link in links]) if rest != "keep" else Spec.chain(links)
 
 
 def ablations(
@@ -148,25 +161,38 @@ def ablations(
         systems.append(SystemSpec(tuple(retrieved), fusion))
     last = systems[-1:] if fusion is not None else systems
     if expander is not None:
-        expanded = [SystemSpec(s.retrievers, s.fusion, expander) for s in systems]
+        fitting = ((s, acting_on(expander, s.retrievers)) for s in systems)
+        expanded = [SystemSpec(s.retrievers, s.fusion, methods) for s, methods in fitting if methods is not None]
+        expanded = expanded or [SystemSpec(s.retrievers, s.fusion, expander) for s in systems]  # which is refused
         systems, last = [*systems, *expanded], expanded[-1:] if fusion is not None else expanded
-    if reranker is not None:
-        systems += [SystemSpec(s.retrievers, s.fusion, s.expander, reranker) for s in last]
+    for place in range(len(reranker.links) if reranker is not None else 0):
+        assert reranker is not None
+        so_far = Spec.chain(reranker.links[: place + 1])
+        systems += [SystemSpec(s.retrievers, s.fusion, s.expander, so_far) for s in last]
     return list(dict.fromkeys(systems))
 
 
+def acting_on(expander: Spec, retrieved: Sequence[Spec]) -> Spec | None:
+    """A chain without the feedback that none of these retrievers can search with; None where nothing is left."""
+    kinds = [kind_of(spec) for spec in retrieved]
+    links = [link for link in expander.links if None in kinds or feedback_kind(link) in (None, *kinds)]
+    return Spec.chain(links) if links else None
+
+
 class Defaults(NamedTuple):
-    """Retrievers, how they are fused, and what is missing for more."""
+    """Retrievers, how they are fused, a whole system beside them, and what is missing for more."""
 
     retrievers: list[str]
-    fusion: str
-    missing: str
+    fusion: str = ""
+    best: str = ""
+    missing: str = ""
 
 
 def default_systems() -> Defaults:
-    """BM25, the embedded dense model and their fusion; BM25 alone where that model cannot run."""
-    missing = missing_for(EMBEDDED)
-    return Defaults(["bm25", "bm25-lucene"], "", missing) if missing else Defaults(["bm25", EMBEDDED], "rrf", "")
+    """BM25, the embedded dense model, their fusion and the best made of both; BM25 alone without that model."""
+    if missing := missing_for(EMBEDDED):
+        return Defaults(["bm25", "bm25-lucene"], missing=missing)
+    return Defaults(["bm25", EMBEDDED], "rrf", BEST_OFFLINE)
 
 
 def missing_for(name: str) -> str:

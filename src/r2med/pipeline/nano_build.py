@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 from statistics import NormalDist
@@ -15,7 +16,7 @@ import numpy as np
 from ..core import DataError, Run, Task, UsageError
 from ..core.atomic import atomic_folder, write_bytes
 from ..core.options import Options
-from ..retrieve import Retriever, get_retriever
+from ..retrieve import Retriever
 from ..scoring import MAIN, Measure, score
 from ..scoring.hits import Bools, Float64
 from ..scoring.intervals import Estimate
@@ -38,6 +39,7 @@ from ..tasks.nano.folder import (
     write_metadata,
 )
 from .nano_profile import Safeguard, make_candidates, measure
+from .system import Builder, System, SystemSpec
 
 HARD_DEPTH = 500
 
@@ -121,7 +123,8 @@ def build_nano(
             for config, run in candidates.runs.items():
                 write_candidates(run, folder, config, split)
             write_metadata(folder, metadata)
-            cards.append(CardEntry(split, list(candidates.runs), manifest, measured.figures, metadata.licence))
+            about = (metadata.licence, metadata.language, ref.entry is not None)
+            cards.append(CardEntry(split, list(candidates.runs), manifest, measured.figures, *about))
             clock["write"] = time.perf_counter()
             seconds = {stage: end - begin for (_, begin), (stage, end) in pairwise(clock.items())}
             notify(ref.full_name, "done")
@@ -156,6 +159,7 @@ SYSTEMS = (
     "bm25:analyzer=whitespace",
     "bm25-lucene:analyzer=whitespace",
 )
+DEEPEST = 1000
 RESAMPLES = 2000
 FEW = 5
 
@@ -206,8 +210,12 @@ def compare(
     """Score every system on both tasks and compare how the tasks rank them."""
     if len(systems) < 2:
         raise UsageError("an order needs at least two systems")
-    retrievers = [get_retriever(s, options) if isinstance(s, str) else s for s in systems]
-    names = [r.name for r in retrievers]
+    with Builder(options) as builder:
+        return _compare(full, nano, [_system(builder, s) for s in systems], measure)
+
+
+def _compare(full: Task, nano: Task, systems: Sequence[System], measure: Measure) -> Fidelity:
+    names = [system.name for system in systems]
     if repeated := next((n for n in names if names.count(n) > 1), None):
         raise UsageError(f"system {repeated!r} is named twice")
     judged = set(full.qrels.query_ids)
@@ -217,7 +225,7 @@ def compare(
     order = [*shared, *(q for q in full.qrels.query_ids if q not in set(shared))]
     ids = (order, [*shared, *(q for q in nano.qrels.query_ids if q not in set(shared))])
     scores = [
-        np.stack([_scores(r, task, wanted, measure) for r in retrievers])
+        np.stack([_scores(system, task, wanted, measure) for system in systems])
         for task, wanted in zip((full, nano), ids, strict=True)
     ]
     means = [matrix.mean(axis=1) for matrix in scores]
@@ -254,9 +262,22 @@ def compare(
     )
 
 
-def _scores(retriever: Retriever, task: Task, query_ids: list[str], measure: Measure) -> Float64:
-    depth = min(measure.cutoff or 1000, 1000)
-    evaluation = score(retriever.retrieve(task, depth=depth), task.qrels, [measure])
+def _system(builder: Builder, system: str | Retriever) -> System:
+    """A retriever, or a whole system such as `bm25+bge-small.rrf`."""
+    if not isinstance(system, str):
+        return System((system,))
+    try:
+        return builder.build(SystemSpec.parse(system))
+    except UsageError:
+        with suppress(UsageError):  # the path behind a retriever's name may hold a plus sign
+            return System((builder.retriever(system),))
+        raise
+
+
+def _scores(system: System, task: Task, query_ids: list[str], measure: Measure) -> Float64:
+    whole = system.fusion is not None or bool(system.rerankings)  # what stands behind the cut-off counts there
+    depth = DEEPEST if whole else min(measure.cutoff or DEEPEST, DEEPEST)
+    evaluation = score(system.rank(task, depth), task.qrels, [measure])
     return evaluation.per_query[measure.key][evaluation.query_ids.positions(query_ids)]
 
 

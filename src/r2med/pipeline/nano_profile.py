@@ -23,8 +23,10 @@ from ..fuse import ReciprocalRank
 from ..results.ledger import ledger
 from ..retrieve import Retriever, get_retriever, retrievers
 from ..scoring import parse_measures, score
+from ..scoring.compare import compare
 from ..scoring.hits import Float64
 from ..scoring.intervals import Bootstrap, Settings
+from ..scoring.score_set import ScoreSet, TaskScores
 from ..tasks import TaskRef, entries, stats
 from ..tasks.formats.parquet import candidate_configs, read_candidates
 from ..tasks.nano.figures import ROLES, Contrast, NanoProfile, ProfileFigures, TaskFigures, group, published_shapes
@@ -128,7 +130,8 @@ def without_safeguard(run: Run, safeguarded: set[str]) -> Run:
 
 
 MEASURES = parse_measures(["nDCG@10", "hit@10", "R@100", "R@1000", "hit@1000"])
-INTERVALS = Settings(resamples=2000, seed=0, method="percentile")
+INTERVALS = Settings()
+"""Those of scores everywhere else, so that a page and a table of the same lists agree."""
 PUBLISHED_PROTOCOL = "nano-profile"
 PUBLISHED = {"bm25": ("bm25", "bm25"), "dense": ("harrier", config_name("harrier")), "hybrid": ("hybrid", HYBRID)}
 """The system of the ledger and the config of each profile."""
@@ -139,7 +142,6 @@ class Measured(NamedTuple):
 
     figures: TaskFigures
     per_query: dict[str, Float64]  # nDCG@10 by role
-    contrasts: list[Contrast]
 
 
 class NanoTask(NamedTuple):
@@ -218,30 +220,26 @@ def measure(
         profiles=profiles,
         **shared,
     )
-    return Measured(figures, per_query, contrasts(figures.best, per_query) if intervals else [])
+    return Measured(figures, per_query)
 
 
 def mean_interval(values: Float64) -> tuple[float, float]:
     """A 95 % interval of the mean over queries."""
-    bounds = Bootstrap([values[None, :]], INTERVALS).bounds(np.ones((1, 1)), np.ones(1))
+    bounds = Bootstrap([values[None, :]], INTERVALS).scores(np.ones(1))
     return float(bounds.low[0]), float(bounds.high[0])
 
 
 def contrasts(best: str, per_query: Mapping[str, Float64]) -> list[Contrast]:
-    """The best profile against each of the others, on the same queries."""
-    names = list(per_query)
-    others = [name for name in names if name != best]
-    if not others:
-        return []
-    wanted = np.zeros((len(others), len(names)))
-    wanted[:, names.index(best)] = 1.0
-    for row, name in enumerate(others):
-        wanted[row, names.index(name)] = -1.0
-    bounds = Bootstrap([np.stack([per_query[n] for n in names])], INTERVALS).bounds(wanted, np.ones(1))
-    return [
-        Contrast(best, name, float(bounds.value[i]), float(bounds.low[i]), float(bounds.high[i]))
-        for i, name in enumerate(others)
-    ]
+    """The best profile against each of the others on the same queries, as `r2med compare` has it."""
+    found = []
+    for name in per_query:
+        if name == best:
+            continue
+        scores = np.stack([per_query[name], per_query[best]])
+        queries = tuple(map(str, range(scores.shape[1])))
+        (pair,) = compare(ScoreSet((name, best), (TaskScores("task", queries, scores),), 1), INTERVALS).pairs
+        found.append(Contrast(best, name, pair.macro.difference, pair.macro.low, pair.macro.high))
+    return found
 
 
 def published_profile() -> NanoProfile:

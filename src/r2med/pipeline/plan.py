@@ -21,9 +21,10 @@ from ..expand import Expander, Expansions
 from ..fuse import Fusion
 from ..results import SCHEMA, ResultStore, TaskResult
 from ..retrieve import Retriever, Work
+from ..tasks.own import remember
 from . import stages
 from .stages import Ranked, Timed
-from .system import Reranking, System
+from .system import System
 
 Kind = Literal["load", "prepare", "expand", "search", "fuse", "rerank", "score"]
 Values = Mapping[str, Any]
@@ -115,6 +116,7 @@ def plan_experiment(
     for ref in refs:
         begin = time.perf_counter()
         task = ref.load()
+        remember(task)
         planner = Planner(task, depth, store, time.perf_counter() - begin, provenance or {})
         yield planner.plan(chosen, overwrite=overwrite)
 
@@ -143,7 +145,6 @@ class Planner:
                 continue
             if stored is not None:
                 made.stale[system.name] = why_stale(stored, system, self.task, self.depth)
-            self.system = system.name
             self._score(system, expected)
         made.steps = list(self.steps.values())
         return made
@@ -168,11 +169,17 @@ class Planner:
         task = self.task
         return self._add("load", task.fingerprint, task.full_name, (), task, lambda values: task)
 
-    def _score(self, system: System, expected: str) -> str:
+    def ranking(self, system: System) -> str:
+        """The key of the stage that makes a system's ranking; its stages are added to those there are."""
+        self.system = system.name
         first = [self._searched(system, retriever) for retriever in system.retrievers]
         last = self._fused(system, system.fusion, first) if system.fusion else first[0]
-        if system.reranking:
-            last = self._reranked(system, system.reranking, last)
+        for place in range(len(system.rerankings)):
+            last = self._reranked(system, place, last)
+        return last
+
+    def _score(self, system: System, expected: str) -> str:
+        last = self.ranking(system)
 
         def do(values: Values) -> TaskResult:
             return stages.score_and_store(
@@ -190,11 +197,14 @@ class Planner:
 
         return self._add("fuse", [fusion.describe(), task.qrels.fingerprint, self.depth, name], name, first, fusion, do)
 
-    def _reranked(self, system: System, reranking: Reranking, first: str) -> str:
-        facts = [reranking.describe(), self.queries.fingerprint, system.name]
+    def _reranked(self, system: System, place: int, first: str) -> str:
+        reranking = system.rerankings[place]
+        links = (str(each.spec) for each in system.rerankings[: place + 1])
+        name = "+".join([system.spec.first_stage, *links])
+        facts = [reranking.describe(), self.queries.fingerprint, name]
 
         def do(values: Values) -> Ranked:
-            return stages.rerank(reranking, values[first], self.task, system.name)
+            return stages.rerank(reranking, values[first], self.task, name)
 
         return self._add("rerank", facts, str(reranking.spec), [first], reranking, do)
 

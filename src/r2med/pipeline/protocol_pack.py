@@ -1,7 +1,8 @@
 """The prompt pack of a protocol: its repository's instructions and prompts, read as data and kept in R2MED_HOME.
 
-Two files are read, as the R2MED repository has them: one with the worked examples of query2doc (`Example`), one with
-`query_instruction`, `doc_instruction` and `generate_hy_doc`. They are compared with known hashes, parsed and never run.
+Of published rerankers it is the prompt (`published_prompts.py`). Of the R2MED repository two files are read: one with
+the worked examples of query2doc (`Example`), one with `query_instruction`, `doc_instruction` and `generate_hy_doc`. All
+are compared with known hashes, parsed and never run.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from ..http import download
 from ..models.prompts import OWN, ModelLines, PromptPack, pack_of, pack_place, read_pack
 from ..results.protocols import Protocol, Source, get_protocol, protocol_names
 from ..tasks.catalogue import find_tasks
+from .published_prompts import READERS, reranker_pack
 
 MOST_BYTES = 4 << 20
 SYSTEM = "You are a helpful assistant."
@@ -85,7 +87,8 @@ def fetch_pack(protocol: Protocol, folder: Path | None = None) -> FetchedPack:
     """Read the repository's files from a folder or the network, and write the pack; all is checked before."""
     source = _source(protocol)
     found = {path: _file(source, path, folder, protocol.name) for path in source.files}
-    pack = pack_from(found, protocol.name, source.commit)
+    make = reranker_pack if protocol.name in READERS else pack_from
+    pack = make(found, protocol.name, source.commit)
     place = pack_place(protocol.name)
     write_bytes(place, msgspec.json.format(msgspec.json.encode(pack, order="sorted"), indent=1) + b"\n")
     return shown_pack(protocol, place)

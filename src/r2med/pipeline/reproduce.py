@@ -92,7 +92,8 @@ def spec_under(figure: Figure, protocol: Protocol) -> SystemSpec:
     """A published system as a protocol sets it; its expansions are those published with the tasks."""
     system = SystemSpec.parse(figure.system)
     if protocol.truncation == "published":
-        reranker = system.reranker and as_published(system.reranker, rerankers)
+        links = [as_published(link, rerankers) for link in (system.reranker.links if system.reranker else ())]
+        reranker = Spec.chain(links) if links else None
         system = replace(system, retrievers=tuple(map(as_published, system.retrievers)), reranker=reranker)
     if protocol.bm25 is not None and protocol.bm25.query == "tokens":  # NanoR2MED calls its own BM25 just that
         own = (Spec("bm25-nano") if retriever == Spec("bm25") else retriever for retriever in system.retrievers)

@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from ..core import ResultError, Task, UsageError
+from ..core import ResultError, Run, Task, UsageError
 from ..core.options import Options
 from ..core.queries import Queries
 from ..core.spec import Spec
@@ -16,7 +16,7 @@ from ..results.progress import ProgressFile
 from ..retrieve import get_retriever
 from ..text import get_analyzer
 from .executors import Executor
-from .plan import Plan, Step, TaskSource, plan_experiment
+from .plan import Plan, Planner, Step, TaskSource, check_names, plan_experiment
 from .system import System
 
 Notify = Callable[[str, str, str], None]
@@ -97,6 +97,22 @@ def run_plan(plan: Plan, on_step: Callable[[Plan, Step], None]) -> Iterator[tupl
             if last[need] == step.key:
                 values.pop(need, None)
         yield step, value
+
+
+def rank_systems(
+    task: Task, systems: Sequence[System], *, depth: int, notify: Callable[[str], None] = lambda system: None
+) -> dict[str, Run]:
+    """The ranking of each system, by its name; what systems share is done once, and nothing is scored or stored."""
+    chosen = check_names(systems)
+    planner = Planner(task, depth, ResultStore("."), 0.0, {})
+    wanted = {system.name: planner.ranking(system) for system in chosen}
+    plan = Plan(task, depth, list(planner.steps.values()), chosen, {}, {}, {})
+    ranked = {
+        step.key: value.run
+        for step, value in run_plan(plan, lambda _, step: notify(step.owner))
+        if step.key in wanted.values()
+    }
+    return {name: ranked[key].renamed(name) for name, key in wanted.items()}
 
 
 def _announce(tasks: int, systems: Sequence[System], notify: Notify) -> None:

@@ -13,7 +13,7 @@ from ..core.queries import Queries
 from ..expand import Expander, Expansions, queries_for
 from ..expand.policy import queries_without_text
 from ..fuse import Fusion
-from ..rerank import safeguards, without
+from ..rerank import Rest, safeguards, without
 from ..rerank.safeguard import RANK as SAFEGUARD_RANK
 from ..results import SCHEMA, ResultStore, SystemInfo, TaskInfo, TaskResult
 from ..results.schema import environment
@@ -107,11 +107,16 @@ def fuse(fusion: Fusion, made: Sequence[Ranked], names: Sequence[str], task: Tas
 
 
 def rerank(reranking: Reranking, first: Ranked, task: Task, name: str) -> Ranked:
-    """The best candidates in a new order."""
-    candidates = Run(first.run.query_ids, first.run.doc_ids, first.run.docs, first.run.scores, name=first.run.name)
+    """The best candidates in a new order; what an earlier reranker of the system said is kept behind its own."""
+    given = Run(first.run.query_ids, first.run.doc_ids, first.run.docs, first.run.scores, name=first.run.name)
     reranker, depth, rest = reranking.reranker, reranking.depth, reranking.rest
-    run, seconds = Timed.of(lambda: reranker.rerank(task, candidates, depth, rest=rest).renamed(name))
-    return Ranked(run, first.seconds | {"rerank": seconds}, first.notes | run.notes, candidates, first.expansions)
+    run, seconds = Timed.of(lambda: reranker.rerank(task, given, depth, rest=rest).renamed(name))
+    notes = first.notes | run.notes
+    if first.candidates is not None:
+        before = first.notes.get("reranked_before", [])
+        notes["reranked_before"] = [*(before if isinstance(before, list) else []), first.notes.get("rerank")]
+        seconds += first.seconds["rerank"]
+    return Ranked(run, first.seconds | {"rerank": seconds}, notes, first.candidates or given, first.expansions)
 
 
 def score_and_store(
@@ -128,8 +133,8 @@ def score_and_store(
     """The last stage: measure what a system ranked and store it. The driver does this, and nobody else."""
     evaluation, scoring = Timed.of(lambda: score(stage.run, task.qrels))
     notes = dict(stage.notes)
-    if stage.candidates is not None and system.reranking is not None:
-        notes["before_after"] = reranking_effect(stage, system.reranking, task)
+    if stage.candidates is not None and system.rerankings:
+        notes["before_after"] = reranking_effect(stage, system.rerankings, task)
     if unknown := system.unknown_state():
         notes["not_reused"] = unknown
     if dangling := dangling_judgments(task):
@@ -143,6 +148,7 @@ def score_and_store(
         depth=depth,
         missing_queries=judged_without_results(stage.run, task),
         queries_without_positives=evaluation.without_positives,
+        judged_at_10=evaluation.judged_at_10,
         seconds={"load": loading, **stage.seconds, "score": scoring},
         notes=notes,
         environment={**environment(), **provenance},
@@ -151,17 +157,18 @@ def score_and_store(
     return result
 
 
-def reranking_effect(stage: Ranked, reranking: Reranking, task: Task) -> dict[str, object]:
-    """The first stage's measures, the reranker's, the oracle's; a Nano safeguard's share apart."""
+def reranking_effect(stage: Ranked, rerankings: Sequence[Reranking], task: Task) -> dict[str, object]:
+    """The first stage's measures, those behind the last reranker, the oracle's; a Nano safeguard's share apart."""
     assert stage.candidates is not None
-    effect = before_after(stage.candidates, stage.run, task.qrels, reranking.depth, rest=reranking.rest)
+    depth = max(reranking.depth for reranking in rerankings)
+    rest: Rest = "drop" if any(reranking.rest == "drop" for reranking in rerankings) else "keep"
+    effect = before_after(stage.candidates, stage.run, task.qrels, depth, rest=rest)
     found = effect.as_notes()
     appended = safeguards(stage.candidates) if stage.candidates.depth == SAFEGUARD_RANK else None
     if appended is not None and (appended >= 0).any():
         plain = before_after(
-            without(stage.candidates, appended), without(stage.run, appended), task.qrels, reranking.depth,
-            rest=reranking.rest,
-        )  # fmt: skip
+            without(stage.candidates, appended), without(stage.run, appended), task.qrels, depth, rest=rest
+        )
         found["without_safeguard"] = plain.as_notes()
     return found
 

@@ -2,8 +2,10 @@
 
     hyde:gpt4+bm25+nv.rrf+maxsim@50
 
-expands with HyDE, retrieves with two retrievers, fuses them and reranks the best fifty. An expander whose name
-could be a retriever's stands behind `expand=`. Everything that changes a ranking is in the spec or in its fingerprint.
+expands with HyDE, retrieves with two retrievers, fuses them and reranks the best fifty. Several expansion methods may
+stand one behind the other (`hyde:gpt4+rm3+bm25`), and several rerankers (`bm25+maxsim@50+neighbours@100`). An expansion
+method whose name could be a retriever's stands behind `expand=`.
+Everything that changes a ranking is in the spec or in its fingerprint.
 `Builder` makes systems from their specs, each component once for a whole experiment.
 """
 
@@ -18,19 +20,22 @@ from ..core import Run, Task, UsageError, fingerprint
 from ..core.options import Options
 from ..core.queries import Queries
 from ..core.registry import Registry
-from ..core.spec import Spec
+from ..core.spec import LINK, Spec
 from ..expand import Expander, as_expander, expanders, queries_for
+from ..expand.chain import check_feedback, steps_of
 from ..expand.policy import policy_settings
 from ..fuse import Fusion, fusions
 from ..llm import Chat, chats
 from ..rerank import DEPTH, Reranker, Rest, as_reranker, rerankers
+from ..rerank.blend import PARAMETERS as BLEND
+from ..rerank.blend import Blended, blended
 from ..retrieve import Retriever, as_retriever, retrievers
 
 T = TypeVar("T")
 REGISTRIES: dict[str, Registry[Any]] = {"retriever": retrievers, "reranker": rerankers, "expander": expanders}
 Spending = Callable[[int, int, Any], None]
 """Called with (done, total, usage): usage counts calls and dollars, or is None where no chat model is asked."""
-EXPAND = "expand="
+EXPAND = LINK
 _DEPTH = re.compile(r".+@\d+", re.DOTALL)
 
 
@@ -55,11 +60,14 @@ class SystemSpec:
     def parse(cls, text: str) -> SystemSpec:
         """Read what `str` writes."""
         segments = text.split("+")
-        expander = reranker = fusion = None
-        if segments[0].startswith(EXPAND) or _is_method(segments[0].partition(":")[0]):
-            expander = expanders.parse(segments.pop(0).removeprefix(EXPAND))
-        if segments and _DEPTH.fullmatch(segments[-1]):
-            reranker = rerankers.parse(segments.pop())
+        fusion = None
+        methods, behind = list[Spec](), list[Spec]()
+        while segments and (segments[0].startswith(EXPAND) or _is_method(segments[0].partition(":")[0])):
+            methods.append(expanders.parse(segments.pop(0).removeprefix(EXPAND)))
+        expander = Spec.chain(methods) if methods else None
+        while segments and _DEPTH.fullmatch(segments[-1]):
+            behind.insert(0, rerankers.parse(segments.pop()))
+        reranker = Spec.chain(behind) if behind else None
         if len(segments) > 1:
             names = "|".join(re.escape(entry.name) for entry in fusions)
             match = re.fullmatch(rf"(?P<last>.+)\.(?P<fusion>({names})(:.*)?)", segments[-1], re.DOTALL)
@@ -74,11 +82,11 @@ class SystemSpec:
         name = "+".join(map(str, self.retrievers)) + (f".{self.fusion}" if self.fusion else "")
         if self.expander is None:
             return name
-        own = "" if _is_method(self.expander.name) else EXPAND
-        return f"{own}{self.expander}+{name}"
+        methods = [f"{'' if _is_method(link.name) else EXPAND}{link}" for link in self.expander.links]
+        return "+".join([*methods, name])
 
     def __str__(self) -> str:
-        return self.first_stage + (f"+{self.reranker}" if self.reranker else "")
+        return "+".join([self.first_stage, *map(str, self.reranker.links if self.reranker else ())])
 
     def data(self) -> dict[str, object]:
         """The spec as plain data, for result files."""
@@ -129,7 +137,7 @@ class System:
     fusion: Fusion | None = None
     expander: Expander | None = None
     policy: str | None = None
-    reranking: Reranking | None = None
+    rerankings: tuple[Reranking, ...] = ()
     on_expand: Callable[[int, int], None] | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -139,6 +147,8 @@ class System:
         stored = next((r for r in self.retrievers if r.kind == "stored"), None)
         if self.expander is not None and stored is not None:
             raise UsageError(f"{stored.name} is a stored ranking: expanded queries cannot change it")
+        if self.expander is not None:
+            check_feedback(self.expander, [(r.name, r.kind) for r in self.retrievers], self.policy)
 
     @property
     def spec(self) -> SystemSpec:
@@ -147,7 +157,7 @@ class System:
             tuple(retriever.spec for retriever in self.retrievers),
             self.fusion.spec if self.fusion else None,
             self.expander.spec.with_parameters(policy=self.policy) if self.expander else None,
-            self.reranking.spec if self.reranking else None,
+            Spec.chain([reranking.spec for reranking in self.rerankings]) if self.rerankings else None,
         )
 
     @property
@@ -158,7 +168,7 @@ class System:
     @property
     def kind(self) -> str:
         """The last step that shaped it, or the kind of its retriever."""
-        if self.reranking:
+        if self.rerankings:
             return "reranked"
         if self.expander:
             return "expanded"
@@ -174,8 +184,9 @@ class System:
             described["policy"] = self.policy or "default"
             if self.policy is not None and (settings := policy_settings(self.policy)):
                 described["policy_settings"] = settings
-        if self.reranking:
-            described["reranking"] = self.reranking.describe()
+        if self.rerankings:
+            first, *rest = (reranking.describe() for reranking in self.rerankings)
+            described["reranking"] = {**first, "then": rest} if rest else first
         return described
 
     def rank(self, task: Task, depth: int) -> Run:
@@ -188,10 +199,9 @@ class System:
                 queries, _ = queries_for(retriever, task, expansions, self.policy)
             runs.append(retriever.prepare(task).search(queries, depth))
         run = self.fusion.fuse(runs, task, depth, self.spec.first_stage) if self.fusion else runs[0]
-        if self.reranking is None:
-            return run
-        reranking = self.reranking
-        return reranking.reranker.rerank(task, run, reranking.depth, rest=reranking.rest).renamed(self.name)
+        for reranking in self.rerankings:
+            run = reranking.reranker.rerank(task, run, reranking.depth, rest=reranking.rest)
+        return run.renamed(self.name)
 
     def task_facts(self, task: Task) -> dict[str, object]:
         """What else its ranking of one task depends on."""
@@ -204,8 +214,9 @@ class System:
 
     def unknown_state(self) -> dict[str, str]:
         """Parts whose state cannot be read, with the reason: results of this system are never reused."""
-        parts = (*self.retrievers, self.expander, self.reranking.reranker if self.reranking else None)
-        scorers = (getattr(part, "scorer", part) for part in parts if part is not None)
+        methods = steps_of(self.expander) if self.expander else ()
+        parts = (*self.retrievers, *methods, *(reranking.reranker for reranking in self.rerankings))
+        scorers = (getattr(part, "scorer", part) for part in parts)
         identities = ((getattr(part, "name", ""), getattr(part, "identity", None)) for part in scorers)
         return {name: identity.unknown for name, identity in identities if identity is not None and identity.unknown}
 
@@ -258,6 +269,9 @@ class Builder:
         if not isinstance(spec, str | Spec):
             return self._once("reranker", spec, lambda: as_reranker(spec, options=self.options))
         parsed = rerankers.parse(spec).at(None).without("rest")
+        if blended(parsed):
+            plain = parsed.without(*BLEND)
+            return self._once("reranker", parsed, lambda: Blended(self.reranker(plain), parsed))
         return self._once("reranker", parsed, lambda: self._component(rerankers.make(parsed, self)))
 
     def expander(self, spec: str | Spec | Any) -> Expander:
@@ -308,13 +322,13 @@ class Builder:
         """The system of a spec."""
         expander = self.expander(spec.expander) if spec.expander else None
         policy = spec.expander.get("policy") if spec.expander else None
-        reranking = Reranking.of(self.reranker(spec.reranker), spec.reranker) if spec.reranker else None
+        links = spec.reranker.links if spec.reranker else ()
         return System(
             tuple(self.retriever(part) for part in spec.retrievers),
             fusions.make(spec.fusion) if spec.fusion else None,
             expander,
             None if policy is None else str(policy),
-            reranking,
+            tuple(Reranking.of(self.reranker(link), link) for link in links),
             self.watch(expander) if expander else None,
         )
 

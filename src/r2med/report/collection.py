@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from ..core import R2MedError, ResultError, Task, UsageError
+from ..core import DataError, R2MedError, ResultError, Task, UnknownName, UsageError
 from ..results import ResultIndex, StoredResult, TaskInfo, TaskResult
 from ..results.store import OWN, collection_slug
 from ..scoring import CUTOFFS, Measure
 from ..scoring.hits import Float64
 from ..scoring.score_set import ScoreSet, TaskScores
-from ..tasks import collections, resolve
-from ..tasks.load import from_path
+from ..tasks import TaskRef, collections, resolve
+from ..tasks.catalogue import fold
+from ..tasks.load import every_part
+from ..tasks.own import own_collection, remembered
 
-ORDER = ("r2med", "nano", "mini")
+ORDER = ("r2med", "nano", "mini", "mini-dev", "mini@1")
 MEASURES = tuple(
     Measure.parse(m)
     for m in ("nDCG@10", "nDCG@5", "nDCG@100", "AP@10", "RR@10", "P@10", "R@10", "R@100", "R@1000", "hit@1", "hit@10")
@@ -47,7 +49,7 @@ class CollectionResults:
     """What there is of one collection."""
 
     collection: str
-    whole: tuple[str, ...]  # Every task of the collection, in the order of the paper.
+    whole: tuple[str, ...]  # Every task of the collection, in the order of the paper or as they were added.
     tasks: tuple[str, ...]  # The tasks that have results.
     infos: dict[str, TaskInfo]
     systems: dict[str, dict[str, StoredResult]]
@@ -138,6 +140,7 @@ def collection_results(collection: str, stored: Sequence[StoredResult], *, stric
     """Group the results of one collection.
 
     A result that cannot be trusted, or was made on other data than most, is left out; with `strict` it is an error.
+    Of a collection of one's own, results on what its tasks are now stay, and others are left out.
     """
     problems: list[str] = []
     told: dict[StoredResult, TaskInfo] = {}
@@ -150,29 +153,53 @@ def collection_results(collection: str, stored: Sequence[StoredResult], *, stric
             if strict:
                 raise
             problems.append(str(error))
-    usual = {task: _usual(items, told, strict=strict) for task, items in of_task.items()}
+    added = _added_tasks(collection)
+    usual = {task: _usual(items, told, added.get(task), strict=strict) for task, items in of_task.items()}
+    if added and any(added.get(item.task) == info.fingerprint for item, info in told.items()):
+        usual = {task: added.get(task, "") for task in usual}
+    elif added and told:
+        problems.append(f"the results on {collection} were made on other data than it holds here now; run them again")
+        added = {}
     systems: dict[str, dict[str, StoredResult]] = {}
     infos: dict[str, TaskInfo] = {}
     for item, info in told.items():
         if info.fingerprint != usual[item.task]:
-            problems.append(f"{item.label} on {item.full_name} was made on other data than most; run it again")
+            problems.append(_left_out(item, added))
             continue
         systems.setdefault(item.label, {})[item.task] = item
         infos.setdefault(item.task, info)
-    whole = tuple(task_names(collection, list(infos)))
+    whole = tuple(added) or tuple(task_names(collection, list(infos)))
     present = tuple(t for t in whole if t in infos) + tuple(t for t in infos if t not in whole)
     return CollectionResults(collection, whole, present, infos, systems, tuple(problems))
 
 
-def _usual(items: list[StoredResult], told: dict[StoredResult, TaskInfo], *, strict: bool) -> str:
-    """The data that most results of a task were made on."""
+def _added_tasks(collection: str) -> dict[str, str]:
+    """The tasks of a collection of one's own and their fingerprints; none where it was not added on this machine."""
+    try:
+        made = own_collection(collection) if collection not in collections() else None
+    except DataError:  # whoever names the collection is told
+        return {}
+    return {task.name: task.fingerprint for task in made.tasks} if made and made.name == collection else {}
+
+
+def _left_out(item: StoredResult, added: dict[str, str]) -> str:
+    where = f"{item.label} on {item.full_name}"
+    if added and item.task not in added:
+        return f"{where} is left out: {item.collection} has no task {item.task} here"
+    than = f"{item.full_name} holds here now" if added else "most"
+    return f"{where} was made on other data than {than}; run it again"
+
+
+def _usual(items: list[StoredResult], told: dict[StoredResult, TaskInfo], current: str | None, *, strict: bool) -> str:
+    """The data that most results of a task were made on; `current` is what the task holds here now, where known."""
     counts = Counter(told[item].fingerprint for item in items)
     if strict and len(counts) > 1:
-        first = items[0]
+        first = next((item for item in items if told[item].fingerprint == current), items[0])
         other = next(item for item in items if told[item].fingerprint != told[first].fingerprint)
+        again = f"{other.label!r}" if current in counts else "one of them"
         raise ResultError(
             f"{first.label!r} and {other.label!r} were scored on different data of {first.full_name} (fingerprints "
-            f"{told[first].fingerprint[:8]} and {told[other].fingerprint[:8]}): run one of them again"
+            f"{told[first].fingerprint[:8]} and {told[other].fingerprint[:8]}): run {again} again"
         )
     return counts.most_common(1)[0][0]
 
@@ -199,13 +226,26 @@ def task_names(collection: str, present: Sequence[str]) -> list[str]:
 
 
 def the_collection(index: ResultIndex, asked: str = "") -> str:
-    """The collection to look at: the one asked for, else the one that has results."""
+    """The collection to look at, as results name it: the one asked for, else the one that has results."""
     if asked:
-        return asked
+        index.refresh()
+        return collection_named(asked, dict.fromkeys(stored.slug for stored in index.stored))
     found = list(dict.fromkeys(stored.slug for stored in index.select()))
     if len(found) > 1:
         raise UsageError(f"there are results of {', '.join(found)}: say which with --collection")
     return found[0]
+
+
+def collection_named(asked: str, present: Collection[str]) -> str:
+    """A collection by its name, in any spelling: one of those that have results, else one that could have some."""
+    known = dict.fromkeys((*present, *collections(), OWN))
+    alike = (name for name in known if fold(name) == fold(asked))
+    if found := asked if asked in known else next(alike, None):
+        return found
+    if made := own_collection(asked):
+        return made.name
+    there = ", ".join(present) or "none"
+    raise UnknownName("collection", asked, known, hint=f"(there are results of {there})")
 
 
 class SideBySide(NamedTuple):
@@ -223,7 +263,7 @@ def side_by_side(
 
     Without names: every system. The same queries on the same data, or a refusal that names both systems.
     """
-    chosen = index.select(systems, collection=collection)
+    chosen = index.select(systems, collection=collection and the_collection(index, collection))
     by_label: dict[str, set[str]] = {}
     for stored in chosen:
         by_label.setdefault(stored.label, set()).add(stored.full_name)
@@ -240,6 +280,8 @@ def side_by_side(
     inside = [s for s in chosen if s.slug == several[0]]
     results = collection_results(inside[0].collection, inside, strict=True)
     in_order = [t for t in results.tasks if results.infos[t].full_name in (wanted or shared)]
+    if not in_order:  # the data of every task that they share have changed
+        raise ResultError("; ".join(results.problems))
     scores = results.score_set(measure, list(by_label), in_order, strict=True)
     assert scores is not None
     whole = max(scores.of_tasks, len(results.tasks))
@@ -255,11 +297,39 @@ def by_system(results: Iterable[TaskResult]) -> dict[str, dict[str, TaskResult]]
     return grouped
 
 
-def task_behind(info: TaskInfo) -> Task | None:
-    """The task that a result was made on, where it is on this machine and unchanged."""
-    try:
-        refs = resolve(info.full_name) if info.collection in collections() else from_path(Path(info.source))
-        task = next((ref.load() for ref in refs if ref.name == info.name), None)
-    except R2MedError:
-        return None
-    return task if task and task.fingerprint == info.fingerprint else None
+class Behind(NamedTuple):
+    """The task that a result was made on, or why it is not here."""
+
+    task: Task | None
+    why: str = ""
+
+
+def task_behind(info: TaskInfo, folders: Iterable[Path] = ()) -> Behind:
+    """The task that a result was made on, where it is on this machine and unchanged.
+
+    Read are tasks of the catalogue, some folders, and the folder that the same content was last run from on this
+    machine. A result also says which folder it was made from, but anybody can write that: it is never read.
+    """
+    why = "The folder of its task is not known on this machine."
+    for find in _places(info, folders):
+        try:
+            for ref in find():
+                task = ref.load()
+                if task.fingerprint == info.fingerprint:
+                    return Behind(task)
+                where = info.full_name if ref.entry else ref.path
+                why = f"{where} on this machine is not what these results were made on."
+        except R2MedError as error:
+            why = f"{error}."
+    return Behind(None, why)
+
+
+def _places(info: TaskInfo, folders: Iterable[Path]) -> Iterator[Callable[[], list[TaskRef]]]:
+    """Where to look for a task, one place after the other."""
+    if info.collection in collections():
+        yield lambda: resolve(info.full_name)
+        return
+    if place := remembered(info.fingerprint):
+        yield lambda: [TaskRef(info.name, info.collection, None, Path(place.path), place.split, place.judged)]
+    for folder in folders:
+        yield lambda folder=folder: [ref for ref in every_part(folder) if ref.name == info.name]  # type: ignore[misc]

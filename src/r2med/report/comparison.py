@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
+import numpy as np
 
 from ..core import DataError, Qrels, Run, Task, UsageError
 from ..core.table import Table, points, shortened, signed
@@ -15,10 +17,12 @@ from ..results import ResultIndex
 from ..scoring import Measure, score
 from ..scoring.aware import evaluate_aware
 from ..scoring.compare import Comparison, Moved
+from ..scoring.evaluation import mean_judged
 from ..scoring.holes import DEPTH, HoleReport, PoolEntry, build_pool, hole_report
 from ..scoring.intervals import Settings
+from ..scoring.measures import USUAL
 from ..scoring.score_set import ScoreSet
-from ..scoring.slices import Slice, Tokens, query_traits, slice_scores
+from ..scoring.slices import GROUPS, Slice, Tokens, query_traits, slice_labels, slice_scores
 from ..tasks import read_qrels, read_run
 from .collection import side_by_side, task_behind
 
@@ -32,9 +36,13 @@ class Compared(NamedTuple):
     left_out: tuple[str, ...]
     missing_queries: dict[str, int]
     unjudged_queries: dict[str, int]
+    judged_at_10: dict[str, float | None]  # The share of the top ten that somebody judged, mean of the tasks.
     runs: Callable[[str], dict[str, Run]]
     task: Callable[[str], Task | None]
+    evaluated: Callable[[str, str, Sequence[Measure]], Mapping[str, Sequence[float]]]
+    # Task and system to the measures of each query, in order; NaN where one was not stored.
     judgments: Qrels | None = None  # Those of a file; else a task has its own.
+    problems: tuple[str, ...] = ()  # Results that are left out, and why.
 
     def texts(self, task: str, what: str) -> Task:
         """The task's texts, for what cannot be done without them."""
@@ -56,17 +64,28 @@ def from_store(
 
     @cache
     def task(name: str) -> Task | None:
-        return task_behind(infos[name])
+        return task_behind(infos[name]).task
 
     def runs(name: str) -> dict[str, Run]:
         return {system: results.systems[system][infos[name].name].whole_run() for system in scores.systems}
 
+    def evaluated(name: str, system: str, measures: Sequence[Measure]) -> dict[str, list[float]]:
+        columns = results.systems[system][infos[name].name].scores([m.key for m in measures])
+        return dict(zip(columns.query_ids, columns.values.T.tolist(), strict=True))
+
     compared = {t.name for t in scores.tasks}
-    missing = {
-        system: sum(r.missing_queries for r in results.results(system) if r.task.full_name in compared)
-        for system in scores.systems
-    }
-    return Compared(scores, left_out, missing, dict.fromkeys(scores.systems, 0), runs, task)
+    behind = {system: [r for r in results.results(system) if r.task.full_name in compared] for system in scores.systems}
+    return Compared(
+        scores,
+        left_out,
+        {system: sum(r.missing_queries for r in found) for system, found in behind.items()},
+        dict.fromkeys(scores.systems, 0),
+        {system: mean_judged(r.judged_at_10 for r in found) for system, found in behind.items()},
+        runs,
+        task,
+        evaluated,
+        problems=results.problems,
+    )
 
 
 def from_runs(paths: Sequence[Path], judgments: Path, measure: Measure) -> Compared:
@@ -83,20 +102,28 @@ def from_runs(paths: Sequence[Path], judgments: Path, measure: Measure) -> Compa
     for path, run in zip(paths, runs.values(), strict=True):
         if judged.isdisjoint(run.query_ids):
             raise DataError(f"answers none of the {len(judged)} judged queries of {judgments}", path=path)
+
+    def evaluated(name: str, system: str, measures: Sequence[Measure]) -> dict[str, list[float]]:
+        found = score(runs[system], qrels, measures)
+        rows = np.stack([found.per_query[m] for m in measures]).T.tolist()
+        return dict(zip(found.query_ids, rows, strict=True))
+
     evaluations = {name: {judgments.name: score(run, qrels, [measure])} for name, run in runs.items()}
     return Compared(
         ScoreSet.of_evaluations(evaluations, measure),
         (),
         {name: len(e[judgments.name].missing_queries) for name, e in evaluations.items()},
         {name: sum(q not in judged for q in run.query_ids) for name, run in runs.items()},
+        {name: e[judgments.name].judged_at_10 for name, e in evaluations.items()},
         lambda name: runs,
         lambda name: None,
+        evaluated,
         qrels,
     )
 
 
-def with_snippets(comparison: Comparison, compared: Compared) -> Comparison:
-    """The queries that moved most with the beginning of their texts, where the task is at hand."""
+def with_details(comparison: Comparison, compared: Compared) -> Comparison:
+    """Adds the beginning of texts to the queries that moved most, where the task is at hand, and what was judged."""
 
     def begun(moved: Moved) -> Moved:
         task = compared.task(moved.task)
@@ -104,7 +131,7 @@ def with_snippets(comparison: Comparison, compared: Compared) -> Comparison:
         return moved if query is None else msgspec.structs.replace(moved, snippet=shortened(query.text, SNIPPET))
 
     pairs = [msgspec.structs.replace(pair, moved=list(map(begun, pair.moved))) for pair in comparison.pairs]
-    return msgspec.structs.replace(comparison, pairs=pairs)
+    return msgspec.structs.replace(comparison, pairs=pairs, judged_at_10=compared.judged_at_10)
 
 
 def document(comparison: Comparison, compared: Compared) -> dict[str, object]:
@@ -120,6 +147,35 @@ def slices_of(
     names = [t.name for t in compared.scores.tasks]
     traits = {name: query_traits(compared.texts(name, "slicing needs the texts"), tokens) for name in names}
     return slice_scores(compared.scores, traits, flagged=flagged, settings=settings)
+
+
+def per_query_table(compared: Compared, flagged: Collection[tuple[str, str]] | None = None) -> Table:
+    """A row per query and system: task, query, the groups that it belongs to, and measures from 0 to 1.
+
+    Groups are those of `slices_of`; without the texts of every task they are empty, and the caption says so.
+    """
+    from ..text import get_analyzer
+
+    scores, tokens = compared.scores, get_analyzer("english")
+    measures = list(dict.fromkeys((scores.measure, *USUAL)))
+    order = [(task.name, query_id) for task in scores.tasks for query_id in task.query_ids]
+    texts = {task.name: compared.task(task.name) for task in scores.tasks}
+    lacking = [name for name, task in texts.items() if task is None]
+    traits = {name: query_traits(task, tokens) for name, task in texts.items() if task is not None}
+    labels = slice_labels(scores, traits, flagged) if not lacking else dict.fromkeys(GROUPS, [""] * len(order))
+    found = {
+        (task.name, system): compared.evaluated(task.name, system, measures)
+        for task in scores.tasks
+        for system in scores.systems
+    }
+    rows = [
+        [task, query_id, *groups, system, *("" if math.isnan(v) else repr(v) for v in found[task, system][query_id])]
+        for (task, query_id), groups in zip(order, zip(*labels.values(), strict=True), strict=True)
+        for system in scores.systems
+    ]
+    said = f"no groups: the texts of {', '.join(lacking)} are not on this machine or have changed" if lacking else ""
+    words = ["Task", "Query", *(by.capitalize() for by in labels), "System"]
+    return Table([*words, *map(str, measures)], rows, said, left=len(words))
 
 
 def read_flags(path: Path, scores: ScoreSet) -> set[tuple[str, str]]:

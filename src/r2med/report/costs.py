@@ -48,6 +48,7 @@ class CostPoint(NamedTuple):
     score: float
     measured: bool = True
     href: str = ""
+    note: str = ""  # Said with its name when somebody points at it.
 
 
 class CutPoint(NamedTuple):
@@ -66,10 +67,11 @@ def unknown_parameters(parts: Sequence[str]) -> int | None:
 
 def part_names(system: SystemInfo) -> list[str]:
     """The retrievers, the expander and the reranker of a system; the first edition's files state only its name."""
-    found = [
-        *tables(system.spec.get("retrievers")),
-        *tables([system.spec.get("expander"), system.spec.get("reranker")]),
-    ]
+    found = tables(system.spec.get("retrievers"))
+    for part in tables([system.spec.get("expander"), system.spec.get("reranker")]):
+        while part:
+            found.append(part)
+            part = next(iter(tables([part.get("then")])), {})  # noqa: PLW2901 - the next link of a chain
     return [str(table.get("name", "")) for table in found] or [system.name]
 
 

@@ -10,13 +10,25 @@ import msgspec
 
 from ..core import IdTable, UsageError
 from ..core.atomic import write_bytes
-from ..core.table import NONE, Table, counted, markdown_text, share
+from ..core.table import NONE, Table, counted, markdown_text
 from ..core.untrusted import component, inside
-from ..tasks.nano.figures import ROLES, Inspected, NanoProfile, group
-from .nano_plots import draw_first_ranks, draw_hits, draw_profiles
+from ..tasks.nano.figures import ROLES, Contrast, Inspected, NanoProfile, group
+from .nano_plots import draw_profiles, task_pictures
 from .page_html import markdown_html, whole_page
 from .task_page import ROLE_TITLES, description, family, language, licence, score, set_of, sources, task_page
-from .task_reading import ROLE_NAMES, code, hit_overlap, missed_by_all
+from .task_reading import (
+    LEVEL,
+    LISTS,
+    ROLE_NAMES,
+    code,
+    hit_overlap,
+    joined,
+    leaders,
+    measures_reading,
+    missed_by_all,
+    opening,
+    part,
+)
 
 PROFILES = ["BM25", "Dense", "Hybrid"]
 
@@ -26,19 +38,22 @@ def group_table(profile: NanoProfile) -> Table:
     rows = [
         [t.task, f"{t.queries:,}", f"{t.documents:,}", f"{t.positives:,}", f"{t.positives_per_query:.2f}",
          *(score(t.profiles[r].ndcg_at_10 if r in t.profiles else None) for r in ROLES),
-         ROLE_NAMES.get(t.best, NONE)]
+         _best_names({r: p.ndcg_at_10 for r, p in t.profiles.items()})]
         for t in profile.tasks.values()
     ]  # fmt: skip
     have = {r: g for r in ROLES if (g := profile.group[r]) is not None}
     complete = {r: g.ndcg_at_10 for r, g in have.items() if g.complete}
     cells = [score(have[r].ndcg_at_10) + ("" if have[r].complete else "*") if r in have else NONE for r in ROLES]
-    best = ROLE_NAMES[max(complete, key=lambda r: complete[r])] if complete else NONE
     counts = [f"{profile.queries:,}", f"{profile.documents:,}", f"{profile.positives:,}"]
-    rows.append(["All, by query", *counts, f"{profile.positives / profile.queries:.2f}", *cells, best])
+    rows.append(["All, by query", *counts, f"{profile.positives / profile.queries:.2f}", *cells, _best_names(complete)])
     marked = "; * over the tasks that have the profile only." if any("*" in cell for cell in cells) else "."
     caption = f"nDCG@10 of the candidates; the last line weights tasks by their queries{marked}"
     titles = ["Task", "Queries", "Documents", "Positives", "Pos./query", *PROFILES, "Best"]
     return Table(titles, rows, caption)
+
+
+def _best_names(scores: Mapping[str, float]) -> str:
+    return ", ".join(ROLE_NAMES[role] for role in leaders(scores)) if scores else NONE
 
 
 def group_page(name: str, profile: NanoProfile, tasks: Sequence[Inspected]) -> str:
@@ -62,10 +77,15 @@ def group_page(name: str, profile: NanoProfile, tasks: Sequence[Inspected]) -> s
 
 
 def _overview(name: str, profile: NanoProfile) -> str:
-    best = _best(profile)
-    several = sum(g is not None for g in profile.group.values()) > 1
-    leads = "leads with" if several else "has"
-    lead = f" Over all queries {ROLE_NAMES[best[0]]} {leads} an nDCG@10 of {score(best[1])}." if best else ""
+    complete = {r: g.ndcg_at_10 for r, g in profile.group.items() if g is not None and g.complete}
+    best, lead = leaders(complete) if complete else [], ""
+    if best:
+        several = sum(g is not None for g in profile.group.values()) > 1
+        does = "are level at" if len(best) > 1 else "leads with" if several else "has"
+        lead = (
+            f" Over all queries {joined([LISTS[role] for role in best])} {does} an nDCG@10 of "
+            f"{score(complete[best[0]])}."
+        )
     return (
         f"{markdown_text(name)} has {counted(len(profile.tasks), 'task')} with "
         f"{counted(profile.queries, 'query', 'queries')}, {counted(profile.documents, 'document')} in all pools "
@@ -73,18 +93,10 @@ def _overview(name: str, profile: NanoProfile) -> str:
     )
 
 
-def _best(profile: NanoProfile) -> tuple[str, float] | None:
-    """The best profile that every task has."""
-    complete = {r: g.ndcg_at_10 for r, g in profile.group.items() if g is not None and g.complete}
-    role = max(complete, key=lambda r: complete[r], default="")
-    return (role, complete[role]) if role else None
-
-
 def _measures(tasks: Sequence[Inspected]) -> list[str]:
-    described = [(page, said) for page in tasks if (said := description(page))]
-    if not described:
-        return ["No task of the group has a description (`r2med nano build --description`)."]
-    return [f"- {code(page.split)}: {markdown_text(said)}" for page, said in described]
+    """A line a task: what its builder says of it, else what its figures do."""
+    said = [(page, markdown_text(description(page)) or " ".join(measures_reading(page))) for page in tasks]
+    return [f"- {code(page.split)}: {line}" for page, line in said]
 
 
 def _families(tasks: Sequence[Inspected]) -> list[str]:
@@ -99,7 +111,8 @@ def _shape(tasks: Sequence[Inspected]) -> str:
     longest, shortest = (pick(figures, key=lambda f: f.query_chars_mean) for pick in (max, min))
     several = sum(f.multi_positive_queries for f in figures)
     queries = sum(f.queries for f in figures)
-    said = f"{several:,} of {counted(queries, 'query', 'queries')} have several positives ({share(several / queries)})."
+    have = counted(queries, "query has", "queries have")
+    said = f"{several:,} of {have} several positives ({part(several / queries)})."
     if len(figures) == 1:
         return f"{said} Queries have {longest.query_chars_mean:,.0f} characters in the mean."
     wide = max(figures, key=lambda f: f.document_chars_mean)
@@ -130,15 +143,23 @@ def _profiles(profile: NanoProfile) -> list[str]:
             continue
         (low, hardest), (high, easiest) = min(have), max(have)
         said = (
-            f"{ROLE_TITLES[role]} has an nDCG@10 of {score(of_group.ndcg_at_10)}, a hit@10 of "
+            f"{opening(role)} has an nDCG@10 of {score(of_group.ndcg_at_10)}, a hit@10 of "
             f"{score(of_group.hit_at_10)} and a recall@100 of {score(of_group.recall_at_100)} over all queries of "
             f"{counted(of_group.tasks, 'task')}."
         )
         if len(have) > 1:
             said += f" It does best on {code(easiest)} ({score(high)}) and worst on {code(hardest)} ({score(low)})."
-        wins = [t.split for t in profile.tasks.values() if t.best == role and len(t.profiles) > 1]
+        first = [
+            (t.split, leaders({r: p.ndcg_at_10 for r, p in t.profiles.items()}))
+            for t in profile.tasks.values()
+            if len(t.profiles) > 1
+        ]
+        wins, level = ([code(split) for split, best in first if role in best and (len(best) == 1) == alone]
+                       for alone in (True, False))  # fmt: skip
         if wins:
-            said += f" It is the best profile of {counted(len(wins), 'task')}: {', '.join(map(code, wins))}."
+            said += f" It is the best profile of {counted(len(wins), 'task')}: {', '.join(wins)}."
+        if level:
+            said += f" It is the best with another on {counted(len(level), 'task')}: {', '.join(level)}."
         if of_group.safeguard_rows:
             rows = counted(of_group.safeguard_rows, "list needs", "lists need")
             said += f" {rows} the appended positive, which no figure counts."
@@ -148,35 +169,38 @@ def _profiles(profile: NanoProfile) -> list[str]:
 
 def across_tasks(tasks: Sequence[Inspected]) -> list[str]:
     """What holds on several tasks, and where it does not."""
-    said = []
-    clear: dict[tuple[str, str], list[str]] = {}
+    alike: dict[str, list[str]] = {}
     for page in tasks:
-        for c in page.contrasts:
-            if c.clear:
-                clear.setdefault((c.better, c.worse), []).append(code(page.split))
-    for (better, worse), names in clear.items():
-        said.append(
-            f"{ROLE_TITLES[better]} is significantly better than {ROLE_NAMES[worse]} on "
-            f"{counted(len(names), 'task')} of {len(tasks)}: {', '.join(names)}."
-        )
-    undecided = [code(p.split) for p in tasks if p.contrasts and not all(c.clear for c in p.contrasts)]
-    if undecided:
-        said.append(f"On {', '.join(undecided)} the best profile does not differ significantly from every other.")
+        if page.contrasts:
+            alike.setdefault(_standing(page.contrasts), []).append(code(page.split))
+    said = [f"On {joined(names)}, {standing}." for standing, names in alike.items()]
     for role in ROLES:
         falling = [code(p.split) for p in tasks for s in p.slopes if s.role == role and s.clear and s.difference > 0]
         if falling:
             said.append(
-                f"{ROLE_TITLES[role]} scores significantly less where queries share few terms with their positives on "
-                f"{', '.join(falling)}."
+                f"{opening(role)} scores significantly less where queries share few terms with their positives on "
+                f"{joined(falling)}."
             )
     missed = [(len(missed_by_all(p)) / len(p.outcomes), p) for p in tasks if missed_by_all(p)]
     if missed:
-        part, page = max(missed, key=lambda m: m[0])
+        most, page = max(missed, key=lambda m: m[0])
         said.append(
             f"The largest share of queries without a positive among the first ten of any profile is "
-            f"{share(part)}, on {code(page.split)}."
+            f"{part(most)}, on {code(page.split)}."
         )
     return said or ["Every query of every task has a positive among the first ten of some profile."]
+
+
+def _standing(contrasts: Sequence[Contrast]) -> str:
+    """Which profile is best, and than which it is significantly better."""
+    alone = all(c.difference >= LEVEL for c in contrasts)
+    clear, unclear = ([LISTS[c.worse] for c in contrasts if c.clear == wanted] for wanted in (True, False))
+    best = LISTS[contrasts[0].better]
+    first = f"{best} is best" if alone else f"no list is better than {best}"
+    parts = [f"significantly better than {joined(clear)}"] if clear else []
+    if unclear:
+        parts.append(f"not significantly better than {joined(unclear)}")
+    return f"{first}: it is {' but '.join(parts)}"
 
 
 def _leakage(tasks: Sequence[Inspected]) -> list[str]:
@@ -184,13 +208,19 @@ def _leakage(tasks: Sequence[Inspected]) -> list[str]:
     if len(audited) < len(tasks):
         return ["Not audited yet: `r2med pages` looks for leaks and copies."]
     audits = [
-        [split, f"{a.flagged_queries} of {a.queries}", str(a.exact_copies.documents), str(a.near_copies.documents)]
+        [
+            split,
+            f"{a.flagged_queries:,} of {a.queries:,}",
+            f"{a.exact_copies.documents:,}",
+            f"{a.near_copies.documents:,}",
+        ]
         for split, a in audited
     ]
     copies = "Copies: documents that have at least one other of (nearly) the same text in their pool."
     table = Table(["Task", "Flagged queries", "Exact copies", "Near copies"], audits, copies).markdown()
     flagged, queries = sum(a.flagged_queries for _, a in audited), sum(a.queries for _, a in audited)
-    lead = f"{flagged:,} of {counted(queries, 'query', 'queries')} {'is' if flagged == 1 else 'are'} flagged."
+    are = "is" if flagged == 1 or queries == 1 else "are"
+    lead = f"{flagged:,} of {counted(queries, 'query', 'queries')} {are} flagged."
     against = {str(p.audit_settings.get("against") or "") for p in tasks} - {""}
     if not against:
         lead += " No training data were given (`r2med pages --against`), so overlap with any is not known."
@@ -225,7 +255,7 @@ def _metadata_table(name: str, profile: NanoProfile, tasks: Sequence[Inspected])
 
 def _other_figures(profile: NanoProfile) -> Table:
     rows = [
-        [ROLE_NAMES[role], f"{g.tasks} of {g.of_tasks}", score(g.ndcg_at_10), score(g.ndcg_at_10_task_mean),
+        [ROLE_TITLES[role], f"{g.tasks} of {g.of_tasks}", score(g.ndcg_at_10), score(g.ndcg_at_10_task_mean),
          score(g.hit_at_10), score(g.recall_at_100), score(g.recall_at_100_query_weighted),
          score(g.recall_macro_at_100), str(g.safeguard_rows)]
         for role, g in profile.group.items()
@@ -254,7 +284,7 @@ def write_pages(name: str, tasks: Sequence[Inspected], folder: Path, *, html: bo
     for page in tasks:
         stem = component(page.split, "task")
         files[f"{stem}.md"] = task_page(page, name).encode()
-        files[f"{stem}.json"] = _json(metadata(page))
+        files[f"{stem}.json"] = _json(metadata(page, name))
     files |= {"index.md": group_page(name, profile, tasks).encode(), "index.json": _json(profile)}
     if html:
         files |= _site(name, profile, tasks, files)
@@ -269,12 +299,8 @@ def _site(
 ) -> dict[str, bytes]:
     """The same pages as HTML that link each other, with pictures."""
     links = [("index.html", name), *((f"{page.split}.html", page.split) for page in tasks)]
-    pictures = {"index": {"Evaluation profiles": draw_profiles(list(profile.tasks.values()))}}
-    for page in tasks:
-        drawn = {"Evaluation profiles": draw_profiles([page.figures]), "Metric interpretation": draw_first_ranks(page)}
-        if "dense" in page.figures.profiles:
-            drawn["Model improvement notes"] = draw_hits(page)
-        pictures[page.split] = drawn
+    pictures = {page.split: task_pictures(page.figures, page.outcomes) for page in tasks}
+    pictures["index"] = {"Evaluation profiles": draw_profiles(list(profile.tasks.values()))}
     made = {}
     for address, title in links:
         stem = address.removesuffix(".html")
@@ -283,11 +309,11 @@ def _site(
     return made
 
 
-def metadata(page: Inspected) -> dict[str, Any]:
+def metadata(page: Inspected, group: str = "") -> dict[str, Any]:
     """All figures of a page as plain data."""
     return {
         "schema": 2,
-        "set": set_of(page),
+        "set": set_of(page, group),
         "task": page.task.full_name,
         "split": page.split,
         "family": family(page),
@@ -301,8 +327,8 @@ def metadata(page: Inspected) -> dict[str, Any]:
         "tendencies": page.tendencies,
         "terciles": [t._asdict() for t in page.terciles],
         "slopes": [{**s._asdict(), "difference": s.difference} for s in page.slopes],
-        "outcomes": [o._asdict() for o in page.outcomes],
-        "hits_at_10": hit_overlap(page),
+        "outcomes": page.outcomes,
+        "hits_at_10": hit_overlap(page.outcomes),
         "failures": page.traps,
         "trapped_queries": page.trapped,
         "audit": {"settings": page.audit_settings, "findings": page.audit, "scores": page.scores},

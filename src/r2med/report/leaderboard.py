@@ -6,6 +6,7 @@ Only figures of one protocol stand in one list unless all are asked for: the sam
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
@@ -15,12 +16,15 @@ from ..core import ResultError, UnknownName, UsageError
 from ..core.table import NONE, Table, points, share
 from ..results import ResultIndex, SystemInfo, macro_average, query_weighted
 from ..results.ledger import Figure, Kind, ledger
+from ..results.ledger.conflicts import Conflict, average, conflicts, same_figures, slips
 from ..results.protocols import MAIN_PROTOCOL, get_protocol, own_words, protocol_names, tables
-from ..results.store import OWN
+from ..results.published_models import Terms, system_facts
 from ..scoring import MAIN, Measure
+from ..scoring.evaluation import mean_judged
 from ..scoring.intervals import Settings, SystemScores, score_intervals
+from ..scoring.measures import JUDGED
 from ..scoring.ranks import Rank, standings
-from .collection import ORDER, CollectionResults, collection_results, task_names
+from .collection import ORDER, CollectionResults, collection_named, collection_results, task_names
 from .scores import short_name
 
 MANY_SYSTEMS, MANY_QUERIES = 100, 20_000
@@ -29,6 +33,11 @@ BOARD = Settings(resamples=2_000)  # 20,000 sign flips: a board is drawn while s
 SCALE = 100
 HERE, PUBLISHED, REFERENCE = "measured here", "published", "our reference"
 ALL, CUSTOM = "all", "custom"
+MARKS = {
+    "≠": "another source has another figure for the same system, or for its reranker over another first stage",
+    "*": "stated by the source, which gives no figure of each task",
+    "!": "the source states another average than the mean of its tasks, which is shown",
+}
 FAMILIES = ("lexical", "dense", "fused", "expanded", "reranked", "other")
 LEDGER_KIND = {kind: kind for kind in get_args(Kind)} | {"expanded": "expansion", "reranked": "reranker"}
 """What the ledger calls a kind of ours; every other kind of ours is one of retriever."""
@@ -102,16 +111,35 @@ class Row(msgspec.Struct, kw_only=True):
     query_weighted: float | None
     complete: bool
     tasks_of: tuple[int, int]  # How many tasks are known, of how many.
+    judged_at_10: float | None = None  # The share of the top ten that somebody judged; of our own results.
     tie_group: int | None = None  # The number of its first letter.
     letters: str = ""  # Our systems that share a letter do not differ significantly.
     rank: Rank | None = None  # Among our systems that have every task.
-    also: list[str] = []  # Other sources that state the same average.
+    also: list[str] = []  # Other sources that state the same figure.
+    url: str = ""  # Where it was published.
+    settings: str = ""  # How it was made, as far as the source says.
+    caution: str = ""  # What a reader must know about it.
+    stated: float | None = None  # The average as the source states it.
+    average_of: str = "tasks"  # tasks: computed here from all of them; statement: what the source states for them.
+    slip: bool = False  # The stated average is not the mean of the source's own tasks, whatever was rounded.
+    decimals: int = 2  # Digits that the source prints, at most two.
+    conflicts: list[Conflict] = []  # Other figures for the same system.
+    parameters: int | None = None  # Of all its models; None where one is not known.
+    licence: str = ""  # Licences of its models; empty where one is not known.
+    terms: Terms = "unknown"  # What the licences mean for a user.
+    released: str = ""  # Of its newest model; empty where one is not known.
     intervals: dict[str, tuple[float, float]] = {}  # Of `macro`, `query_weighted` and tasks, where they were computed.
 
     @property
     def scope(self) -> str:
-        """How many tasks there are, where some are missing."""
+        """How many tasks there are, where some are missing and no average over all was stated."""
         return "" if self.complete else f"{self.tasks_of[0]} of {self.tasks_of[1]}"
+
+    @property
+    def marks(self) -> str:
+        """Signs behind the average: ≠ other sources have other figures, * stated only, ! not the mean of its tasks."""
+        stated = self.average_of == "statement" and not self.measured and self.tasks_of[0] < self.tasks_of[1]
+        return ("≠" if self.conflicts else "") + ("*" if stated else "") + ("!" if self.slip else "")
 
 
 class Board(NamedTuple):
@@ -141,13 +169,17 @@ def board(
         raise ResultError(f"{folder}: no such folder of results (r2med run makes one)")
     ours = () if published else ResultIndex([Path(folder)]).all()
     present = list(dict.fromkeys(stored.slug for stored in ours))
-    where = collection or next((slug for slug in (*ORDER, *present) if slug in present), "r2med")
+    first = next((slug for slug in (*ORDER, *present) if slug in present), "r2med")
+    where = collection_named(collection, present) if collection else first
     others = [] if collection else sorted(set(present) - {where})
     notes = [f"there are results on {', '.join(others)} too (--collection)"] if others else []
-    rows = [] if measured or where == OWN else published_rows(_figures(where, protocol, source, notes), measure)
-    here = [stored for stored in ours if stored.slug == where]
+    rows = published_rows(_figures(where, protocol, source, notes), measure) if not measured else []
+    here, columns = [stored for stored in ours if stored.slug == where], list[str]()
     if here:
-        rows += measured_rows(collection_results(here[0].collection, here, strict=True), measure)
+        found = collection_results(here[0].collection, here, strict=True)
+        rows += measured_rows(found, measure)
+        notes += found.problems
+        columns = list(dict.fromkeys((*found.whole, *found.tasks)))
     if kind:
         known = sorted({r.kind for r in rows})
         rows = [r for r in rows if kind in (r.kind, LEDGER_KIND.get(r.kind, "retriever"))]
@@ -155,9 +187,8 @@ def board(
             raise UnknownName("kind", kind, known, hint=f"(there are: {', '.join(known)})")
     if not any(row.tasks or row.macro is not None for row in rows):
         raise ResultError(f"nothing has {measure} on {where} with these choices")
-    present = list(dict.fromkeys(name.rpartition("/")[2] for row in rows for name in row.tasks))
     prefix = f"{rows[0].collection}/" if rows[0].collection else ""
-    return Board(ranked(rows), [prefix + t for t in task_names(where, present)], notes)
+    return Board(ranked(rows), [prefix + t for t in columns or task_names(where, [])], notes)
 
 
 def _figures(collection: str, protocol: str, source: str, notes: list[str]) -> list[Figure]:
@@ -176,25 +207,40 @@ def _figures(collection: str, protocol: str, source: str, notes: list[str]) -> l
 
 
 def published_rows(figures: Iterable[Figure], measure: Measure = MAIN) -> list[Row]:
-    """Rows of the ledger; an average that repeats a figure known by task becomes its `also`."""
-    rows: dict[tuple[str, str, str], list[Row]] = {}
-    for figure in sorted(figures, key=lambda f: f.average_only):
-        macro = figure.macro(measure.key)
-        if macro is None:
-            continue
-        same = rows.setdefault((figure.collection, figure.protocol, figure.system), [])
-        equal = [r for r in same if r.macro is not None and abs(r.macro - macro) <= 0.0005 + 1e-9]  # but for rounding
-        if figure.average_only and equal:
-            equal[0].also.append(figure.source.id)
-        else:
-            same.append(_published_row(figure, measure, macro))
-    return [row for group in rows.values() for row in group]
+    """Rows of the ledger; the same figure at another place is one row, which names the place in `also`."""
+    rows = []
+    for collection, here in _by_collection(figures).items():
+        whole = len(task_names(collection, []))
+        clashing = _conflicts(collection, measure.key)
+        for figure, *repeats in same_figures(here, measure.key, whole):
+            row = _published_row(figure, measure)
+            row.also, row.conflicts = [f.source.id for f in repeats], clashing.get(id(figure), [])
+            rows.append(row)
+    return rows
 
 
-def _published_row(figure: Figure, measure: Measure, macro: float) -> Row:
-    tasks, whole = figure.tasks(measure.key), task_names(figure.collection, list(figure.tasks(measure.key)))
-    complete = figure.average_only or set(whole) <= set(tasks)
+def _by_collection(figures: Iterable[Figure]) -> dict[str, list[Figure]]:
+    found: dict[str, list[Figure]] = {}
+    for figure in figures:
+        found.setdefault(figure.collection, []).append(figure)
+    return found
+
+
+@cache
+def _conflicts(collection: str, key: str) -> dict[int, list[Conflict]]:
+    """What conflicts in the whole ledger, whichever figures are shown."""
+    whole = len(task_names(collection, []))
+    return conflicts(same_figures(ledger().select(collection=collection), key, whole), key, whole)
+
+
+def _published_row(figure: Figure, measure: Measure) -> Row:
+    key = measure.key
+    tasks, whole = figure.tasks(key), task_names(figure.collection, list(figure.tasks(key)))
+    every, stated = bool(tasks) and set(whole) <= set(tasks), figure.average.get(key)
+    macro = average(figure, key, len(whole))
     retriever = "lexical" if figure.system.startswith("bm25") else "dense"
+    facts = system_facts(figure.system)
+    unknown_first_stage = figure.kind == "reranker" and "+" not in figure.system
     return Row(
         system=figure.system,
         label=figure.label,
@@ -207,10 +253,21 @@ def _published_row(figure: Figure, measure: Measure, macro: float) -> Row:
         origin=REFERENCE if figure.source.measured else PUBLISHED,
         collection=figure.collection,
         tasks={f"{figure.collection}/{t}": tasks[t] for t in whole if t in tasks},
-        macro=macro if complete else None,
-        query_weighted=figure.by_query(measure.key) if complete else None,
-        complete=complete,
+        macro=macro,
+        query_weighted=figure.by_query(key) if every else None,
+        complete=macro is not None,
         tasks_of=(len(tasks), len(whole) or len(task_names(figure.collection, []))),
+        url=figure.source.url,
+        settings=figure.settings or get_protocol(figure.protocol).summary,
+        caution=figure.caution,
+        stated=stated,
+        average_of="tasks" if macro != stated else "statement",
+        slip=slips(figure, key, len(whole)),
+        decimals=2 if figure.source.decimals is None else min(2, figure.source.decimals),
+        parameters=None if unknown_first_stage else facts.parameters,
+        licence=facts.licence,
+        terms=facts.terms,
+        released=facts.released,
     )
 
 
@@ -251,6 +308,7 @@ def _measured_row(system: str, results: CollectionResults, measure: Measure) -> 
         query_weighted=query_weighted(whole).get(key),
         complete=complete,
         tasks_of=(sum(t in scored for t in results.whole), len(results.whole)),
+        judged_at_10=mean_judged(r.judged_at_10 for r in scored.values()),
     )
 
 
@@ -286,18 +344,21 @@ def ranked(rows: Iterable[Row]) -> list[Row]:
 def board_table(rows: Sequence[Row], tasks: Sequence[str], measure: Measure) -> Table:
     """The table; the count of tasks where an average would mislead."""
     placed, protocols = any(r.rank for r in rows), len({r.protocol for r in rows}) > 1
+    judged = any(r.judged_at_10 is not None for r in rows)
     titles = ["System", *(["Letters", "Rank", "Best"] if placed else []), "Macro", *map(short_name, tasks)]
     cells = [
         [
             row.system,
             *(_place_cells(row) if placed else []),
-            row.scope or points(row.macro),
-            *(points(row.tasks.get(t)) for t in tasks),
+            row.scope or f"{points(row.macro, row.decimals)}{row.marks}",
+            *(points(row.tasks.get(t), row.decimals) for t in tasks),
+            *([share(row.judged_at_10)] if judged else []),
             *([row.protocol] if protocols else []),
             f"{row.origin} {row.date}".strip(),
         ]
         for row in rows
     ]
+    titles += [str(JUDGED)] if judged else []
     return Table([*titles, *(["Protocol"] if protocols else []), "From"], cells, board_caption(rows, measure))
 
 
@@ -311,15 +372,30 @@ def board_caption(rows: Sequence[Row], measure: Measure) -> str:
     """What the numbers are and what they are not."""
     protocols = list(dict.fromkeys(r.protocol for r in rows if r.origin == PUBLISHED))
     text = f"{measure} × 100; Macro: mean of the tasks."
+    if any(r.judged_at_10 is not None for r in rows):
+        text += f" {JUDGED}: share of the top ten that somebody judged."
     if protocols:
         text += f" Published figures are not ours; protocol {', '.join(protocols)}."
     if len(protocols) > 1:
         text += " Figures of different protocols are not comparable."
+    shown = "".join(r.marks for r in rows)
+    text += "".join(f" {mark} {meaning}." for mark, meaning in MARKS.items() if mark in shown)
     if any(r.rank for r in rows):
         text += " Systems measured here that share a letter do not differ significantly (randomisation test, 5 % over"
         text += " all pairs). Rank: among them, and the ranks that these tests leave open. Best: how often it was first"
         text += " when queries were resampled."
     return text
+
+
+def conflict_lines(rows: Iterable[Row]) -> list[str]:
+    """One line for each pair of figures that conflict, of the rows shown."""
+    lines: dict[frozenset[tuple[str, str]], str] = {}
+    for row in rows:
+        for other in row.conflicts:
+            pair = frozenset({(row.source, row.system), (other.source, other.system)})
+            if row.macro is not None:
+                lines.setdefault(pair, other.line(row.system, row.macro, row.protocol))
+    return list(lines.values())
 
 
 def as_json(rows: Sequence[Row]) -> list[dict[str, Any]]:
@@ -331,6 +407,8 @@ def as_json(rows: Sequence[Row]) -> list[dict[str, Any]]:
     documents: list[dict[str, Any]] = msgspec.to_builtins(rows)
     for document in documents:
         del document["intervals"]
-        document |= {key: scaled(document[key]) for key in ("macro", "query_weighted")}
+        document |= {key: scaled(document[key]) for key in ("macro", "query_weighted", "stated")}
+        for other in document["conflicts"]:
+            other |= {key: scaled(other[key]) for key in ("macro", "difference")}
         document |= {"scale": SCALE, "tasks": {task: scaled(value) for task, value in document["tasks"].items()}}
     return documents

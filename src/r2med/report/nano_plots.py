@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
-from ..tasks.nano.figures import ROLES, Inspected, TaskFigures
+import msgspec
+
+from ..tasks.nano.figures import ROLES, Outcome, TaskFigures
 from .chart import MARGIN, NORMAL, SMALL, Chart, fit, linear, logarithmic
 from .svg import text_width
 from .task_reading import hit_overlap
 
-WIDTH = 720.0
+WIDTH = 480.0  # narrow, so that its texts can be read where a page is as wide as a telephone
 BAR, GAP = 14.0, 12.0
-LONGEST = 200.0
+THICK = 8.0
+LONGEST = 150.0
 DEEPEST = 500
 TITLES = {"bm25": "BM25", "dense": "Dense", "hybrid": "Reranking hybrid"}
 
@@ -36,16 +40,22 @@ def draw_profiles(tasks: Sequence[TaskFigures]) -> str:
             if profile is None:
                 continue
             y = middle + BAR * (place - (len(roles) - 1) / 2)
-            chart.bar(x(0), y, x(profile.ndcg_at_10), y, place, width=BAR - 6)
+            _bar(chart, x(0), x(profile.ndcg_at_10), y, place)
             if profile.ndcg_at_10_interval is not None:
                 low, high = profile.ndcg_at_10_interval
                 chart.line(x(low), y, x(high), y, "text", width=1.5)
     return chart.render(dark=False)
 
 
-def draw_first_ranks(page: Inspected) -> str:
+def _bar(chart: Chart, start: float, end: float, y: float, series: int) -> None:
+    """A bar that ends where its value lies, its round ends included; nothing for zero."""
+    width = min(THICK, end - start)
+    if width > 0:
+        chart.bar(start + width / 2, y, end - width / 2, y, series, width=width)
+
+
+def draw_first_ranks(roles: Sequence[str], outcomes: Sequence[Outcome]) -> str:
     """Share of the queries whose first positive stands at a rank or before it, rank by rank."""
-    roles = list(page.figures.profiles)
     chart = Chart(WIDTH, "Rank of the first positive", headed=False, series=[TITLES[role] for role in roles])
     top = chart.top + 6
     bottom, left = top + 240.0, MARGIN + 60
@@ -54,24 +64,22 @@ def draw_first_ranks(page: Inspected) -> str:
     chart.x_axis(x, top, bottom, "first positive at this rank or before")
     chart.y_axis(y, left, WIDTH - MARGIN - 10, "queries, %")
     for series, role in enumerate(roles):
-        ranks = sorted(rank for o in page.outcomes if (rank := o.first_rank[role]) is not None)
-        before, at = 0.0, 1
-        for count, rank in enumerate([*ranks, DEEPEST], 1):
-            end = min(rank, DEEPEST)
-            chart.bar(x(at), y(before), x(end), y(before), series)
-            if count <= len(ranks):
-                after = 100 * count / len(page.outcomes)
-                chart.bar(x(end), y(before), x(end), y(after), series)
-                before, at = after, end
+        ranks = Counter(min(rank, DEEPEST) for o in outcomes if (rank := o.first_rank[role]) is not None)
+        reached, at = 0, 1
+        for rank in sorted({*ranks, DEEPEST}):
+            before = y(100 * reached / len(outcomes))
+            reached += ranks[rank]
+            chart.bar(x(at), before, x(rank), before, series)
+            chart.bar(x(rank), before, x(rank), y(100 * reached / len(outcomes)), series)
+            at = rank
     return chart.render(dark=False)
 
 
-def draw_hits(page: Inspected) -> str:
+def draw_hits(outcomes: Sequence[Outcome]) -> str:
     """Queries with a positive among the first ten of BM25, of the dense list, of both, of neither."""
-    counts, names = (
-        hit_overlap(page),
-        {"both": "both", "bm25": "BM25 alone", "dense": "dense alone", "neither": "neither"},
-    )
+    names = {"both": "both", "bm25": "BM25 alone", "dense": "dense alone", "neither": "neither"}
+    colours = {"bm25": 0, "dense": 1, "both": 3, "neither": 6}  # those of BM25 and dense as in the other pictures
+    counts = hit_overlap(outcomes)
     chart = Chart(WIDTH, "Queries with a positive among the first ten", headed=False)
     left, top, most = MARGIN + 110, 8.0, max(*counts.values(), 1)
     chart.height = round(top + 26 * len(counts) + 8)
@@ -79,6 +87,50 @@ def draw_hits(page: Inspected) -> str:
     for row, (part, count) in enumerate(counts.items()):
         y = top + 26 * row + 13
         chart.text(left - 10, y + 4.5, names[part], size=NORMAL, anchor="end")
-        chart.bar(x(0), y, x(count), y, row, width=12)
+        _bar(chart, x(0), x(count), y, colours[part])
         chart.text(x(count) + 12, y + 4.5, f"{count:,}", size=SMALL)
     return chart.render(dark=False)
+
+
+def task_pictures(figures: TaskFigures, outcomes: Sequence[Outcome]) -> dict[str, str]:
+    """The pictures of a task, by the heading of its page below which they stand."""
+    roles = list(figures.profiles)
+    drawn = {
+        "Evaluation profiles": draw_profiles([figures]),
+        "Metric interpretation": draw_first_ranks(roles, outcomes),
+    }
+    if {"bm25", "dense"} <= figures.profiles.keys():
+        drawn["Model improvement notes"] = draw_hits(outcomes)
+    return drawn
+
+
+class _Written(msgspec.Struct):
+    """What pictures need of the JSON file beside a page."""
+
+    fingerprint: str
+    figures: TaskFigures
+    outcomes: list[Outcome]
+
+
+def written_pictures(data: bytes, fingerprint: str) -> dict[str, str]:
+    """The same pictures from the JSON file beside a written page; none where it is not of that task, or not right."""
+    try:
+        found = msgspec.json.decode(data, type=_Written)
+    except (ValueError, RecursionError):  # msgspec's errors, bad UTF-8, nesting without end
+        return {}
+    if found.fingerprint != fingerprint or not found.outcomes or not _drawable(found):
+        return {}
+    return task_pictures(found.figures, found.outcomes)
+
+
+def _drawable(found: _Written) -> bool:
+    """Whether all values lie where the scales do: anybody can write such a file."""
+    profiles = found.figures.profiles
+    shares = [v for p in profiles.values() for v in (p.ndcg_at_10, *(p.ndcg_at_10_interval or ()))]
+    ranks = [o.first_rank.get(role, 0) for o in found.outcomes for role in profiles]
+    return (
+        bool(profiles)
+        and profiles.keys() <= set(ROLES)
+        and all(0 <= share <= 1 for share in shares)
+        and all(rank is None or rank >= 1 for rank in ranks)
+    )

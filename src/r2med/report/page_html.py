@@ -84,8 +84,13 @@ def _heading(line: str, pictures: dict[str, str]) -> Iterator[str]:
     level, title = len(match[1]), match[2]
     yield f"<h{level}>{_inline(title)}</h{level}>"
     if picture := pictures.get(title):
-        caption = picture.partition("<title>")[2].partition("</title>")[0]
-        yield f'<figure class="chart">{picture}<figcaption>{caption}.</figcaption></figure>'
+        yield figure(picture)
+
+
+def figure(picture: str) -> str:
+    """An SVG picture with its own title as the caption."""
+    caption = picture.partition("<title>")[2].partition("</title>")[0]
+    return f'<figure class="chart">{picture}<figcaption>{caption}.</figcaption></figure>'
 
 
 def _table(lines: Sequence[str]) -> str:

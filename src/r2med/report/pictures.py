@@ -27,7 +27,7 @@ LONGEST_TASK = 220.0
 TEXTS = {"document": "documents", "query": "queries"}
 PLOT = 400.0
 LEFT, RIGHT = MARGIN + 56, WIDTH - MARGIN - 20
-GUTTER = 70.0  # A place of its own for what costs nothing, which a logarithmic scale has not.
+GUTTER = 96.0  # A place of its own for what costs nothing, which a logarithmic scale has not.
 LABELLED = 14
 SIDE, PAD = 520.0, 14.0
 EDGE = LEFT + SIDE + 2 * PAD
@@ -231,11 +231,12 @@ def draw_tradeoff(points: Sequence[CostPoint], axis: Axis, measure: Measure, whe
     chart.polyline(edge, "axis", width=1.5, dash="5 4")
     for point, place in zip(points, places, strict=True):
         on_front = point in front
-        label = f"{point.system}: {100 * point.score:.2f} at {short(point.cost)}"
+        named = f"{point.system} ({point.note})" if point.note else point.system
+        label = f"{named}: {100 * point.score:.2f} at {short(point.cost)}"
         with chart.link(point.href, label + (" (on the front)" if on_front else "")):
             chart.marker(*place, 0 if point.measured else 1, radius=6.5 if on_front else 4.5)
-    named = [(p, place) for p, place in zip(points, places, strict=True) if len(points) <= LABELLED or p in front]
-    labels = [Label(*place, point.system) for point, place in named]
+    labelled = [(p, place) for p, place in zip(points, places, strict=True) if len(points) <= LABELLED or p in front]
+    labels = [Label(*place, point.system) for point, place in labelled]
     marks = [around(*place, 6) for place in places]
     chart.labels(labels, Box(LEFT, top, RIGHT, bottom), marks, along(edge), gap=11)
     return chart

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..core import UsageError
-from ..core.table import Table, points
+from ..core.table import Table, points, share
 from ..results import TaskResult, macro_average, query_weighted
 from ..results.protocols import own_words
 from ..scoring import CUTOFFS, MAIN, Measure
-from ..scoring.evaluation import import_pandas
+from ..scoring.evaluation import import_pandas, mean_judged
+from ..scoring.intervals import Settings
+from ..scoring.measures import JUDGED
 from .collection import by_system
 
 SHORT = {
@@ -38,6 +41,7 @@ class SystemRow(NamedTuple):
     tasks: dict[str, float]
     macro: float | None
     weighted: float | None
+    judged: float | None  # The share of the top ten that somebody judged, mean of the tasks.
 
 
 class ScoreTable(NamedTuple):
@@ -52,14 +56,17 @@ class ScoreTable(NamedTuple):
         collections = {t.rpartition("/")[0] for t in self.tasks}
         names = [short_name(t) if len(collections) == 1 else t for t in self.tasks]
         several = len(self.tasks) > 1
+        judged = any(r.judged is not None for r in self.rows)
         rows = [
             [r.system, *(points(r.tasks.get(t)) for t in self.tasks)]
             + ([points(r.macro), points(r.weighted)] if several else [])
+            + ([share(r.judged)] if judged else [])
             for r in self.rows
         ]
         where = f" on {next(iter(collections))}" if len(collections) == 1 and "" not in collections else ""
         averages = "; Macro: mean of the tasks, By query: mean of all queries" if several else ""
-        titles = ["System", *names, *(["Macro", "By query"] if several else [])]
+        averages += f"; {JUDGED}: share of the top ten that somebody judged" if judged else ""
+        titles = ["System", *names, *(["Macro", "By query"] if several else []), *([str(JUDGED)] if judged else [])]
         return Table(titles, rows, f"{self.measure} × 100{where}{averages}.")
 
 
@@ -82,6 +89,7 @@ def score_table(results: Iterable[TaskResult], measure: Measure = MAIN) -> Score
                 tasks={r.task.full_name: r.measures[measure.key] for r in found},
                 macro=macro_average([scores for _, scores in whole]).get(measure.key),
                 weighted=query_weighted(whole).get(measure.key),
+                judged=mean_judged(r.judged_at_10 for r in found),
             )
         )
     return ScoreTable(measure, tasks, rows)
@@ -90,11 +98,15 @@ def score_table(results: Iterable[TaskResult], measure: Measure = MAIN) -> Score
 class Scores:
     """Systems × tasks. Shows itself as a table of one measure; `by` shows another of those that were stored."""
 
-    def __init__(self, results: Iterable[TaskResult], measure: Measure = MAIN, *, kept: int = 0) -> None:
+    def __init__(
+        self, results: Iterable[TaskResult], measure: Measure = MAIN, *, kept: int = 0, folder: Path | None = None
+    ) -> None:
         self.results = list(results)
         self.measure = measure
         self.kept = kept
         """How many of them were stored before."""
+        self.folder = folder
+        """Where they are stored, with the scores of single queries."""
 
     @property
     def table(self) -> ScoreTable:
@@ -103,7 +115,7 @@ class Scores:
 
     def by(self, measure: Measure | str) -> Scores:
         """The same results by another measure."""
-        return Scores(self.results, Measure.parse(measure), kept=self.kept)
+        return Scores(self.results, Measure.parse(measure), kept=self.kept, folder=self.folder)
 
     def rows(self) -> list[dict[str, Any]]:
         """A dictionary per system and task; measures go by their printed names."""
@@ -113,6 +125,7 @@ class Scores:
                 "task": r.task.full_name,
                 "queries": r.task.queries,
                 **{_printed(key): value for key, value in r.measures.items()},
+                str(JUDGED): r.judged_at_10,
             }
             for r in self.results
         ]
@@ -129,6 +142,14 @@ class Scores:
         """The table in Markdown."""
         return self.table.table().markdown()
 
+    def to_latex(self, settings: Settings | None = None) -> str:
+        """A table of each collection for a paper: intervals, the best in bold, and the marks of `r2med compare`."""
+        if self.folder is None:
+            raise UsageError("intervals need the scores of single queries, and these results have no folder")
+        from .paper import stored_latex
+
+        return stored_latex(self.results, self.folder, self.measure, settings or Settings())
+
     def __repr__(self) -> str:
         return self.table.table().text()
 
@@ -141,21 +162,19 @@ def _printed(key: str) -> str:
     return key if key.startswith("recall_micro") else str(Measure.parse(key))
 
 
-def effects_table(results: Iterable[TaskResult]) -> Table | None:
-    """What rerankers did to each task; None where nothing was reranked."""
-    rows = []
+def effects_tables(results: Iterable[TaskResult]) -> list[Table]:
+    """What reranking did to each task, a table for each system that has any."""
+    rows: dict[str, list[list[str]]] = {}
     for result in results:
         effect = result.notes.get("before_after")
         if isinstance(effect, dict):
             key = effect["measure"]
             scores = [points(effect[side][key]) for side in ("before", "after", "oracle")]
             shares = [f"{effect[side]:.0%}" for side in ("helped", "hurt")]
-            rows.append([result.system.name, result.task.full_name, *scores, *shares])
-    if not rows:
-        return None
-    titles = ["Reranked", "Task", "Before", "After", "Oracle", "Helped", "Hurt"]
+            rows.setdefault(result.system.name, []).append([result.task.full_name, *scores, *shares])
+    titles = ["Task", "Before", "After", "Oracle", "Helped", "Hurt"]
     caption = "nDCG@10 × 100 of the first stage, of the reranker, and of the best order of the same candidates."
-    return Table(titles, rows, caption, left=2)
+    return [Table(titles, of_system, caption, heading=f"Reranking by {name}") for name, of_system in rows.items()]
 
 
 def as_json(results: Sequence[TaskResult]) -> dict[str, Any]:
@@ -169,6 +188,7 @@ def as_json(results: Sequence[TaskResult]) -> dict[str, Any]:
                 "tasks": {r.task.full_name: r.measures for r in found},
                 "macro": macro_average([r.measures for r in found]),
                 "query_weighted": query_weighted([(r.task.queries, r.measures) for r in found]),
+                "judged_at_10": {r.task.full_name: r.judged_at_10 for r in found},
                 "seconds": _total_seconds(found),
                 **_extras(found),
             }

@@ -17,13 +17,18 @@ from ..tasks.catalogue import TaskEntry, collections, entries
 from ..tasks.nano.figures import Inspected
 from ..text.nano_english import STOP_WORDS
 from .task_reading import (
-    ROLE_NAMES,
+    LISTS,
     code,
     improvement_reading,
+    joined,
+    leaders,
+    measures_reading,
     metric_reading,
     missed_by_all,
     named,
+    part,
     profile_reading,
+    tendencies_reading,
     training_reading,
     verdict,
 )
@@ -196,18 +201,24 @@ def _entry(page: Inspected) -> TaskEntry | None:
 def _overview(page: Inspected) -> list[str]:
     figures, kind = page.figures, family(page)
     kind = f", a task of the family “{markdown_text(kind)}”," if kind else ""
-    best = figures.profiles[figures.best]
+    best = leaders({role: profile.ndcg_at_10 for role, profile in figures.profiles.items()})
+    if len(figures.profiles) == 1:
+        lead = f"Its only candidates are those of {LISTS[best[0]]}, with"
+    elif len(best) == 1:
+        lead = f"The best of its candidate lists is {LISTS[best[0]]} with"
+    else:
+        lead = f"The best of its candidate lists are {joined([LISTS[role] for role in best])}, each with"
     return [
         f"{code(page.split)}{kind} asks {counted(figures.queries, 'query', 'queries')} of "
         f"{counted(figures.documents, 'document')}; {counted(figures.positives, 'judgment')} "
-        f"{'is' if figures.positives == 1 else 'are'} positive, {figures.positives_per_query:.2f} per query. The best "
-        f"of its candidate lists is {ROLE_NAMES[figures.best]} with an nDCG@10 of {score(best.ndcg_at_10)}."
+        f"{'is' if figures.positives == 1 else 'are'} positive, {figures.positives_per_query:.2f} per query. {lead} "
+        f"an nDCG@10 of {score(figures.profiles[figures.best].ndcg_at_10)}."
     ]
 
 
 def _measures(page: Inspected) -> list[str]:
     said = description(page)
-    return [markdown_text(said) if said else "Its builder gave no description (`r2med nano build --description`)."]
+    return [*([markdown_text(said), ""] if said else []), " ".join(measures_reading(page))]
 
 
 def _data_profile(page: Inspected) -> list[str]:
@@ -226,7 +237,7 @@ def _profiles(page: Inspected) -> list[str]:
              score(p.recall_at_100), score(p.recall_macro_at_100)]
         )  # fmt: skip
     titles = ["Profile", "Config", "Depth", "nDCG@10", "95 % interval", "hit@10", "recall@100", "recall@100, macro"]
-    caption = "recall@100 counts judgments, its macro form averages queries. Intervals: bootstrap over queries."
+    caption = "recall@100 counts judgments, its macro form averages queries. Intervals are over queries."
     lines = [Table(titles, rows, caption, left=2).markdown(ready=True), ""]
     for role in page.figures.profiles:
         lines += [f"#### {ROLE_TITLES[role]}", "", " ".join(profile_reading(page, role)), ""]
@@ -234,15 +245,9 @@ def _profiles(page: Inspected) -> list[str]:
 
 
 def _tendencies(page: Inspected) -> list[str]:
-    t, f = page.tendencies, page.figures
-    low, middle, high = t.overlap
-    lines = [
-        f"{share(t.question_share)} of the queries hold a question mark; half of them have between "
-        f"{t.query_words[0]:g} and {t.query_words[2]:g} words. The positive that matches a query best holds "
-        f"{share(middle)} of its terms (quartiles {share(low)} and {share(high)}).",
-    ]
+    lines = [tendencies_reading(page)]
     if page.terciles:
-        roles = list(f.profiles)
+        roles = list(page.figures.profiles)
         rows = [
             [f"{part.name} ({share(part.low)}–{share(part.high)})", str(part.queries),
              *(score(part.ndcg_at_10.get(role)) for role in roles)]
@@ -258,7 +263,9 @@ def _failures(page: Inspected) -> list[str]:
     lines, missed = [], missed_by_all(page)
     if missed:
         queries = counted(len(missed), "query has", "queries have")
-        lines += [f"{queries} no positive among the first ten of any profile: {named(missed)}.", ""]
+        several = len(page.figures.profiles) > 1
+        where = "any profile" if several else LISTS[page.figures.best]
+        lines += [f"{queries} no positive among the first ten of {where}: {named(missed)}.", ""]
     for trap in page.traps:
         query, wrong = page.task.query(trap.query), page.task.documents.get(trap.document)
         right = page.task.documents.get(trap.positive)
@@ -296,10 +303,10 @@ def _leakage(page: Inspected) -> list[str]:
     )  # fmt: skip
     lines = [
         f"{verdict(page)} Runs of {settings['width']} words were looked for, and near copies from a similarity of "
-        f"{settings['threshold']:g}; {compared}; few-shot examples: "
-        f"{markdown_text(str(settings.get('few_shot') or 'none given'))}.",
+        f"{settings['threshold']:g}; {compared}; few-shot examples looked "
+        f"through: {markdown_text(str(settings.get('few_shot') or 'none given'))}.",
         "",
-        *(f"- {markdown_text(line)}" for line in audit_lines(a)),
+        *(f"- {markdown_text(line)}" for line in audit_lines(a)[1:]),  # the verdict says the first
     ]
     if len(a.flagged(level="id")) == a.queries:
         lines.append(
@@ -357,7 +364,7 @@ def sources(page: Inspected) -> list[list[str]]:
     rows = [[collection.title, "collection", NONE, collection.homepage or NONE]]
     if entry.dataset:
         rows.append([entry.dataset, "dataset", NONE, f"https://huggingface.co/datasets/{entry.dataset}"])
-    return rows if entry.collection == "mini" else [PAPER, *rows]
+    return [PAPER, *rows] if entry.dataset else rows
 
 
 def _sources(page: Inspected) -> list[str]:
@@ -404,7 +411,7 @@ def _candidates(page: Inspected) -> list[str]:
     rows = []
     for role, p in page.figures.profiles.items():
         by = page.made_by.get(p.profile, "rrf" if role == "hybrid" else p.profile)
-        covered = NONE if p.positives_covered is None else share(p.positives_covered)
+        covered = NONE if p.positives_covered is None else part(p.positives_covered)
         rows.append(
             [f"`{p.profile}`", markdown_text(by), str(p.top_k), score(p.ndcg_at_10), score(p.hit_at_10),
              score(p.recall_at_100), covered, str(p.safeguard_rows)]

@@ -5,7 +5,7 @@ A difference is called one only where its interval leaves out zero, and queries 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
 
 from ..core.table import counted, share
@@ -13,15 +13,41 @@ from ..core.untrusted import printable
 from ..tasks.nano.figures import Contrast, Inspected, Outcome, Slope
 
 ROLE_NAMES = {"bm25": "BM25", "dense": "dense", "hybrid": "hybrid"}
+LISTS = {"bm25": "BM25", "dense": "the dense list", "hybrid": "the hybrid list"}
+"""The profiles as sentences name them."""
 NAMED = 3  # queries given as examples
 READ_BY_ENCODERS = 512  # tokens; a text of as many words has at least as many tokens
-LEVEL = 0.0005  # a smaller difference prints as none
+LEVEL = 0.00005  # a smaller difference prints as none
 NOTICEABLE = 0.01  # difference of two recalls that is worth a sentence
+MANY = 0.2  # share of queries with several positives from which training data should have them, too
 
 
 def code(text: str) -> str:
     """A name out of data as Markdown's code."""
     return f"`{printable(' '.join(text.split())).replace('`', chr(39))}`"
+
+
+def opening(role: str) -> str:
+    """A profile's name at the beginning of a sentence."""
+    return LISTS[role][0].upper() + LISTS[role][1:]
+
+
+def joined(names: Sequence[str]) -> str:
+    """`a`, `a and b`, `a, b and c`."""
+    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+
+
+def part(value: float) -> str:
+    """A share in per cent; neither all nor none where it only rounds to that."""
+    shown = share(value)
+    if shown == share(1.0) and value < 1:
+        return f"over {share(0.99)}"
+    return f"under {share(0.01)}" if shown == share(0.0) and value > 0 else shown
+
+
+def leaders(scores: Mapping[str, float]) -> list[str]:
+    """The profiles that no other is better than, as far as the digits that are printed tell."""
+    return [role for role, value in scores.items() if value > max(scores.values()) - LEVEL]
 
 
 def named(outcomes: Iterable[Outcome]) -> str:
@@ -32,30 +58,67 @@ def named(outcomes: Iterable[Outcome]) -> str:
 
 def versus(contrast: Contrast) -> str:
     """A difference as half a sentence, with what its interval allows to say."""
-    name = ROLE_NAMES[contrast.worse]
+    name = LISTS[contrast.worse]
     if contrast.difference < LEVEL:
         return f"level with {name}"
-    interval = f"95 % interval {contrast.low:+.3f} to {contrast.high:+.3f}"
+    interval = f"95 % interval {contrast.low:+.4f} to {contrast.high:+.4f}"
     if contrast.clear:
-        return f"{contrast.difference:.3f} above {name} ({interval})"
-    return f"{contrast.difference:.3f} above {name}, which is not significant on these queries ({interval})"
+        return f"{contrast.difference:.4f} above {name} ({interval})"
+    return f"{contrast.difference:.4f} above {name}, which is not significant on these queries ({interval})"
+
+
+def measures_reading(page: Inspected) -> list[str]:
+    """What a system has to do here, as far as lengths, shared terms and BM25 tell."""
+    shape, figures = page.tendencies, page.figures
+    hits = sum(o.hit("bm25") for o in page.outcomes)
+    said = [
+        f"Queries of {shape.query_words[1]:g} words in the median ask for passages of {shape.document_words[1]:g}; the "
+        f"passage that matches best holds {part(shape.overlap[1])} of a query's terms. BM25, which only matches words, "
+        f"has a positive among the first ten for {hits:,} of {counted(len(page.outcomes), 'query', 'queries')}."
+    ]
+    against = next((c for c in page.contrasts if c.worse == "bm25"), None)
+    if against is not None and against.difference >= LEVEL:
+        better = f"{opening(against.better)} is {versus(against)}"
+        said.append(f"{better}: meaning beyond the words counts." if against.clear else f"{better}.")
+    elif page.contrasts and figures.best == "bm25":
+        said.append("No list that uses meaning is better than matching words here.")
+    return said
+
+
+def tendencies_reading(page: Inspected) -> str:
+    """How queries are put, and what they share with their positives."""
+    shape, queries = page.tendencies, page.figures.queries
+    asked = {0.0: "No query holds", 1.0: "Every query holds" if queries > 1 else "The query holds"}
+    questions = asked.get(shape.question_share, f"{part(shape.question_share)} of the queries hold")
+    low, middle, high = shape.overlap
+    return (
+        f"{questions} a question mark; {_lengths(page)}. In the median, the positive that matches a query best holds "
+        f"{part(middle)} of its terms (quartiles {part(low)} and {part(high)})."
+    )
+
+
+def _lengths(page: Inspected) -> str:
+    low, middle, high = page.tendencies.query_words
+    if low == high:
+        return f"{'at least half have' if page.figures.queries > 1 else 'it has'} {counted(round(low), 'word')}"
+    return f"half of them have between {low:g} and {high:g} words, median {middle:g}"
 
 
 def profile_reading(page: Inspected, role: str) -> list[str]:
     """What the figures of one profile say."""
     profile, queries = page.figures.profiles[role], len(page.outcomes)
     hits = [o for o in page.outcomes if o.hit(role)]
-    said = [f"{len(hits):,} of {counted(queries, 'query', 'queries')} ({share(profile.hit_at_10)}) "
+    said = [f"{len(hits):,} of {counted(queries, 'query', 'queries')} ({part(profile.hit_at_10)}) "
             f"{'has' if queries == 1 else 'have'} a positive among the first ten."]  # fmt: skip
     if profile.positives_covered is not None and profile.queries_covered is not None:
         said.append(
-            f"The whole list, {profile.top_k:,} deep at most, holds {share(profile.positives_covered)} of the "
-            f"positives and at least one for {share(profile.queries_covered)} of the queries."
+            f"The whole list, {profile.top_k:,} deep at most, holds {part(profile.positives_covered)} of the "
+            f"positives and at least one for {part(profile.queries_covered)} of the queries."
         )
     ranks = [rank for o in page.outcomes if (rank := o.first_rank[role]) is not None]
     if ranks:
-        of = "that one query" if len(ranks) == 1 else f"the median of the {len(ranks):,} queries whose list holds one"
-        said.append(f"The first positive stands at rank {median(ranks):g} in {of}.")
+        of = "the one query" if len(ranks) == 1 else f"the median of the {len(ranks):,} queries"
+        said.append(f"The first positive stands at rank {median(ranks):g} in {of} whose list holds one.")
     said += _standing(page, role)
     said += [_slope(slope) for slope in page.slopes if slope.role == role and slope.clear]
     others = [r for r in page.figures.profiles if r != role]
@@ -73,20 +136,22 @@ def _standing(page: Inspected, role: str) -> list[str]:
     if role == page.figures.best:
         if not page.contrasts:
             return ["There is no other profile to compare it with."]
-        return [f"It is the best of the profiles: {' and '.join(versus(c) for c in page.contrasts)}."]
+        alone = all(c.difference >= LEVEL for c in page.contrasts)
+        best = "It is the best of the profiles" if alone else "None is better"
+        return [f"{best}: {' and '.join(versus(c) for c in page.contrasts)}."]
     (against,) = (c for c in page.contrasts if c.worse == role)
     if against.difference < LEVEL:
-        return [f"It is level with {ROLE_NAMES[against.better]}."]
+        return [f"It is level with {LISTS[against.better]}."]
     doubt = "" if against.clear else ", which is not significant on these queries"
-    return [f"It is {against.difference:.3f} below {ROLE_NAMES[against.better]}{doubt}."]
+    return [f"It is {against.difference:.4f} below {LISTS[against.better]}{doubt}."]
 
 
 def _slope(slope: Slope) -> str:
     moves = "rises" if slope.difference > 0 else "falls"
     return (
-        f"Its nDCG@10 {moves} from {slope.fewest:.3f} in the third of the queries that share the fewest terms with "
-        f"their positives to {slope.most:.3f} in the third that shares the most (difference {slope.difference:+.3f}, "
-        f"95 % interval {slope.low:+.3f} to {slope.high:+.3f})."
+        f"Its nDCG@10 {moves} from {slope.fewest:.4f} in the third of the queries that share the fewest terms with "
+        f"their positives to {slope.most:.4f} in the third that shares the most (difference {slope.difference:+.4f}, "
+        f"95 % interval {slope.low:+.4f} to {slope.high:+.4f})."
     )
 
 
@@ -95,8 +160,10 @@ def _of_hybrid(page: Inspected) -> list[str]:
     lost = [o for o in page.outcomes if not o.hit("hybrid") and any(o.hit(role) for role in parents)]
     said = []
     if lost:
-        queries = counted(len(lost), "query that one of its two lists has", "queries that one of its two lists has")
-        said.append(f"It loses from the first ten the positives of {queries} there: {named(lost)}.")
+        said.append(
+            f"For {counted(len(lost), 'query', 'queries')} it has no positive among the first ten although one of its "
+            f"two lists does: {named(lost)}."
+        )
     if rows := page.figures.profiles["hybrid"].safeguard_rows:
         said.append(f"{counted(rows, 'query needs', 'queries need')} the appended positive, which no figure counts.")
     return said
@@ -110,29 +177,28 @@ def metric_reading(page: Inspected) -> list[str]:
     said = []
     if best.ndcg_at_10_interval is not None:
         low, high = best.ndcg_at_10_interval
+        which = "The best nDCG@10" if len(figures.profiles) > 1 else "The nDCG@10"
         said.append(
-            f"The best nDCG@10, {best.ndcg_at_10:.4f} of {ROLE_NAMES[role]}, has a 95 % interval from {low:.4f} to "
+            f"{which}, {best.ndcg_at_10:.4f} of {LISTS[role]}, has a 95 % interval from {low:.4f} to "
             f"{high:.4f} over {counted(len(page.outcomes), 'judged query', 'judged queries')}."
         )
     if hits:
         rest = len(page.outcomes) - len(hits)
         others = f"; the other {rest:,} {'counts' if rest == 1 else 'count'} as zero" if rest else ""
-        said.append(
-            f"Over the {counted(len(hits), 'query', 'queries')} with a hit the mean nDCG@10 is "
-            f"{sum(hits) / len(hits):.3f}{others}."
-        )
+        over = f"Over the {len(hits):,} queries" if len(hits) > 1 else "Over the one query"
+        said.append(f"{over} with a hit the mean nDCG@10 is {sum(hits) / len(hits):.4f}{others}.")
     if figures.positives_max == 1:
         said.append("Every query has one positive, so hit@10 and recall@10 are the same.")
     else:
         said.append(
-            f"{figures.multi_positive_queries:,} of {figures.queries:,} queries have several positives, at most "
-            f"{figures.positives_max}: for them a hit at ten is not yet full recall."
+            f"{figures.multi_positive_queries:,} of {counted(figures.queries, 'query has', 'queries have')} several "
+            f"positives, at most {figures.positives_max}: there, a hit at ten is not yet full recall."
         )
     macro = best.recall_macro_at_100
     if macro is not None and abs(macro - best.recall_at_100) >= NOTICEABLE:
         which = "fewer of their positives" if macro > best.recall_at_100 else "more of their positives"
         said.append(
-            f"recall@100 of {ROLE_NAMES[role]} is {best.recall_at_100:.4f} over judgments and {macro:.4f} over "
+            f"recall@100 of {LISTS[role]} is {best.recall_at_100:.4f} over judgments and {macro:.4f} over "
             f"queries: queries with many positives have {which} found."
         )
     return said
@@ -145,28 +211,26 @@ def missed_by_all(page: Inspected) -> list[Outcome]:
 
 def training_reading(page: Inspected) -> list[str]:
     """Training data whose lack the figures show."""
-    figures, shape = page.figures, page.tendencies
-    said = []
+    figures, said = page.figures, list[str]()
     steepest = max((s for s in page.slopes if s.clear and s.difference > 0), key=lambda s: s.difference, default=None)
     if steepest is not None:
         said.append(
-            f"Pairs of query and passage that share few words: {ROLE_NAMES[steepest.role]} scores "
-            f"{steepest.difference:.3f} less where queries share the fewest terms with their positives."
+            f"Pairs of query and passage that share few words: {LISTS[steepest.role]} scores "
+            f"{steepest.difference:.4f} less where queries share the fewest terms with their positives than where they "
+            f"share the most."
         )
     if page.trapped:
         traps = counted(page.trapped, "query", "queries")
         said.append(
             f"Hard negatives that share words with the query: for {traps} BM25's first document is wrong and holds "
-            f"more of the query's terms than any positive (first {code(page.traps[0].query)})."
+            f"more of the query's terms than any positive (for example {code(page.traps[0].query)})."
         )
-    if figures.multi_positive_queries:
+    if figures.multi_positive_queries >= MANY * figures.queries:
         said.append(
-            f"Examples with several positives each: {share(figures.multi_positive_queries / figures.queries)} of the "
+            f"Examples with several positives each: {part(figures.multi_positive_queries / figures.queries)} of the "
             f"queries here have more than one, {figures.positives_per_query:.2f} in the mean."
         )
-    low, middle, high = shape.query_words
-    said.append(f"Queries of this length: half of them have between {low:g} and {high:g} words, median {middle:g}.")
-    return said
+    return [*said, f"Queries of this length: {_lengths(page)}."]
 
 
 def improvement_reading(page: Inspected) -> list[str]:
@@ -176,19 +240,23 @@ def improvement_reading(page: Inspected) -> list[str]:
     profile = figures.profiles[role]
     ceiling = sum(o.best_order[role] for o in page.outcomes) / len(page.outcomes)
     by_order, by_lack = ceiling - profile.ndcg_at_10, 1 - ceiling
-    more = ""
-    if abs(by_order - by_lack) >= NOTICEABLE:
-        more = f"; {'reranking' if by_order > by_lack else 'retrieval'} has more to give"
-    said.append(
-        f"The best order of the {ROLE_NAMES[role]} list's {profile.top_k:,} candidates would reach an nDCG@10 of "
-        f"{ceiling:.3f}: {by_order:.3f} can be gained by reranking it, {by_lack:.3f} only by finding other "
-        f"documents{more}."
-    )
-    if {"bm25", "dense"} <= figures.profiles.keys():
-        counts = hit_overlap(page)
+    listed = f"the {ROLE_NAMES[role]} list's {counted(profile.top_k, 'candidate')}"
+    if by_order < LEVEL and by_lack < LEVEL:
+        said.append(f"Nothing can be gained beyond {listed}: they hold what the measure asks for, in the best order.")
+    else:
+        more = ""
+        if abs(by_order - by_lack) >= NOTICEABLE:
+            more = f"; {'reranking' if by_order > by_lack else 'retrieval'} has more to give"
         said.append(
-            f"Among the first ten, BM25 and dense both have a positive for {counts['both']:,} queries, BM25 alone for "
-            f"{counts['bm25']:,}, dense alone for {counts['dense']:,}, neither for {counts['neither']:,}."
+            f"The best order of {listed} would reach an nDCG@10 of {ceiling:.4f}: {by_order:.4f} can be gained by "
+            f"reranking them, {by_lack:.4f} only by finding other documents{more}."
+        )
+    if {"bm25", "dense"} <= figures.profiles.keys():
+        counts = hit_overlap(page.outcomes)
+        said.append(
+            f"Among the first ten, BM25 and the dense list both have a positive for "
+            f"{counted(counts['both'], 'query', 'queries')}, BM25 alone for {counts['bm25']:,}, the dense list alone "
+            f"for {counts['dense']:,}, neither for {counts['neither']:,}."
         )
     for what, words in (("documents", page.tendencies.document_words), ("queries", page.tendencies.query_words)):
         if words[2] > READ_BY_ENCODERS:
@@ -199,10 +267,10 @@ def improvement_reading(page: Inspected) -> list[str]:
     return said
 
 
-def hit_overlap(page: Inspected) -> dict[str, int]:
+def hit_overlap(outcomes: Iterable[Outcome]) -> dict[str, int]:
     """How many queries BM25, dense, both or neither have a positive for among the first ten."""
     counts = dict.fromkeys(("both", "bm25", "dense", "neither"), 0)
-    for o in page.outcomes:
+    for o in outcomes:
         lexical, dense = o.hit("bm25"), o.hit("dense")
         counts["both" if lexical and dense else "bm25" if lexical else "dense" if dense else "neither"] += 1
     return counts
@@ -214,14 +282,16 @@ def verdict(page: Inspected) -> str:
     if audit is None:
         return "Not audited yet: `r2med pages` looks for leaks and copies."
     if not audit.by_kind:
-        return f"Verdict: none of the {audit.queries:,} queries is flagged."
+        none = f"none of the {audit.queries:,} queries is" if audit.queries > 1 else "the one query is not"
+        return f"Verdict: {none} flagged."
     profile = page.figures.profiles[best]
     flagged = f"{audit.flagged_queries:,} of {counted(audit.queries, 'query', 'queries')}"
     said = f"Verdict: {flagged} {'is' if audit.flagged_queries == 1 else 'are'} flagged"
     rest = next((s.without.get("any") for s in page.scores if s.system == profile.profile), None)
     if rest is None or rest.measures is None:
-        return f"{said}; no query is left without them."
+        return f"{said}; no other query is left."
+    them = "it" if audit.flagged_queries == 1 else "them"
     return (
-        f"{said}; without them {ROLE_NAMES[best]} has an nDCG@10 of {rest.measures['ndcg_at_10']:.4f} instead of "
+        f"{said}; without {them} {LISTS[best]} has an nDCG@10 of {rest.measures['ndcg_at_10']:.4f} instead of "
         f"{profile.ndcg_at_10:.4f}."
     )

@@ -53,6 +53,18 @@ class CrossEncoderParameters(CardParameters):
 
 
 @dataclass(frozen=True)
+class JudgmentParameters(ModelParameters):
+    """What may be set on a language model that judges pairs by its next token."""
+
+    truncation: Annotated[Truncation, Meta(description="what a pair that is too long loses")] | None = None
+
+    def changed(self, card: Card) -> Card:
+        """The card as these parameters set it."""
+        card = super().changed(card)
+        return card if self.truncation is None else card.replace(truncation=self.truncation)
+
+
+@dataclass(frozen=True)
 class MaxSimParameters(ModelParameters):
     """What may be set on `maxsim`."""
 
@@ -67,6 +79,8 @@ def _maxsim(spec: Spec, build: Build) -> Reranker:
 def _from_card(spec: Spec, build: Build) -> Reranker:
     """The reranker of a card."""
     card, options = card_of(spec), build.options.changed(spec.options)
+    if card.judgment is not None:
+        return PointwiseReranker(_judging(card, spec.values(JudgmentParameters), options), spec, options)
     if card.kind == "cross-encoder":
         return PointwiseReranker(cross_encoder(card, spec.values(CrossEncoderParameters), options), spec, options)
     given = spec.values(ModelParameters)
@@ -107,6 +121,13 @@ def cross_encoder(card: Card, given: CrossEncoderParameters, options: Options) -
     return TorchCrossEncoder(card, folder, options, base=base, dtype=given.precision(card))
 
 
+def _judging(card: Card, given: JudgmentParameters, options: Options) -> PairScorer:
+    from .judgment import JudgingModel
+
+    card = given.changed(card)
+    return JudgingModel(card, model_folder(card), options, dtype=given.precision(card))
+
+
 def relevant_class(folder: Path, name: str) -> int:
     """The score's place among a classifier's outputs: the only one, or the second of irrelevant and relevant."""
     try:
@@ -126,7 +147,8 @@ def _entry(card: Card) -> Entry[Reranker] | None:
     declared = {"cross-encoder": CrossEncoderParameters, "dense": DenseParameters, "late-interaction": ModelParameters}
     if card.kind not in declared:
         return None
-    return Entry(card.name, _from_card, card.summary, card_parameters(card, declared[card.kind]))
+    parameters = JudgmentParameters if card.judgment is not None else declared[card.kind]
+    return Entry(card.name, _from_card, card.summary, card_parameters(card, parameters))
 
 
 def _named(name: str) -> Entry[Reranker] | None:

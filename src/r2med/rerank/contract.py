@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import ClassVar, Literal, get_args
+from typing import Annotated, ClassVar, Literal, get_args
+
+from msgspec import Meta
 
 from ..core import Run, Task
 from ..core.options import run_options
@@ -15,6 +17,9 @@ from ..retrieve import Remote
 
 Rest = Literal["keep", "drop"]
 RESTS: tuple[Rest, ...] = get_args(Rest)
+BlendScale = Literal["min-max", "raw", "log-rank"]
+BLEND_SCALES: tuple[BlendScale, ...] = get_args(BlendScale)
+Weight = Annotated[float, Meta(gt=0, le=1)]
 DEPTH = 100
 """Candidates that are reordered unless somebody asks for another number."""
 DEFAULT = "maxsim"
@@ -29,7 +34,7 @@ class Reranker(ABC):
 
     spec: Spec
     kind: ClassVar[str] = "custom"
-    """cross-encoder, late-interaction, dense, listwise, setwise, pointwise or custom."""
+    """cross-encoder, late-interaction, dense, listwise, setwise, groupwise, pointwise or custom."""
 
     @property
     def name(self) -> str:
@@ -56,8 +61,13 @@ rerankers: Registry[Reranker] = Registry(
     "reranker",
     package="r2med.rerank",
     depth=DEPTH,
-    shared=[Parameter("rest", Rest, "keep", "what becomes of candidates below the depth")],
+    shared=[
+        Parameter("rest", Rest, "keep", "what becomes of candidates below the depth"),
+        Parameter("blend", Weight, 1.0, "weight of the reranker's score; the first stage's has the rest"),
+        Parameter("blend_by", BlendScale, "min-max", "how both scores are made comparable before they are blended"),
+    ],
     options=run_options(),
     nested=lambda: chats,
     hint="(r2med models lists models)",
+    chains=True,
 )

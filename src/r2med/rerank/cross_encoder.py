@@ -105,7 +105,7 @@ class PairTokenizer:
         tokenizer.no_padding()
         tokenizer.no_truncation()
         self._tokenizer = tokenizer
-        self.limit, self.truncation = limit, truncation
+        self.limit, self.truncation, self.floor = limit, truncation, document_floor(limit)
         self.template = read_template(tokenizer, name)
         if limit < self.template.size + 2:
             raise ModelError(f"{name}: a maximum length of {limit} tokens leaves no room for a pair of texts")
@@ -125,7 +125,7 @@ class PairTokenizer:
         if self.truncation == "longest-first":
             kept, shown = longest_first(query.total, document.total, room)
         else:
-            kept, shown = document_first(query.total, document.total, room, document_floor(self.limit))
+            kept, shown = document_first(query.total, document.total, room, self.floor)
         first = len(before) + kept
         ids = [*before, *query.ids[:kept], *between, *document.ids[:shown], *after]
         second = len(ids) if segment is None else first + segment
@@ -166,6 +166,11 @@ class CrossEncoder(ABC):
     def tokenizer(self) -> PairTokenizer:
         """Loaded on first use."""
 
+    def around_query(self, names: tuple[str, ...]) -> tuple[str, str]:
+        """What a query is tokenized with, before and after it; `names` are those of the task."""
+        del names
+        return self.query_prefix, ""
+
     def facts(self) -> dict[str, object]:
         """What of the card changes a score, besides the maximum length."""
         cut = {} if self.card.truncation == "document-first" else {"truncation": self.card.truncation}
@@ -189,7 +194,6 @@ class CrossEncoder(ABC):
 
     def stream(self, pairs: Pairs, names: tuple[str, ...] = ()) -> Iterator[Scored]:
         """Score all pairs, a batch at a time; the next window is tokenized while this one is scored."""
-        del names
         budget, most, workers = self.batching()
 
         def work(job: Job[PairIds], worker: int) -> Scored:
@@ -198,15 +202,16 @@ class CrossEncoder(ABC):
 
         order = by_query(pairs, WINDOW)
         return stream_jobs(
-            order, lambda rows: self.tokenize(pairs.take(rows)), work, budget=budget, most=most, workers=workers
+            order, lambda rows: self.tokenize(pairs.take(rows), names), work, budget=budget, most=most, workers=workers
         )
 
-    def tokenize(self, pairs: Pairs) -> list[PairIds]:
-        """Pairs as tokens; a text that occurs several times is read once."""
+    def tokenize(self, pairs: Pairs, names: tuple[str, ...] = ()) -> list[PairIds]:
+        """Pairs as tokens; a text that occurs several times is read once. `names` are those of the task."""
         tokenizer = self.tokenizer
+        before_query, after_query = self.around_query(names)
         used_queries, query = np.unique(pairs.query, return_inverse=True)
         used_documents, document = np.unique(pairs.document, return_inverse=True)
-        left = tokenizer.texts([self.query_prefix + pairs.queries[i] for i in used_queries.tolist()])
+        left = tokenizer.texts([before_query + pairs.queries[i] + after_query for i in used_queries.tolist()])
         right = tokenizer.texts([self.document_prefix + pairs.documents[i] for i in used_documents.tolist()])
         places = zip(query.reshape(-1).tolist(), document.reshape(-1).tolist(), strict=True)
         return [tokenizer.pair(left[q], right[d]) for q, d in places]

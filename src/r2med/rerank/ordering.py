@@ -112,3 +112,9 @@ def top_pairs(candidates: Run, depth: int) -> tuple[Int32, Int32, int]:
     width = min(depth, candidates.depth)
     row, column = np.nonzero(candidates.docs[:, :width] >= 0)
     return row.astype(np.int32), candidates.docs[row, column], width
+
+
+def tied(scores: Float32) -> int:
+    """How many scores another one equals."""
+    _, times = np.unique(scores[~np.isnan(scores)], return_counts=True)
+    return int(times[times > 1].sum())

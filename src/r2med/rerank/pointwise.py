@@ -15,7 +15,7 @@ from ..models.prompts import names_of
 from ..retrieve import Remote
 from ..retrieve.stored import on_task
 from .contract import DEPTH, Reranker, Rest
-from .ordering import Float32, check_depth, reordered, top_pairs
+from .ordering import Float32, check_depth, reordered, tied, top_pairs
 from .pairs import Pairs, PairScorer
 
 
@@ -68,6 +68,7 @@ class PointwiseReranker(Reranker):
                 **account,
                 "truncation": cut_note(pairs, cut, self.scorer.max_length()),
                 "no_opinion": int(np.isnan(scores).sum()),
+                "tied": sum(map(tied, table)),
                 **({"scorer": dict(self.scorer.notes)} if self.scorer.notes else {}),
                 "seconds": round(time.perf_counter() - begin, 4),
             },

@@ -74,7 +74,8 @@ class TorchCrossEncoder(CrossEncoder):
         }
 
     @cached_property
-    def _hub_tokenizer(self) -> Any:
+    def hub_tokenizer(self) -> Any:
+        """The tokenizer of transformers, the base model's where an adapter has none."""
         own = (self.folder / "tokenizer_config.json").is_file() or (self.folder / "tokenizer.json").is_file()
         folder = self.folder if own or self.base is None else self.base
         return load_tokenizer(folder, self.options, self.card.architecture)
@@ -82,7 +83,7 @@ class TorchCrossEncoder(CrossEncoder):
     @cached_property
     def tokenizer(self) -> PairTokenizer:
         """Loaded on first use."""
-        backend = getattr(self._hub_tokenizer, "backend_tokenizer", None)
+        backend = getattr(self.hub_tokenizer, "backend_tokenizer", None)
         if backend is None:
             raise ModelError(f"{self.name} has no fast tokenizer (tokenizer.json), which pairs are made with")
         return PairTokenizer(backend, self.max_length(), self.name, self.card.truncation)
@@ -90,20 +91,22 @@ class TorchCrossEncoder(CrossEncoder):
     @property
     def pad_id(self) -> int:
         """What batches are filled up with; the mask hides it."""
-        found = self._hub_tokenizer.pad_token_id
-        return int(found if found is not None else self._hub_tokenizer.eos_token_id or 0)
+        found = self.hub_tokenizer.pad_token_id
+        return int(found if found is not None else self.hub_tokenizer.eos_token_id or 0)
 
     def model(self, device: str) -> Any:
         """The classifier on a device, loaded on first use, one after the other."""
         with self._lock:
             if device not in self._models:
-                if self.base is not None:
-                    made = load_adapted(self.name, self.folder, self.base, self.options, device, self.dtype)
-                else:
-                    stated = stated_config(self.folder, self.card.architecture)
-                    made = load_classifier(self.folder, self.options, device, self.dtype, **stated)
-                self._models[device] = made
+                self._models[device] = self.load(device)
             return self._models[device]
+
+    def load(self, device: str) -> Any:
+        """The classifier, read from its files."""
+        if self.base is not None:
+            return load_adapted(self.name, self.folder, self.base, self.options, device, self.dtype)
+        stated = stated_config(self.folder, self.card.architecture)
+        return load_classifier(self.folder, self.options, device, self.dtype, **stated)
 
     def batching(self) -> tuple[int, int, int]:
         """On a GPU two threads take turns, so that one prepares while the other computes."""
@@ -127,11 +130,7 @@ class TorchCrossEncoder(CrossEncoder):
 
     def forward(self, batch: list[PairIds], worker: int) -> Float32:
         """One score per pair."""
-        torch: Any = import_torch()
-        if not self.on_gpu and torch.get_num_threads() != 1:
-            torch.set_num_threads(1)  # a setting of the calling thread: the cores are busy with one batch each
-        device = self.devices[worker % len(self.devices)]
-        model = self.model(device)
+        torch, device, model = self.on_device(worker)
         multiple = 8 if self.on_gpu else 1
         ids, mask = pad([item.ids for item in batch], self.pad_id, multiple=multiple)
         arrays = {"input_ids": ids, "attention_mask": mask}
@@ -141,6 +140,14 @@ class TorchCrossEncoder(CrossEncoder):
             logits = _logits(model, {k: torch.from_numpy(a).to(device) for k, a in arrays.items()}, torch)
             output: Float32 = np.asarray(logits.float().cpu().numpy(), dtype=np.float32)
         return pick_logit(output, self.card.logit, self.name)
+
+    def on_device(self, worker: int) -> tuple[Any, str, Any]:
+        """torch, the device of a worker, and the model on it."""
+        torch: Any = import_torch()
+        if not self.on_gpu and torch.get_num_threads() != 1:
+            torch.set_num_threads(1)  # a setting of the calling thread: the cores are busy with one batch each
+        device = self.devices[worker % len(self.devices)]
+        return torch, device, self.model(device)
 
     def is_out_of_memory(self, error: BaseException) -> bool:
         """Whether a smaller batch may succeed."""

@@ -59,6 +59,8 @@ class TaskResult(msgspec.Struct, kw_only=True):
     depth: int  # Documents per query.
     missing_queries: int  # Judged queries for which nothing was retrieved; they score 0.
     queries_without_positives: int  # They score 0 too.
+    judged_at_10: float | None = None
+    # Mean share of the top ten that somebody judged: what is not judged counts as irrelevant. None in older files.
     seconds: dict[str, float]  # Wall time of each stage.
     notes: dict[str, object] = {}
     # What must be said about the number: truncation, expansion, a reranker's effect, tokens, cost.

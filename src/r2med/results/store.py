@@ -25,17 +25,21 @@ from ..core.untrusted import file_name, inside
 from ..scoring import Evaluation
 from .beside import EXPANSIONS, QUERIES, RUN, open_run, read_scores, write_blocks
 from .ledger import ledger
+from .protocols import MAIN_PROTOCOL
 from .schema import SCHEMA, QueryScores, TaskResult
 
 T = TypeVar("T")
 OWN = "own"  # Folder of tasks that belong to no collection.
 LARGEST = 8 << 20  # Bytes of a result file; ours have some thousand.
+FIRST_EDITIONS = {("mini", "1"): "mini@1"}
+"""Collection and revision of results that were made before a collection was made anew, and what it is called now."""
 
 
 @cache
 def known_names() -> frozenset[str]:
-    """Collections and tasks of the ledger, which are filed under their plain names."""
-    return frozenset(name for source in ledger().sources for name in (source.collection, *source.tasks))
+    """Collections and tasks of the catalogue and the ledger, which are filed under their plain names."""
+    published = (name for source in ledger().sources for name in (source.collection, *source.tasks))
+    return frozenset((*published, *MAIN_PROTOCOL))
 
 
 def collection_slug(collection: str) -> str:
@@ -66,6 +70,8 @@ class ResultStore:
     def places(self, system: str, collection: str, task: str) -> tuple[Path, Path]:
         """Where the JSON of a result belongs, and where the first edition put it."""
         names = [stored_names(name) for name in (system, collection_slug(collection), task)]
+        if (earlier := _before(collection)) is not None:
+            names[1] = (names[1][0], earlier)
         now, before = (inside(self.root, f"{'/'.join(edition)}.json", "result") for edition in zip(*names, strict=True))
         return now, before
 
@@ -84,6 +90,7 @@ class ResultStore:
         The result gets the hashes of these files and its checksum.
         """
         path = self.path(result.system.name, result.task.collection, result.task.name)
+        self._make_room(path, (result.system.name, result.task.collection, result.task.name))
         path.unlink(missing_ok=True)  # an old result must not stand beside a new run, were we stopped in between
         path.with_suffix(EXPANSIONS).unlink(missing_ok=True)
         result.files = {RUN: write_blocks(run, path.with_suffix(RUN))}
@@ -94,6 +101,19 @@ class ResultStore:
         result.checksum = checksum(result)
         write_bytes(path, indented_json(result))
         return path
+
+    def _make_room(self, path: Path, key: Key) -> None:
+        """A result on an earlier edition of the task moves to where results of that edition belong."""
+        try:
+            held = read_key(path) if exists(path) else key
+        except ResultError:
+            return  # damaged, and about to be replaced
+        if held != key and not exists(self.path(*held)):
+            new = self.path(*held)
+            new.parent.mkdir(parents=True, exist_ok=True)
+            for suffix in (RUN, QUERIES, EXPANSIONS, ".json"):  # the JSON last: where it stands, the others do
+                if exists(path.with_suffix(suffix)):
+                    path.with_suffix(suffix).replace(new.with_suffix(suffix))
 
     def run(self, result: TaskResult) -> Run:
         """The stored run of a result, queries without hits included."""
@@ -112,7 +132,25 @@ Key = tuple[str, str, str]  # System, collection and task: there is one result o
 def read_key(path: Path) -> Key:
     """What a result file is about; its checksum is not looked at."""
     head = _convert(path, _facts(path), _Head)
-    return head.system.name, head.task.collection, head.task.name
+    return head.system.name, _collection(head.task.collection, head.task.revision), head.task.name
+
+
+def _collection(collection: str, revision: str) -> str:
+    """The collection that a result belongs to.
+
+    Every task of the catalogue has a revision. A result without one was made on a folder that is called like a
+    collection, and does not belong beside what is published on that collection.
+    """
+    if collection in MAIN_PROTOCOL and not revision:
+        return f"{collection}~"
+    return FIRST_EDITIONS.get((collection, revision), collection)
+
+
+def _before(collection: str) -> str | None:
+    """The collection that results of this one may lie under as well, from when they were not told apart."""
+    if collection.endswith("~") and collection[:-1] in MAIN_PROTOCOL:
+        return collection[:-1]
+    return next((old for (old, _), new in FIRST_EDITIONS.items() if new == collection), None)
 
 
 class _System(msgspec.Struct):
@@ -121,6 +159,7 @@ class _System(msgspec.Struct):
 
 class _Task(_System):
     collection: str
+    revision: str = ""
 
 
 class _Head(msgspec.Struct):
@@ -137,6 +176,7 @@ def read_result(path: Path) -> TaskResult:
         raise ResultError(f"{path}: has no checksum, so its scores cannot be trusted; remove it or use --overwrite")
     if result.checksum != _checksum(facts):
         raise ResultError(f"{path}: was changed after it was written; remove it or use --overwrite")
+    result.task.collection = _collection(result.task.collection, result.task.revision)
     return result
 
 

@@ -5,7 +5,7 @@ run = index.search(Queries.of(task), depth=1000)
 """
 
 from .bm25 import BM25, BM25Index, BM25Parameters
-from .contract import DEPTH, Build, Index, Remote, Retriever, Work, retrievers
+from .contract import DEPTH, Build, Index, Remote, Retriever, Work, kind_of, retrievers
 from .custom import as_retriever, get_retriever
 
 __all__ = [
@@ -20,5 +20,6 @@ __all__ = [
     "Work",
     "as_retriever",
     "get_retriever",
+    "kind_of",
     "retrievers",
 ]

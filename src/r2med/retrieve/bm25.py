@@ -8,7 +8,7 @@ scores it has to the last bit.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal, get_args
 
@@ -21,16 +21,19 @@ from ..core import Documents, IdTable, Run, Task, TextColumn, UsageError
 from ..core.columns import Int64
 from ..core.fingerprint import fingerprint
 from ..core.options import Options
-from ..core.queries import Queries
+from ..core.queries import Feedback, Queries
 from ..core.spec import Spec
 from ..text import TermCounts, Vocabulary, get_analyzer
 from .contract import Build, Retriever, check_depth, retrievers
-from .sparse import Float64, Postings, SparseQueries, build_postings, search
+from .feedback import RM3, Found, Mass, feed_back_terms, may_feed_back
+from .sparse import Float64, Postings, SparseQueries, TopK, build_postings, search
 
 QueryWeighting = Literal["bm25", "count", "tokens"]
 """As a document, by counts, or token by token in the order of the text, summed in single precision as bm25s does."""
 Idf = Literal["lucene", "robertson"]
 """Lucene's never reaches zero; Robertson's is zero for a term that half the documents hold."""
+Lengths = Literal["exact", "byte"]
+"""Lengths of documents as they are, or as Lucene keeps them in one byte: the first four bits of a long one."""
 K1 = Annotated[float, Meta(ge=0, description="how slowly repeated terms saturate")]
 B = Annotated[float, Meta(ge=0, le=1, description="how far long documents are held back")]
 Analyzer = Annotated[str, Meta(description="how texts become terms: english, nano-english, whitespace, regex or none")]
@@ -49,6 +52,7 @@ class BM25Parameters:
     query: QueryWeighting = "bm25"
     analyzer: str = "english"
     idf: Idf = "lucene"
+    lengths: Lengths = "exact"
 
     def __post_init__(self) -> None:
         if not (self.k1 >= 0 and np.isfinite(self.k1)):
@@ -59,7 +63,15 @@ class BM25Parameters:
             raise UsageError(f"query weighting must be bm25, count or tokens, not {self.query!r}")
         if self.idf not in get_args(Idf):
             raise UsageError(f"idf must be lucene or robertson, not {self.idf!r}")
+        if self.lengths not in get_args(Lengths):
+            raise UsageError(f"lengths must be exact or byte, not {self.lengths!r}")
         get_analyzer(self.analyzer)
+
+    @property
+    def indexed(self) -> dict[str, object]:
+        """Those that the postings depend on."""
+        rough = {} if self.lengths == "exact" else {"lengths": self.lengths}
+        return {"analyzer": self.analyzer, "idf": self.idf, "k1": self.k1, "b": self.b, **rough}
 
 
 def _idf(frequency: Int64, documents: int, kind: Idf) -> Float64:
@@ -72,6 +84,14 @@ def _idf(frequency: Int64, documents: int, kind: Idf) -> Float64:
 
 def _norm(parameters: BM25Parameters, lengths: Float64, average: float) -> Float64:
     return parameters.k1 * (1 - parameters.b + parameters.b * lengths / average)
+
+
+def _in_one_byte(lengths: Int64) -> Int64:
+    """Lengths as they come back from one byte: those from 24 on keep the first four bits of what exceeds 24."""
+    above = np.maximum(lengths - 24, 0)
+    dropped = np.maximum(np.frexp(above.astype(np.float64))[1] - 4, 0)
+    rounded: Int64 = np.where(lengths < 24, lengths, 24 + ((above >> dropped) << dropped))
+    return rounded
 
 
 class BM25Index:
@@ -102,7 +122,8 @@ class BM25Index:
         # A corpus without a single term must not divide by zero.
         average = float(lengths.mean()) if lengths.any() else 1.0
         idf = _idf(np.bincount(counts.terms, minlength=len(counts.vocabulary)), size, parameters.idf)
-        norms = _norm(parameters, lengths.astype(np.float64), average)
+        kept = lengths if parameters.lengths == "exact" else _in_one_byte(lengths)
+        norms = _norm(parameters, kept.astype(np.float64), average)
         postings = build_postings(*counts[1:], norms, idf)
         return cls(parameters, counts.vocabulary, postings, documents=size, average_length=average)
 
@@ -156,6 +177,26 @@ class BM25Index:
         weights = single.weights * np.repeat(shares, np.diff(single.indptr))
         return SparseQueries(single.indptr[ends], single.terms, weights)
 
+    def unknown(self, queries: Queries) -> Mass:
+        """What terms that the corpus does not hold add to the lengths of query vectors; none where they weigh nothing.
+
+        Of a query of several texts, a term that two of them hold counts as two.
+        """
+        mass, groups = Mass.none(len(queries)), queries.texts
+        if self.parameters.query == "bm25":
+            return mass
+        counted = get_analyzer(self.parameters.analyzer).count(
+            TextColumn.from_texts(part.text for group in groups for part in group)
+        )
+        shares = np.array([part.weight / sum(p.weight for p in group) for group in groups for part in group])
+        owners = np.repeat(np.arange(len(groups)), [len(group) for group in groups])
+        texts = np.repeat(np.arange(len(shares)), np.diff(counted.indptr))
+        lacking = self.vocabulary.find(counted.vocabulary.terms)[counted.terms] < 0
+        weights = (counted.counts * shares[texts])[lacking]
+        np.add.at(mass.sums, owners[texts[lacking]], weights)
+        np.add.at(mass.squares, owners[texts[lacking]], weights**2)
+        return mass
+
 
 @dataclass(frozen=True)
 class PreparedBM25:
@@ -164,16 +205,39 @@ class PreparedBM25:
     index: BM25Index
     ids: IdTable
     name: str
+    contents: TextColumn
 
     def search(self, queries: Queries, depth: int) -> Run:
         """The best documents of each query, among those that share a term with it."""
         check_depth(depth)
         terms = self.index.weighted(queries)
-        single = self.index.parameters.query == "tokens"
-        top = search(self.index.postings, terms, self.ids.tie_rank, min(depth, len(self.ids)), single=single)
+        unknown = self.index.unknown(queries) if queries.feedback else Mass.none(0)
+        for feedback in queries.feedback:
+            found = self._search(terms, feedback.documents)
+            terms = feed_back_terms(feedback, terms, unknown, found, self._found(feedback, found))
+            unknown = Mass.none(len(queries))
+        top = self._search(terms, depth)
         empty = int((np.diff(terms.indptr) == 0).sum())
         notes: dict[str, object] = {"queries_without_terms": empty} if empty else {}
         return Run(queries.ids, self.ids, *top, name=self.name, notes=notes)
+
+    def _search(self, terms: SparseQueries, depth: int) -> TopK:
+        single = self.index.parameters.query == "tokens"
+        return search(self.index.postings, terms, self.ids.tie_rank, min(depth, len(self.ids)), single=single)
+
+    def _found(self, feedback: Feedback, top: TopK) -> Found:
+        """The terms of all documents that were found; an index keeps impacts, so these few texts are read again."""
+        documents = np.unique(top.docs[top.docs >= 0]).tolist()
+        texts = TextColumn.from_texts(self.contents[document] for document in documents)
+        counts = get_analyzer(self.index.parameters.analyzer).count(texts)
+        names = counts.vocabulary.terms
+        numbers = self.index.vocabulary.find(names)
+        frequency = np.diff(self.index.postings.term_ptr)[numbers]
+        order = np.empty(len(names), dtype=np.int64)
+        order[sorted(range(len(names)), key=names.encoded)] = np.arange(len(names))
+        allowed = may_feed_back(names, frequency, self.index.documents, plain=feedback.method == RM3)
+        rows = {document: row for row, document in enumerate(documents)}
+        return Found(rows, counts, numbers, order, allowed)
 
 
 @retrievers.register("bm25")
@@ -203,21 +267,23 @@ class BM25(Retriever):
         facts = asdict(self.parameters)
         if self.idf == "lucene":
             del facts["idf"]  # results of before there was a choice stay what they are
+        if self.parameters.lengths == "exact":
+            del facts["lengths"]
         return {"retriever": "bm25", **facts}
 
     def prepare(self, task: Task) -> PreparedBM25:
         """Index the documents; terms and postings are made once, whichever variants search them."""
         documents, own = task.documents, self.parameters
-        key = ("postings", own.idf, own.analyzer, own.k1, own.b)
+        key = ("postings", own.idf, own.analyzer, own.k1, own.b, own.lengths)
         made = documents.derived(key, lambda: self._kept(documents))
-        return PreparedBM25(made.with_parameters(own), documents.ids, self.name)
+        return PreparedBM25(made.with_parameters(own), documents.ids, self.name, documents.contents)
 
     def _kept(self, documents: Documents) -> BM25Index:
         """The index of documents; that of a large corpus is kept on disk."""
         if not self.options.cache or documents.contents.nbytes < LARGE:
             return self._make(documents)
         own, cache = self.parameters, ArrayCache()
-        settings = {"analyzer": own.analyzer, "idf": own.idf, "k1": own.k1, "b": own.b}
+        settings = own.indexed
         key = fingerprint("bm25 index", [VERSION, __version__, documents.fingerprint, settings])
         if (arrays := cache.load(key)) is not None:
             return _from_arrays(own, arrays)
@@ -259,6 +325,21 @@ class BM25Lucene(BM25):
 
     registered = "bm25-lucene"
     query = "count"
+
+    def __init__(
+        self,
+        k1: K1 = 0.9,
+        b: B = 0.4,
+        *,
+        analyzer: Analyzer = "english",
+        lengths: Annotated[
+            Lengths, Meta(description="document lengths: exact, or in one byte as Lucene keeps them")
+        ] = ("exact"),
+        options: Options | None = None,
+    ) -> None:
+        super().__init__(k1, b, analyzer=analyzer, options=options)
+        self.parameters = replace(self.parameters, lengths=lengths)
+        self.spec = retrievers.changed(self.spec, lengths=lengths)
 
 
 @retrievers.register("bm25-nano")

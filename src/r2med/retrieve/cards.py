@@ -42,7 +42,7 @@ class CardParameters:
         """What was asked for; under the paper's protocol what its scripts used; else None: what suits the device."""
         if self.dtype is not None or self.protocol is None or card.backend != "transformers":
             return self.dtype
-        return card.dtype
+        return card.dtype or None
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ def with_paper_pack(spec: Spec) -> Spec:
     if spec.get("protocol") != PAPER or not own_wording(card_of(spec)):
         return spec
     pack = pack_of(PAPER)
-    if pack is None or given not in (None, pack) or not read_pack(pack.located()).speaks_to(spec.name):
+    if pack is None or given not in (None, pack) or not read_pack(pack.located()).speaks_to(card_of(spec)):
         return spec
     return spec.with_parameters(prompts=pack)
 
@@ -78,7 +78,7 @@ def with_pack(spec: Spec, pack: Content) -> Spec:
     if "prompts" not in retrievers.declared(spec):
         return spec
     card = card_of(spec)
-    if not (card.takes_instructions and read_pack(pack.located()).speaks_to(card.name)):
+    if not (card.takes_instructions and read_pack(pack.located()).speaks_to(card)):
         return spec
     return retrievers.changed(spec, prompts=pack)
 
@@ -125,6 +125,8 @@ def card_parameters(card: Card, declared: Any) -> dict[str, Parameter]:
         defaults["truncation"] = card.truncation
     # Beside `protocol` a length or a similarity is the paper's unless it is said, so the card's own must be kept.
     found |= {name: found[name]._replace(default=value, unless="protocol") for name, value in defaults.items()}
+    if "dim" in found and card.dimension is not None:
+        found["dim"] = found["dim"]._replace(default=card.dimension)
     if card.published() == card and not own_wording(card) and card.backend != "transformers":
         # Nothing is left to differ; in transformers the precision may.
         found["protocol"] = found["protocol"]._replace(default=PAPER)

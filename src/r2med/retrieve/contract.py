@@ -124,3 +124,12 @@ def check_depth(depth: int) -> None:
 retrievers: Registry[Retriever] = Registry(
     "retriever", package="r2med.retrieve", options=run_options(), hint="(r2med models lists them)"
 )
+
+
+def kind_of(spec: Spec) -> str | None:
+    """The kind of retriever that a spec names, where that is known without making it."""
+    entry = None if spec.own else retrievers.find(spec.name)
+    if entry is None:
+        return None
+    maker = entry.target or getattr(entry.make, "__self__", None)
+    return getattr(maker, "kind", None)

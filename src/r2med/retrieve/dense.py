@@ -23,6 +23,7 @@ from .cards import ModelParameters, card_of, instructed, instructed_for, with_pa
 from .contract import Build, Remote, Retriever, Work, check_depth
 from .embed import Embedded, embed, remaining_work, verify_cache
 from .encoders import Encoder, load_encoder, resolve_devices
+from .feedback import feed_back_vectors
 from .gpu import gpu_first_stage
 from .rows import Float32, Rows, UnitRows, unit
 from .sparse import TopK
@@ -41,10 +42,16 @@ class DenseParameters(ModelParameters):
 
     similarity: Annotated[Similarity, Meta(description="how vectors are compared")] | None = None
     variant: Annotated[Precision, Meta(description="how documents are held in memory")] = "float32"
-    dimension: Annotated[int, Meta(ge=1, description="first dimensions that are kept (Matryoshka)")] | None = None
+    dimension: Annotated[int, Meta(ge=1, description="dimensions that the first look compares")] | None = None
+    dim: Annotated[int, Meta(ge=1, description="length of a vector, cut and scaled again (Matryoshka)")] | None = None
     oversample: Annotated[int, Meta(ge=0, description="candidates that full vectors rescore; 0: none")] = OVERSAMPLE
 
     host: Annotated[str, Meta(description="the server of an API, where it is not the model's own")] | None = None
+
+    def changed(self, card: Card) -> Card:
+        """The card as these parameters set it."""
+        card = super().changed(card)
+        return card if self.dim is None else card.cut(self.dim)
 
     @property
     def held(self) -> Variant:
@@ -88,6 +95,7 @@ class DenseRetriever(Retriever):
         given, options = spec.values(DenseParameters), build.options.changed(spec.options)
         card = given.changed(card_of(spec))
         encoder = load_encoder(card, options, dtype=given.precision(card))
+        card = getattr(encoder, "card", card)
         if host := getattr(encoder, "other_host", ""):
             spec = spec.with_parameters(host=host)
         return cls(encoder, spec, card=card, similarity=given.similarity, variant=given.held, options=options)
@@ -207,6 +215,12 @@ class DenseIndex:
         unit_length = retriever.card is not None and retriever.card.normalize
         if retriever.similarity == "cosine" and not (unit_length and not made.averaged):
             vectors, rows = unit(vectors) if len(vectors) else vectors, rows if unit_length else UnitRows(rows)
+        for feedback in queries.feedback:
+            vectors = feed_back_vectors(
+                feedback, vectors, rows, retriever.rank(vectors, rows, task, feedback.documents)
+            )
+            if retriever.similarity == "cosine" and len(vectors):
+                vectors = unit(vectors)
         top = retriever.rank(vectors, rows, task, depth)
         notes["seconds"] = {
             "encode": round(self.documents.seconds + sum(part.seconds for part in made.parts), 4),

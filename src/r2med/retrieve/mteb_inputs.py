@@ -17,7 +17,7 @@ from ..core.queries import Side
 
 SPLIT, SUBSET = "test", "default"
 BATCH = 32
-PREFIXES = {"r2med": "", "nano": "Nano", "mini": "Mini"}
+PREFIXES = {"r2med": "", "nano": "Nano", "mini": "Mini", "mini-dev": "MiniDev", "mini@1": "Mini1"}
 """Other data than R2MED's never go under the names of its tasks."""
 
 

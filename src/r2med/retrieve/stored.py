@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple
 import msgspec
 import numpy as np
 
-from ..core import NO_DOCUMENT, DataError, Hit, Run, Task, UsageError, fingerprint
+from ..core import NO_DOCUMENT, DataError, Hit, IdTable, Run, Task, UsageError, fingerprint
 from ..core.places import open_regular
 from ..core.queries import Queries
 from ..core.spec import Content, Spec
@@ -59,11 +59,11 @@ class StoredRun(Retriever):
     def _file(self, task: Task) -> Path:
         if self.path.is_file():
             return self.path
-        plain = {task.name, task.collection}
-        for folder in (self.path / file_name(task.collection or "own", known=plain), self.path):
-            for name in (task.name, file_name(task.name)):
+        plain, where = {task.name, task.collection}, task.collection or "own"
+        for folder in (self.path / file_name(where, known=plain), self.path / file_name(where), self.path):
+            for name in (file_name(task.name, known=plain), file_name(task.name)):
                 for suffix in SUFFIXES:
-                    found = folder / f"{file_name(name, known=plain)}{suffix}"
+                    found = folder / f"{name}{suffix}"
                     if found.is_file():
                         return found
         raise DataError(f"holds no candidates for {task.full_name} (a file called {task.name}.run.gz)", path=self.path)
@@ -155,12 +155,19 @@ class TopkLine(msgspec.Struct):
     topk_pid: list[tuple[str | int, float] | str]
 
 
-def load_candidates(path: str | Path, task: Task, *, unknown: Unknown = "refuse") -> Run:
-    """Candidates from a TREC run or a JSON-lines file, plain or compressed, over the task's documents."""
+def load_candidates(
+    path: str | Path, task: Task, *, unknown: Unknown = "refuse", other_queries: Unknown = "refuse"
+) -> Run:
+    """Candidates from a TREC run or a JSON-lines file, plain or compressed, over the task's documents.
+
+    With `other_queries="drop"` a run of more queries than the task has is no error.
+    """
     path = Path(path)
     if not path.is_file():
         raise DataError("no such file", path=path)
     run = read_topk(path) if _is_json(path) else read_run(path)
+    if other_queries == "drop":
+        run = run.for_queries(IdTable(q for q in run.query_ids if q in task.query_ids))
     try:
         return on_task(run, task, unknown=unknown)
     except DataError as error:

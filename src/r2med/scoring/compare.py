@@ -96,6 +96,8 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     pairs: list[Pair]
     letters: dict[str, str]  # Two systems share a letter exactly where they do not differ on the macro-average.
     ranks: dict[str, Rank]
+    judged_at_10: dict[str, float | None] = {}
+    # The share of each system's top ten that somebody judged, mean of the tasks; empty where that is not known.
 
     def _repr_html_(self) -> str:
         from ..core.table import html_tables

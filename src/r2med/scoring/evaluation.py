@@ -121,6 +121,12 @@ def evaluation_of(hits: HitsAt, run: Run, qrels: Qrels, measures: Iterable[Measu
     )
 
 
+def mean_judged(shares: Iterable[float | None]) -> float | None:
+    """judged@10 over several tasks; None where that of one is not known."""
+    known = list(shares)
+    return None if not known or None in known else sum(share or 0.0 for share in known) / len(known)
+
+
 def rescored(run: Run, qrels: Qrels, measure: Measure | str) -> dict[str, float]:
     """One measure of each judged query, computed from a run: for measures that are not stored beside it."""
     evaluation = score(run, qrels, [measure])

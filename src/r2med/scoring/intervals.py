@@ -154,26 +154,40 @@ class Bootstrap:
             value += weight * centre
             replicates += weight * (contrasts @ means)
             moments.add((per_query - centre[:, None]) * (weight / matrix.shape[1]))
-        replicates.sort(axis=1)
-        low, high = self._positions(replicates, value, moments)
-        return Bounds(value, _read(replicates, low), _read(replicates, high))
+        return _bounds(replicates, value, moments, self.settings)
 
-    def _positions(self, replicates: Float64, value: Float64, moments: _Moments) -> tuple[Float64, Float64]:
-        """Which quantiles of the sorted replicates bound each interval."""
-        tail = (1.0 - self.settings.level) / 2.0
-        reach = moments.reach(tail) if self.settings.expanded else np.full(len(value), -_NORMAL.inv_cdf(tail))
-        if self.settings.method == "percentile":
-            low = np.array([_NORMAL.cdf(-z) for z in reach.tolist()])
-            return low, 1.0 - low
-        noise = 1e-12 * (1.0 + np.abs(value))[:, None]  # sums in another order differ in their last bits
-        below = (replicates < value[:, None] - noise).mean(axis=1)
-        level = (np.abs(replicates - value[:, None]) <= noise).mean(axis=1)
-        edge = 0.5 / self.settings.resamples
-        shares = np.clip(below + level / 2.0, edge, 1.0 - edge).tolist()
-        rows = list(zip(shares, reach.tolist(), moments.acceleration().tolist(), strict=True))
-        low = np.array([_corrected(-z, _NORMAL.inv_cdf(share), bend) for share, z, bend in rows])
-        high = np.array([_corrected(z, _NORMAL.inv_cdf(share), bend) for share, z, bend in rows])
-        return low, high
+
+def _bounds(replicates: Float64, value: Float64, moments: _Moments, settings: Settings) -> Bounds:
+    """Values with the quantiles of their replicates, which are sorted in place, that bound each interval."""
+    replicates.sort(axis=1)
+    low, high = _positions(replicates, value, moments, settings)
+    return Bounds(value, _read(replicates, low), _read(replicates, high))
+
+
+def _positions(replicates: Float64, value: Float64, moments: _Moments, settings: Settings) -> tuple[Float64, Float64]:
+    """Which quantiles of the sorted replicates bound each interval."""
+    tail = (1.0 - settings.level) / 2.0
+    reach = moments.reach(tail) if settings.expanded else np.full(len(value), -_NORMAL.inv_cdf(tail))
+    if settings.method == "percentile":
+        low = np.array([_NORMAL.cdf(-z) for z in reach.tolist()])
+        return low, 1.0 - low
+    noise = 1e-12 * (1.0 + np.abs(value))[:, None]  # sums in another order differ in their last bits
+    below = (replicates < value[:, None] - noise).mean(axis=1)
+    level = (np.abs(replicates - value[:, None]) <= noise).mean(axis=1)
+    edge = 0.5 / settings.resamples
+    shares = np.clip(below + level / 2.0, edge, 1.0 - edge).tolist()
+    rows = list(zip(shares, reach.tolist(), moments.acceleration().tolist(), strict=True))
+    low = np.array([_corrected(-z, _NORMAL.inv_cdf(share), bend) for share, z, bend in rows])
+    high = np.array([_corrected(z, _NORMAL.inv_cdf(share), bend) for share, z, bend in rows])
+    return low, high
+
+
+def statistic_bounds(value: float, replicates: Float64, influence: Float64, settings: Settings) -> tuple[float, float]:
+    """The interval of any statistic, from its value on each resample and the influence of each query on it."""
+    moments = _Moments(1)
+    moments.add(influence[None])
+    found = _bounds(replicates[None].copy(), np.array([value]), moments, settings)
+    return float(found.low[0]), float(found.high[0])
 
 
 class _Moments:
@@ -240,12 +254,17 @@ def _resampled_means(matrix: Float64, resamples: int, rng: np.random.Generator, 
     step = max(1, _CELLS_AT_ONCE // queries)
     for begin in range(0, resamples, step):
         size = min(step, resamples - begin)
-        drawn: Int64 = rng.integers(0, queries, size=(size, queries), dtype=np.int64)
-        drawn += np.arange(size, dtype=np.int64)[:, None] * queries
-        counts = np.bincount(drawn.ravel(), minlength=size * queries).reshape(size, queries)  # how often each was drawn
-        means[:, begin : begin + size] = matrix @ counts.astype(np.float64).T
+        means[:, begin : begin + size] = matrix @ resample_counts(rng, size, queries).T
     means /= queries
     return means
+
+
+def resample_counts(rng: np.random.Generator, resamples: int, queries: int) -> Float64:
+    """How often each query was drawn: resamples × queries."""
+    drawn: Int64 = rng.integers(0, queries, size=(resamples, queries), dtype=np.int64)
+    drawn += np.arange(resamples, dtype=np.int64)[:, None] * queries
+    counts = np.bincount(drawn.ravel(), minlength=resamples * queries).reshape(resamples, queries)
+    return counts.astype(np.float64)
 
 
 class SystemScores(msgspec.Struct, frozen=True, kw_only=True):

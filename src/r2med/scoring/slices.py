@@ -21,6 +21,13 @@ NOT_STATED = "not stated"
 THIRDS = ("hard: least shared words", "middle", "easy: most shared words")
 _POSITIVES = {0: "none", 1: "1", 2: "2", 5: "3–5", math.inf: "6 and more"}
 _WORDS = {0: "none", 50: "up to 50 words", 100: "51–100 words", 200: "101–200 words", math.inf: "over 200 words"}
+FLAGS = ("flagged", "not flagged")
+GROUPS = ("family", "body system", "positives", "query length", "difficulty")
+"""What queries are grouped by."""
+ORDERS: dict[str, Collection[str]] = {
+    "positives": _POSITIVES.values(), "query length": _WORDS.values(), "difficulty": THIRDS, "audit": FLAGS,
+}  # fmt: skip
+"""The order of the groups; others go by name."""
 
 Tokens = Callable[[str], Iterable[str]]
 
@@ -86,25 +93,32 @@ def slice_scores(
     `traits` maps task to query to its traits, `flagged` holds (task, query id). A slice is a mean over its queries,
     whatever task they come from; differences are each other system minus the first.
     """
+    labels = slice_labels(scores, traits, flagged)
+    return [
+        _slice(scores, by, value, inside, settings)
+        for by, of_queries in labels.items()
+        for value, inside in _in_order(of_queries, ORDERS.get(by) or sorted(set(of_queries), key=_last)).items()
+    ]
+
+
+def slice_labels(
+    scores: ScoreSet, traits: Mapping[str, Mapping[str, Traits]], flagged: Collection[tuple[str, str]] | None = None
+) -> dict[str, list[str]]:
+    """For each way to group queries, the group of each query of a score set, task after task."""
     order = [(task.name, query_id) for task in scores.tasks for query_id in task.query_ids]
     if lacking := next((f"{t}: {q}" for t, q in order if q not in traits.get(t, {})), None):
         raise UsageError(f"nothing is known about query {lacking}")
     known = [traits[task][query_id] for task, query_id in order]
-    positives = [_bin(t.positives, _POSITIVES) for t in known]
-    lengths = [_bin(t.words, _WORDS) for t in known]
-    groups = {
-        "family": _by_name([t.family for t in known]),
-        "body system": _by_name([t.body_system for t in known]),
-        "positives": _in_order(positives, _POSITIVES.values()),
-        "query length": _in_order(lengths, _WORDS.values()),
-        "difficulty": _in_order([THIRDS[i] for i in thirds([t.overlap for t in known])], THIRDS),
+    labels = {
+        "family": [t.family for t in known],
+        "body system": [t.body_system for t in known],
+        "positives": [_bin(t.positives, _POSITIVES) for t in known],
+        "query length": [_bin(t.words, _WORDS) for t in known],
+        "difficulty": [THIRDS[i] for i in thirds([t.overlap for t in known])],
     }
     if flagged is not None:
-        labels = ["flagged" if place in flagged else "not flagged" for place in order]
-        groups["audit"] = _in_order(labels, ("flagged", "not flagged"))
-    return [
-        _slice(scores, by, value, inside, settings) for by, values in groups.items() for value, inside in values.items()
-    ]
+        labels["audit"] = [FLAGS[place not in flagged] for place in order]
+    return labels
 
 
 def _bin(number: int, bins: Mapping[float, str]) -> str:
@@ -112,8 +126,9 @@ def _bin(number: int, bins: Mapping[float, str]) -> str:
     return next(label for limit, label in bins.items() if number <= limit)
 
 
-def _by_name(labels: Sequence[str]) -> dict[str, Bools]:
-    return _in_order(labels, sorted(set(labels), key=lambda label: (label == NOT_STATED, label)))
+def _last(label: str) -> tuple[bool, str]:
+    """By name, with what is not stated behind the rest."""
+    return label == NOT_STATED, label
 
 
 def _in_order(labels: Sequence[str], order: Iterable[str]) -> dict[str, Bools]:

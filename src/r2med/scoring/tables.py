@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ..core.table import NONE, Table, interval, p_value, points, share, signed
-from .measures import USUAL, Measure
+from .measures import JUDGED, USUAL, Measure
 
 if TYPE_CHECKING:
     from .compare import Comparison, Difference, Pair
@@ -64,15 +64,19 @@ def systems_table(comparison: Comparison) -> Table:
         cells = [f"{points(a.value)} {interval(a.low, a.high)}" for a in averages]
         rank = comparison.ranks[system.name]
         stands = [comparison.letters[system.name], f"{rank.rank} ({rank.low}–{rank.high})", share(rank.best)]
-        rows.append([system.name, *stands, *cells])
+        judged = [share(comparison.judged_at_10.get(system.name))] if comparison.judged_at_10 else []
+        rows.append([system.name, *stands, *cells, *judged])
     macro = "Score" if single else "Macro" if scope.complete else f"Mean of {scope.scope}"
     titles = ["System", "Letters", "Rank", "Best", macro, *([] if single else ["By query"])]
+    titles += [str(JUDGED)] if comparison.judged_at_10 else []
     level = f"{100 * comparison.settings.level:g} %"
     caption = (
         f"{_settings(comparison)}; they speak of other queries of these tasks. Systems that share a letter do not "
         f"differ significantly. Rank: by average, and the ranks that the same tests leave open ({level}, all systems "
         f"together). Best: how often it was first when queries were resampled."
     )
+    if comparison.judged_at_10:
+        caption += f" {JUDGED}: share of the top ten that somebody judged."
     return Table(titles, rows, caption)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -17,7 +17,8 @@ from ..core.stores import FolderStore
 from ..core.untrusted import component, inside
 from .formats import layouts
 
-COLLECTION_NAMES = ("mini", "nano", "r2med")  # the last one that has a task of a bare name is meant by it
+COLLECTION_NAMES = ("mini@1", "mini-dev", "mini", "nano", "r2med")
+"""The last one that has a task of a bare name is meant by it."""
 
 
 class TaskEntry(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,6 +40,10 @@ class TaskEntry(msgspec.Struct, frozen=True, kw_only=True):
     dataset: str = ""
     layout: str = ""
     licence: str = ""
+    folder: str = ""
+    """Of a task that is built in: where it lies beside this file."""
+    corpus: str = ""
+    """Of a task that is built in: the folder of its documents, where other tasks have the same."""
 
     @property
     def full_name(self) -> str:
@@ -69,7 +74,8 @@ def _read(name: str) -> Collection:
     data: dict[str, Any] = parse_toml(files(__package__).joinpath(f"collections/{name}.toml").read_text("utf-8"))
     shared = {key: data[key] for key in ("layout", "licence")} | {"collection": data["name"]}
     for entry in data["task"]:
-        entry.update(shared | {"dataset": data.get("dataset", "").format(task=entry["name"])})
+        named = {key: data.get(key, "").format(task=entry["name"]) for key in ("dataset", "folder")}
+        entry.update(shared | named)
     return msgspec.convert(data, Collection)
 
 
@@ -88,24 +94,40 @@ def _names() -> dict[str, TaskEntry]:
     for entry in entries():
         spellings = [entry.full_name, entry.name, *entry.aliases]
         spellings += [f"{entry.collection}/{alias}" for alias in upstream[entry.name] if entry.collection != "r2med"]
-        names.update((_fold(spelling), entry) for spelling in spellings)
+        names.update((fold(spelling), entry) for spelling in spellings)
     return names
 
 
 def find_tasks(spec: str) -> tuple[TaskEntry, ...]:
     """The tasks a name stands for: a collection, `collection/task`, or an alias of a task."""
-    folded = _fold(spec)
+    folded = fold(spec)
     if folded in collections():
         return collections()[folded].tasks
     if folded in _names():
         return (_names()[folded],)
+    raise unknown_task(spec)
+
+
+def unknown_task(spec: str, others: Iterable[str] = ()) -> UnknownName:
+    """The error for a name that nobody knows; `others` are known names beside those of the catalogue."""
     known = [*collections(), *(e.full_name for e in entries()), *(e.name for e in entries("r2med"))]
     known += [alias for e in entries() for alias in e.aliases]
-    raise UnknownName("task", spec, known, hint="(r2med tasks lists them; a folder or .zip works too)")
+    return UnknownName("task", spec, [*known, *others], hint="(r2med tasks lists them; a folder or .zip works too)")
 
 
-def _fold(name: str) -> str:
+def is_catalogue_name(spec: str) -> bool:
+    """Whether a name stands for a collection or a task of the catalogue."""
+    return fold(spec) in collections() or fold(spec) in _names()
+
+
+def fold(name: str) -> str:
+    """A name as it is compared: in lower case, with hyphens."""
     return name.casefold().replace("_", "-").replace(" ", "-").strip("/")
+
+
+def built_in(folder: str) -> Path:
+    """A folder that ships with the package."""
+    return inside(Path(str(files(__package__))), folder, "task")
 
 
 def drop_in(entry: TaskEntry) -> Path:
@@ -115,8 +137,8 @@ def drop_in(entry: TaskEntry) -> Path:
 
 def locate(entry: TaskEntry) -> Path | None:
     """The folder or zip that holds a catalogue task on this machine, or None."""
-    if entry.collection == "mini":
-        return Path(str(files(__package__).joinpath("mini", entry.name)))
+    if entry.folder:
+        return built_in(entry.folder)
     own = drop_in(entry)
     for candidate in (own, own.with_name(own.name + ".zip"), own.parent):
         if candidate.is_file() or _holds(candidate, entry):
@@ -139,29 +161,3 @@ def _holds(folder: Path, entry: TaskEntry) -> bool:
         return any(layout.has_task(names, entry.split) for layout in layouts().values())
     except DataError:
         return False  # loading it by its path says what is wrong with it
-
-
-class TaskListing(NamedTuple):
-    """A task of the catalogue and what of it is on this machine."""
-
-    name: str
-    collection: str
-    family: str
-    queries: int
-    documents: int
-    judgments: int
-    revision: str
-    available: bool
-    path: str | None
-    bytes: int | None
-
-
-def list_tasks(name: str = "") -> list[TaskListing]:
-    """The tasks of a collection, or all of them."""
-    found = []
-    for e in find_tasks(name) if name else entries():
-        path = locate(e)
-        size = sum(p.stat().st_size for p in (path, *path.rglob("*")) if p.is_file()) if path else None
-        facts = (e.name, e.collection, e.family, e.queries, e.documents, e.judgments, e.revision)
-        found.append(TaskListing(*facts, path is not None, str(path) if path else None, size))
-    return found

@@ -16,7 +16,7 @@ from .load import TaskRef
 
 
 class Downloaded(NamedTuple):
-    """One task that is now on this machine."""
+    """One task that is now on this machine, or why it is not."""
 
     task: str
     path: str
@@ -24,6 +24,7 @@ class Downloaded(NamedTuple):
     documents: int
     judgments: int
     fetched: bool
+    error: str = ""
 
 
 def download(entry: TaskEntry, *, force: bool = False) -> Downloaded:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import shlex
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,10 +15,28 @@ from ..core import DataError, IdTable, Task, TextColumn, Unavailable, UsageError
 from ..core.atomic import atomic_folder
 from ..core.files import wrong_files
 from ..core.places import exists, typed_path
-from ..core.stores import Store, open_store
+from ..core.stores import JoinedStore, Store, open_store
 from ..core.untrusted import component
-from .catalogue import TaskEntry, collections, drop_in, find_tasks, locate, snapshot
+from .catalogue import (
+    TaskEntry,
+    built_in,
+    collections,
+    drop_in,
+    find_tasks,
+    fold,
+    is_catalogue_name,
+    locate,
+    snapshot,
+    unknown_task,
+)
 from .formats import Expansion, Format, Parts, detect, get_format, layouts
+from .own import find_own, own_collection, own_names
+
+UNMARKED = ("", "test", "qrels", "default")
+"""Splits of judgments that a task's name does not mention: the test set, and judgments that belong to no split."""
+
+PlaceOf = Callable[[str, str, int], tuple[str, int | None]]
+"""Gives the file and line where an id of a `document` or `query` stands for the n-th time."""
 
 
 class TaskRef(NamedTuple):
@@ -24,7 +46,9 @@ class TaskRef(NamedTuple):
     collection: str
     entry: TaskEntry | None
     path: Path | None
-    split: str = ""
+    split: str = ""  # of a folder that holds several tasks: which of them
+    judged: str = ""  # which judgments, where a folder has several
+    fingerprint: str = ""  # of a task of one's own collections: what it has to hold
 
     @property
     def full_name(self) -> str:
@@ -38,6 +62,10 @@ class TaskRef(NamedTuple):
 
     def present(self) -> Path:
         """Where it lies on this machine; an error that says how to get it where it does not."""
+        if self.fingerprint and self.path is not None and not exists(self.path):
+            moved = f"r2med data add {self.collection} {self._typed('NEW-FOLDER')}"
+            gone = f"r2med data remove {self.full_name}"
+            raise DataError(f"is not there any more (it was {self.full_name}): {moved}, or {gone}", path=self.path)
         if self.path is not None:
             return self.path
         if self.entry is None:
@@ -47,16 +75,36 @@ class TaskRef(NamedTuple):
             f"or put its files into {drop_in(self.entry)}, or give a folder instead of the name"
         )
 
+    @property
+    def mark(self) -> str:
+        """The split of the judgments as the name ends with it; nothing for those of test or without a name."""
+        return f"@{self.judged}" if self.judged and self.name.endswith(f"@{self.judged}") else ""
+
+    def _typed(self, folder: str) -> str:
+        """What is typed to put the task into a collection again, from some folder."""
+        name = self.name.removesuffix(self.mark)
+        usual = self.split or name == Path(folder).name.removesuffix(".zip")
+        return shlex.quote(f"{'' if usual else f'{name}='}{folder}{self.mark}")
+
+    def store(self) -> Store:
+        """Its files; documents that several tasks share lie apart."""
+        store = open_store(self.present())
+        shared = self.entry.corpus if self.entry else ""
+        return JoinedStore(store, open_store(built_in(shared))) if shared else store
+
     def load(self) -> Task:
         """Read it, and refuse what cannot be searched or is not what the catalogue says."""
         path = self.present()
         if self.entry is not None and path == snapshot(self.entry) and (wrong := wrong_files(path)):
             again = f"r2med data download --force {self.full_name}"
             raise DataError(f"was changed since it was downloaded ({again})", path=path / wrong[0])
-        store = open_store(path)
+        store = self.store()
         layout, splits = detect(store)
         if self.split not in splits:
             raise DataError(f"holds no task {self.split!r} (it has {', '.join(splits)})", path=path)
+        judged = layout.judgment_splits(store.names())
+        if self.entry is not None and judged and judged[0] not in UNMARKED:
+            raise DataError(f"has judgments of {judged[0]}, and {self.full_name} is a test set", path=path)
         task = self._task(layout, store)
         if self.entry is not None and self.entry.fingerprint not in ("", task.fingerprint):
             raise DataError(
@@ -64,10 +112,17 @@ class TaskRef(NamedTuple):
                 f"not {self.entry.fingerprint}",
                 path=path,
             )
+        if self.fingerprint not in ("", task.fingerprint):
+            again = f"r2med data add {self.collection} {self._typed(str(path))}"
+            raise DataError(
+                f"has changed since it became {self.full_name} (fingerprint {self.fingerprint[:8]}, now "
+                f"{task.fingerprint[:8]}): {again} takes it as it is now",
+                path=path,
+            )
         return task
 
     def _task(self, layout: Format, store: Store) -> Task:
-        queries, documents, qrels = layout.read(store, self.split)
+        queries, documents, qrels, _ = layout.read(store, self.split or self.judged)
         for kind, number in (("documents", len(documents)), ("queries", len(queries)), ("judgments", len(qrels))):
             if not number:
                 raise DataError(f"there are no {kind}", path=self.path)
@@ -80,12 +135,13 @@ class TaskRef(NamedTuple):
             family=self.entry.family if self.entry else "",
             source=self.source,
             revision=self.entry.revision if self.entry else "",
-            extra={"layout": layout.name, "path": str(self.path or ""), "split": self.split},
+            extra={"layout": layout.name, "path": str(self.path or ""), "split": self.split, "judged": self.judged},
             candidates=lambda config: layout.candidates(store, config, self.split, documents.ids),
             published=self.published,
         )
-        _check("document", documents.ids, (documents.texts, documents.titles), layout, store)
-        _check("query", task.query_ids, (task.query_texts,), layout, store)
+        place_of = partial(layout.place_of, store)
+        check_texts("document", documents.ids, (documents.texts, documents.titles), place_of)
+        check_texts("query", task.query_ids, (task.query_texts,), place_of)
         return task
 
     def published(self, method: str, llm: str) -> Mapping[str, Sequence[str]]:
@@ -97,7 +153,7 @@ class TaskRef(NamedTuple):
 
     def expansions(self) -> list[Expansion]:
         """The generated texts that come with it."""
-        store = open_store(self.present())
+        store = self.store()
         layout, _ = detect(store)
         # The hub writes `huatuo_o1_70b` (a split may hold no hyphen) where everyone else writes `huatuo-o1-70b`.
         found = [e._replace(llm=e.llm.replace("_", "-")) for e in layout.expansions(store, self.split)]
@@ -115,31 +171,69 @@ def check_expansions(expansions: Iterable[Expansion], place: Path) -> None:
         seen.add(name)
 
 
-def _check(kind: str, ids: IdTable, columns: Iterable[TextColumn | None], layout: Format, store: Store) -> None:
+def check_texts(kind: str, ids: IdTable, columns: Iterable[TextColumn | None], place_of: PlaceOf) -> None:
     """Refuse ids that stand twice and texts with a NUL character, naming the file and the line."""
     if repeated := ids.duplicates():
-        path, line = layout.place_of(store, kind, repeated[0], 2)
+        path, line = place_of(kind, repeated[0], 2)
         raise DataError(f"{kind} id {repeated[0]!r} stands {list(ids).count(repeated[0])} times", path=path, line=line)
     for column in columns:
         if column is not None and (index := column.find_byte(0)) >= 0:
-            path, line = layout.place_of(store, kind, ids[index], 1)
+            path, line = place_of(kind, ids[index], 1)
             raise DataError(f"{kind} {ids[index]!r} holds a NUL character", path=path, line=line)
 
 
 def resolve(spec: str) -> list[TaskRef]:
     """The tasks that `spec` names.
 
-    A catalogue name wins over a folder of the same name; write `./name` for the folder.
+    A name of the catalogue or of one's own collections wins over a folder of the same name; write `./name` for the
+    folder. `folder@dev` are the judgments of a split, or one task of a folder that holds several.
     """
-    looks_like_path = spec.startswith((".", "/", "~")) or spec.endswith(".zip")
+    place = given_path(spec)
+    if place is not None:
+        return chosen(*place)
     path = typed_path(spec)
-    if not looks_like_path:
-        try:
-            return [TaskRef(e.name, e.collection, e, locate(e), e.split) for e in find_tasks(spec)]
-        except UsageError:
-            if not exists(path):
-                raise
-    return from_path(path)
+    if exists(path) and _holds_tasks(path):
+        warnings.warn(f"{spec} is the collection or task of that name; the folder is ./{spec}", stacklevel=2)
+    if is_catalogue_name(spec):
+        return [TaskRef(e.name, e.collection, e, locate(e), e.split) for e in find_tasks(spec)]
+    found = find_own(spec)
+    if found is None:
+        raise unknown_task(spec, own_names())
+    return [
+        TaskRef(task.name, found[0], None, Path(task.path), task.split, task.judged, task.fingerprint)
+        for task in found[1]
+    ]
+
+
+def given_path(spec: str) -> tuple[Path, str] | None:
+    """The folder or zip that a text means and what is chosen of it; None for the name of a collection or task."""
+    written = spec.startswith((".", "/", "~")) or spec.endswith(".zip")
+    path, (before, at, part) = typed_path(spec), spec.rpartition("@")
+    if not written and (is_catalogue_name(spec) or find_own(spec) is not None):
+        return None
+    if at and not exists(path) and exists(typed_path(before)):
+        return typed_path(before), part
+    return (path, "") if written or exists(path) else None
+
+
+def _holds_tasks(path: Path) -> bool:
+    with suppress(DataError):
+        return bool(_look(path))
+    return False
+
+
+def chosen(path: Path, part: str) -> list[TaskRef]:
+    """The tasks of a folder; which judgments are used is said where there are several and none was asked for."""
+    for alternatives in _look(path) if not part else ():
+        if len(alternatives) > 1:
+            used, *others = [ref.judged for ref in alternatives]
+            place = alternatives[0].path
+            warnings.warn(
+                f"{place}: the judgments of {used} are used; {place}@{others[0]} takes those of {others[0]}"
+                + (f" ({', '.join(others[1:])} likewise)" if others[1:] else ""),
+                stacklevel=3,
+            )
+    return from_path(path, part)
 
 
 def resolve_all(specs: Iterable[str]) -> list[TaskRef]:
@@ -149,7 +243,8 @@ def resolve_all(specs: Iterable[str]) -> list[TaskRef]:
     """
     found: dict[str, TaskRef] = {}
     for spec in specs:
-        for part in [spec] if exists(typed_path(spec)) else spec.split(","):
+        whole = "," not in spec or exists(typed_path(spec)) or spec in own_names()
+        for part in [spec] if whole else spec.split(","):
             for ref in resolve(part.strip()):
                 first = found.setdefault(ref.full_name, ref)
                 if first.path != ref.path and first.present().resolve() != ref.present().resolve():
@@ -157,22 +252,47 @@ def resolve_all(specs: Iterable[str]) -> list[TaskRef]:
     return list(found.values())
 
 
-def from_path(path: Path) -> list[TaskRef]:
-    """The tasks in a folder or zip: one task, the splits of a Nano folder, or a folder of task folders."""
+def from_path(path: Path, part: str = "") -> list[TaskRef]:
+    """The tasks in a folder or zip: one task, the splits of a Nano folder, or a folder of task folders.
+
+    `part` chooses one of the splits, or the judgments of a split other than the usual one.
+    """
+    found = _look(path)
+    if not part:
+        return [alternatives[0] for alternatives in found]
+    every = [ref for alternatives in found for ref in alternatives]
+    wanted = [ref for ref in every if part in (ref.split, ref.judged) or (ref.split and part == ref.name)]
+    if not wanted:
+        known = dict.fromkeys(ref.split or ref.judged for ref in every)
+        raise UsageError(f"{path} has no {part!r} (it has {', '.join(filter(None, known)) or 'no splits'})")
+    return wanted
+
+
+def every_part(path: Path) -> list[TaskRef]:
+    """The tasks in a folder or zip, with each of the judgments that there are."""
+    return [ref for alternatives in _look(path) for ref in alternatives]
+
+
+def _look(path: Path) -> list[list[TaskRef]]:
+    """The tasks in a folder or zip; each with every set of judgments it has, the usual one first."""
     store = open_store(path)
     try:
-        _, splits = detect(store)
+        layout, splits = detect(store)
     except DataError:
         inside = _task_folders(path)
         if not inside:
             raise
-        return [ref for folder in inside for ref in from_path(folder)]
+        return [found for folder in inside for found in _look(folder)]
     # A name becomes a folder or a file when the task, or a result on it, is written.
     name = component(path.resolve().name.removesuffix(".zip"), "task", path=path)
     if splits == [""]:
-        return [TaskRef(name, "", None, path)]
+        judged = layout.judgment_splits(store.names()) or [""]
+        marks = {one: "" if one == judged[0] and one in UNMARKED else f"@{one}" for one in judged}
+        return [[TaskRef(f"{name}{mark}", "", None, path, "", one) for one, mark in marks.items()]]
     by_split = {e.split: e.name for c in collections().values() for e in c.tasks if e.split}
-    return [TaskRef(by_split.get(split, split), name, None, path, split) for split in splits]
+    # A folder that is called like a collection is not that collection: `~` keeps their results apart.
+    group = f"{name}~" if fold(name) in collections() or own_collection(name) else name
+    return [[TaskRef(by_split.get(split, split), group, None, path, split)] for split in splits]
 
 
 def _task_folders(path: Path) -> list[Path]:
@@ -196,7 +316,7 @@ def load_all(spec: str | Path) -> list[Task]:
 
 
 def _refs(spec: str | Path) -> list[TaskRef]:
-    return resolve(spec) if isinstance(spec, str) else from_path(spec)
+    return resolve(spec) if isinstance(spec, str) else chosen(spec, "")
 
 
 class Converted(NamedTuple):
@@ -250,7 +370,8 @@ def write_task(
     split: str = "",
 ) -> None:
     """Write one task into `folder`; `split` is what a layout with several tasks calls it, by default its name."""
-    parts = Parts(task.queries, task.documents, task.qrels)
+    judged = task.extra.get("judged", "")
+    parts = Parts(task.queries, task.documents, task.qrels, "test" if judged in UNMARKED else judged)
     check_expansions(expansions or (), folder)
     folder.mkdir(parents=True, exist_ok=True)
     get_format(to).write(parts, folder, split=split or task.name, compress=compress, expansions=expansions or [])

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import msgspec
 
 from ..core import DataError
-from ..core.stores import Store, open_store, open_stream
+from ..core.stores import Store, open_stream
 from ..core.untrusted import printable
 from .formats import detect
 from .jsonl import explain, uses_underscore_id
@@ -147,10 +147,10 @@ class Report(msgspec.Struct):
 
 def validate(ref: TaskRef) -> Report:
     """Check one task."""
-    store = open_store(ref.present())
+    store = ref.store()
     layout, _ = detect(store)
     checks = Checks()
-    layout.validate(store, ref.split, checks)
+    layout.validate(store, ref.split or ref.judged, checks)
     manifest = read_manifest(store.path) if layout.holds_several and store.path.is_dir() else None
     if manifest is not None and ref.split in manifest.tasks:
         for name in changed_files(store.path, manifest, ref.split):

@@ -68,7 +68,7 @@ def upstream(root: Path, *flags: str, **environment: str) -> subprocess.Complete
 @pytest.fixture(scope="session")
 def converted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("converted")
-    convert(resolve("mini"), root / "dataset", to="r2med")
+    convert(resolve("mini@1"), root / "dataset", to="r2med")
     return root
 
 
@@ -124,12 +124,12 @@ def test_bm25_on_all_tasks(tree: Path) -> None:
     test = result["test"]
     assert isinstance(test, dict)
     assert set(test) == OTHER
-    ours = r2med.evaluate("bm25", r2med.load("mini/Biology"), depth=100).means
+    ours = r2med.evaluate("bm25", r2med.load("mini@1/Biology"), depth=100).means
     assert test["ndcg_at_10"] == round(ours["ndcg_at_10"], 5)
     assert test["mrr"] == round(ours["mrr_at_100"], 5)
     assert values[0] == round(100 * float(test["ndcg_at_10"]), 2)
     candidates = read_topk(tree / "output" / "topk_docs" / "bm25" / "Biology.jsonl")
-    assert set(candidates.query_ids) == set(r2med.load("mini/Biology").query_ids)
+    assert set(candidates.query_ids) == set(r2med.load("mini@1/Biology").query_ids)
 
 
 def test_the_figures_are_those_of_trec_eval(tree: Path) -> None:
@@ -165,7 +165,7 @@ def test_a_model_of_ones_own(tree: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert isinstance(test, dict)
     assert set(test) == DENSE
     monkeypatch.syspath_prepend(tree / "src")
-    ours = r2med.evaluate("own:CustomModel", r2med.load("mini/Biology"))
+    ours = r2med.evaluate("own:CustomModel", r2med.load("mini@1/Biology"))
     assert test["ndcg_at_10"] == pytest.approx(ours.mean(), abs=6e-6)
 
 
@@ -245,7 +245,7 @@ def test_texts_are_generated_and_found_again(tree: Path, server: ChatServer, met
     gar = ("--task", "Biology", "--gar_method", method, "--gar_llm", llm)
     made = upstream(tree, "--mode", "generate_hydoc", *gar, **reach)
     assert made.returncode == 0, made.stderr
-    queries = len(r2med.load("mini/Biology").queries)
+    queries = len(r2med.load("mini@1/Biology").queries)
     assert len(server.asked) == queries
     sent = server.asked[0]
     assert (sent["temperature"], sent.get("seed")) == ((0.8, None) if llm == "gpt4" else (0.7, 42))

@@ -28,7 +28,16 @@ from tests.retrieve.encoders.weights import real_model
 from .nodes import command_line, descendants, home_with
 from .runs import Ran, without
 
-ARGUMENTS = ["--tasks", "mini/Biology,mini/MedQA-Diag", "-r", "bm25", "-r", "bge-small:max_length=32", "--fuse", "rrf"]
+ARGUMENTS = [
+    "--tasks",
+    "mini@1/Biology,mini@1/MedQA-Diag",
+    "-r",
+    "bm25",
+    "-r",
+    "bge-small:max_length=32",
+    "--fuse",
+    "rrf",
+]
 
 
 def workers_of(pid: int) -> list[int]:
@@ -48,7 +57,7 @@ def test_workers_give_the_same_bytes_and_one_may_be_killed(tmp_path: Path) -> No
 
 def test_workers_end_with_a_killed_driver(tmp_path: Path) -> None:
     home = home_with(tmp_path / "home", "bge-small")
-    ran = Ran(home, tmp_path / "r", "--tasks", "mini", "-r", "bge-small:max_length=64", "--workers", "2")
+    ran = Ran(home, tmp_path / "r", "--tasks", "mini@1", "-r", "bge-small:max_length=64", "--workers", "2")
     both = ran.until(lambda: len(found := workers_of(ran.process.pid)) == 2 and found)
     ran.until(ran.shards)
     ran.process.kill()
@@ -69,7 +78,7 @@ def test_what_cannot_be() -> None:
 
 @pytest.mark.slow
 def test_a_model_that_batches_gets_the_same_batches(tmp_path: Path) -> None:
-    arguments = ["--tasks", "mini/Biology", "-r", str(real_model("minilm", "model.safetensors"))]
+    arguments = ["--tasks", "mini@1/Biology", "-r", str(real_model("minilm", "model.safetensors"))]
     found = []
     for name, more in (("here", ()), ("there", ("--workers", "2"))):
         found.append(Ran(tmp_path / name, tmp_path / f"r{name}", *arguments, *more).end().files())
@@ -111,7 +120,7 @@ def test_vectors_of_tokens_and_weights_of_terms_are_made_by_workers(
             systems = [builder.build(spec) for spec in specs]
             executor.adopt(builder.components)
             store = ResultStore(tmp_path / executor.name)
-            results = run_experiment(resolve("mini/IIYi-Clinical"), systems, store, executor=executor).results
+            results = run_experiment(resolve("mini@1/IIYi-Clinical"), systems, store, executor=executor).results
             kept = (path.read_bytes() for path in sorted(store.root.rglob("*.run.gz")))
             found.append(([(r.measures, without(r.notes)) for r in results], list(kept)))
             if isinstance(executor, PoolExecutor):

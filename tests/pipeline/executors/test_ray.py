@@ -15,17 +15,17 @@ from .test_pool import late_interaction
 
 SHORT = "bge-small:max_length=16"
 BRIEF = [
-    "--tasks", "mini/Biology,mini/IIYi-Clinical", "-r", "bm25", "-r", SHORT, "--fuse", "rrf",
+    "--tasks", "mini@1/Biology,mini@1/IIYi-Clinical", "-r", "bm25", "-r", SHORT, "--fuse", "rrf",
     "--rerank", "msmarco-minilm:max_length=24@10",
 ]  # fmt: skip
-FULL = ["--tasks", "mini"]
+FULL = ["--tasks", "mini@1"]
 
 
 def on_ray(address: str) -> list[str]:
     return ["--executor", "ray", "--address", address]
 
 
-@pytest.mark.parametrize("arguments", [BRIEF, pytest.param(FULL, marks=pytest.mark.slow)], ids=["brief", "mini"])
+@pytest.mark.parametrize("arguments", [BRIEF, pytest.param(FULL, marks=pytest.mark.slow)], ids=["brief", "mini@1"])
 def test_a_cluster_gives_the_bytes_of_this_machine(cluster: str, tmp_path: Path, arguments: list[str]) -> None:
     models = ("bge-small", "msmarco-minilm")
     if arguments is BRIEF:  # a model with a vector per token
@@ -47,7 +47,7 @@ def test_a_node_without_the_model_is_named(tmp_path: Path) -> None:
         try:
             wait_for_nodes(address, 1)
             home = home_with(tmp_path / "home", "bge-small")
-            ran = Ran(home, tmp_path / "r", "--tasks", "mini/Biology", "-r", SHORT, *on_ray(address)).end(None)
+            ran = Ran(home, tmp_path / "r", "--tasks", "mini@1/Biology", "-r", SHORT, *on_ray(address)).end(None)
         finally:
             node.kill()
     assert ran.process.returncode == 1
@@ -60,14 +60,14 @@ def test_a_node_without_the_model_is_named(tmp_path: Path) -> None:
 
 def test_an_address_where_nobody_is(tmp_path: Path) -> None:
     pytest.importorskip("ray", reason="ray is not installed: pip install 'r2med[ray]'")
-    ran = Ran(tmp_path, tmp_path / "r", "--tasks", "mini/Biology", "-r", "bm25", *on_ray("127.0.0.1:1")).end(1)
+    ran = Ran(tmp_path, tmp_path / "r", "--tasks", "mini@1/Biology", "-r", "bm25", *on_ray("127.0.0.1:1")).end(1)
     assert "no Ray cluster answers at 127.0.0.1:1" in ran.err
     assert "Traceback" not in ran.err
 
 
 @pytest.mark.slow
 def test_a_node_dies_in_the_middle(cluster: str, tmp_path: Path) -> None:
-    arguments = ["--tasks", "mini", "-r", "bm25", "-r", "bge-small:max_length=128", "--fuse", "rrf"]
+    arguments = ["--tasks", "mini@1", "-r", "bm25", "-r", "bge-small:max_length=128", "--fuse", "rrf"]
     here = Ran(home_with(tmp_path / "one", "bge-small"), tmp_path / "here", *arguments).end()
     third = Node(cluster, home_with(tmp_path / "three", "bge-small"))
     try:
@@ -92,7 +92,7 @@ def test_all_nodes_gone_is_one_line(tmp_path: Path) -> None:
         node = Node(address, home, head=True, temporary=Path(folder))
         try:
             wait_for_nodes(address, 1)
-            ran = Ran(home, tmp_path / "r", "--tasks", "mini", "-r", "bge-small:max_length=128", *on_ray(address))
+            ran = Ran(home, tmp_path / "r", "--tasks", "mini@1", "-r", "bge-small:max_length=128", *on_ray(address))
             ran.until(ran.shards)
         finally:
             node.kill()
@@ -100,14 +100,14 @@ def test_all_nodes_gone_is_one_line(tmp_path: Path) -> None:
     assert ran.process.returncode == 1
     assert f"the head of the Ray cluster at {address} is gone" in ran.err.splitlines()[-1]
     assert "Traceback" not in ran.err
-    again = Ran(home, tmp_path / "r", "--tasks", "mini", "-r", "bge-small:max_length=128").end()
+    again = Ran(home, tmp_path / "r", "--tasks", "mini@1", "-r", "bge-small:max_length=128").end()
     assert again.document()["systems"][0]["tasks"]
 
 
 @pytest.mark.slow
 def test_an_interrupt_leaves_no_actor_behind(cluster: str, tmp_path: Path) -> None:
     home = home_with(tmp_path / "home", "bge-small")
-    ran = Ran(home, tmp_path / "r", "--tasks", "mini", "-r", "bge-small:max_length=128", *on_ray(cluster))
+    ran = Ran(home, tmp_path / "r", "--tasks", "mini@1", "-r", "bge-small:max_length=128", *on_ray(cluster))
     ran.until(ran.shards)
     ran.process.send_signal(signal.SIGINT)
     ran.end(None)
@@ -123,6 +123,6 @@ def test_an_interrupt_leaves_no_actor_behind(cluster: str, tmp_path: Path) -> No
 def test_without_a_cluster_one_is_started_and_ended(tmp_path: Path) -> None:
     pytest.importorskip("ray", reason="ray is not installed: pip install 'r2med[ray]'")
     home = home_with(tmp_path / "home", "bge-small")
-    ran = Ran(home, tmp_path / "r", "--tasks", "mini/Biology", "-r", SHORT, *on_ray("local"), "--workers", "2").end()
+    ran = Ran(home, tmp_path / "r", "--tasks", "mini@1/Biology", "-r", SHORT, *on_ray("local"), "--workers", "2").end()
     assert "started one on this machine, 1 node, 2 workers" in ran.err
     assert ran.document()["systems"][0]["name"] == "bge-small:max_length=16"

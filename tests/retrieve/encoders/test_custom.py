@@ -26,7 +26,7 @@ NAME = "tests.own_models:Versioned"
 
 @pytest.fixture(scope="module")
 def task() -> r2med.Task:
-    return r2med.load("mini/Biology")
+    return r2med.load("mini@1/Biology")
 
 
 @pytest.fixture
@@ -114,8 +114,8 @@ def test_what_may_change_is_not_kept(model: Any, task: r2med.Task) -> None:
 
 def test_finished_tasks_stay(tmp_path: Path) -> None:
     """A run over two tasks that breaks in the second: one line, and the first task's result is there."""
-    second = r2med.load("mini/PMC-Clinical").documents[0].contents[:60]
-    flags = ("--tasks", "mini/Biology,mini/PMC-Clinical", "--retriever", "tests.own_models:Versioned", "--results")
+    second = r2med.load("mini@1/PMC-Clinical").documents[0].contents[:60]
+    flags = ("--tasks", "mini@1/Biology,mini@1/PMC-Clinical", "--retriever", "tests.own_models:Versioned", "--results")
     done = subprocess.run(
         [sys.executable, "-m", "r2med", "run", *flags, str(tmp_path)], cwd=ROOT, env=os.environ | {"FAIL_ON": second},
         capture_output=True, text=True, check=False,
@@ -125,7 +125,7 @@ def test_finished_tasks_stay(tmp_path: Path) -> None:
     assert len(lines) == 1, done.stderr
     assert "Versioned failed on documents 0–" in lines[0]
     assert "Traceback" not in done.stderr
-    kept = [ResultStore(tmp_path).path(NAME, "mini", task).is_file() for task in ("Biology", "PMC-Clinical")]
+    kept = [ResultStore(tmp_path).path(NAME, "mini@1", task).is_file() for task in ("Biology", "PMC-Clinical")]
     assert kept == [True, False]
 
 
@@ -149,7 +149,7 @@ def test_a_child_that_comes_back_ends(tmp_path: Path) -> None:
         "import os\nfrom tests import own_models as models\n\n\n"
         "def encode(texts):\n    os.fork()\n    return models.vectors(texts)\n"
     )
-    flags = ("--tasks", "mini/Biology", "--retriever", "forking:encode", "--results", "out", "--json")
+    flags = ("--tasks", "mini@1/Biology", "--retriever", "forking:encode", "--results", "out", "--json")
     path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
     done = subprocess.run(
         [sys.executable, "-m", "r2med", "run", *flags], cwd=tmp_path, env=os.environ | {"PYTHONPATH": path},

@@ -55,6 +55,15 @@ def test_vectors_are_those_of_plain_calls_whatever_the_neighbours(folder: Path, 
     assert np.array_equal(alone[0], made[0])
 
 
+def test_vectors_are_cut_and_scaled_again(folder: Path) -> None:
+    whole = OnnxEncoder(get_card("bge-small"), folder)
+    part = OnnxEncoder(get_card("bge-small").cut(100), folder)
+    expected = whole.encode(TEXTS, "document")[:, :100]
+    made = part.encode(TEXTS, "document")
+    assert np.abs(made - expected / np.linalg.norm(expected, axis=1, keepdims=True)).max() < 1e-6
+    assert part.describe("query") == {**whole.describe("query"), "dimensions": 100}
+
+
 def test_similar_texts_are_near(folder: Path) -> None:
     encoder = OnnxEncoder(get_card("bge-small"), folder)
     query = encoder.encode(["Which disease stores copper?"], "query", get_card("bge-small").prefix("query", ""))

@@ -6,7 +6,7 @@ import asyncio
 import ipaddress
 import re
 import socket
-from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping, Sequence
 from typing import Any
 
 import msgspec
@@ -85,8 +85,16 @@ class Guard:
     an address cannot be made to resolve to another one, to the machine's own name, and to names that were allowed.
     """
 
-    def __init__(self, application: ASGIApp, host: str = "", allowed: Iterable[str] = ()) -> None:
+    def __init__(
+        self,
+        application: ASGIApp,
+        host: str = "",
+        allowed: Iterable[str] = (),
+        *,
+        methods: Sequence[str] = ("GET", "HEAD"),
+    ) -> None:
         self._application = application
+        self._methods = methods
         self._any_address = host in ANYWHERE
         own = [socket.gethostname(), f"{socket.gethostname()}.local"] if self._any_address else [host]
         names = {name.casefold().strip("[]") for name in (*own, *allowed) if name}
@@ -106,8 +114,8 @@ class Guard:
         if not self._welcome(scope):
             said = "This app answers only to the address it was started with; --allow-host NAME adds a name.\n"
             answer = Response(said, status_code=421)
-        elif scope["method"] not in ("GET", "HEAD"):
-            answer = Response("There is nothing to send here.\n", status_code=405, allow="GET, HEAD")
+        elif scope["method"] not in self._methods:
+            answer = Response("There is nothing to send here.\n", status_code=405, allow=", ".join(self._methods))
         await answer(scope, receive, with_headers)
 
     def _welcome(self, scope: Scope) -> bool:

@@ -18,7 +18,7 @@ from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 from markupsafe import Markup, escape
 
 from ...core import MissingExtra
-from ...core.table import p_value, points, shortened, signed
+from ...core.table import p_value, points, share, shortened, signed
 from ...text import get_analyzer
 from ...text.english import words
 
@@ -144,6 +144,11 @@ def marked(text: str, terms: Collection[str], *, most: int | None = None) -> Mar
     return Markup("").join(out) + (" …" if len(shown) < len(text) else "")
 
 
+def matching_words(text: str, terms: Collection[str]) -> set[str]:
+    """The words of a text, as they stand in it, that `marked` would mark."""
+    return {word for word in words(text) if _term(word) in terms} if terms else set()
+
+
 def _cut(text: str, most: int) -> str:
     head = text[:most]
     short = head.rsplit(None, 1)[0]
@@ -180,14 +185,21 @@ def environment() -> Environment:
         auto_reload=False,
     )
     made.filters.update(
-        v=visible, plain=plain, points=points, signed=with_minus, p_value=p_value, span=span, shortened=shortened
+        v=visible,
+        plain=plain,
+        points=points,
+        signed=with_minus,
+        p_value=p_value,
+        share=share,
+        span=span,
+        shortened=shortened,
     )
     return made
 
 
-def static_file(name: str) -> bytes:
-    """A file of the app itself."""
-    return files(__package__ or "").joinpath("static", name).read_bytes()
+def static_file(name: str, package: str = __package__ or "") -> bytes:
+    """A file of the app itself, or of another one that is served in the same way."""
+    return files(package).joinpath("static", name).read_bytes()
 
 
 def compile_templates() -> None:

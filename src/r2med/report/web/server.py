@@ -7,11 +7,11 @@ import errno
 import socket
 import threading
 import webbrowser
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 from ...core import MissingExtra, R2MedError, UsageError
-from .app import ASGIApp, create_app
+from .app import ASGIApp
 from .render import compile_templates
 from .site import Site
 
@@ -46,6 +46,7 @@ class LimitedProtocol(H11Protocol):
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
         self._deadline: Any = None
+        self._sending = False
         self._since = self.loop.time()
         self._wait()
         if len(self.connections) > MOST_CONNECTIONS:
@@ -57,13 +58,17 @@ class LimitedProtocol(H11Protocol):
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
-        if self._deadline is None or self._answering:
+        taken = self._sending and not self.transport.get_write_buffer_size()
+        if self._deadline is None or taken or self._answering:
             self._wait()
 
     def on_response_complete(self) -> None:
-        super().on_response_complete()
-        self._stop_waiting()  # from here on, the server's own limit for kept connections counts
+        super().on_response_complete()  # begins with the next request where it is here already
         self._since = self.loop.time()
+        if self._answering or self.transport.get_write_buffer_size():
+            self._wait()
+        else:
+            self._stop_waiting()  # from here on, the server's own limit for kept connections counts
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_waiting()
@@ -75,11 +80,14 @@ class LimitedProtocol(H11Protocol):
         return self.cycle is not None and not self.cycle.response_complete
 
     def _wait(self) -> None:
+        """Close the connection unless the request, or the client's taking of the answer, is complete in time."""
         self._stop_waiting()
-        seconds = ANSWER_SECONDS if self._answering else REQUEST_SECONDS
+        self._sending = self._answering or self.transport.get_write_buffer_size() > 0
+        seconds = ANSWER_SECONDS if self._sending else REQUEST_SECONDS
         self._deadline = self.loop.call_later(seconds, self.transport.abort)
 
     def _stop_waiting(self) -> None:
+        self._sending = False
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
@@ -120,28 +128,30 @@ def make_server(application: ASGIApp) -> Any:
     return uvicorn.Server(settings)
 
 
+def warm_up(site: Site) -> None:
+    """Make ready what the first page needs."""
+    compile_templates()
+    with contextlib.suppress(R2MedError):  # what goes wrong here goes wrong again on a page, which can say so
+        site.warm()
+
+
 def serve(
-    site: Site,
+    application: ASGIApp,
     *,
     host: str = "",
-    allowed: Iterable[str] = (),
     port: int | None = None,
     browser: bool = True,
+    fragment: str = "",
     announce: Callable[[str], None] = lambda where: None,
+    warm: Callable[[], None] = lambda: None,
 ) -> None:
-    """Serve until interrupted."""
-
-    def warm() -> None:
-        compile_templates()
-        with contextlib.suppress(R2MedError):  # what goes wrong here goes wrong again on a page, which can say so
-            site.warm()
-
-    server = make_server(create_app(site, host=host, allowed=allowed))
+    """Serve until interrupted; the browser is sent to the address with the `fragment`."""
+    server = make_server(application)
     with contextlib.closing(listen(host or HOST, port)) as opened:
         where = address(opened, host or HOST)
         threading.Thread(target=warm, name="warm-up", daemon=True).start()
         announce(where)
         if browser:
-            threading.Timer(0.5, webbrowser.open, [where]).start()
+            threading.Timer(0.5, webbrowser.open, [where + fragment]).start()
         with contextlib.suppress(KeyboardInterrupt):
             server.run(sockets=[opened])

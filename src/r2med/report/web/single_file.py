@@ -18,8 +18,10 @@ from markupsafe import Markup
 from ..._version import __version__
 from ...core import ResultError
 from ...core.atomic import write_bytes
+from ...results.ledger import ledger
 from ...scoring import MAIN
 from ..costs import AXES
+from ..leaderboard import ALL
 from .app import find_page
 from .render import FileLinks, Links, PageRequest, environment, page_html, static_file
 from .site import Site
@@ -75,6 +77,8 @@ def _general(site: Site, make: Links) -> Iterator[str]:
         for measure in MEASURES:
             for average in ("", "query"):
                 yield make("board", slug, measure=measure, average=average)
+        if len({figure.protocol for figure in ledger().select(collection=slug)}) > 1:
+            yield make("board", slug, protocol=ALL)
     for slug, results in site.held.items():
         yield make("tradeoffs", slug)
         yield from (make("tradeoffs", slug, against=axis) for axis in list(AXES)[1:])

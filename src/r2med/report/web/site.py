@@ -1,14 +1,10 @@
-"""All that pages are made from, in one place: results, the texts behind them, and what is worked out of both.
-
-Tasks of the catalogue are read, and folders that were named when the app was started. A result also says which folder
-it was made from, but anybody can write that: such a path is shown, never read.
-"""
+"""All that pages are made from, in one place: results, the texts behind them, and what is worked out of both."""
 
 from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as StillWorking
 from itertools import islice
@@ -25,13 +21,14 @@ from ...results.progress import Progress, read_progress
 from ...scoring import MAIN, Measure
 from ...scoring.compare import Comparison, compare
 from ...scoring.score_set import ScoreSet
-from ...tasks import Stats, Tendencies, collections, resolve, stats, tendencies
+from ...tasks import Stats, Tendencies, collections, stats, tendencies
 from ...tasks.audit import audit
 from ...tasks.audit.findings import TaskAudit
-from ...tasks.load import from_path
-from ..collection import MEASURES, ORDER, CollectionResults, all_collections
+from ...tasks.load import every_part
+from ..collection import MEASURES, ORDER, Behind, CollectionResults, all_collections, task_behind
 from ..costs import Parameters, unknown_parameters
 from ..leaderboard import Standing, standing, usual_settings
+from ..nano_plots import written_pictures
 from .failures import failures, reading_limit
 
 KEPT = 64
@@ -40,6 +37,7 @@ T = TypeVar("T")
 BUDGET = 160 << 20  # Bytes of text kept.
 AUDIT_UP_TO = 500  # Documents: larger tasks are audited by the command.
 WAIT = 0.25
+LARGEST_PAGE = 8 << 20  # Bytes of a written page or its data: more would keep a reader waiting.
 FAILURES_UP_TO = 2_000  # Queries: of larger tasks, only single queries are looked at for failures.
 
 
@@ -82,13 +80,6 @@ class Background:
                     future.set_exception(error)
 
 
-class Behind(NamedTuple):
-    """A task with its texts, or why they are not here."""
-
-    task: Task | None
-    why: str = ""
-
-
 class TaskFacts(NamedTuple):
     """Figures about a task that do not depend on results; one with few documents is audited, too."""
 
@@ -115,31 +106,35 @@ class TaskTexts:
 
     def written_page(self, info: TaskInfo) -> str:
         """The Markdown page that `r2med pages` wrote beside the texts of a task; empty where none is of these."""
-        if self.of(info).task is None:
-            return ""
-        for folder in self._folders:
-            for ref in from_path(folder) if folder.is_dir() else []:
-                page = folder / "pages" / f"{component(ref.split or ref.name, 'task', path=folder)}.md"
-                inside = page.resolve().is_relative_to(folder.resolve())
-                if ref.name == info.name and inside and page.is_file():
-                    text = page.read_text("utf-8", "replace")
-                    return text if info.fingerprint in text else ""
-        return ""
+        pages = (data.decode("utf-8", "replace") for data in self._written(info, ".md"))
+        return next((text for text in pages if info.fingerprint in text), "")
+
+    def written_pictures(self, info: TaskInfo) -> dict[str, str]:
+        """The pictures of that page, by heading, from the JSON file beside it."""
+        drawn = (written_pictures(data, info.fingerprint) for data in self._written(info, ".json"))
+        return next((pictures for pictures in drawn if pictures), {})
+
+    def _written(self, info: TaskInfo, suffix: str) -> Iterator[bytes]:
+        """Files of that name beside the texts of tasks of that name."""
+        task = self.of(info).task
+        if task is None:
+            return
+        named = [(folder, ref) for folder in self._folders if folder.is_dir() for ref in every_part(folder)]
+        places = [(folder, ref.split or ref.name) for folder, ref in named if ref.name == info.name]
+        places.append((Path(task.extra.get("path", "")), task.extra.get("split") or info.name))
+        for folder, name in places:
+            page = folder / "pages" / component(f"{name}{suffix}", "page", path=folder)
+            inside = page.resolve().is_relative_to(folder.resolve())
+            if inside and page.is_file() and page.stat().st_size <= LARGEST_PAGE:
+                yield page.read_bytes()
 
     def _load(self, info: TaskInfo) -> Behind:
-        try:
-            if info.collection in collections():
-                refs = resolve(info.full_name)
-            else:
-                refs = [ref for folder in self._folders for ref in from_path(folder) if ref.name == info.name]
-            if not refs:
-                return Behind(None, f"Name its folder when starting: --tasks {info.source or 'FOLDER'}")
-            task = refs[0].load()
-        except R2MedError as error:
-            return Behind(None, f"{error}.")
-        if task.fingerprint != info.fingerprint:
-            return Behind(None, f"{info.full_name} on this machine is not what these results were made on.")
-        return Behind(task)
+        found = task_behind(info, self._folders)
+        if found.task is None and info.collection not in collections():
+            where = f" (they were in {info.source})" if info.source else ""
+            advice = f"If the data lie elsewhere, name their folder when starting: --tasks FOLDER{where}."
+            return Behind(None, f"{found.why} {advice}")
+        return found
 
 
 class Site:

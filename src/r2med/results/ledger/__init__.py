@@ -29,11 +29,12 @@ class Source(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     id: str
     title: str
     url: str
-    date: str  # When published, or when read where the place changes: YYYY-MM.
+    date: str  # When published, or when read where the place changes: YYYY-MM; empty where that is not known.
     protocol: str  # Name of the protocol they were made under.
     collection: str
     measured: bool  # Whether r2med made them; False for everything that others published.
     scale: Literal[1, 100]  # The highest possible score, as the file writes it.
+    decimals: int | None = None  # Digits behind the point that figures of 0 to 100 are printed with; None: many.
     tolerance: float = 0.3  # How far, in points of 100, a faithful repetition may be off.
     tasks: tuple[str, ...] = ()
     queries: tuple[int, ...] = ()
@@ -62,15 +63,19 @@ class Figure(NamedTuple):
     kind: Kind
     source: Source
     per_task: Mapping[str, Mapping[str, float]]  # Measure → task → value.
-    average: Mapping[str, float]  # Measure → mean over tasks where only that was published.
+    average: Mapping[str, float]  # Measure → mean over all tasks of the collection, as the source states it.
+    protocol: str  # That of the source, unless the system has one of its own.
+    settings: str = ""  # How the figure was made, as far as the source says.
+    caution: str = ""  # What a reader must know about this figure.
 
     @property
     def collection(self) -> str:
         return self.source.collection
 
     @property
-    def protocol(self) -> str:
-        return self.source.protocol
+    def rounding(self) -> float:
+        """How far printed figures may be from what was computed, in 0–1."""
+        return 0.0 if self.source.decimals is None else 0.5 * 10.0 ** -(self.source.decimals + 2)
 
     @property
     def average_only(self) -> bool:
@@ -168,13 +173,16 @@ def _figures(text: str, path: str | Path) -> Iterator[Figure]:
 class _System(msgspec.Struct, forbid_unknown_fields=True):
     kind: Kind
     label: str = ""
+    protocol: str = ""
+    settings: str = ""
+    caution: str = ""
     average: dict[str, float] = {}
     scores: dict[str, list[float]] = {}
 
 
 def _figure(name: str, table: dict[str, Any], source: Source) -> Figure:
-    """A system's table: `kind`, `label`, `average`, and an array of scores per measure."""
-    own = {key: table[key] for key in ("kind", "label", "average") if key in table}
+    """A system's table: what `_System` has, and an array of scores per measure."""
+    own = {key: table[key] for key in table if key in _System.__struct_fields__ and key != "scores"}
     system = msgspec.convert(own | {"scores": {k: v for k, v in table.items() if k not in own}}, _System)
     if not system.scores and not system.average:
         raise ValueError(f"{name}: no figures")
@@ -185,7 +193,9 @@ def _figure(name: str, table: dict[str, Any], source: Source) -> Figure:
         scaled = (source.unit(v, f"{name}: {measure}") for v in values)
         per_task[measure] = dict(zip(source.tasks, scaled, strict=True))
     average = {m: source.unit(v, f"{name}: {m}") for m, v in system.average.items()}
-    return Figure(name, system.label or name, system.kind, source, per_task, average)
+    protocol = system.protocol or source.protocol
+    label, said = system.label or name, (system.settings, system.caution)
+    return Figure(name, label, system.kind, source, per_task, average, protocol, *said)
 
 
 class TaskVerdict(msgspec.Struct, frozen=True, kw_only=True):

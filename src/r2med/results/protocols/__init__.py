@@ -18,7 +18,9 @@ from ...core.files import parse_toml
 from ..schema import SystemInfo
 
 UNSTATED: Final = "unstated"
-MAIN_PROTOCOL: Final = {"mini": "default", "nano": "nano-profile", "r2med": "r2med-paper"}
+MAIN_PROTOCOL: Final = {
+    "mini@1": "default", "mini-dev": "default", "mini": "default", "nano": "nano-profile", "r2med": "r2med-paper"
+}  # fmt: skip
 """The protocol that a collection's main figures were made under."""
 ABOUT = ("name", "title", "summary", "sources", "source", "versions")  # change no score, or none that is chosen
 
@@ -276,6 +278,8 @@ def _expansion(
     if not isinstance(expander, dict):
         return
     method = str(expander.get("method"))
+    for step in expander.get("then") or ():
+        yield f"{method} is followed by {_table(step).get('method')}, under {protocol.name} by nothing"
     wanted = expected.policy or protocol.expansion.get(part.kind, {}).get(method)
     if wanted and used != wanted:
         yield f"{method} reaches {part.name} as {_show(used)}, under {protocol.name} as {wanted}"
@@ -306,12 +310,14 @@ def _generation(system: SystemInfo, protocol: Protocol) -> Iterator[str]:
 
 def _pairs(system: SystemInfo, protocol: Protocol) -> Iterator[str]:
     """What a cross-encoder cuts off a pair; other rerankers read no pairs."""
-    reranker = _table(_table(system.description.get("reranking")).get("reranker"))
-    if protocol.pairs == UNSTATED or "logit" not in reranker:
-        return
-    cut = reranker.get("truncation", "document-first")
-    if cut != protocol.pairs:
-        yield f"pairs are cut {cut}, under {protocol.name} {protocol.pairs}"
+    reranking = _table(system.description.get("reranking"))
+    for link in (reranking, *tables(reranking.get("then"))):
+        reranker = _table(link.get("reranker"))
+        if protocol.pairs == UNSTATED or "logit" not in reranker:
+            continue
+        cut = reranker.get("truncation", "document-first")
+        if cut != protocol.pairs:
+            yield f"pairs are cut {cut}, under {protocol.name} {protocol.pairs}"
 
 
 def _table(value: object) -> dict[str, Any]:

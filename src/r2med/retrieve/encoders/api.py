@@ -28,10 +28,19 @@ from ...http import Client, RateLimit, Rejected, Service
 from ...models import Card
 from ...models.locate import snapshot
 from .apis import wire_format
-from .base import UNKNOWN_TOKENS, BaseEncoder, Batch, Float32, check_vectors, normalized
+from .base import (
+    UNKNOWN_TOKENS,
+    BaseEncoder,
+    Batch,
+    Float32,
+    check_vectors,
+    length_facts,
+    normalized,
+    shortened,
+)
 from .onnx import FileTokenizer
 
-TEXTS_PER_REQUEST, TOKENS_PER_REQUEST = 64, 60_000
+TOKENS_PER_REQUEST = 60_000
 BYTES_PER_TOKEN = 4
 MOST_BYTES = 64 << 20
 """Of one answer: 64 vectors of 8,192 numbers in full precision are 12 million bytes."""
@@ -102,8 +111,9 @@ class ApiEncoder(BaseEncoder):
         self._service = Service(
             name=card.name,
             base_url=base_url,
-            path=self._format.path,
+            path=self._format.path(card.source),
             key=card.key,
+            key_header=self._format.key_header,
             key_required=base_url == card.base_url,
         )
         self.other_host = "" if base_url == card.base_url else self._service.place
@@ -140,6 +150,7 @@ class ApiEncoder(BaseEncoder):
             "normalize": self.card.normalize,
             "dtype": "service",
             "max_length": self.max_length(side),
+            **length_facts(self.card),
             **({"sent": self._paper.describe()} if self._paper else {}),
         }
 
@@ -155,11 +166,13 @@ class ApiEncoder(BaseEncoder):
             place = np.array(batch.rows, dtype=np.int64)
             vectors = check_vectors(self._paid(batch.contents, side, stop), place, texts, self.name)
             tokens = np.full(len(batch.rows), UNKNOWN_TOKENS, dtype=np.int32)
-            return Batch(place, normalized(vectors) if self.card.normalize else vectors, tokens)
+            whole = normalized(vectors) if self.card.normalize else vectors
+            return Batch(place, shortened(whole, self.card), tokens)
 
         try:
             contents = self._contents(texts, side, instruction)
-            yield from in_parallel(_batches(contents), encode, self.options.concurrency or CONCURRENCY)
+            batches = _batches(contents, self._format.most_texts)
+            yield from in_parallel(batches, encode, self.options.concurrency or CONCURRENCY)
         finally:
             self.close()
             after = self.usage.snapshot()
@@ -186,7 +199,8 @@ class ApiEncoder(BaseEncoder):
     def _ask(self, contents: list[str], side: Side, stop: threading.Event, spent: Usage) -> Float32:
         tokens = sum(map(estimate_tokens, contents))
         try:
-            answer = self._client.post(self._format.body(self.card.source, contents, side), tokens, stop)
+            body = self._format.body(self.card.source, contents, side, self.card.cut_to)
+            answer = self._client.post(body, tokens, stop)
         except Rejected as why:
             if not why.too_long:
                 raise ModelError(f"{self.name}: {why}") from None
@@ -224,14 +238,14 @@ class ApiEncoder(BaseEncoder):
         return self._ask([text[: max(int(len(text) * 0.9), limit // BYTES_PER_TOKEN)]], side, stop, spent)
 
 
-def _batches(texts: Iterable[str]) -> Iterator[TextBatch]:
+def _batches(texts: Iterable[str], most: int) -> Iterator[TextBatch]:
     """All texts in requests of bounded size."""
     rows: list[int] = []
     contents: list[str] = []
     size = 0
     for row, text in enumerate(texts):
         tokens = estimate_tokens(text)
-        if rows and (len(rows) == TEXTS_PER_REQUEST or size + tokens > TOKENS_PER_REQUEST):
+        if rows and (len(rows) == most or size + tokens > TOKENS_PER_REQUEST):
             yield TextBatch(rows, contents)
             rows, contents, size = [], [], 0
         rows.append(row)

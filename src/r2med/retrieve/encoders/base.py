@@ -13,6 +13,7 @@ import numpy.typing as npt
 from ...core import ModelError
 from ...core.columns import Int32, Int64
 from ...core.queries import Side
+from ...models import Card
 
 Float32 = npt.NDArray[np.float32]
 UNKNOWN_TOKENS = -1
@@ -143,3 +144,18 @@ def normalized(vectors: Float32) -> Float32:
     """Rows of unit length; a row of zeros stays as it is."""
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     return np.asarray(vectors / np.where(lengths > 0, lengths, 1), dtype=np.float32)
+
+
+def shortened(vectors: Float32, card: Card) -> Float32:
+    """The first dimensions of vectors (Matryoshka), of length one again where they had it; whole unless asked for."""
+    if card.cut_to is None:
+        return vectors
+    if vectors.shape[1] < card.cut_to:
+        raise ModelError(f"vectors of {card.name} have {vectors.shape[1]} dimensions, not {card.cut_to}")
+    cut = np.ascontiguousarray(vectors[:, : card.cut_to])
+    return normalized(cut) if card.normalize else cut
+
+
+def length_facts(card: Card) -> dict[str, object]:
+    """What a cut of vectors adds to a cache key; nothing where they are whole."""
+    return {} if card.cut_to is None else {"dimensions": card.cut_to}

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ...core import ModelError, UsageError
 from ...core.options import Options
-from ...models import Card, locate, verified
+from ...models import Card, locate, stated_steps, verified
 from .base import Encoder
 
 
@@ -20,6 +20,8 @@ def load_encoder(card: Card, options: Options | None = None, *, dtype: str | Non
 
         return ApiEncoder(card, options)
     folder = model_folder(card)
+    if card.pooling == "stated":
+        card = card.replace(**stated_steps(folder)._asdict())
     if card.backend == "onnx":
         from .onnx import OnnxEncoder
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ...core import ModelError
 from ...core.plugins import first_line
 from ...core.queries import Side
-from .base import Float32
+from .base import Float32, shortened
 from .batching import Tokens
 from .devices import mixed_precision, torch_dtype
 from .torch_encoder import Replica, TorchEncoder
@@ -232,7 +232,8 @@ class NvEmbedEncoder(TorchEncoder):
             raise ModelError(f"{self.name}: an instruction of {skip} tokens leaves no room for a text")
         with torch.inference_mode(), mixed_precision(self.dtype, replica.device):
             vectors = model.encode(batch, skip)
-            return to_array(torch.nn.functional.normalize(vectors, dim=1) if self.card.normalize else vectors)
+            whole = to_array(torch.nn.functional.normalize(vectors, dim=1) if self.card.normalize else vectors)
+            return shortened(whole, self.card)
 
     def instruction_tokens(self, side: Side, instruction: str) -> int:
         """Tokens at the beginning that are left out of the mean: as many as the instruction has by itself.

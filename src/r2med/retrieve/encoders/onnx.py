@@ -23,7 +23,7 @@ from ...core.queries import Side
 from ...models import Card
 from ...models.hashes import file_hash
 from ..sparse import available_cores
-from .base import BaseEncoder, Batch, Float32, WorkOrder, normalized
+from .base import BaseEncoder, Batch, Float32, WorkOrder, length_facts, normalized, shortened
 from .batching import Tokens, by_length, pad, stream_batches, tokenize_bounded
 
 if TYPE_CHECKING:
@@ -147,6 +147,7 @@ class OnnxEncoder(BaseEncoder):
             "normalize": self.card.normalize,
             "max_length": self.max_length(side),
             "dtype": "model",
+            **length_facts(self.card),
         }
 
     def max_length(self, side: Side) -> int:
@@ -184,7 +185,7 @@ class OnnxEncoder(BaseEncoder):
         del side, instruction, worker
         hidden, mask = self.model.hidden(batch)
         pooled = hidden if hidden.ndim == 2 else pool(hidden, mask, self.pooling)
-        return normalized(pooled) if self.card.normalize else pooled
+        return shortened(normalized(pooled) if self.card.normalize else pooled, self.card)
 
     def is_out_of_memory(self, error: BaseException) -> bool:
         """Whether a smaller batch may succeed."""

@@ -7,12 +7,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from ...core import ModelError
 from ...core.options import Options
 from ...core.queries import Side
-from ...core.untrusted import inside
 from ...models import Card
 from ...models.hashes import folder_hashes
-from .base import BaseEncoder, Batch, Float32, WorkOrder
+from .base import BaseEncoder, Batch, Float32, WorkOrder, length_facts, shortened
 from .batching import Tokens, by_length, pad, stream_batches, tokenize_bounded
 from .devices import (
     is_out_of_memory,
@@ -23,7 +23,16 @@ from .devices import (
     torch_dtype,
     use_all_cores,
 )
-from .torch_models import bidirectional, check_folder, load_model, load_projection, load_tokenizer, pool, to_array
+from .torch_models import (
+    BIDIRECTIONAL,
+    bidirectional,
+    check_folder,
+    load_model,
+    load_projections,
+    load_tokenizer,
+    pool,
+    to_array,
+)
 
 TOKENS = 2  # raised when a text becomes other tokens, so that vectors of the former ones are not used again
 
@@ -34,9 +43,7 @@ class Replica:
     def __init__(self, card: Card, folder: Path, options: Options, device: str, dtype: str) -> None:
         self.device = device
         self.model = load_model(card, folder, options, device, dtype)
-        self.projection = (
-            load_projection(inside(folder, card.projection, "projection"), device) if card.projection else None
-        )
+        self.projection = load_projections(folder, card.projection, device)
 
     @classmethod
     def of(cls, model: Any, device: str) -> Replica:
@@ -65,6 +72,9 @@ class TorchEncoder(BaseEncoder):
         self.folders: dict[Side, Path] = {"query": folder, "document": document_folder or folder}
         for path in set(self.folders.values()):
             check_folder(path, card, options)
+        if not card.remote_code:
+            # What is built here is built here, whatever code lies beside the weights.
+            self.options = options.changed({"trust_remote_code": False})
         self.devices = resolve_devices(options.device)
         self.dtype = resolve_dtype(dtype, self.devices)
         self._replicas: dict[tuple[Path, int], Replica] = {}
@@ -85,6 +95,8 @@ class TorchEncoder(BaseEncoder):
             "pair": card.document_pair and side == "document",
             "dtype": self.dtype,
             "max_length": self.max_length(side),
+            **({"end_token": card.end_token} if card.end_token else {}),
+            **length_facts(card),
         }
 
     def max_length(self, side: Side) -> int:
@@ -156,13 +168,21 @@ class TorchEncoder(BaseEncoder):
 
     def _with_eos(self, texts: list[str], tokenizer: Any, limit: int) -> list[Tokens]:
         """One EOS at the end of every text, whether or not this version of the tokenizer appends it."""
-        eos = tokenizer.eos_token_id
+        eos = self._end(tokenizer)
         made = []
         for bounded in tokenize_bounded(texts, limit, lambda some: self._plain_ids(tokenizer, some)):
             ids = bounded.tokens
             own = ids[:-1] if ids and ids[-1] == eos else ids
             made.append(Tokens([*own[: limit - 1], eos], round(len(own) * bounded.times) + 1))
         return made
+
+    def _end(self, tokenizer: Any) -> int:
+        """The token that ends a text."""
+        token: str = self.card.end_token or tokenizer.eos_token or ""
+        found: int | None = tokenizer.convert_tokens_to_ids(token)
+        if not token or found is None or tokenizer.convert_ids_to_tokens(found) != token:
+            raise ModelError(f"the tokenizer of {self.name} has no token {token or 'that ends a text'}")
+        return found
 
     def _plain_ids(self, tokenizer: Any, texts: list[str]) -> list[list[int]]:
         kept: list[list[int]] = tokenizer(texts, padding=False, verbose=False)["input_ids"]
@@ -182,7 +202,7 @@ class TorchEncoder(BaseEncoder):
                 more["token_type_ids"] = _second_of_pair(ids, mask, tokenizer.sep_token_id)
             # Without padding no mask is needed, and attention takes its fastest path.
             seen = None if arrays[1].all() else mask
-            if self.card.architecture == "mistral-bidirectional":
+            if self.card.architecture.endswith(BIDIRECTIONAL):
                 seen = bidirectional(mask, torch_dtype(self.dtype))
             hidden = replica.model(input_ids=ids, attention_mask=seen, **more).last_hidden_state
             skip = self._prefix_tokens(side, instruction)
@@ -191,7 +211,7 @@ class TorchEncoder(BaseEncoder):
                 vectors = replica.projection(vectors)
             if self.card.normalize:
                 vectors = torch.nn.functional.normalize(vectors, dim=1)
-            return to_array(vectors)
+            return shortened(to_array(vectors), self.card)
 
     def _prefix_tokens(self, side: Side, instruction: str) -> int:
         """How many tokens of a text are instruction: BOS counts, an EOS that only ends it does not."""

@@ -13,6 +13,7 @@ import numpy as np
 from ...core import MissingExtra, ModelError
 from ...core.options import Options
 from ...core.plugins import first_line
+from ...core.untrusted import inside
 from ...models import Card
 from .devices import torch_dtype
 
@@ -24,9 +25,10 @@ MODEL_TYPES = {
     "t5-encoder": "t5",
     "gpt-neox": "gpt_neox",
     "gemma3": "gemma3_text",
-    "mistral-bidirectional": "mistral",
 }
 """What transformers calls a card's architecture, where it is not the same."""
+BIDIRECTIONAL = "-bidirectional"
+"""Ends the architecture of a decoder that reads in both directions."""
 
 
 def check_folder(folder: Path, card: Card, options: Options) -> None:
@@ -69,7 +71,7 @@ def stated_config(folder: Path, architecture: str) -> dict[str, Any]:
     facts = msgspec.json.decode(path.read_bytes(), type=dict[str, Any]) if path.is_file() else {}
     if not facts or "model_type" in facts or "auto_map" in facts:
         return {}
-    kind = MODEL_TYPES.get(architecture, architecture)
+    kind = MODEL_TYPES.get(architecture, architecture.removesuffix(BIDIRECTIONAL))
     try:
         return {"config": import_transformers().AutoConfig.for_model(kind, **facts)}
     except (ValueError, TypeError) as error:
@@ -173,8 +175,17 @@ def pool(hidden: torch.Tensor, mask: torch.Tensor, pooling: str, skip: int = 0) 
     raise ModelError(f"pooling {pooling!r} is not known to the torch backend")
 
 
-def load_projection(folder: Path, device: str) -> torch.nn.Module:
-    """The linear layer that some sentence-transformers models put behind pooling."""
+def load_projections(folder: Path, names: str, device: str) -> torch.nn.Module | None:
+    """The linear layers that some sentence-transformers models put behind pooling, one behind the other."""
+    import torch
+
+    if not names:
+        return None
+    layers = [_load_projection(inside(folder, name, "projection"), device) for name in names.split("+")]
+    return torch.nn.Sequential(*layers)
+
+
+def _load_projection(folder: Path, device: str) -> torch.nn.Module:
     import torch
 
     path = folder / "config.json"
@@ -190,6 +201,8 @@ def load_projection(folder: Path, device: str) -> torch.nn.Module:
     except Exception as error:  # torch, safetensors and the JSON each have their own
         raise ModelError(f"{folder}: the projection behind pooling cannot be loaded ({first_line(error)})") from None
     activation = str(config.get("activation_function", "torch.nn.modules.linear.Identity")).rsplit(".", 1)[-1]
+    if config.get("use_residual"):
+        raise ModelError(f"{folder}: a projection that is added to its input (use_residual) is not run here")
     if activation not in ("Identity", "Tanh", "GELU", "ReLU"):
         raise ModelError(f"{folder}: activation {activation} is not known")
     return torch.nn.Sequential(layer, getattr(torch.nn, activation)()).float().eval().to(device)
@@ -209,10 +222,13 @@ def _load_state(folder: Path) -> dict[str, torch.Tensor]:
 
 
 def bidirectional(mask: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    """An attention mask that lets every token see every other: causal models take a 4-d mask as it is."""
+    """An attention mask that lets every token see every other: causal models take a 4-d mask as it is.
+
+    It has one row for all tokens that look, so that a long text does not take memory by the square of its length.
+    """
     import torch
 
-    allowed = mask.bool()[:, None, None, :].expand(-1, 1, mask.shape[1], -1)
+    allowed = mask.bool()[:, None, None, :]
     blocked = torch.zeros(allowed.shape, dtype=dtype, device=mask.device)
     return blocked.masked_fill(~allowed, torch.finfo(dtype).min)
 

@@ -7,7 +7,7 @@ loading, help and error messages ask the registry, so a new module in this packa
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, NamedTuple, TypeVar
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 SHOWN = 5  # files named in a message
 METHODS = ("hyde", "query2doc", "lamer", "search-o1", "search-r1")
 """Folders that hold generated texts in R2MED's own data; others are known by the files in them."""
+JUDGMENT_SPLITS = ("test", "qrels", "default", "dev", "validation", "train")
+"""Splits of judgments in the order of preference: of several, the first is used where nobody chose."""
 
 formats: Registry[Format] = Registry("format", package="r2med.tasks.formats")
 F = TypeVar("F", bound="type[Format]")
@@ -34,6 +36,7 @@ class Parts(NamedTuple):
     queries: tuple[Query, ...]
     documents: Documents
     qrels: Qrels
+    judged: str = "test"  # the split of the judgments, for layouts that write its name
 
 
 class Expansion(NamedTuple):
@@ -62,9 +65,13 @@ class Format(ABC):
         """Whether a store with these files holds all that the task of a split needs."""
         return split in self.splits(names)
 
+    def judgment_splits(self, names: list[str]) -> list[str]:
+        """Splits of the judgments of a layout with one task, the usual one first; none where they have no names."""
+        return []
+
     @abstractmethod
     def read(self, store: Store, split: str) -> Parts:
-        """Read one task."""
+        """Read one task: of several that of a split, else with the judgments of a split or with the usual ones."""
 
     @abstractmethod
     def write(self, parts: Parts, folder: Path, *, split: str, compress: str, expansions: list[Expansion]) -> None:
@@ -114,6 +121,12 @@ def get_format(name: str) -> Format:
     if name not in layouts():
         raise formats.unknown(name)
     return layouts()[name]
+
+
+def preferred(splits: Iterable[str]) -> list[str]:
+    """Splits of judgments, the one first that is used where nobody chose."""
+    rank = {split: number for number, split in enumerate(JUDGMENT_SPLITS)}
+    return sorted(set(splits), key=lambda split: (rank.get(split, len(rank)), split))
 
 
 def detect(store: Store) -> tuple[Format, list[str]]:

@@ -14,6 +14,7 @@ from ...core import DataError, Query
 from ...core.columns import grouped
 from ...core.compression import write_lines
 from ...core.stores import Store, find
+from ...core.untrusted import component
 from ..jsonl import (
     BeirQuery,
     BeirRecord,
@@ -26,15 +27,17 @@ from ..jsonl import (
     uses_underscore_id,
 )
 from ..judgments import qrels_from_store
-from . import METHODS, Expansion, Format, Parts, register
+from . import METHODS, Expansion, Format, Parts, preferred, register
 
 if TYPE_CHECKING:
     from ..validate import Checks
 
 HYDOC_FILE = "query_with_hydoc.jsonl"
-BEIR_QRELS = re.compile(r"(?:qrels/)?(test|dev|validation|train|qrels)\.(?:tsv|jsonl|txt|qrels)(?:\.gz|\.zst)?")
-BEIR_SPLITS = ("test", "qrels", "dev", "validation", "train")
-"""In the order of preference: a folder may hold several."""
+BEIR_QRELS = re.compile(
+    r"(?:(?:qrels/)?(test|dev|validation|train|qrels)\.(?:tsv|jsonl|txt|qrels)|qrels/([^/@,]+)\.(?:tsv|jsonl))"
+    r"(?:\.gz|\.zst)?"
+)
+"""Judgments of the usual splits, also beside the corpus; those of any other in the folder `qrels`."""
 
 
 class HydocRecord(msgspec.Struct):
@@ -59,14 +62,14 @@ class JsonLinesFormat(Format):
     usual_qrels: ClassVar[str]  # what to look for, in an error
     every_query_judged = True
 
-    def qrels_file(self, names: list[str]) -> str | None:
-        """The file of judgments to use."""
+    def qrels_file(self, names: list[str], split: str) -> str | None:
+        """The file of judgments to use: that of a split, or the usual one."""
         raise NotImplementedError
 
-    def files(self, names: list[str]) -> Files | None:
+    def files(self, names: list[str], split: str = "") -> Files | None:
         """The files of the task; None where the layout does not fit."""
         corpus, queries = find(names, "corpus.jsonl"), find(names, self.query_file)
-        return Files(corpus, queries, self.qrels_file(names)) if corpus and queries else None
+        return Files(corpus, queries, self.qrels_file(names, split)) if corpus and queries else None
 
     def splits(self, names: list[str]) -> list[str]:
         return [""] if self.files(names) else []
@@ -76,11 +79,11 @@ class JsonLinesFormat(Format):
         return files is not None and files.qrels is not None and not split
 
     def read(self, store: Store, split: str) -> Parts:
-        files = self.files(store.names())
+        files = self.files(store.names(), split)
         if files is None or files.qrels is None:
             raise DataError(f"has no {self.usual_qrels}", path=store.path)
         qrels = qrels_from_store(store, files.qrels)
-        return Parts(_read_queries(store, files.queries), read_documents(store, files.corpus), qrels)
+        return Parts(read_queries(store, files.queries), read_documents(store, files.corpus), qrels)
 
     def expansions(self, store: Store, split: str) -> Iterator[Expansion]:
         for method, llm, name in _expansion_files(store.names()):
@@ -92,7 +95,7 @@ class JsonLinesFormat(Format):
             yield Expansion(method, llm, texts)
 
     def validate(self, store: Store, split: str, checks: Checks) -> None:
-        files = self.files(store.names())
+        files = self.files(store.names(), split)
         assert files is not None
         checks.check_lines(store, files.corpus, (PlainRecord, BeirRecord), checks.documents)
         checks.check_lines(store, files.queries, (PlainQuery, BeirQuery), checks.queries)
@@ -123,7 +126,7 @@ class R2MedFormat(JsonLinesFormat):
     query_file = "query.jsonl"
     usual_qrels = "qrels.jsonl or qrels.txt"
 
-    def qrels_file(self, names: list[str]) -> str | None:
+    def qrels_file(self, names: list[str], split: str) -> str | None:
         return find(names, "qrels.jsonl", "qrels.txt", "qrels.tsv", "qrels")
 
     def write(self, parts: Parts, folder: Path, *, split: str, compress: str, expansions: list[Expansion]) -> None:
@@ -156,9 +159,12 @@ class BeirFormat(JsonLinesFormat):
     usual_qrels = "qrels/test.tsv"
     every_query_judged = False  # one file holds the queries of all splits
 
-    def qrels_file(self, names: list[str]) -> str | None:
+    def judgment_splits(self, names: list[str]) -> list[str]:
+        return preferred(_beir_splits(names))
+
+    def qrels_file(self, names: list[str], split: str) -> str | None:
         found = _beir_splits(names)
-        return next((found[split] for split in BEIR_SPLITS if split in found), None)
+        return found.get(split or next(iter(preferred(found)), ""))
 
     def read(self, store: Store, split: str) -> Parts:
         parts = super().read(store, split)
@@ -175,12 +181,14 @@ class BeirFormat(JsonLinesFormat):
         corpus = ({"_id": d.id, "title": d.title, "text": d.text} for d in parts.documents)
         save("corpus.jsonl", encode_lines(corpus))
         save("queries.jsonl", encode_lines({"_id": q.id, "text": q.text} | _beside(q) for q in parts.queries))
-        save("qrels/test.tsv", map(str.encode, chain(["query-id\tcorpus-id\tscore\n"], rows)))
+        name = f"qrels/{component(parts.judged, 'split', path=folder)}.tsv"
+        save(name, map(str.encode, chain(["query-id\tcorpus-id\tscore\n"], rows)))
         for name, generated in _hydoc_files(expansions):
             save(name, encode_lines({"id": i, "hy_doc": hydocs} for i, hydocs in generated.items()))
 
 
-def _read_queries(store: Store, name: str) -> tuple[Query, ...]:
+def read_queries(store: Store, name: str) -> tuple[Query, ...]:
+    """The queries of a file of JSON lines, in either spelling of their ids."""
     record = BeirQuery if uses_underscore_id(store, name) else PlainQuery
     records = (record for _, record in read_records(store, name, record))
     return tuple(Query(q.id, q.text, q.answer or None, q.body_system or None) for q in records)
@@ -213,7 +221,7 @@ def _hydoc_files(expansions: list[Expansion]) -> Iterator[tuple[str, dict[str, s
 
 
 def _beir_splits(names: list[str]) -> dict[str, str]:
-    return {match[1]: name for name in names if (match := BEIR_QRELS.fullmatch(name))}
+    return {match[1] or match[2]: name for name in names if (match := BEIR_QRELS.fullmatch(name))}
 
 
 def _cell(identifier: str) -> str:

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from ...core import DataError, Documents, Hit, IdTable, Judgment, Qrels, Query, Run, UsageError
 from ...core.stores import Store
 from ...core.untrusted import component
-from . import METHODS, Expansion, Format, Parts, register
+from . import METHODS, Expansion, Format, Parts, preferred, register
 from .arrow import ArrowTable, arrow_column, column_names, pyarrow, read_parquet, write_parquet
 
 SHARD = re.compile(r"([^/]+)/([^/]+?)(?:-\d{5}-of-\d{5})?\.parquet")
@@ -30,9 +30,9 @@ class ParquetFormat(Format):
     always_graded: ClassVar[bool] = True
     holds_expansions = False
 
-    def split_of(self, config: str, split: str) -> str:
-        """The split that the config of a new task is written as."""
-        return "test"
+    def split_of(self, config: str, split: str, judged: str) -> str:
+        """The split that the config of a new task is written as; `judged` is that of its judgments."""
+        return judged if config == "qrels" or judged == "test" else config
 
     def splits(self, names: list[str]) -> list[str]:
         found = shards(names)
@@ -43,14 +43,19 @@ class ParquetFormat(Format):
     def _tasks(self, found: dict[str, dict[str, list[str]]]) -> list[str]:
         return [""] if set(found[self.queries]) <= GENERIC_SPLITS | {"query"} else []
 
+    def judgment_splits(self, names: list[str]) -> list[str]:
+        found = shards(names)
+        return [] if self.holds_several else preferred(found.get(judgments_in(found), ()))
+
     def _table(
         self, store: Store, config: str, split: str, columns: tuple[str, ...], optional: tuple[str, ...] = ()
     ) -> ArrowTable:
         found = shards(store.names(), store.path).get(config, {})
-        wanted = split or ("test" if "test" in found else next(iter(sorted(found)), ""))
-        if wanted not in found:
-            raise DataError(f"config {config!r} has no split {wanted!r}", path=store.path)
-        return read_parquet(store, found[wanted], columns, optional)
+        if not self.holds_several and split not in found and (not split or len(found) == 1):
+            split = next(iter(preferred(found)), "")  # texts that all splits of the judgments share
+        if split not in found:
+            raise DataError(f"config {config!r} has no split {split!r}", path=store.path)
+        return read_parquet(store, found[split], columns, optional)
 
     def read(self, store: Store, split: str) -> Parts:
         corpus = self._table(store, "corpus", split, (self.id, "text"), ("title",))
@@ -59,13 +64,16 @@ class ParquetFormat(Format):
         asked = self._table(store, self.queries, split, (self.id, "text"), ("answer", "body_system"))
         columns = (asked.texts(self.id), asked.texts("text"), *map(asked.optional_texts, ("answer", "body_system")))
         queries = tuple(map(Query, *columns))
-        judged_by = "qrels" if "qrels" in shards(store.names()) else "default"
-        judged = self._table(store, judged_by, split, (self.query_id, self.corpus_id), ("score",))
+        found = shards(store.names())
+        judged = self._table(store, judgments_in(found), split, (self.query_id, self.corpus_id), ("score",))
         judgments = map(Judgment, judged.texts(self.query_id), judged.texts(self.corpus_id), judged.grades("score"))
         try:
-            return Parts(queries, documents, Qrels.from_judgments(judgments))
+            qrels = Qrels.from_judgments(judgments)
         except DataError as error:
             raise DataError(error.message, path=judged.label) from None
+        if len(self.judgment_splits(store.names())) > 1 and len(found[self.queries]) == 1:
+            queries = tuple(q for q in queries if q.id in qrels.query_ids)  # one file holds those of all splits
+        return Parts(queries, documents, qrels)
 
     def write(self, parts: Parts, folder: Path, *, split: str, compress: str, expansions: list[Expansion]) -> None:
         if compress != "none":
@@ -73,7 +81,7 @@ class ParquetFormat(Format):
         pa = pyarrow()
 
         def save(config: str, columns: dict[str, Any]) -> None:
-            write_parquet(folder, config, self.split_of(config, split), columns)
+            write_parquet(folder, config, self.split_of(config, split, parts.judged), columns)
 
         documents = parts.documents
         corpus = {self.id: pa.array(documents.ids, pa.string()), "text": arrow_column(documents.texts)}
@@ -106,7 +114,7 @@ class HubFormat(ParquetFormat):
     queries, id, query_id, corpus_id = "query", "id", "q_id", "p_id"
     holds_expansions = True
 
-    def split_of(self, config: str, split: str) -> str:
+    def split_of(self, config: str, split: str, judged: str) -> str:
         return config
 
     def expansions(self, store: Store, split: str) -> Iterator[Expansion]:
@@ -150,7 +158,7 @@ class NanoFormat(ParquetFormat):
     def candidates(self, store: Store, config: str, split: str, ids: IdTable) -> Run:
         return read_candidates(store, config, split, ids)
 
-    def split_of(self, config: str, split: str) -> str:
+    def split_of(self, config: str, split: str, judged: str) -> str:
         return split
 
     def _tasks(self, found: dict[str, dict[str, list[str]]]) -> list[str]:
@@ -177,6 +185,11 @@ def shards(names: list[str], place: Path | None = None) -> dict[str, dict[str, l
             config, split = component(match[1], "config", path=place), component(match[2], "split", path=place)
             found.setdefault(config, {}).setdefault(split, []).append(name)
     return found
+
+
+def judgments_in(found: dict[str, dict[str, list[str]]]) -> str:
+    """The config of the judgments."""
+    return "qrels" if "qrels" in found else "default"
 
 
 def candidate_configs(store: Store, split: str) -> list[str]:

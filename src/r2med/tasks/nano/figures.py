@@ -157,7 +157,7 @@ class Tercile(NamedTuple):
     ndcg_at_10: dict[str, float]
 
 
-class Outcome(NamedTuple):
+class Outcome(msgspec.Struct, frozen=True):
     """One query, by profile: its nDCG@10, the rank of its first positive, the nDCG@10 of its list in the best order."""
 
     query: str

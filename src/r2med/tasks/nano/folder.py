@@ -62,12 +62,15 @@ def split_name(ref: TaskRef, given: str = "") -> str:
 
 
 def set_name(refs: Sequence[TaskRef], splits: Sequence[str], given: str = "") -> str:
-    """The name of a group: that given, `NanoR2MED` or `NanoMini` for tasks of a collection, else from the tasks."""
+    """The name of a group: that given, `NanoR2MED`, `NanoMini` or `Nano mine` for a collection, else from the tasks."""
     if given:
         return given
-    known = {ref.collection if ref.entry else "" for ref in refs}
-    if len(known) == 1 and (collection := known.pop()):
-        return {"mini": "NanoMini"}.get(collection, "NanoR2MED")
+    known = {(ref.collection, ref.entry is not None) for ref in refs}
+    collection, published = known.pop() if len(known) == 1 else ("", False)
+    if published:
+        return "NanoMini" if collection.startswith("mini") else "NanoR2MED"
+    if collection:
+        return f"Nano {collection}"
     return splits[0] if len(splits) == 1 else f"{len(splits)} Nano retrieval tasks"
 
 
@@ -257,6 +260,8 @@ class CardEntry(NamedTuple):
     manifest: TaskManifest
     figures: TaskFigures
     licence: str
+    language: str = ""  # Empty where nobody said.
+    medical: bool = False  # Whether it is made from a task of r2med's own collections, which all are.
 
 
 def dataset_card(tasks: Sequence[CardEntry], title: str) -> str:
@@ -276,8 +281,11 @@ def dataset_card(tasks: Sequence[CardEntry], title: str) -> str:
 def _header(tasks: Sequence[CardEntry]) -> str:
     configs = grouped((c, task.split) for task in tasks for c in ("corpus", "queries", "qrels", *task.configs))
     licences = {HUB_LICENCES.get(task.licence, "other") for task in tasks}
-    lines = ["---", f"license: {licences.pop() if len(licences) == 1 else 'other'}", "language:", "- en"]
-    lines += ["task_categories:", "- text-retrieval", "tags:", "- medical", "- information-retrieval", "configs:"]
+    lines = ["---", f"license: {licences.pop() if len(licences) == 1 else 'other'}"]
+    if all(task.language for task in tasks):
+        lines += ["language:", *sorted({f"- {json.dumps(task.language)}" for task in tasks})]
+    lines += ["task_categories:", "- text-retrieval", "tags:"]
+    lines += [*(["- medical"] if all(task.medical for task in tasks) else []), "- information-retrieval", "configs:"]
     for config, splits in configs.items():
         lines += [f"- config_name: {config}", *(["  default: true"] if config == "corpus" else []), "  data_files:"]
         for split in splits:

@@ -14,12 +14,12 @@ from ....scoring import MAIN, Measure
 from ...chart import Scale, linear
 from ...collection import CollectionResults
 from ...costs import AXES, CostPoint, cost_points
-from ...leaderboard import ALL, FAMILIES, Row, Standing, measured_rows, published_rows
+from ...leaderboard import ALL, FAMILIES, MARKS, Row, Standing, conflict_lines, measured_rows, published_rows
 from ...pictures import draw_tradeoff, frontier, interval_mark
 from ...scores import short_name
 from ..render import Links, Page, PageRequest
 from ..site import Site
-from . import Chip, chips, choose, collection_chips, measure_chips, measure_param
+from . import Chip, board_filters, chips, choose, collection_chips, measure_chips, measure_param
 
 FORMATS: dict[str, tuple[str, str, Callable[[Table], str]]] = {
     "md": ("Markdown", "text/markdown", lambda table: table.markdown() + "\n"),
@@ -52,6 +52,7 @@ class Board(NamedTuple):
             "sort": ("average", "other", *columns, "system", "kind", "from"),
             "order": ("", "rising"),
             "intervals": ("", ALL),
+            **board_filters.options(),
         }
         usual = {name: next(iter(values)) for name, values in options.items()} | {"measure": measure_param(MAIN)}
         chosen = {name: choose(name, asked.get(name, usual[name]), values) for name, values in options.items()}
@@ -84,9 +85,15 @@ class Board(NamedTuple):
             said = site.standing(self.results, self.measure)
             ready = said is not None
             rows = measured_rows(self.results, self.measure, said or Standing({}, {}))
+            board_filters.add_facts(rows, self.results, site.parameters)
         if show != "measured":
             rows += published(self.results, self.measure, self.chosen["protocol"])
         return self.ordered(rows), ready
+
+    def chosen_rows(self, rows: Iterable[Row]) -> list[Row]:
+        """Those of the kind, size, licence and date that the visitor wants to see."""
+        kind = self.chosen["kind"]
+        return [row for row in rows if kind in ("", row.family) and board_filters.fits(row, self.chosen)]
 
     def ordered(self, rows: Iterable[Row]) -> list[Row]:
         """Sorted by a column; what has no number there stands last, either way."""
@@ -108,7 +115,7 @@ class Board(NamedTuple):
     def table(self, rows: list[Row]) -> Table:
         cells = []
         for row in rows:
-            scores = [points(self.score(row, column)) for column in self.columns]
+            scores = [points(self.score(row, column), row.decimals) for column in self.columns]
             if row.scope:
                 scores[0] = f"{row.scope} tasks"
             origin = row.origin if row.measured else f"{row.origin} {row.date} {row.protocol}"
@@ -138,7 +145,7 @@ def table_text(site: Site, asked: PageRequest) -> tuple[str, str]:
     _, media, write = FORMATS[choose("format", asked.get("format", "csv"), FORMATS)]
     shown = Board.read(site, asked)
     rows, _ = shown.rows(site)
-    return media, write(shown.table([row for row in rows if shown.chosen["kind"] in ("", row.family)]))
+    return media, write(shown.table(shown.chosen_rows(rows)))
 
 
 def board(site: Site, asked: PageRequest, url: Links) -> Page:
@@ -146,7 +153,7 @@ def board(site: Site, asked: PageRequest, url: Links) -> Page:
     shown = Board.read(site, asked)
     results, chosen, slug = shown.results, shown.chosen, shown.results.slug
     everything, ready = shown.rows(site)
-    rows = [row for row in everything if chosen["kind"] in ("", row.family)]
+    rows = shown.chosen_rows(everything)
 
     def link(**changed: str) -> str:
         return url("board", slug, **shown.params(**changed))
@@ -164,6 +171,7 @@ def board(site: Site, asked: PageRequest, url: Links) -> Page:
     table = None if exports[0][1] else shown.table(rows)
     every, several = chosen["intervals"] == ALL, len(known) > 1 and chosen["show"] != "measured"
     columns = [_column(shown, name, rows, link, url) for name in shown.columns]
+    filters = [(c, options(c.name, c.values)) for c in board_filters.choices(everything)]
     context = {
         "measure": shown.measure,
         "slug": slug,
@@ -174,6 +182,11 @@ def board(site: Site, asked: PageRequest, url: Links) -> Page:
         "kinds": options("kind", [("", "All kinds"), *((f, f.capitalize()) for f in families)]),
         "shows": options("show", SHOWS.items()) if results.systems and known else [],
         "protocols": options("protocol", [*((p, p) for p in known), (ALL, "All protocols")]) if several else [],
+        "filters": filters,
+        "facts": any(not row.measured for row in rows),
+        "sizes": board_filters.draw_sizes(rows, shown.measure, results.title, shown.columns[0]),
+        "conflicts": conflict_lines(rows),
+        "marks": [(mark, meaning) for mark, meaning in MARKS.items() if any(mark in row.marks for row in rows)],
         "intervals": (f"{'Hide' if every else 'Show'} intervals of tasks", link(intervals="" if every else ALL)),
         "columns": columns,
         "sorts": {name: _sort_link(shown, name, link, words=True) for name in ("system", "kind", "from")},
@@ -183,10 +196,11 @@ def board(site: Site, asked: PageRequest, url: Links) -> Page:
         "origins": {row.origin for row in rows},
         "several_protocols": len({row.protocol for row in rows if not row.measured}) > 1,
         "any_own": any(row.measured for row in rows),
+        "any_judged": any(row.judged_at_10 is not None for row in rows),
         "trouble": site.problems(),
         "exports": exports,
         "texts": [(title, write(table)) for title, _, write in FORMATS.values()] if table else [],
-        "export_id": f"{slug}-{shown.measure.key}-{chosen['average']}",
+        "export_id": f"{slug}-{shown.measure.key}-{chosen['average']}-{chosen['protocol']}",
         "axis": scale,
         "whole": len(results.whole),
     }
@@ -234,7 +248,16 @@ def _row(shown: Board, row: Row, columns: list[Column], scale: Scale, url: Links
         hundred = (100 * bounds[0], 100 * bounds[1]) if bounds else None
         mark = interval_mark(scale, 100 * score, hundred, hollow=not row.measured)
     href = url("system", shown.results.slug, row.system) if row.measured else ""
-    return {"row": row, "cells": cells, "mark": Markup(mark), "href": href}
+    about = [row.source, row.settings, row.caution]
+    return {
+        "row": row,
+        "cells": cells,
+        "mark": Markup(mark),
+        "href": href,
+        "size": board_filters.size_text(row.parameters),
+        "classes": board_filters.classes(row),
+        "about": "" if row.measured else "; ".join(part for part in about if part),
+    }
 
 
 def tradeoffs(site: Site, asked: PageRequest, url: Links) -> Page:
@@ -248,9 +271,8 @@ def tradeoffs(site: Site, asked: PageRequest, url: Links) -> Page:
     points = [p._replace(href=url("system", slug, p.system)) for p in points]
     if against == "parameters":
         for row in published(results, measure):
-            weights = site.parameters([row.system])
-            if weights is not None and row.macro is not None:
-                points.append(CostPoint(f"{row.label} (published)", weights, row.macro, measured=False))
+            if row.parameters is not None and row.macro is not None:
+                points.append(CostPoint(f"{row.label} (published)", row.parameters, row.macro, measured=False))
 
     def link(**changed: str) -> str:
         chosen = {"measure": measure_param(measure), "against": against} | changed

@@ -11,6 +11,7 @@ from markupsafe import Markup
 from ....core import UnknownName
 from ....core.table import shortened
 from ....scoring import Measure
+from ....scoring.evaluation import mean_judged
 from ....scoring.score_set import ScoreSet
 from ...collection import CollectionResults
 from ...pictures import draw_scatter
@@ -97,7 +98,12 @@ def _compared(site: Site, results: CollectionResults, scores: ScoreSet, url: Lin
     found = site.comparison(results, scores)
     picture = draw_scatter(scores, results.title, headed=False, group=lambda t: names[t], link=link)
     shown = {task.name for task in scores.tasks}
+    judged = [
+        mean_judged(r.judged_at_10 for r in results.results(system) if r.task.full_name in shown)
+        for system in scores.systems[:2]
+    ]
     return {
+        "judged": judged if None not in judged else None,
         "pair": found.pairs[0] if found else None,
         "first": found.systems[0] if found else None,
         "second": found.systems[1] if found else None,

@@ -15,7 +15,7 @@ from ....scoring import Measure, parse_measures
 from ....scoring.intervals import Estimate
 from ....scoring.slices import thirds
 from ...collection import CollectionResults, TaskMatrix
-from ...page_html import markdown_html
+from ...page_html import figure, markdown_html
 from ...task_page import audit_lines, catalogue_entry, examples, task_facts
 from ..failures import KINDS
 from ..render import Links, Page, PageRequest
@@ -75,6 +75,7 @@ def task(site: Site, asked: PageRequest, url: Links) -> Page:
         "examples": examples(behind.task) if behind.task else [],
         "best_href": url("board", results.slug),
         "written": url("written", results.slug, name) if site.texts.written_page(info) else "",
+        "pictures": [Markup(figure(picture)) for picture in site.texts.written_pictures(info).values()],
     }
     return Page("task.html", info.full_name, context, "task")
 
@@ -86,7 +87,7 @@ def written(site: Site, asked: PageRequest, url: Links) -> Page:
     text = site.texts.written_page(info)
     if not text:
         raise UsageError(f"{info.full_name} has no page here: r2med pages FOLDER writes it")
-    html = Markup(markdown_html(text, linked=False))
+    html = Markup(markdown_html(text, site.texts.written_pictures(info), linked=False))
     context = {"html": html, "back": url("task", results.slug, name), "name": info.full_name}
     return Page("written.html", info.full_name, context, "task")
 

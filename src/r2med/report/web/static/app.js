@@ -70,11 +70,14 @@
     say("Sorted by " + control.textContent);
   });
   document.addEventListener("click", function (event) {
-    var control = event.target.closest("button[data-kind]");
+    var control = event.target.closest("button[data-filter]");
     if (!control) { return; }
     var page = control.closest("section.page") || document;
-    page.querySelectorAll("button[data-kind]").forEach(function (other) { other.setAttribute("aria-pressed", String(other === control)); });
-    page.querySelectorAll("tr[data-kind]").forEach(function (row) { row.hidden = control.dataset.kind !== "" && row.dataset.kind !== control.dataset.kind; });
+    page.querySelectorAll('button[data-filter="' + control.dataset.filter + '"]').forEach(function (other) { other.setAttribute("aria-pressed", String(other === control)); });
+    var wanted = Array.from(page.querySelectorAll('button[data-filter][aria-pressed="true"]')).filter(function (chosen) { return chosen.dataset.value !== ""; });
+    page.querySelectorAll("tr[data-kind]").forEach(function (row) {
+      row.hidden = wanted.some(function (chosen) { var has = row.dataset[chosen.dataset.filter]; return has !== "" && has !== chosen.dataset.value; });
+    });
   });
 
   // Keys through the queries

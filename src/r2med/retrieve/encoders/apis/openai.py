@@ -9,5 +9,6 @@ from . import WireFormat
 class Format(WireFormat):
     """Both sides are asked for alike."""
 
-    def body(self, model: str, texts: list[str], side: Side) -> dict[str, object]:
-        return {"model": model, "input": texts, "encoding_format": "float"}
+    def body(self, model: str, texts: list[str], side: Side, dimension: int | None) -> dict[str, object]:
+        asked: dict[str, object] = {"model": model, "input": texts, "encoding_format": "float"}
+        return asked if dimension is None else asked | {"dimensions": dimension}

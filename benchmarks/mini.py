@@ -1,0 +1,139 @@
+"""How good a benchmark Mini is, in Markdown.
+
+Agreement of its judges, scores of its pooled systems, and whether it ranks systems as real sets do:
+
+    python benchmarks/mini.py
+    python benchmarks/mini.py --real FOLDER...              # tasks or Nano groups: the last table
+    python benchmarks/mini.py --real FOLDER... --lexical    # without systems that encode the corpora
+
+The judging projects and the runs behind the pool lie in `judging/mini`; artefacts are in `benchmarks/artefacts.py`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from collections.abc import Sequence
+from itertools import combinations
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from r2med.scoring.hits import Float64
+
+PROJECTS = Path(__file__).parents[1] / "judging" / "mini"
+SYSTEMS = (
+    "bm25", "bm25-lucene", "bm25-nano", "bm25:k1=1.2,b=0.75", "bm25-lucene:k1=2,b=1", "bm25-nano:analyzer=english",
+    "bge-small", "minilm", "bm25+bge-small.rrf", "bm25+minilm.rrf", "bm25-lucene+bge-small.rrf",
+    "bm25+bge-small.weighted:w=0.3/0.7", "bm25+bge-small.weighted:w=0.7/0.3", "bm25-nano+bge-small.combmnz",
+    "bge-small+minilm.rrf", "bm25+bge-small.rrf+neighbours@100",
+    "bm25:b=0.9,k1=1.2+bge-small.weighted:w=0.3/0.7+neighbours@100",
+)  # fmt: skip
+LEXICAL = ["bm25:k1=0.4,b=0.2", "bm25-lucene:k1=0.4,b=0", "bm25:analyzer=whitespace", "bm25-lucene:analyzer=regex"]
+RESAMPLES = 2_000
+
+
+def agreement() -> None:
+    """How far the two judges of each task agree."""
+    from r2med.judge import open_project
+    from r2med.judge.summary import summarise
+
+    print("| Task | Pairs | Equal, % | Equal where one saw relevance, % | κ, linear | Adjudicated |")
+    print("|:---|---:|---:|---:|---:|---:|")
+    for folder in sorted(PROJECTS.iterdir()):
+        project = open_project(folder)
+        found = summarise(project)
+        pair = found.pairs[0]
+        grades = [journal.grades() for journal in project.journals("llm")]
+        seen = [slot for slot in grades[0] if grades[0][slot] or grades[1][slot]]
+        same = sum(grades[0][slot] == grades[1][slot] for slot in seen) / len(seen)
+        kappa = pair.kappa["linear"]
+        low = "–" if kappa.low is None else f"{kappa.low:.2f} to {kappa.high:.2f}"
+        print(
+            f"| {folder.name} | {pair.pairs:,} | {100 * (pair.agree or 0):.1f} | {100 * same:.0f} "
+            f"| {kappa.value:.2f} ({low}) | {found.final.get('adjudicated', 0)} |"
+        )
+
+
+def per_query(results: Path, tasks: str | Sequence[str], systems: Sequence[str]) -> dict[str, list[Float64]]:
+    """nDCG@10 by system: an array of queries for each task."""
+    import r2med
+    from r2med.results import ResultIndex
+
+    r2med.run(*r2med.systems(*systems), tasks=tasks, results=results)
+    found: dict[str, list[Float64]] = {}
+    for stored in ResultIndex([results]).all():
+        found.setdefault(stored.system, []).append(stored.scores(["ndcg_at_10"]).values[0])
+    return found
+
+
+def macro(scores: dict[str, list[Float64]], rng: np.random.Generator | None = None) -> Float64:
+    """The mean of tasks for each system, over all queries or over a bootstrap sample of them."""
+    sizes = [len(task) for task in next(iter(scores.values()))]
+    drawn = [rng.integers(0, n, n) if rng else np.arange(n) for n in sizes]
+    return np.array([np.mean([task[at].mean() for task, at in zip(of, drawn, strict=True)]) for of in scores.values()])
+
+
+def ranking(real: Sequence[str], systems: Sequence[str]) -> None:
+    """Kendall's τ between Mini's order of systems and that of real sets."""
+    from r2med.pipeline.nano_build import kendall
+
+    with tempfile.TemporaryDirectory() as folder:
+        mini = per_query(Path(folder, "mini"), "mini", systems)
+        other = per_query(Path(folder, "real"), real, systems)
+    other = {name: other[name] for name in mini}
+    one, two = macro(mini), macro(other)
+    print("\n| System | Mini | Real sets |\n|:---|---:|---:|")
+    for at in np.argsort(-one):
+        print(f"| `{list(mini)[at]}` | {100 * one[at]:.1f} | {100 * two[at]:.1f} |")
+    rng = np.random.default_rng(0)
+    draws = [np.stack([macro(scores, rng) for _ in range(RESAMPLES)]) for scores in (mini, other)]
+    low, high = np.quantile(kendall(*draws), [0.025, 0.975])
+    tau = kendall(one[None], two[None])[0]
+    print(f"\nKendall's τ of {len(mini)} systems: {tau:.2f} ({low:.2f} to {high:.2f})")
+
+
+def pooled() -> None:
+    """Scores of the pooled systems, and which of them Mini tells apart."""
+    from r2med import load
+    from r2med.judge import open_project
+    from r2med.scoring import MAIN, score
+
+    names = ("bm25", "bge-small", "minilm", "bm25+bge-small.rrf")
+    scores: dict[str, list[Float64]] = {name: [] for name in names}
+    tasks = sorted(folder.name for folder in PROJECTS.iterdir())
+    for name in tasks:
+        task, runs = load(f"mini/{name}"), open_project(PROJECTS / name).runs()
+        for system in names:
+            scores[system].append(score(runs[system], task, [MAIN]).per_query[MAIN])
+    print(f"\n| System | {' | '.join(tasks)} | Macro |\n|:---|{'---:|' * (len(tasks) + 1)}")
+    for system, of in scores.items():
+        cells = " | ".join(f"{100 * task.mean():.1f}" for task in of)
+        print(f"| `{system}` | {cells} | {100 * np.mean([task.mean() for task in of]):.1f} |")
+    print("\n| Pair | Difference | 95 % interval |\n|:---|---:|---:|")
+    for a, b in combinations(names, 2):
+        gaps = [x - y for x, y in zip(scores[a], scores[b], strict=True)]
+        mean = float(np.mean([gap.mean() for gap in gaps]))
+        error = float(np.sqrt(sum(gap.var(ddof=1) / len(gap) for gap in gaps)) / len(gaps))
+        print(
+            f"| `{a}` – `{b}` | {100 * mean:+.1f} "
+            f"| {100 * (mean - 1.96 * error):+.1f} to {100 * (mean + 1.96 * error):+.1f} |"
+        )
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments.add_argument("--real", nargs="+", metavar="FOLDER", help="Real sets, or a Nano group of them.")
+    arguments.add_argument("--lexical", action="store_true", help="Only systems that match words.")
+    given = arguments.parse_args()
+    agreement()
+    pooled()
+    if given.real:
+        words = [name for name in SYSTEMS if "bge" not in name and "minilm" not in name]
+        ranking(given.real, [*words, *LEXICAL] if given.lexical else SYSTEMS)
+
+
+if __name__ == "__main__":
+    main()

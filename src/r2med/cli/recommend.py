@@ -1,0 +1,97 @@
+"""`r2med recommend`: which pipeline fits a budget."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from .common import json_option
+from .output import emit, note, print_table, say
+
+if TYPE_CHECKING:
+    from ..pipeline.recommend import Recommendation
+
+
+@click.command("recommend")
+@click.option("--gpu-memory", default="0", show_default="no GPU", metavar="SIZE", help="Of your GPU, such as 24GB.")
+@click.option(
+    "--dollars",
+    default=0.0,
+    show_default=True,
+    type=click.FloatRange(min=0),
+    help="What services may cost for R2MED once: its 876 queries and, for embeddings, its documents.",
+)
+@click.option(
+    "--seconds-per-query",
+    type=click.FloatRange(min=0, min_open=True),
+    help="How long a query may take when many are asked at once; services, whose time is not known, are left out.",
+)
+@click.option(
+    "--gpu-speed",
+    default=1.0,
+    show_default=True,
+    type=click.FloatRange(min=0, min_open=True),
+    help="Your GPU's share of an H200's speed, for which times are estimated.",
+)
+@click.option(
+    "--all", "everything", is_flag=True, help="Also what is not on the Pareto front, and models without a card."
+)
+@click.option("--limit", "-n", default=10, show_default=True, type=click.IntRange(min=1), help="Show only the best.")
+@json_option
+def command(
+    gpu_memory: str, dollars: float, seconds_per_query: float | None, gpu_speed: float, everything: bool, limit: int,
+    as_json: bool,
+) -> None:  # fmt: skip
+    """Say which pipelines fit a budget, best first: those that no cheaper one beats, with the exact commands.
+
+    Scores are averages over R2MED that others published, the lowest where sources differ; memory and time are
+    estimated from the number of parameters and measured speed. Nothing is run.
+    """
+    from ..api.results import recommend
+
+    found = recommend(
+        gpu_memory=gpu_memory, dollars=dollars, seconds_per_query=seconds_per_query, gpu_speed=gpu_speed,
+        everything=everything,
+    )  # fmt: skip
+    if as_json:
+        emit(found)
+        return
+    shown = [*found.pipelines[:limit], *found.unranked]
+    titles = ["System", "R2MED", "Published by", "Ours elsewhere", "GPU memory", "Dollars", "s/query"]
+    caption = (
+        f"{len(found.pipelines)} of the {found.fitting} pipelines that fit are not beaten by one that costs no more; "
+        f"{found.considered} were considered. R2MED: published nDCG@10 × 100, mean of the eight tasks, not measured by "
+        "us. Ours elsewhere: mean over five other collections, measured by us. Dollars: at most, for R2MED once. "
+        "GPU memory and s/query are estimates."
+    )
+    print_table(titles, [_cells(one) for one in shown], caption=caption, left=1)
+    for one in shown:
+        say()
+        say(one.system)
+        for line in one.commands:
+            say(f"  {line}", whole=True)
+        for line in one.needs.how:
+            say(f"  estimate: {line}")
+        for line in one.not_measured:
+            say(f"  not measured here: {line}")
+    for line in found.notes:
+        note(line)
+    if found.not_runnable:
+        note(f"published with a higher score, and r2med has not all their parts: {', '.join(found.not_runnable[:5])}")
+
+
+def _cells(one: Recommendation) -> list[str]:
+    from ..pipeline.estimates import memory_text
+
+    need, own = one.needs, one.measured
+    scores = " / ".join(f"{score.ndcg_at_10:g}" for score in one.published)
+    return [
+        one.system,
+        scores or "–",
+        " / ".join(score.source for score in one.published) or "nobody",
+        f"{sum(own.values()) / len(own):.1f}" if own else "–",
+        memory_text(need.gpu_memory),
+        "–" if need.dollars is None else f"{need.dollars:,.2f}",
+        "–" if need.seconds_per_query is None else f"{max(need.seconds_per_query, 0.01):,.2f}",
+    ]

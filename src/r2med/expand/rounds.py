@@ -1,0 +1,272 @@
+"""Feedback loops with a chat model: search, think, write, and search again with what was written.
+
+All queries go through a round together: one search, then their calls side by side. Every answer is kept in the
+generation store under `query#round`, so that a loop that was stopped goes on where it was; what a loop came to is
+kept under the query's own id.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from ..core import Query, Task, UsageError
+from ..core.options import Options, Progress
+from ..core.spec import Spec
+from ..llm import Chat, Cost, Generation, GenerationStore, Request, generate, plan_requests
+from ..llm.prompts import Prompt
+from ..retrieve import Build, Index, Retriever, get_retriever
+from .contract import JOINED, OTHER, Expansion, Expansions, expanders
+from .generated import Generated, GenerationParameters, Prepared, expansion_of, prompt_wording
+from .passages import render_passages
+from .policy import queries_for
+
+THINKING_TOKENS = 32_768
+"""Room for a reasoning model, as both methods' scripts gave it."""
+
+
+@dataclass(frozen=True)
+class RoundParameters(GenerationParameters):
+    """What may be set on a feedback loop; the defaults are ThinkQE's."""
+
+    passages: Annotated[int, Meta(ge=1, description="generations for each query in each round")] = 2
+    temperature: Annotated[float, Meta(ge=0, description="of the sampling, not the model's own")] | None = 0.7
+    rounds: Annotated[int, Meta(ge=1, description="how often is searched and written")] = 3
+    retriever: Annotated[str, Meta(description="what searches in every round")] = "bm25"
+    top: Annotated[int, Meta(ge=1, description="passages that stand in a prompt")] = 5
+    passage_tokens: Annotated[int, Meta(ge=1, description="tokens that each of them keeps")] = 512
+
+
+@dataclass
+class State:
+    """How far the loop of one query has come."""
+
+    query: Query
+    shown: set[int] = field(default_factory=set)
+    """Documents whose passages stood in a prompt."""
+    answers: list[Generation] = field(default_factory=list)
+    kept: list[Generation] = field(default_factory=list)
+    """The answers that are searched with."""
+    failed: bool = False
+
+
+class Rounds(Generated):
+    """What the feedback loops share."""
+
+    Parameters = RoundParameters
+    given: RoundParameters
+    thinking_tokens = THINKING_TOKENS
+    accumulates = True
+    """Whether the texts of all rounds are searched with, or those of the last one."""
+    before: Expansions | None = None
+
+    def __init__(
+        self,
+        chat: Chat,
+        given: RoundParameters | None = None,
+        *,
+        spec: Spec | None = None,
+        options: Options | None = None,
+    ) -> None:
+        super().__init__(chat, given, spec=spec, options=options)
+        if self.given.protocol:
+            raise UsageError(f"protocol {self.given.protocol} knows no {self.method}: leave it out")
+
+    def equip(self, build: Build) -> None:
+        """What searches."""
+        self.retriever = build.retriever(self.given.retriever)
+
+    @cached_property
+    def retriever(self) -> Retriever:
+        """What searches."""
+        return get_retriever(self.given.retriever)
+
+    def after(self, before: Expansions) -> Rounds:
+        """The first search is with what other methods made."""
+        behind = copy(self)
+        behind.before = before
+        return behind
+
+    def own_settings(self) -> dict[str, object]:
+        """The loop: what searches, how often, and what is shown; reading an answer changes the next round."""
+        given = self.given
+        return {
+            "first_stage": self.retriever.describe(),
+            "rounds": given.rounds,
+            "top": given.top,
+            "passage_tokens": given.passage_tokens,
+            "clean": not given.raw,
+            **({} if self.before is None else {"after": self.before.description}),
+        }
+
+    def values(self, prompt: Prompt, queries: Sequence[Query], task: Task) -> Iterable[Mapping[str, str]]:
+        """What fills the prompt of the first round."""
+        states = [State(query) for query in queries]
+        return (values for _, values in self._filled(prompt, states, self.retriever.prepare(task), task))
+
+    def prepare(self, task: Task, limit: int | None = None) -> Prepared:
+        """The requests of the first round."""
+        prompt, notes = self.prompt(task)
+        states = [State(query) for query in task.queries[:limit]]
+        requests = self._requests(1, prompt, states, self.retriever.prepare(task), task)
+        return Prepared(prompt.hash, tuple(requests.values()), notes)
+
+    def _filled(
+        self, prompt: Prompt, states: Sequence[State], index: Index, task: Task
+    ) -> Iterator[tuple[State, dict[str, str]]]:
+        """What fills the prompt of the next round: the best passages that were not shown before."""
+        if not states:
+            return
+        asked = replace(task, queries=tuple(state.query for state in states))
+        queries, _ = queries_for(self.retriever, asked, self._searched_with(states))
+        depth = self.given.top + max(len(state.shown) for state in states)
+        run = index.search(queries, min(depth, max(len(task.documents), 1)))
+        contents = task.documents.contents
+        for row, state in enumerate(states):
+            new = [d for d in run.docs[row].tolist() if d >= 0 and d not in state.shown][: self.given.top]
+            state.shown.update(new)
+            passages = render_passages(prompt, [contents[d] for d in new], self.given.passage_tokens)
+            previous = next((a.final for a in reversed(state.answers) if a.usable), "")
+            yield state, {"query": state.query.text, "passages": passages, "previous": previous}
+
+    def _searched_with(self, states: Sequence[State]) -> Expansions:
+        """What is searched with in the next round."""
+        items = {}
+        for state in states:
+            earlier = self.before.of(state.query.id) if self.before is not None else None
+            texts = (*(earlier.texts if earlier else ()), *(answer.final for answer in state.kept))
+            items[state.query.id] = Expansion(query_id=state.query.id, original=state.query.text, texts=texts)
+        return Expansions(self.method, {}, items, policies=self.policies)
+
+    def _requests(
+        self, number: int, prompt: Prompt, states: Sequence[State], index: Index, task: Task
+    ) -> dict[str, Request]:
+        """The calls of one round, by query id."""
+        found = {}
+        for state, values in self._filled(prompt, states, index, task):
+            messages = prompt.later(**values) if values["previous"] else prompt.messages(**values)
+            found[state.query.id] = Request(messages, self.sampling, f"{state.query.id}#{number}")
+        return found
+
+    def _take(self, state: State, answers: Sequence[Generation]) -> None:
+        """Go on with the answers of a round; one that could not be had ends the loop, to be taken up another time."""
+        state.answers += answers
+        usable = [answer for answer in answers if answer.usable]
+        state.kept = [*(state.kept if self.accumulates or not usable else ()), *usable]
+        state.failed = any(answer.status == "failed" for answer in answers)
+
+    def plan(self, task: Task, *, limit: int | None = None) -> Cost:
+        """What calls that are not in the store take at most; prompts that depend on missing answers count as full."""
+        prompt, _ = self.prompt(task)
+        states, index = [State(query) for query in task.queries[:limit]], self.retriever.prepare(task)
+        requests = list[Request]()
+        with self.open_store(Prepared(prompt.hash, (), {}), task, read_only=True) as store:
+            for number in range(1, self.given.rounds + 1):
+                known = [state for state in states if not state.failed]
+                asked = self._requests(number, prompt, known, index, task)
+                for state in states:
+                    request = asked.get(state.query.id) or self._full(number, prompt, state.query)
+                    requests.append(request)
+                    answers = store.get(request)
+                    if answers is None:
+                        state.failed = True  # the next prompts depend on this answer
+                    else:
+                        self._take(state, answers)
+            return plan_requests(self.chat, requests, store)
+
+    def _full(self, number: int, prompt: Prompt, query: Query) -> Request:
+        """A call of a later round, with passages and an answer as long as they can be."""
+        passages = render_passages(
+            prompt, ["text " * self.given.passage_tokens] * self.given.top, self.given.passage_tokens
+        )
+        previous = "text " * min(self.sampling.max_tokens or THINKING_TOKENS, THINKING_TOKENS) if prompt.again else ""
+        messages = prompt.later(query=query.text, passages=passages, previous=previous)
+        return Request(messages, self.sampling, f"{query.id}#{number}")
+
+    def expand(self, task: Task, *, limit: int | None = None, on_progress: Progress | None = None) -> Expansions:
+        """Let all queries go through the rounds; what was generated before is not generated again."""
+        prompt, notes = self.prompt(task)
+        states, index = [State(query) for query in task.queries[:limit]], self.retriever.prepare(task)
+        done, total = 0, len(states) * self.given.passages * self.given.rounds
+        with self.open_store(Prepared(prompt.hash, (), {}), task) as store:
+            for number in range(1, self.given.rounds + 1):
+                going = [state for state in states if not state.failed]
+                requests = self._requests(number, prompt, going, index, task)
+                answers: dict[str, list[Generation]] = {}
+                arriving = generate(
+                    self.chat, requests.values(), store, clean=not self.given.raw, keep_prompt=self.options.keep_prompts
+                )
+                for answer in arriving:
+                    answers.setdefault(answer.query_id, []).append(answer)
+                    done += 1
+                    if on_progress:
+                        on_progress(done, total)
+                for state in going:
+                    self._take(state, sorted(answers.get(f"{state.query.id}#{number}", ()), key=lambda g: g.sample))
+            self._keep(store, prompt, states)
+            place = str(store.path)
+        items = {state.query.id: self._expansion(state) for state in states}
+        notes = {"store": place, "prompts": prompt_wording(self.given.prompts), **notes}
+        notes |= {"warning": self.warning} if self.warning else {}
+        return Expansions(self.method, self.describe(), items, notes, self.policies)
+
+    def _keep(self, store: GenerationStore, prompt: Prompt, states: Sequence[State]) -> None:
+        """One record under the query's own id for each text that is searched with; their calls carry the bill."""
+        for state in states:
+            begun = Request(prompt.messages(query=state.query.text, passages=""), self.sampling, state.query.id)
+            if state.failed or store.begun(begun):
+                continue
+            store.append(_outcome(answer, begun, number) for number, answer in enumerate(state.kept))
+
+    def _expansion(self, state: State) -> Expansion:
+        """The texts that the loop ended with, and the bill of all its calls."""
+        kept = expansion_of(state.query, state.kept)
+        return msgspec.structs.replace(expansion_of(state.query, state.answers), texts=kept.texts, raw=kept.raw)
+
+
+def _outcome(answer: Generation, begun: Request, number: int) -> Generation:
+    """An answer as a text of its query: without what its call cost and thought."""
+    return Generation(
+        query_id=begun.key,
+        sample=number,
+        prompt_hash=begun.prompt_hash,
+        status=answer.status,
+        final=answer.final,
+        raw=answer.final,
+        removed=answer.removed,
+        clean=answer.clean,
+        finish_reason=answer.finish_reason,
+        model=answer.model,
+    )
+
+
+@expanders.register("thinkqe", argument="chat", needs_argument=True)
+class ThinkQE(Rounds):
+    """Three rounds of search and thought; all texts are searched with, the query repeated (Lei et al., 2025)."""
+
+    method = "thinkqe"
+    policies = {**JOINED, "lexical": "query*n+passages"}  # noqa: RUF012
+
+
+@dataclass(frozen=True)
+class DiverParameters(RoundParameters):
+    """What may be set on DIVER's expansion."""
+
+    passages: Annotated[int, Meta(ge=1, description="generations for each query in each round")] = 1
+    rounds: Annotated[int, Meta(ge=1, description="how often is searched and written")] = 2
+
+
+@expanders.register("diver-qexpand", argument="chat", needs_argument=True)
+class DiverQExpand(Rounds):
+    """Two rounds of search and thought; the second refines the first's answer, and the last is used (DIVER, 2025)."""
+
+    method = "diver-qexpand"
+    policies = {OTHER: "query+passages.apart"}  # noqa: RUF012
+    Parameters = DiverParameters
+    accumulates = False

@@ -1,0 +1,187 @@
+"""The datasheet of a finished task, in Markdown: what it is, how it was pooled, who judged it, what it cannot tell."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from textwrap import fill
+
+import msgspec
+
+from ..core.table import NONE, Table, markdown_text
+from .check import Check, JudgeRow
+
+KINDS = {"person": "person", "llm": "LLM", "adjudicator": "adjudicator"}
+
+
+class Counts(msgspec.Struct, frozen=True, kw_only=True):
+    """How much there is, and what was left out."""
+
+    queries: int
+    documents: int
+    judgments: int
+    relevant: int
+    copies: int  # judgments that a copy has from its passage
+    pairs: int  # that were pooled, of all queries
+    graded: int  # of those, with a final grade
+    left_out_without_relevant: int
+    left_out_open: int  # queries of which a passage has no final grade
+
+
+class Agreement(msgspec.Struct, frozen=True, kw_only=True):
+    """How often people gave equal grades."""
+
+    pairs: int  # that two or more people graded
+    equal: int
+
+
+class Metadata(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known about a finished task: `judging.json`."""
+
+    schema: int
+    canary: str
+    name: str
+    description: str
+    language: str
+    licence: str
+    project: str  # its identity
+    corpus_fingerprint: str
+    fingerprint: str  # of the task
+    question: str
+    grades: tuple[str, ...]
+    relevant_from: int
+    rule: str
+    final_grades: dict[str, int]  # how many came about in each way
+    pooled: str  # when
+    first_judgment: str
+    last_judgment: str
+    systems: list[str]
+    depth: int
+    sample: int
+    near: float
+    judges: list[JudgeRow]
+    agreement: Agreement
+    counts: Counts
+    check: Check
+
+
+def datasheet(found: Metadata) -> str:
+    """The whole page."""
+    text = [
+        f"# {markdown_text(found.name)}",
+        *_what(found),
+        *_judging(found),
+        *_pooling(found),
+        *_limits(found),
+        *_use(found),
+    ]
+    return "\n\n".join(text) + "\n"
+
+
+def _what(found: Metadata) -> Iterator[str]:
+    counts = found.counts
+    if found.description:
+        yield _wrapped(markdown_text(found.description))
+    facts = {
+        "Queries": f"{counts.queries:,}",
+        "Documents": f"{counts.documents:,}",
+        "Judgments": f"{counts.judgments:,}, of which {counts.relevant:,} are relevant and {counts.copies:,} are "
+        "copies' of a judged passage",
+        "Language": markdown_text(found.language) or "not said",
+        "Licence": markdown_text(found.licence) or "not said",
+        "Pooled": found.pooled[:10] or "not said",
+        "Judged": _between(found.first_judgment[:10], found.last_judgment[:10]),
+    }
+    yield "\n".join(_item(f"{title}: {value}") for title, value in facts.items())
+    yield _wrapped(
+        "Benchmark data must not appear in training corpora. The canary string of this set is "
+        f"`{found.canary}`; it stands here and in `judging.json`, and in no passage."
+    )
+
+
+def _between(first: str, last: str) -> str:
+    return "not said" if not first else first if first == last else f"{first} to {last}"
+
+
+def _judging(found: Metadata) -> Iterator[str]:
+    yield "## Who judged"
+    yield Table(
+        ["Judge", "Kind", "Model", "Graded", "Skipped", "Seconds each"], [_judge(row) for row in found.judges], "", 3
+    ).markdown()
+    yield _wrapped(f"Each passage was judged by itself: {markdown_text(found.question)}")
+    yield "\n".join(_item(f"{grade}: {markdown_text(meaning)}") for grade, meaning in enumerate(found.grades))
+    if found.relevant_from > 1:
+        yield _wrapped(f"Grades below {found.relevant_from} do not count as relevant and are published as 0.")
+    agreed = found.agreement
+    if agreed.pairs:
+        share = 100 * agreed.equal / agreed.pairs
+        yield _wrapped(
+            f"Two or more judges graded {agreed.pairs:,} pairs, and gave {agreed.equal:,} of them ({share:.0f} %) "
+            "equal grades."
+        )
+    else:
+        yield "No pair was graded by two judges: nothing is known about their agreement."
+    ways = ", ".join(f"{how} {count:,}" for how, count in found.final_grades.items())
+    yield _wrapped(f"The final grade follows the rule *{found.rule}* ({ways}).")
+
+
+def _judge(row: JudgeRow) -> list[str]:
+    by = {"adjudicator": "LLM, " if row.spec else "person, "}.get(row.kind, "")
+    kind = by + KINDS.get(row.kind, row.kind) + ("" if row.finished or row.kind != "person" else ", not finished")
+    seconds = NONE if row.seconds is None else f"{row.seconds:.0f}"
+    return [row.name, kind, row.spec or NONE, f"{row.graded:,}", f"{row.skipped:,}", seconds]
+
+
+def _pooling(found: Metadata) -> Iterator[str]:
+    yield "## What was judged"
+    sample = f", and {found.sample} drawn at random" if found.sample else ""
+    yield _wrapped(
+        f"For each query the first {found.depth} passages of these systems{sample}. Copies, and texts at least "
+        f"{100 * found.near:.0f} % alike, were judged once and share the grade. Everything else is unjudged."
+    )
+    rows = [
+        [s.system, f"{100 * s.ndcg:.2f}", _percent(s.ndcg_outside, 2), _percent(s.judged_outside, 0)]
+        for s in found.check.systems
+    ]
+    yield Table(
+        ["System", "nDCG@10", "As if not pooled", "Judged@10 then, %"], rows, "On the queries with a relevant passage."
+    ).markdown()
+
+
+def _percent(value: float | None, digits: int) -> str:
+    return NONE if value is None else f"{100 * value:.{digits}f}"
+
+
+def _limits(found: Metadata) -> Iterator[str]:
+    yield "## Known limits"
+    counts, limits = found.counts, [remark.text for remark in found.check.verdicts if remark.level == "warning"]
+    if counts.left_out_open:
+        limits.append(f"{counts.left_out_open} queries were left out: not all their passages have a final grade.")
+    if counts.left_out_without_relevant:
+        limits.append(f"{counts.left_out_without_relevant} queries were left out: nothing relevant was found for them.")
+    by_model = [judge for judge in found.judges if judge.kind == "llm" or judge.spec]
+    if by_model and len(by_model) == len(found.judges):
+        limits.append("All judges were language models; no clinician judged.")
+    elif by_model:
+        limits.append("An LLM is among the judges; the table above says which.")
+    yield "\n".join(_item(markdown_text(limit)) for limit in limits) or "None that `r2med judge check` knows of."
+    yield "Not for clinical decisions."
+
+
+def _use(found: Metadata) -> Iterator[str]:
+    yield "## Use"
+    yield "    r2med data validate FOLDER\n    r2med run --tasks FOLDER"
+    yield "\n".join(
+        [
+            f"- Fingerprint of the task: `{found.fingerprint}`",
+            f"- Fingerprint of the corpus: `{found.corpus_fingerprint}`",
+            f"- Judging project: `{found.project}`",
+        ]
+    )
+
+
+def _item(text: str) -> str:
+    return fill(text, 80, initial_indent="- ", subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+
+
+def _wrapped(text: str) -> str:
+    return fill(text, 80, break_long_words=False, break_on_hyphens=False)

@@ -1,0 +1,123 @@
+"""What chat models are asked about passages: prompts, passages as they are shown, and how answers are drawn."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+from msgspec import Meta
+
+from ..core import DataError, Run, Task
+from ..core.spec import Content, Spec
+from ..llm import Chat, Generation, Message, Sampling, reasons, with_defaults
+from ..llm.prompts import Prompt, built_in, prompt_from, read_prompt
+from ..models.prompts import read_pack
+
+REASONING_TOKENS = 8192
+PASSAGE_WORDS = 300
+ANSWER_TOKENS = 512
+PassageWords = Annotated[int, Meta(ge=1, description="words of a passage that the model is shown")]
+Window = Annotated[int, Meta(ge=2, description="passages that are ordered at once")]
+Step = Annotated[int, Meta(ge=1, description="how far the window moves")]
+Hints = Annotated[bool, Meta(description="show first-stage scores, scaled to 0–100 (InsertRank)")]
+MaxTokens = Annotated[int, Meta(ge=1, description="most tokens of one answer")]
+_BRACKETS = re.compile(r"\[(\s*\d+\s*)\]")
+OwnPrompt = Annotated[Content, Meta(description="a prompt file in place of ours")]
+
+
+class Passages:
+    """The candidates of a task as prompts show them."""
+
+    def __init__(self, task: Task, candidates: Run, words: int, *, brackets: bool = True) -> None:
+        self.task, self.candidates, self.words, self.brackets = task, candidates, words, brackets
+        self.cut: set[int] = set()  # documents that were longer than what is shown
+
+    def shown(self, row: int, places: Sequence[int]) -> list[str]:
+        """Some of a query's candidates; without `brackets`, `[3]` in a passage becomes `(3)`."""
+        passages = []
+        for doc in self.candidates.docs[row, list(places)].tolist():
+            passage, cut = shortened(self.task.documents.contents[doc], self.words)
+            passages.append(passage if self.brackets else _BRACKETS.sub(r"(\1)", passage))
+            if cut:
+                self.cut.add(doc)
+        return passages
+
+
+def load_prompt(method: str, own: Path | None = None) -> Prompt:
+    """The prompt of a method: ours, a file of the user's, or that of a prompt pack."""
+    gaps = ("query", "passages")
+    if own is None:
+        return built_in("r2med.rerank", method, gaps=gaps)
+    if not own.name.endswith(".json"):
+        return read_prompt(own, gaps=gaps)
+    table = read_pack(own).generate.get(method, {})
+    if not isinstance(table.get("default"), dict):
+        raise DataError(f"has no prompt for {method}", path=own)
+    return prompt_from(table["default"], str(own), gaps)
+
+
+def shortened(text: str, words: int) -> tuple[str, bool]:
+    """A passage on one line, cut at a number of words."""
+    parts = text.split()
+    return " ".join(parts[:words]), len(parts) > words
+
+
+def scaled(candidates: Run, depth: int) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """First-stage scores of each query's candidates from 0 to 100; equal ones all 100."""
+    scores = candidates.scores[:, :depth].astype(np.float64)
+    held = (candidates.docs[:, :depth] >= 0) & np.isfinite(scores)
+    low = np.where(held, scores, np.inf).min(axis=1, keepdims=True, initial=np.inf)
+    high = np.where(held, scores, -np.inf).max(axis=1, keepdims=True, initial=-np.inf)
+    span = np.where(high > low, high - low, 1.0)
+    share = np.where(high > low, (np.where(held, scores, 0.0) - np.where(np.isfinite(low), low, 0.0)) / span, 1.0)
+    return np.asarray(np.where(held, np.rint(100 * np.clip(share, 0.0, 1.0)), 0), dtype=np.int64)
+
+
+def ask_about(
+    prompt: Prompt, query: str, passages: Sequence[str], scores: Sequence[int] | None = None, **values: str
+) -> tuple[Message, ...]:
+    """The conversation about some passages; with `scores`, the first stage's hints; `values` fill further gaps."""
+    numbered = prompt.numbered(passages, scores)
+    return prompt.messages(query=query, passages=numbered, count=str(len(passages)), **values)
+
+
+def on_chat(spec: Spec, chat: Chat) -> Spec:
+    """A spec on the chat model as it was found: with the host that serves it."""
+    return replace(spec, argument=chat.spec)
+
+
+def sampling_for(
+    chat: Chat, prompt: Prompt, max_tokens: int | None, *, temperature: float | None = None, **more: Any
+) -> Sampling:
+    """The likeliest answer, or for a model that reasons its own recommended sampling and room to reason."""
+    thinks, short = reasons(chat), prompt.max_tokens or ANSWER_TOKENS
+    wanted = Sampling(
+        max_tokens=max_tokens or (max(short, REASONING_TOKENS) if thinks else short),
+        temperature=temperature if temperature is not None else None if thinks else 0.0,
+        seed=0,
+        **more,
+    )
+    return with_defaults(wanted, chat.defaults)
+
+
+def spent(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
+    """What was used between two looks."""
+    return {key: round(after[key] - before[key], 6) for key in after if isinstance(after[key], int | float)}
+
+
+def count_problem(answer: Generation, counts: Counter[str]) -> None:
+    """Count what kept an answer from being whole: no answer, a prompt beyond the context, reasoning without an end."""
+    counts["failed"] += answer.status == "failed"
+    for name, holds in (
+        ("too_long", answer.too_long),
+        ("unfinished", answer.unfinished),
+        ("refused", answer.status == "refused"),
+        ("truncated", answer.status == "truncated"),
+    ):
+        if holds:
+            counts[name] += 1
