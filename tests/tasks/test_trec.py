@@ -70,6 +70,7 @@ def test_order_follows_the_scores_not_the_ranks(tmp_path: Path) -> None:
     [
         (b"", "x: holds no rankings"),
         (b"q Q0 a 1 1.0 t\nq Q0 a 1 1.0\n", "x:2: expected 6 columns, got 5"),
+        (b"q Q0 a 1 1.0\nq Q0 b 1 1.0 t u\n", "x:1: expected 6 columns, got 5"),
         (b"q Q0 a 1 high t\n", "x:1: score 'high' is not a number"),
         (b"q Q0 a 1 \xff t\n", "x:1: score '\ufffd' is not a number"),
         (b"q Q0 a 1 nan t\n", "x:1: score 'nan' is not a number"),
@@ -81,6 +82,21 @@ def test_order_follows_the_scores_not_the_ranks(tmp_path: Path) -> None:
 def test_a_broken_run(tmp_path: Path, content: bytes, message: str) -> None:
     (tmp_path / "x").write_bytes(content)
     with pytest.raises(DataError, match=message):
+        read_run(tmp_path / "x")
+
+
+@pytest.mark.parametrize("size", [7, 60, 1 << 20])
+def test_a_run_is_read_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    monkeypatch.setattr("r2med.core.stores.CHUNK", size)
+    lines = [f"q{i % 3} Q0 d{i} {i} {-i / 3} t{i}\n" for i in range(40)]
+    (tmp_path / "x").write_text("".join(lines) + "\n \n" + "".join(lines).replace("Q0 d", "Q0 e").rstrip())
+    read = read_run(tmp_path / "x", query_ids=["none", "q1", "none"])
+    assert list(read.query_ids) == ["none", "q1", "q0", "q2"]
+    assert read.of("none") == []
+    assert [hit.doc_id for hit in read.of("q0")][:4] == ["e0", "d0", "e3", "d3"]
+    assert (len(read.of("q1")), read.name) == (26, "t39")
+    (tmp_path / "x").write_text("".join(lines) + "q Q0 d 1 nan t\n")
+    with pytest.raises(DataError, match="x:41: score 'nan'"):
         read_run(tmp_path / "x")
 
 

@@ -19,6 +19,7 @@ from .errors import DataError, HostileData
 from .files import open_file
 from .places import exists
 
+CHUNK = 1 << 20
 LEVELS = 3  # levels of folders that are looked through: no layout we read goes deeper
 BOUNDED_METHODS = {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}
 """Ways to pack a zip's member that Python unpacks piece by piece; of others it holds the whole in memory."""
@@ -207,3 +208,14 @@ def open_path(path: Path) -> Iterator[BinaryIO]:
     """A buffered, decompressed stream of a file that somebody named."""
     with open_stream(FileStore(path), path.name) as stream:
         yield stream
+
+
+def whole_lines(stream: BinaryIO) -> Iterator[bytes]:
+    """A file in pieces that end with a line."""
+    rest = b""
+    while piece := stream.read(CHUNK):
+        head, newline, rest = (rest + piece).rpartition(b"\n")
+        if newline:
+            yield head + newline
+    if rest:
+        yield rest

@@ -14,7 +14,7 @@ import re
 import struct
 import zlib
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
@@ -26,12 +26,12 @@ from ..core import DataError, Hasher, IdTable, ResultError, Run
 from ..core.atomic import atomic_file
 from ..core.compression import inflate
 from ..core.places import open_regular
-from ..core.trec import read_run, run_lines
+from ..core.stores import whole_lines
+from ..core.trec import parse_run, read_run, run_lines
 from ..scoring.hits import Float64
 from .schema import TaskResult
 
 RUN, QUERIES, EXPANSIONS = ".run.gz", ".queries.jsonl", ".expansions.jsonl"
-CHUNK = 1 << 24
 BLOCK = 1 << 16  # Bytes of text after which a block is closed; it always holds whole queries.
 LARGEST_BLOCK = 1 << 28
 _HEADER = struct.Struct("<4s6sH2sHI16s")
@@ -62,7 +62,7 @@ def read_scores(path: Path, result: TaskResult, measures: tuple[str, ...]) -> Sc
     decoder = msgspec.json.Decoder(_line_type(measures))
     try:
         with open_regular(path) as stream:
-            for lines in _whole_lines(stream):
+            for lines in whole_lines(stream):
                 digest.update(lines)
                 for line in decoder.decode_lines(lines):
                     ids.append(line.query_id)
@@ -93,17 +93,6 @@ def _line_type(measures: tuple[str, ...]) -> Any:
 def _shared(ids: tuple[str, ...]) -> tuple[str, ...]:
     """One tuple for all systems that were scored on the same queries."""
     return ids
-
-
-def _whole_lines(stream: BinaryIO) -> Iterator[bytes]:
-    """A file in pieces that end with a line."""
-    rest = b""
-    while piece := stream.read(CHUNK):
-        head, newline, rest = (rest + piece).rpartition(b"\n")
-        if newline:
-            yield head + newline
-    if rest:
-        yield rest
 
 
 class Expansion(msgspec.Struct, frozen=True, kw_only=True):
@@ -189,6 +178,7 @@ class WholeRun:
     """A run as the first edition or another tool wrote it: read at once, without hashes."""
 
     def __init__(self, path: Path) -> None:
+        self._path = path
         self._run = read_run(path)
 
     @property
@@ -199,8 +189,9 @@ class WholeRun:
         hits = self._run.of(query_id)
         return Ranking(tuple(hit.doc_id for hit in hits), tuple(hit.score for hit in hits))
 
-    def check(self) -> None:
-        """There is nothing to check it with."""
+    def whole(self, *, doc_ids: IdTable | None = None, query_ids: Iterable[str] = ()) -> Run:
+        """The whole run over a table of documents; `query_ids` are in it also without hits."""
+        return read_run(self._path, doc_ids=doc_ids, query_ids=query_ids)
 
 
 class RunBlocks:
@@ -262,15 +253,16 @@ class RunBlocks:
             raise _changed(self._path) from None
         if most:
             return text
-        if hashlib.blake2b(text, digest_size=16).digest() != digest:
+        ends_well = not text or text.endswith(b"\n")
+        if hashlib.blake2b(text, digest_size=16).digest() != digest or not ends_well:
             raise _changed(self._path)
         self._last = (number, text)
         return text
 
-    def check(self) -> None:
-        """Compare everything with its hashes."""
-        for number in range(len(self._places)):
-            self.block(number)
+    def whole(self, *, doc_ids: IdTable | None = None, query_ids: Iterable[str] = ()) -> Run:
+        """The whole run over a table of documents, compared with its hashes."""
+        blocks = (self.block(number) for number in range(len(self._places)))
+        return parse_run(blocks, self._path, doc_ids=doc_ids, query_ids=query_ids)
 
 
 def _open(path: Path) -> BinaryIO:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Hashable, Sequence
 from pathlib import Path
 from typing import Generic, NamedTuple, TypeVar
 
-from ..core import DataError, ResultError, Run, UnknownName, UsageError
+from ..core import DataError, IdTable, ResultError, Run, UnknownName, UsageError
 from .beside import EXPANSIONS, QUERIES, RUN, Expansion, ScoreColumns, StoredRun, open_run, read_expansion, read_scores
 from .schema import TaskResult
 from .store import ResultStore, collection_slug, load_run, read_key, read_result
@@ -81,10 +81,10 @@ class StoredResult:
         expected = self.result.files.get(RUN, "")
         return self._index.kept_runs.get(self, lambda: open_run(self.beside(RUN), expected=expected))
 
-    def whole_run(self) -> Run:
-        """The run as a value, queries without hits included."""
+    def whole_run(self, doc_ids: IdTable | None = None) -> Run:
+        """The run as a value, queries without hits included; with `doc_ids`, over that table of documents."""
         self.beside(RUN)
-        return load_run(self.path, self.result)
+        return load_run(self.path, self.result, doc_ids)
 
     def expansion(self, query_id: str) -> Expansion | None:
         """What a query was expanded to; None where that was not kept."""

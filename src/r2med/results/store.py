@@ -17,10 +17,9 @@ from typing import TypeVar
 import msgspec
 import numpy as np
 
-from ..core import ResultError, Run, fingerprint
+from ..core import IdTable, ResultError, Run, fingerprint
 from ..core.atomic import atomic_file, write_bytes
 from ..core.places import exists, open_regular
-from ..core.trec import read_run
 from ..core.untrusted import file_name, inside
 from ..scoring import Evaluation
 from .beside import EXPANSIONS, QUERIES, RUN, open_run, read_scores, write_blocks
@@ -206,13 +205,11 @@ def _facts(path: Path) -> dict[str, object]:
         raise ResultError(f"{path}: not a result file ({error}); remove it or use --overwrite") from None
 
 
-def load_run(path: Path, result: TaskResult) -> Run:
-    """The whole run beside a result file, compared with its hashes."""
-    open_run(path.with_suffix(RUN), expected=result.files.get(RUN, "")).check()
-    scored = path.with_suffix(QUERIES)
+def load_run(path: Path, result: TaskResult, doc_ids: IdTable | None = None) -> Run:
+    """The whole run beside a result file, compared with its hashes; with `doc_ids`, over that table of documents."""
+    stored, scored = open_run(path.with_suffix(RUN), expected=result.files.get(RUN, "")), path.with_suffix(QUERIES)
     query_ids = read_scores(scored, result, ()).query_ids if scored.exists() else ()
-    run = read_run(path.with_suffix(RUN), query_ids=query_ids)
-    return run.renamed(result.system.name)
+    return stored.whole(doc_ids=doc_ids, query_ids=query_ids).renamed(result.system.name)
 
 
 def indented_json(value: object) -> bytes:
