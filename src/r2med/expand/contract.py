@@ -16,7 +16,7 @@ from ..core.parameters import Parameter
 from ..core.queries import Feedback
 from ..core.registry import Registry
 from ..core.spec import Spec
-from ..llm import Chat, Cost, chats
+from ..llm import Answers, Chat, Cost, chats
 
 OK, EMPTY = "ok", "empty"
 OTHER = "*"
@@ -84,6 +84,8 @@ class Expansions:
     """How the texts meet each kind of retriever, unless somebody chooses otherwise."""
     feedback: tuple[Feedback, ...] = ()
     """Further searches, each by retrievers of its kind, with what the one before it found."""
+    answers: Answers = field(default_factory=dict)
+    """Which stored answers of chat models the texts were read from."""
 
     def __len__(self) -> int:
         return len(self.items)

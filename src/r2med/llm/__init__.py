@@ -13,11 +13,12 @@ from .generate import Cost, as_text, generate, plan_requests
 from .parsing import MARKINGS, STATUSES, Parsed, Status, open_call, parse, reasons
 from .protocol import Chat, Choice, Estimate, Message, Reply, Request, Sampling, with_defaults
 from .replay import Replay
-from .store import Generation, GenerationStore, StoreKey, read_reply
+from .store import Answers, Generation, GenerationStore, StoreKey, read_reply, watch_answers
 
 __all__ = [
     "MARKINGS",
     "STATUSES",
+    "Answers",
     "Budget",
     "BudgetSpent",
     "Chat",
@@ -45,5 +46,6 @@ __all__ = [
     "plan_requests",
     "read_reply",
     "reasons",
+    "watch_answers",
     "with_defaults",
 ]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from .parsing import Parsed, Status, parse
 from .protocol import Chat, Choice, FinishReason, Message, Reply, Request, Sampling
 
 __all__ = [
+    "Answers",
     "Generation",
     "GenerationStore",
     "StoreKey",
@@ -31,6 +33,7 @@ __all__ = [
     "read_reply",
     "read_store",
     "reparse",
+    "watch_answers",
 ]
 
 
@@ -209,6 +212,22 @@ def reparse(generation: Generation, marking: str, *, clean: bool) -> Generation:
     )
 
 
+Answers = dict[tuple[str, str], set[str]]
+"""Answers that were used: the method and the digest of a store's key, and the hashes of the prompts answered."""
+_watching: list[Answers] = []
+
+
+@contextmanager
+def watch_answers() -> Iterator[Answers]:
+    """Collect which answers of which stores are used while the block runs, in whichever thread: stored or new ones."""
+    used: Answers = {}
+    _watching.append(used)
+    try:
+        yield used
+    finally:
+        _watching[:] = [other for other in _watching if other is not used]
+
+
 class Header(msgspec.Struct, frozen=True, kw_only=True):
     """The first line of a file."""
 
@@ -222,6 +241,7 @@ class GenerationStore(RecordFile[Generation]):
     def __init__(self, key: StoreKey, folder: Path | None = None, *, read_only: bool = False) -> None:
         """Open the file; `read_only` makes none and writes nothing, for a look at what is there."""
         self.key = key
+        self._name = (key.method, key.digest)
         self._found: dict[tuple[str, str], dict[int, Generation]] = {}
         super().__init__(key.path(folder or home() / "generations"), Generation, key, read_only=read_only)
 
@@ -244,7 +264,13 @@ class GenerationStore(RecordFile[Generation]):
 
     def append(self, records: Iterable[Generation]) -> None:
         """Put answers on disk. Failed ones are left out, so that they are tried again."""
-        super().append(g for g in records if g.status != "failed")
+        kept = [g for g in records if g.status != "failed"]
+        super().append(kept)
+        self._note(g.prompt_hash for g in kept)
+
+    def _note(self, prompts: Iterable[str]) -> None:
+        for used in tuple(_watching):
+            used.setdefault(self._name, set()).update(prompts)
 
     def statuses(self) -> Counter[str]:
         """Answers by status."""
@@ -253,9 +279,12 @@ class GenerationStore(RecordFile[Generation]):
     def begun(self, request: Request) -> list[Generation]:
         """The first answers to a request, as many as are here without a gap."""
         with self._lock:
-            samples = self._found.get((request.key, request.prompt_hash), {})
+            prompt = request.prompt_hash
+            samples = self._found.get((request.key, prompt), {})
             wanted = range(request.sample, request.sample + request.sampling.n)
-            return [samples[i] for i in takewhile(samples.__contains__, wanted)]
+            found = [samples[i] for i in takewhile(samples.__contains__, wanted)]
+            self._note([prompt] if found else ())
+            return found
 
     def get(self, request: Request) -> list[Generation] | None:
         """The answers to a request if all of them are here."""

@@ -31,7 +31,8 @@ from ..core.trec import parse_run, read_run, run_lines
 from ..scoring.hits import Float64
 from .schema import TaskResult
 
-RUN, QUERIES, EXPANSIONS = ".run.gz", ".queries.jsonl", ".expansions.jsonl"
+RUN, QUERIES, EXPANSIONS, GENERATIONS = ".run.gz", ".queries.jsonl", ".expansions.jsonl", ".generations.jsonl"
+BESIDE = (RUN, QUERIES, EXPANSIONS, GENERATIONS)
 BLOCK = 1 << 16  # Bytes of text after which a block is closed; it always holds whole queries.
 LARGEST_BLOCK = 1 << 28
 _HEADER = struct.Struct("<4s6sH2sHI16s")
@@ -122,6 +123,31 @@ def read_expansion(path: Path, query_id: str, *, expected: str = "") -> Expansio
     if expected and digest.hexdigest() != expected:
         raise DataError("was changed after it was written; run it again", path=path)
     return found
+
+
+class UsedGenerations(msgspec.Struct, frozen=True, kw_only=True):
+    """The answers of one generation store that a result was made from: a line of `<task>.generations.jsonl`."""
+
+    method: str
+    digest: str  # Of the store's key, by which the store finds its file.
+    prompts: list[str]  # Hashes of the prompts that were answered.
+
+
+def read_used(path: Path, *, expected: str = "") -> list[UsedGenerations]:
+    """The generations that a result was made from; none where it asked no chat model. `expected`: the file's hash."""
+    try:
+        with open_regular(path) as stream:
+            data = stream.read()
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise DataError(f"cannot be read ({error.strerror or error})", path=path) from None
+    if expected and hashlib.blake2b(data, digest_size=16).hexdigest() != expected:
+        raise _changed(path)
+    try:
+        return msgspec.json.Decoder(UsedGenerations).decode_lines(data)
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"cannot be read ({error})", path=path) from None
 
 
 class Ranking(NamedTuple):

@@ -14,7 +14,20 @@ from pathlib import Path
 from typing import Generic, NamedTuple, TypeVar
 
 from ..core import DataError, IdTable, ResultError, Run, UnknownName, UsageError
-from .beside import EXPANSIONS, QUERIES, RUN, Expansion, ScoreColumns, StoredRun, open_run, read_expansion, read_scores
+from .beside import (
+    EXPANSIONS,
+    GENERATIONS,
+    QUERIES,
+    RUN,
+    Expansion,
+    ScoreColumns,
+    StoredRun,
+    UsedGenerations,
+    open_run,
+    read_expansion,
+    read_scores,
+    read_used,
+)
 from .schema import TaskResult
 from .store import ResultStore, collection_slug, load_run, read_key, read_result
 
@@ -91,6 +104,10 @@ class StoredResult:
         if not self.path.with_suffix(EXPANSIONS).exists():
             return None
         return read_expansion(self.beside(EXPANSIONS), query_id, expected=self.result.files.get(EXPANSIONS, ""))
+
+    def generations(self) -> list[UsedGenerations]:
+        """The stored answers of chat models that it was made from."""
+        return read_used(self.beside(GENERATIONS), expected=self.result.files.get(GENERATIONS, ""))
 
     def beside(self, suffix: str) -> Path:
         """A file beside the result; a link that leads out of the folder is refused."""

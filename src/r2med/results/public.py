@@ -1,0 +1,54 @@
+"""Results as strangers may see them: without the paths of the machine they were made on, without the queries' texts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from ..core import DataError, UsageError
+from ..core.places import open_regular
+from .beside import Expansion
+from .schema import TaskResult
+from .store import checksum
+
+_PATH = re.compile(r"(/|~|[A-Za-z]:[\\/])")
+_INSIDE = re.compile(r"""(?<![\w.:/\\~-])(?:~?/|[A-Za-z]:[\\/])(?:[^\s/\\:'"<>|,;()]+[\\/])+([^\s/\\:'"<>|,;()]*)""")
+"""A path from the root on inside a sentence, and the last part of it."""
+
+
+def public(result: TaskResult) -> TaskResult:
+    """A result without the paths of the machine it was made on: of each, only the last part stays."""
+    if _PATH.match(result.system.name):
+        raise UsageError(
+            f"system {result.system.name!r} shows a path of this machine: run it again under a name or from a "
+            "relative folder"
+        )
+    shown = msgspec.convert(_without_paths(msgspec.to_builtins(result)), TaskResult)
+    shown.checksum = checksum(shown)
+    return shown
+
+
+def _without_paths(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {_without_paths(k): _without_paths(v) for k, v in value.items()}
+    if isinstance(value, list):
+        return [_without_paths(v) for v in value]
+    if not isinstance(value, str):
+        return value
+    if _PATH.match(value) and "\n" not in value:
+        return re.split(r"[/\\]", value.rstrip("/\\"))[-1]
+    return _INSIDE.sub(r"\1", value)
+
+
+def public_expansions(path: Path) -> Iterator[bytes]:
+    """The lines of a file of expansions: what was made of each query, without the query itself."""
+    try:
+        with open_regular(path) as stream:
+            for line in stream:
+                yield msgspec.json.encode(msgspec.json.decode(line, type=Expansion)) + b"\n"
+    except (OSError, ValueError, RecursionError) as error:
+        raise DataError(f"cannot be read ({error})", path=path) from None
