@@ -13,6 +13,7 @@ from .errors import DataError, UsageError
 
 Float32 = npt.NDArray[np.float32]
 NO_DOCUMENT = -1
+MOST_CELLS = 1 << 29  # Queries × depth, of eight bytes each.
 
 
 class Hit(NamedTuple):
@@ -82,6 +83,8 @@ class Run:
         row = queries[order]
         column = np.arange(len(row)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
         shape = (len(query_ids), int(lengths.max(initial=0)))
+        if shape[0] * shape[1] > MOST_CELLS:
+            raise DataError(f"a run of {shape[0]:,} queries and {shape[1]:,} documents each is too large for memory")
         matrix, values = np.full(shape, NO_DOCUMENT, dtype=np.int32), np.full(shape, -np.inf, dtype=np.float32)
         known = np.arange(len(documents), dtype=np.int32) if doc_ids is None else doc_ids.positions(documents)
         if (lost := known[docs[order]] < 0).any():

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from ..cache.records import RecordFile, is_header, read_records
+from ..cache.records import RecordFile, header_line, is_header, read_records, with_checksum
 from ..core import DataError, fingerprint
 from ..core.places import home
 from ..core.untrusted import file_name
@@ -33,6 +33,7 @@ __all__ = [
     "read_reply",
     "read_store",
     "reparse",
+    "store_lines",
     "watch_answers",
 ]
 
@@ -315,6 +316,12 @@ def read_store(path: Path) -> tuple[StoreKey, list[Generation], int]:
         raise DataError(f"cannot be read ({error.strerror or error})", path=path) from None
     generations, bad = read_records(lines[1:], Generation)
     return read_header(path, lines[0]).key, generations, bad
+
+
+def store_lines(key: StoreKey, records: Iterable[Generation]) -> Iterator[bytes]:
+    """The lines of a file that holds these answers."""
+    yield header_line(key)
+    yield from map(with_checksum, records)
 
 
 def read_header(path: Path, line: bytes) -> Header:

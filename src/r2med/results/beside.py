@@ -9,6 +9,7 @@ piece, as the first edition or another tool wrote it, is read whole.
 from __future__ import annotations
 
 import hashlib
+import io
 import os
 import re
 import struct
@@ -24,7 +25,7 @@ import numpy as np
 
 from ..core import DataError, Hasher, IdTable, ResultError, Run
 from ..core.atomic import atomic_file
-from ..core.compression import inflate
+from ..core.compression import inflate, outgrown
 from ..core.places import open_regular
 from ..core.stores import whole_lines
 from ..core.trec import parse_run, read_run, run_lines
@@ -34,7 +35,8 @@ from .schema import TaskResult
 RUN, QUERIES, EXPANSIONS, GENERATIONS = ".run.gz", ".queries.jsonl", ".expansions.jsonl", ".generations.jsonl"
 BESIDE = (RUN, QUERIES, EXPANSIONS, GENERATIONS)
 BLOCK = 1 << 16  # Bytes of text after which a block is closed; it always holds whole queries.
-LARGEST_BLOCK = 1 << 28
+RUN_EXPANSION, RUN_FLOOR = 50, 16 << 20
+"""Times its size that a run may unpack to, and bytes that are always allowed; ours unpack to five times their size."""
 _HEADER = struct.Struct("<4s6sH2sHI16s")
 """A gzip header: magic and flags, time and system, and one extra field that holds the block's length and hash."""
 _MAGIC, _NO_TIME, _FIELD = b"\x1f\x8b\x08\x04", b"\0\0\0\0\0\xff", b"R2"
@@ -230,6 +232,7 @@ class RunBlocks:
         hasher, offset = Hasher("run blocks"), 0
         with _open(path) as stream:
             whole = os.fstat(stream.fileno()).st_size
+            self._limit = max(RUN_FLOOR, RUN_EXPANSION * whole)
             while offset < whole:
                 stream.seek(offset)
                 data = stream.read(_HEADER.size).ljust(_HEADER.size, b"\0")
@@ -274,9 +277,11 @@ class RunBlocks:
             stream.seek(offset + _HEADER.size)
             packed = stream.read(size - _HEADER.size)
         try:
-            text = inflate(packed, most or LARGEST_BLOCK, self._path)
+            text = inflate(packed, most or self._limit + 1, self._path)
         except DataError:
             raise _changed(self._path) from None
+        if len(text) > self._limit:
+            raise outgrown(self._limit, self._path)
         if most:
             return text
         ends_well = not text or text.endswith(b"\n")
@@ -287,8 +292,17 @@ class RunBlocks:
 
     def whole(self, *, doc_ids: IdTable | None = None, query_ids: Iterable[str] = ()) -> Run:
         """The whole run over a table of documents, compared with its hashes."""
-        blocks = (self.block(number) for number in range(len(self._places)))
-        return parse_run(blocks, self._path, doc_ids=doc_ids, query_ids=query_ids)
+        return parse_run(self._pieces(), self._path, doc_ids=doc_ids, query_ids=query_ids)
+
+    def _pieces(self) -> Iterator[bytes]:
+        """The text in pieces of whole lines; more than is in proportion to the file is refused."""
+        total = 0
+        for number in range(len(self._places)):
+            text = self.block(number)
+            total += len(text)
+            if total > self._limit:
+                raise outgrown(self._limit, self._path)
+            yield from whole_lines(io.BytesIO(text))
 
 
 def _open(path: Path) -> BinaryIO:

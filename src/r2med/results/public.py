@@ -13,7 +13,7 @@ from ..core import DataError, UsageError
 from ..core.places import open_regular
 from .beside import Expansion
 from .schema import TaskResult
-from .store import checksum
+from .store import sealed
 
 _PATH = re.compile(r"(/|~|[A-Za-z]:[\\/])")
 _INSIDE = re.compile(r"""(?<![\w.:/\\~-])(?:~?/|[A-Za-z]:[\\/])(?:[^\s/\\:'"<>|,;()]+[\\/])+([^\s/\\:'"<>|,;()]*)""")
@@ -27,9 +27,7 @@ def public(result: TaskResult) -> TaskResult:
             f"system {result.system.name!r} shows a path of this machine: run it again under a name or from a "
             "relative folder"
         )
-    shown = msgspec.convert(_without_paths(msgspec.to_builtins(result)), TaskResult)
-    shown.checksum = checksum(shown)
-    return shown
+    return sealed(msgspec.convert(_without_paths(msgspec.to_builtins(result)), TaskResult))
 
 
 def _without_paths(value: Any) -> Any:

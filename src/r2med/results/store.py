@@ -101,8 +101,7 @@ class ResultStore:
             if items is not None:
                 lines = (msgspec.json.encode(item) + b"\n" for item in items)
                 result.files[suffix] = _write_lines(path.with_suffix(suffix), lines)
-        result.checksum = checksum(result)
-        write_bytes(path, indented_json(result))
+        write_bytes(path, indented_json(sealed(result)))
         return path
 
     def put(self, result: TaskResult, beside: Mapping[str, bytes]) -> Path:
@@ -237,6 +236,17 @@ def load_run(path: Path, result: TaskResult, doc_ids: IdTable | None = None) -> 
 def indented_json(value: object) -> bytes:
     """A value as the JSON that people may read, such as a result file."""
     return msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n"
+
+
+def content_hash(data: bytes) -> str:
+    """The hash by which a result knows a file beside it, the run excepted."""
+    return hashlib.blake2b(data, digest_size=16).hexdigest()
+
+
+def sealed(result: TaskResult) -> TaskResult:
+    """A result with the checksum of what it holds now."""
+    result.checksum = checksum(result)
+    return result
 
 
 def checksum(result: TaskResult) -> str:
