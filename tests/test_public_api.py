@@ -73,6 +73,7 @@ FUNCTIONS = {
     "judge relabel": "relabel",
     "judge run": "judge_run judge_plan",
     "judge serve": "judge_serve",
+    "board build": "build_board",
     "bundle pack": "pack_bundle",
     "bundle check": "check_bundle",
     "bundle add": "add_bundle",

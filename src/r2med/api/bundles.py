@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from ..core import DataError
+from ..core import DataError, UsageError
 from ..core.options import Progress
-from ..pipeline.bundles import Added, Packed, add, opened, pack
+from ..pipeline.bundles import Added, Packed, add, opened, pack, unpack_checked
+from ..report.submissions import gather
 from ..report.verify import Judgments, Verdict, verify
 from ..results import ResultIndex, ResultStore
-from ..results.bundle import BundledSystem, Manifest, Unpacked, naming
+from ..results.bundle import BundledSystem, Manifest, Unpacked, check_about, naming
+from .publish import parameters_of
 from .results import FOLDER
 
-__all__ = ["add_bundle", "check_bundle", "pack_bundle"]
+if TYPE_CHECKING:
+    from ..report.web.public import Written as WrittenBoard
+
+__all__ = ["add_bundle", "build_board", "check_bundle", "pack_bundle"]
 
 
 class CheckedBundle(msgspec.Struct, frozen=True, kw_only=True):
@@ -85,6 +92,37 @@ def add_bundle(
         if wrong := next((verdict for verdict in checked.results if verdict.status == "differs"), None):
             raise DataError(f"{wrong.system} on {wrong.task}: {wrong.reason}", path=path)
         return add(found, ResultStore(results))
+
+
+def build_board(
+    *bundles: str | Path,
+    out: str | Path,
+    title: str = "Leaderboard",
+    url: str = "",
+    tasks: Iterable[str | Path] = (),
+    own_texts: bool = False,
+    on_progress: Progress = lambda done, total: None,
+) -> WrittenBoard:
+    """Write the static site of a leaderboard of bundles; a folder stands for the `.zip` files in it.
+
+    `url` is where the site will lie. `tasks` are folders to look for judgments in, too; their texts are shown only
+    with `own_texts`. Results whose scores are not true are left out, and counted.
+    """
+    from ..report.web.public import About, PublicSite, write_site
+
+    paths = [path for given in bundles for path in _bundle_files(Path(given))]
+    if not paths:
+        raise UsageError("no bundle is given: r2med bundle pack makes one")
+    folders, target = [Path(folder) for folder in tasks], Path(out)
+    about = About(title=title, url=url, texts=own_texts)
+    check_about(Manifest(title=title, url=url))
+    with tempfile.TemporaryDirectory(prefix="r2med-board-") as scratch:
+        gathered = gather(paths, Path(scratch), unpack_checked, Judgments(folders), on_progress)
+        return write_site(PublicSite(gathered, about, folders, parameters_of), target, about)
+
+
+def _bundle_files(path: Path) -> list[Path]:
+    return sorted(path.glob("*.zip")) if path.is_dir() else [path]
 
 
 def _checked(found: Unpacked, judgments: Judgments, on_progress: Progress) -> CheckedBundle:

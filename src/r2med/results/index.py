@@ -8,8 +8,8 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections import OrderedDict
-from collections.abc import Callable, Hashable, Sequence
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import Generic, NamedTuple, TypeVar
 
@@ -125,10 +125,14 @@ class Problem(NamedTuple):
 
 
 class ResultIndex:
-    """All results of some folders. `version` grows whenever something changed."""
+    """All results of some folders. `version` grows whenever something changed.
 
-    def __init__(self, roots: Sequence[Path]) -> None:
+    Where several folders hold a system, its label names the folder, or what `names` calls it.
+    """
+
+    def __init__(self, roots: Sequence[Path], names: Sequence[str] = ()) -> None:
         self.roots = tuple(roots)
+        self._names = dict(zip(self.roots, names, strict=True)) if names else {}
         self.version = 0
         self.stored: tuple[StoredResult, ...] = ()
         self.problems: tuple[Problem, ...] = ()
@@ -148,7 +152,7 @@ class ResultIndex:
             problems: list[Problem] = []
             found = [stored for root in self.roots for stored in self._scan(root, problems)]
             if tuple(found) != self.stored or tuple(problems) != self.problems or not self.version:
-                _label(found, self.roots)
+                _label(found, self._names or _folder_names(self.roots))
                 self.stored, self.problems = tuple(found), tuple(problems)
                 self.version += 1
             self._checked = time.monotonic()
@@ -250,16 +254,21 @@ def _one_of_each(root: Path, found: list[StoredResult], problems: list[Problem])
     return [stored for stored in found if stored not in left_out]
 
 
-def _label(found: list[StoredResult], roots: Sequence[Path]) -> None:
+def _label(found: list[StoredResult], names: Mapping[Path, str]) -> None:
     """A system that stands in several folders is named after them too."""
     homes: dict[str, set[Path]] = {}
     for stored in found:
         homes.setdefault(stored.system, set()).add(stored.root)
-    names = [root.resolve().name for root in roots]
     for stored in found:
-        own = stored.root.resolve().name
-        short = own if names.count(own) == 1 else str(stored.root)
-        stored.label = stored.system if len(homes[stored.system]) == 1 else f"{stored.system} ({short})"
+        several = len(homes[stored.system]) > 1
+        stored.label = f"{stored.system} ({names[stored.root]})" if several else stored.system
+
+
+def _folder_names(roots: Sequence[Path]) -> dict[Path, str]:
+    """Each folder by its own name, or by its path where another has the same."""
+    names = {root: root.resolve().name for root in roots}
+    often = Counter(names.values())
+    return {root: name if often[name] == 1 else str(root) for root, name in names.items()}
 
 
 def _entries(folder: str | Path, root: Path, problems: list[Problem]) -> list[os.DirEntry[str]]:

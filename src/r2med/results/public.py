@@ -27,19 +27,24 @@ def public(result: TaskResult) -> TaskResult:
             f"system {result.system.name!r} shows a path of this machine: run it again under a name or from a "
             "relative folder"
         )
-    return sealed(msgspec.convert(_without_paths(msgspec.to_builtins(result)), TaskResult))
+    return sealed(msgspec.convert(_public(msgspec.to_builtins(result)), TaskResult))
 
 
-def _without_paths(value: Any) -> Any:
+def _public(value: Any) -> Any:
     if isinstance(value, dict):
-        return {_without_paths(k): _without_paths(v) for k, v in value.items()}
+        return {_public(k): _public(v) for k, v in value.items()}
     if isinstance(value, list):
-        return [_without_paths(v) for v in value]
+        return [_public(v) for v in value]
     if not isinstance(value, str):
         return value
     if _PATH.match(value) and "\n" not in value:
         return re.split(r"[/\\]", value.rstrip("/\\"))[-1]
-    return _INSIDE.sub(r"\1", value)
+    return without_paths(value)
+
+
+def without_paths(text: str) -> str:
+    """A sentence in which only the last part of a path from the root on stays."""
+    return _INSIDE.sub(r"\1", text)
 
 
 def public_expansions(path: Path) -> Iterator[bytes]:

@@ -224,8 +224,14 @@ def span(seconds: float) -> str:
     return f"{whole // 3600} h {whole % 3600 // 60} min"
 
 
-def page_html(page: Page, url: Links, *, layout: str = "layout.html", live: bool = True, running: bool = False) -> str:
-    """A whole page of the running app; with `bare.html`, only what is special about it, for the single file."""
+def page_html(
+    page: Page, url: Links, *, layout: str = "layout.html", live: bool = True, running: bool = False, **more: Any
+) -> str:
+    """A whole page of the running app; with `bare.html`, only what is special about it, for the single file.
+
+    `submitted` has what a public board says about systems; `more` is for layouts of others.
+    """
     about: dict[str, Any] = {"page": page, "url": url, "layout": layout, "live": live, "running": running}
+    about |= {"submitted": {}} | more
     html: str = environment().get_template(page.template).render(about | dict(page.context))
     return html

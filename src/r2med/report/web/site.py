@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as StillWorking
 from itertools import islice
@@ -29,6 +29,7 @@ from ..collection import MEASURES, ORDER, Behind, CollectionResults, all_collect
 from ..costs import Parameters, unknown_parameters
 from ..leaderboard import Standing, standing, usual_settings
 from ..nano_plots import written_pictures
+from ..submissions import Submitted
 from .failures import failures, reading_limit
 
 KEPT = 64
@@ -145,6 +146,8 @@ class Site:
     ) -> None:
         self.index = ResultIndex(roots)
         self.texts = TaskTexts(task_folders)
+        self.submitted: Mapping[str, Submitted] = {}
+        """On a public board, the submission that each system came with."""
         self.parameters = parameters
         self.background = Background()
         self.wait: float | None = WAIT
