@@ -26,22 +26,25 @@ from .rows import unit
 from .sparse import top_k
 from .truncation import positives_cut, truncation_note
 
-QUERY_TOKENS = 8192
+QUERY_TOKENS = 4096
 """Query tokens compared at once: with a batch of documents, some 50 MB of similarities."""
 
 
 def maxsim(queries: list[Float32], documents: list[Float32]) -> Float32:
-    """MaxSim of every query with every document; each is a matrix of token vectors with at least one row."""
+    """MaxSim of every query with every document; each is a matrix of token vectors with at least one row.
+
+    In float64: the last bits of a float32 product depend on what else is multiplied at once.
+    """
     sizes = np.array([len(d) for d in documents])
-    tokens = np.concatenate(documents)
+    tokens = np.concatenate(documents).astype(np.float64)
     starts = np.concatenate(([0], np.cumsum(sizes)[:-1]))
     scores = np.empty((len(queries), len(documents)), dtype=np.float32)
     for first, last in _spans([len(q) for q in queries], QUERY_TOKENS):
         with np.errstate(all="ignore"):  # BLAS may raise flags over finite numbers
-            similarities = np.concatenate(queries[first:last]) @ tokens.T
+            similarities = np.concatenate(queries[first:last]).astype(np.float64) @ tokens.T
         best = np.maximum.reduceat(similarities, starts, axis=1)
         bounds = np.concatenate(([0], np.cumsum([len(q) for q in queries[first:last]])[:-1]))
-        scores[first:last] = np.add.reduceat(best.astype(np.float64), bounds, axis=0)
+        scores[first:last] = np.add.reduceat(best, bounds, axis=0)
     return scores
 
 
