@@ -21,6 +21,7 @@ from ...core import MissingExtra
 from ...core.table import p_value, points, share, shortened, signed
 from ...text import get_analyzer
 from ...text.english import words
+from ..pictures import short
 
 LONGEST = 1 << 16
 # C0 but tab and line feed, DEL and C1, zero-width space, direction marks, separators, BOM, half characters.
@@ -28,6 +29,7 @@ _ODD = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028\u2029\u202a-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb"
     "\ud800-\udfff\U000e0000-\U000e007f]"
 )
+_JOINT = re.compile(r"(?<=[+,:/@_])|(?=\.[a-z])")
 
 
 @dataclass(frozen=True)
@@ -114,6 +116,11 @@ def _shown(match: re.Match[str]) -> str:
     return f'<span class="odd" title="{name}">U+{ord(match[0]):04X}</span>'
 
 
+def breakable(text: object) -> Markup:
+    """A name as it is, with places where a line may be broken: behind the signs that join the parts of a spec."""
+    return Markup("<wbr>").join(visible(part) for part in _JOINT.split(str(text)))
+
+
 def plain(text: object) -> str:
     """The same for places that take no markup, such as the title of a window."""
     return _ODD.sub(lambda match: "" if match[0] == "\r" else f"[U+{ord(match[0]):04X}]", str(text))
@@ -186,6 +193,7 @@ def environment() -> Environment:
     )
     made.filters.update(
         v=visible,
+        name=breakable,
         plain=plain,
         points=points,
         signed=with_minus,
@@ -193,6 +201,7 @@ def environment() -> Environment:
         share=share,
         span=span,
         shortened=shortened,
+        amount=short,
     )
     return made
 

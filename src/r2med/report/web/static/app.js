@@ -50,23 +50,25 @@
   });
 
   // Sorting and filtering where there is no server to do it
-  function value(row, column) {
-    var cell = row.cells[column];
-    return cell.dataset.v === undefined ? (cell.scope === "row" || cell.classList.contains("word") ? cell.textContent.trim().toLowerCase() : null) : Number(cell.dataset.v);
+  function value(row, column, by) {
+    if (by) { return row.dataset[by]; }
+    var number = row.cells[column].dataset.v;
+    return number === undefined ? null : Number(number);
   }
   document.addEventListener("click", function (event) {
     var control = event.target.closest("button.sort");
     if (!control) { return; }
-    var head = control.closest("th"), table = head.closest("table"), body = table.tBodies[0];
-    var words = head.classList.contains("name") || head.classList.contains("word");
-    var rising = head.getAttribute("aria-sort") ? head.getAttribute("aria-sort") === "descending" : words;
-    var column = head.cellIndex;
-    Array.from(body.rows).map(function (row) { return [value(row, column), row]; }).sort(function (a, b) {
+    var head = control.closest("th"), table = head.closest("table"), body = table.tBodies[0], by = control.dataset.by;
+    var before = control.classList.contains("ascending") ? "ascending" : control.classList.contains("descending") ? "descending" : "";
+    var rising = before ? before === "descending" : Boolean(by);
+    Array.from(body.rows).map(function (row) { return [value(row, head.cellIndex, by), row]; }).sort(function (a, b) {
       if (a[0] === null || b[0] === null) { return (a[0] === null) - (b[0] === null); }
       return (a[0] < b[0] ? -1 : a[0] > b[0] ? 1 : 0) * (rising ? 1 : -1);
     }).forEach(function (pair) { body.append(pair[1]); });
     table.querySelectorAll("th[aria-sort]").forEach(function (other) { other.removeAttribute("aria-sort"); });
+    table.querySelectorAll("button.sort").forEach(function (other) { other.classList.remove("ascending", "descending"); });
     head.setAttribute("aria-sort", rising ? "ascending" : "descending");
+    control.classList.add(rising ? "ascending" : "descending");
     say("Sorted by " + control.textContent);
   });
   document.addEventListener("click", function (event) {
