@@ -97,17 +97,23 @@ def test_nothing_runs_and_nothing_overflows(
 def test_the_single_file_is_as_safe(hostile: Path, visit: Callable[..., Any]) -> None:
     from r2med.report.web.single_file import write_report
     from r2med.report.web.site import Site
+    from tests.report.unpack import unpack
 
     target = hostile / "out.html"
     write_report(Site([hostile / "results"], task_folders=[hostile / "own"]), target, most=5_000_000)
     page = visit(offline=True)
     page.goto(target.as_uri())
-    for section in page.evaluate("[...document.querySelectorAll('section.page')].map(s => s.id)"):
-        page.evaluate("id => { location.hash = id; }", section)
-        page.evaluate("document.querySelectorAll('.current details').forEach(d => { d.open = true; })")
+    page.locator("form.find").wait_for()
+    for anchor in [*unpack(target).pages, "find/script", "find/%3Cimg"]:
+        page.evaluate("id => { location.hash = id; }", anchor)
+        if anchor.startswith("find/"):
+            page.locator("ol.moved + *, .notice").first.wait_for()
+        else:
+            page.wait_for_function("id => document.querySelector('section.page').id === id", arg=anchor)
+        page.evaluate("document.querySelectorAll('main details').forEach(d => { d.open = true; })")
         assert page.evaluate("window.hacked") is None
-        assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
-    assert page.evaluate("document.querySelectorAll('main img, main script, main iframe').length") == 0
+        assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"), anchor
+        assert page.evaluate("document.querySelectorAll('main img, main script, main iframe').length") == 0
 
 
 def test_a_name_of_twenty_thousand_characters_stops_neither_pages_nor_the_report(hostile: Path) -> None:

@@ -14,7 +14,7 @@ from ....scoring import Measure
 from ....scoring.evaluation import mean_judged
 from ....scoring.score_set import ScoreSet
 from ...collection import CollectionResults
-from ...pictures import PHONE_SIDE, SIDE, draw_scatter
+from ...pictures import MIDDLE_SIDE, PHONE_SIDE, SIDE, draw_scatter
 from ..render import Links, Page, PageRequest
 from ..site import Site
 from . import chips, collection_chips, measure_chips, measure_param
@@ -98,7 +98,7 @@ def _compared(site: Site, results: CollectionResults, scores: ScoreSet, url: Lin
     found = site.comparison(results, scores)
     pictures = [
         draw_scatter(scores, results.title, headed=False, group=lambda t: names[t], link=link, side=side)
-        for side in (SIDE, PHONE_SIDE)
+        for side in ((MIDDLE_SIDE,) if url.brief else (SIDE, PHONE_SIDE))
     ]
     shown = {task.name for task in scores.tasks}
     judged = [

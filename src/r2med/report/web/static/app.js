@@ -74,7 +74,7 @@
   document.addEventListener("click", function (event) {
     var control = event.target.closest("button[data-filter]");
     if (!control) { return; }
-    var page = control.closest("section.page") || document;
+    var page = document.getElementById("main");
     page.querySelectorAll('button[data-filter="' + control.dataset.filter + '"]').forEach(function (other) { other.setAttribute("aria-pressed", String(other === control)); });
     var wanted = Array.from(page.querySelectorAll('button[data-filter][aria-pressed="true"]')).filter(function (chosen) { return chosen.dataset.value !== ""; });
     page.querySelectorAll("tr[data-kind]").forEach(function (row) {
@@ -86,8 +86,7 @@
   document.addEventListener("keydown", function (event) {
     if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, textarea, select, dialog")) { return; }
     var rel = { j: "next", k: "prev" }[event.key];
-    var page = document.querySelector("section.page.current") || document;
-    var link = rel && page.querySelector('a[rel="' + rel + '"]');
+    var link = rel && document.querySelector('a[rel="' + rel + '"]');
     if (link) { link.click(); }
   });
 
@@ -121,20 +120,4 @@
     }, function () { setTimeout(look, 15000); });
   }
   if (live) { look(); }
-
-  // The single file: one page at a time, by the part of the address behind #
-  var pages = document.querySelectorAll("section.page");
-  function show() {
-    var wanted = decodeURIComponent(location.hash.slice(1)) || pages[0].id;
-    if (wanted === "main") { return; }
-    var found = document.getElementById(wanted);
-    if (!found || !found.classList.contains("page")) { found = pages[0]; }
-    pages.forEach(function (page) { page.classList.toggle("current", page === found); });
-    document.title = found.dataset.title + " · r2med";
-    document.querySelectorAll(".masthead nav a").forEach(function (link) {
-      if (link.dataset.section === found.dataset.section) { link.setAttribute("aria-current", "page"); } else { link.removeAttribute("aria-current"); }
-    });
-    window.scrollTo(0, 0);
-  }
-  if (pages.length) { window.addEventListener("hashchange", show); show(); }
 })();
