@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -39,6 +39,7 @@ class PageRequest:
     page: str
     parts: tuple[str, ...] = ()
     params: tuple[tuple[str, str], ...] = ()
+    form: tuple[tuple[str, str], ...] | None = None  # what a form sent, which no address holds
 
     @classmethod
     def of(cls, path: str, query: str) -> PageRequest:
@@ -46,6 +47,12 @@ class PageRequest:
         page, *rest = path[:LONGEST].lstrip("/").split("/", 3)
         params = parse_qsl(query[:LONGEST], keep_blank_values=False, errors="replace", max_num_fields=None)
         return cls(page, tuple(unquote(part) for part in rest if part), tuple(params))
+
+    @classmethod
+    def of_form(cls, path: str, body: bytes) -> PageRequest:
+        """From a form that was sent."""
+        pairs = parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True, errors="replace", max_num_fields=50)
+        return replace(cls.of(path, ""), form=tuple(pairs))
 
     @classmethod
     def from_url(cls, url: str) -> PageRequest:
@@ -137,15 +144,17 @@ def _term(word: str) -> str:
     return found[0] if len(found) == 1 else ""
 
 
-def marked(text: str, terms: Collection[str], *, most: int | None = None) -> Markup:
-    """A text with the words of `terms` marked, cut at a word after `most` characters."""
+def marked(text: str, terms: Collection[str], *, most: int | None = None, more: Collection[str] = ()) -> Markup:
+    """A text with the words of `terms` marked, and those of `more` in another way, cut after `most` characters."""
     shown = text if most is None or len(text) <= most else _cut(text, most)
     out, at, done = list[Markup](), 0, 0
-    for word in words(shown) if terms else ():
+    for word in words(shown) if terms or more else ():
         start = shown.find(word, done)
         done = start + len(word)
-        if _term(word) in terms:
-            out += [visible(shown[at:start]), Markup("<mark>"), visible(word), Markup("</mark>")]
+        term = _term(word)
+        if term and (term in terms or term in more):
+            kind = Markup("<mark>") if term in terms else Markup('<mark class="added">')
+            out += [visible(shown[at:start]), kind, visible(word), Markup("</mark>")]
             at = done
     out.append(visible(shown[at:]))
     return Markup("").join(out) + (" …" if len(shown) < len(text) else "")
@@ -233,8 +242,18 @@ def span(seconds: float) -> str:
     return f"{whole // 3600} h {whole % 3600 // 60} min"
 
 
-def page_html(page: Page, url: Links, *, layout: str = "layout.html", live: bool = True, running: bool = False) -> str:
+def page_html(
+    page: Page, url: Links, *, layout: str = "layout.html", live: bool = True, running: bool = False,
+    tryable: bool = False,
+) -> str:  # fmt: skip
     """A whole page of the running app; with `bare.html`, only what is special about it, for the single file."""
-    about: dict[str, Any] = {"page": page, "url": url, "layout": layout, "live": live, "running": running}
+    about: dict[str, Any] = {
+        "page": page,
+        "url": url,
+        "layout": layout,
+        "live": live,
+        "running": running,
+        "tryable": tryable,
+    }
     html: str = environment().get_template(page.template).render(about | dict(page.context))
     return html

@@ -231,6 +231,7 @@ def query(site: Site, asked: PageRequest, url: Links) -> Page:
         "all_systems": list(view.results.systems),
         "most": MOST,
         "compare_href": url.near("compare", slug, s=view.systems[:2]) if len(view.systems) > 1 else "",
+        "try_href": url("try", task=f"{slug}/{view.task}", query=view.query_id, s=view.systems) if site.trying else "",
         "links": {s: url("system", slug, s) for s in view.systems},
         **_way(site, view, url),
     }
