@@ -157,7 +157,9 @@ def test_memory_is_bounded(task: Task) -> None:
             (tried,) = tight.search(each, [f"bm25:k1={1 + number / 100:g}"], Typed("the patient has cells"))
             assert tried.alone.run.row(0)
             assert tight.nbytes <= tight.memory
-    with pytest.raises(UsageError, match=r"mini@1/MedQA-Diag is too large to be searched here: about \d+KB of memory"):
+    with pytest.raises(
+        UsageError, match=r"mini@1/MedQA-Diag is too large to be searched here: about \d+MB of memory, not 98KB"
+    ):
         TypedSearch(memory=100_000).search(task, ["bm25"], Typed("fever"))
 
 

@@ -94,6 +94,37 @@ def test_nothing_runs_and_nothing_overflows(
             assert "\nnew line" not in table
 
 
+@pytest.mark.parametrize("width", [1280, 400])
+def test_typed_text_stays_text(
+    hostile: Path, serve: Callable[..., Any], visit: Callable[..., Any], width: int
+) -> None:  # fmt: skip
+    """What is typed and what is found: both are hostile here."""
+    typed = (
+        "pain</textarea><script>window.hacked = 1</script><img src=x onerror='window.hacked = 1'> \u202e {{ 7 * 7 }} "
+        + "y" * 3000
+    )
+    with serve(hostile / "results", "--tasks", hostile / "own") as server:
+        page = visit(width=width, expected="status of 400")
+        page.goto(server.base + "/try?task=own/own")
+        page.get_by_label("Query", exact=True).fill(typed)
+        page.locator("textarea[name=expansion]").fill(typed)
+        page.get_by_label("System 1").fill("bm25")
+        for number in (2, 3):
+            page.get_by_label(f"System {number}").fill("")
+        page.get_by_role("button", name="Search").click()
+        page.locator(".hit").first.wait_for()
+        page.evaluate("document.querySelectorAll('details').forEach(d => { d.open = true; })")
+        assert page.evaluate("window.hacked") is None
+        assert page.evaluate("document.querySelectorAll('main img, main script, main iframe, main i').length") == 0
+        assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+        assert page.get_by_label("Query", exact=True).input_value() == typed
+        assert "U+202E" in page.locator("#answer").inner_text()
+        page.get_by_label("System 1").fill("<script>window.hacked = 1</script>")
+        page.get_by_role("button", name="Search").click()
+        page.get_by_role("alert").wait_for()
+        assert page.evaluate("window.hacked") is None
+
+
 def test_the_single_file_is_as_safe(hostile: Path, visit: Callable[..., Any]) -> None:
     from r2med.report.web.single_file import write_report
     from r2med.report.web.site import Site

@@ -173,6 +173,8 @@ def create_app(site: Site, *, host: str = "", allowed: Iterable[str] = ()) -> AS
             asked = PageRequest.of_form(path, await read_body(headers_of(scope), receive))
         except Refused as refused:
             return _answer(f"{refused}\n", "text/plain; charset=utf-8", refused.status)
+        except ValueError:  # more fields than any form of ours has
+            return _answer("This is no form of this app.\n", "text/plain; charset=utf-8", 400)
         if asking >= MOST_ASKING:
             return _answer(f"{MOST_ASKING} queries are being answered: try again in a moment.\n", "text/plain", 503)
         asking += 1
