@@ -8,6 +8,8 @@ has no shares.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 from .run import Run
@@ -37,16 +39,17 @@ class Typed(NamedTuple):
     instead: bool = False  # whether the expansion takes the query's place, or follows it
 
 
-class Ranked(NamedTuple):
+@dataclass(frozen=True)
+class Ranked:
     """The ranking of one query by one system."""
 
     run: Run
     explanations: Mapping[str, Explanation]  # by document, of the best ones
 
-    @property
+    @cached_property
     def ranks(self) -> dict[str, int]:
-        """The rank of every document found."""
-        return {hit.doc_id: rank for rank, hit in enumerate(self.run.row(0), 1)}
+        """The rank of every document found, best first."""
+        return {self.run.doc_ids[d]: rank for rank, d in enumerate(self.run.docs[0].tolist(), 1) if d >= 0}
 
 
 class Tried(NamedTuple):

@@ -12,6 +12,7 @@ from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import get_args
 
 from ..core import Query, R2MedError, Run, Task, UsageError
@@ -112,13 +113,18 @@ class _Workspace:
     task: Task
     indexes: dict[Spec, Index] = field(default_factory=dict)
 
+    @cached_property
+    def query_ids(self) -> dict[str, str]:
+        """The ids of the task's own queries by their texts; of two with one text, the first."""
+        return {_folded(query.text): query.id for query in reversed(self.task.queries)}
+
     @property
     def nbytes(self) -> int:
         return self.task.documents.nbytes + sum(getattr(index, "nbytes", 0) for index in self.indexes.values())
 
 
 class TypedSearch:
-    """Searches for typed texts. One thread at a time may use it."""
+    """Searches for typed texts. One thread at a time may search; any may ask which systems there are."""
 
     def __init__(self, *, memory: int = MEMORY, options: Options | None = None) -> None:
         self.memory = memory
@@ -128,11 +134,13 @@ class TypedSearch:
         self._kept: OrderedDict[str, _Workspace] = OrderedDict()
         self._preparing = ""
         self._looked: tuple[float, Mapping[str, str]] = (-LOOK_EVERY, {})
+        self._systems: dict[str, System] = {}
+        self._tryable: dict[str, bool] = {}
 
     def systems(self, names: Sequence[str] = ()) -> list[str]:
         """Those of some systems that can be tried here, then every retriever that is here."""
         here = self._here()
-        found = [name for name in names if _can_be_tried(name, here)]
+        found = [name for name in names if self._runs_here(name)]
         return list(dict.fromkeys([*found, *(name for name, kind in here.items() if kind in RETRIEVERS)]))
 
     def _here(self) -> Mapping[str, str]:
@@ -140,7 +148,22 @@ class TypedSearch:
         now = time.monotonic()
         if now - self._looked[0] > LOOK_EVERY:
             self._looked = (now, names_here())
+            self._systems.clear()
+            self._tryable.clear()
         return self._looked[1]
+
+    def _runs_here(self, text: str) -> bool:
+        found = self._tryable.get(text)
+        if found is None:
+            found = self._tryable[text] = _can_be_tried(text, self._here())
+        return found
+
+    def _system(self, text: str) -> System:
+        here = self._here()
+        found = self._systems.get(text)
+        if found is None:
+            found = self._systems[text] = self._builder.build(check_spec(text, here))
+        return found
 
     @property
     def nbytes(self) -> int:
@@ -151,13 +174,14 @@ class TypedSearch:
         """The rankings of a text by some systems, alone and with its expansion."""
         if not typed.text.strip():
             raise UsageError("the query is empty")
-        made = [self._builder.build(check_spec(system, self._here())) for system in systems]
+        made = [self._system(system) for system in systems]
         workspace = self._workspace(task)
         for system in made:
             for retriever in system.retrievers:
                 self._prepare(workspace, retriever)
         self.doing = "searching"
-        one = replace(workspace.task, queries=(Query(_query_id(task, typed.text), typed.text),))
+        query = Query(workspace.query_ids.get(_folded(typed.text), TYPED), typed.text)
+        one = replace(workspace.task, queries=(query,))
         known: dict[tuple[Spec, str], Run] = {}
         tried = [_Search(workspace, system, one, typed, known).tried() for system in made]
         self._let_go(workspace)
@@ -210,10 +234,9 @@ def _can_be_tried(system: str, here: Mapping[str, str]) -> bool:
     return True
 
 
-def _query_id(task: Task, text: str) -> str:
-    """The id of the query that a text is, where it is one of the task's own."""
-    wanted = text.split()
-    return next((query.id for query in task.queries if query.text.split() == wanted), TYPED)
+def _folded(text: str) -> str:
+    """A text by which it is known again, however it was broken into lines."""
+    return " ".join(text.split())
 
 
 @dataclass

@@ -237,10 +237,11 @@ class PreparedBM25:
     def explain(self, queries: Queries, documents: Sequence[int]) -> list[Explanation]:
         """What each term adds: its idf, times how it stands in the document, times its weight in the query."""
         rows, index = np.asarray(documents, dtype=np.int32), self.index
+        postings = Postings(*map(np.asarray, index.postings))  # slices of mapped arrays are slow to make
         shares: list[list[Share]] = [[] for _ in documents]
         for term, weight in self._terms(queries).first().items():
             idf = float(index.idf[term])
-            for place, impact in enumerate(index.postings.of(term, rows).tolist()):
+            for place, impact in enumerate(postings.of(term, rows).tolist()):
                 if impact and idf:
                     factors = (("idf", idf), ("in the document", impact / idf), ("in the query", weight))
                     shares[place].append(Share(index.vocabulary[term], weight * impact, factors))

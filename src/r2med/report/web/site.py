@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
@@ -17,7 +18,7 @@ from ...results.progress import Progress, read_progress
 from ...scoring import MAIN, Measure
 from ...scoring.compare import Comparison, compare
 from ...scoring.score_set import ScoreSet
-from ...tasks import Stats, Tendencies, collections, resolve, stats, tendencies
+from ...tasks import Stats, Tendencies, collections, list_tasks, resolve, stats, tendencies
 from ...tasks.audit import audit
 from ...tasks.audit.findings import TaskAudit
 from ...tasks.load import every_part
@@ -32,6 +33,7 @@ from .trying import Searcher, Trying
 P = ParamSpec("P")
 T = TypeVar("T")
 BUDGET = 160 << 20  # Bytes of text kept.
+LIST_EVERY = 10.0  # Seconds.
 AUDIT_UP_TO = 500  # Documents: larger tasks are audited by the command.
 WAIT = 0.25
 LARGEST_PAGE = 8 << 20  # Bytes of a written page or its data: more would keep a reader waiting.
@@ -56,11 +58,19 @@ class TaskTexts:
 
     def __init__(self, folders: Sequence[Path] = ()) -> None:
         self._folders = tuple(folders)
+        self._listed: tuple[float, list[str]] = (-LIST_EVERY, [])
         self._kept: Kept[str, Behind] = Kept(BUDGET, lambda b: b.task.documents.texts.nbytes if b.task else 0)
 
     def of(self, info: TaskInfo) -> Behind:
         """The task that a result was made on, if it is here and unchanged."""
         return self._kept.get(info.fingerprint, lambda: self._load(info))
+
+    def names(self) -> list[str]:
+        """The tasks that r2med knows by name and that are on this machine, looked for again after a while."""
+        now = time.monotonic()
+        if now - self._listed[0] > LIST_EVERY:
+            self._listed = (now, [f"{task.collection}/{task.name}" for task in list_tasks() if task.available])
+        return self._listed[1]
 
     def named(self, name: str) -> Behind:
         """A task that r2med knows by name, whether or not there are results on it."""

@@ -10,7 +10,6 @@ from markupsafe import Markup
 from ....core import Document, R2MedError, Task, UnknownName, UsageError
 from ....core.typed import Explanation, Ranked, Share, Tried, Typed
 from ....scoring import MAIN, rescored
-from ....tasks import list_tasks
 from ...collection import Behind
 from ..failures import TOP
 from ..render import Links, Page, PageRequest, marked, terms_of
@@ -61,7 +60,7 @@ class Asked(NamedTuple):
 def task_names(site: Site) -> list[str]:
     """The tasks that can be searched: those with results first, then the others that are on this machine."""
     held = [f"{slug}/{task}" for slug, results in site.held.items() for task in results.tasks]
-    return list(dict.fromkeys([*held, *(f"{t.collection}/{t.name}" for t in list_tasks() if t.available)]))
+    return list(dict.fromkeys([*held, *site.texts.names()]))
 
 
 def find_task(site: Site, name: str) -> Behind:
@@ -173,7 +172,7 @@ def _column(
     ranked = tried.expanded or tried.alone
     before = tried.alone.ranks if tried.expanded is not None else {}
     hits = []
-    for rank, found in enumerate(ranked.run.row(0)[:TOP], 1):
+    for rank, found in enumerate(ranked.run.top(TOP).row(0), 1):
         document = task.documents.get(found.doc_id)
         assert document is not None
         explanation = ranked.explanations.get(found.doc_id, Explanation(""))
