@@ -34,7 +34,7 @@
 
   // Search: every page in turn, its text without the markup
   function plain(html) {
-    return html.replace(/<[^>]*>/g, " ").replace(/&(lt|gt|amp|#34|#39);/g, function (entity) { return ENTITIES[entity]; }).replace(/\s+/g, " ");
+    return html.replace(/<wbr>|<\/?mark[^>]*>/g, "").replace(/<[^>]*>/g, " ").replace(/&(lt|gt|amp|#34|#39);/g, function (entity) { return ENTITIES[entity]; }).replace(/\s+/g, " ");
   }
   function find(words) {
     var section = document.createElement("section"), head = document.createElement("h1"), list = document.createElement("ol");
@@ -60,7 +60,7 @@
           var at = Math.max(0, low.indexOf(wanted[0]) - 60);
           var item = document.createElement("li"), link = document.createElement("a"), part = document.createElement("bdi"), body = document.createElement("span"), kind = document.createElement("span");
           kind.className = "delta muted";
-          kind.textContent = entry.section;
+          kind.textContent = anchor.split("/")[0];
           link.href = "#" + anchor;
           link.textContent = entry.title;
           part.className = "muted";
