@@ -113,7 +113,7 @@ def write_site(site: PublicSite, out: Path, about: About) -> Written:
     files = {url: _file(url) for url in urls} | {url: name for url, (name, _) in data.items()}
     with scratch_folder(out) as scratch:
         new = scratch / "new"
-        for name in STATIC:
+        for name in sorted(set(STATIC) - {"try.js"}):
             _write(new, f"static/{name}", static_file(name))
         for name, content in data.values():
             _write(new, name, content)
