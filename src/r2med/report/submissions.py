@@ -6,6 +6,7 @@ that task is not shown either, so that strangers cannot outvote it.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -99,7 +100,7 @@ def gather(
                 left_out.append(f"{place} is not shown: {without_paths(why)}")
                 stored.path.unlink()
     roots = [bundle.results[0].root for bundle in ordered]
-    index = ResultIndex(roots, [made.name for made in submissions])
+    index = ResultIndex(roots, [made.name for made in submissions], every=math.inf)
     index.refresh()
     by_root = dict(zip(roots, submissions, strict=True))
     systems = {stored.label: _submitted(by_root[stored.root], stored.system) for stored in index.stored}

@@ -127,10 +127,11 @@ class Problem(NamedTuple):
 class ResultIndex:
     """All results of some folders. `version` grows whenever something changed.
 
-    Where several folders hold a system, its label names the folder, or what `names` calls it.
+    Where several folders hold a system, its label names the folder, or what `names` calls it. The disk is looked at
+    again after `every` seconds.
     """
 
-    def __init__(self, roots: Sequence[Path], names: Sequence[str] = ()) -> None:
+    def __init__(self, roots: Sequence[Path], names: Sequence[str] = (), *, every: float = CHECK_EVERY) -> None:
         self.roots = tuple(roots)
         self._names = dict(zip(self.roots, names, strict=True)) if names else {}
         self.version = 0
@@ -142,12 +143,12 @@ class ResultIndex:
         self.kept_runs: Kept[StoredResult, StoredRun] = Kept(RUNS_BUDGET, lambda run: run.nbytes)
         self._known: dict[str, tuple[Stamp, StoredResult | Problem]] = {}
         self._lock = threading.Lock()
-        self._checked = 0.0
+        self._checked, self._every = 0.0, every
 
     def refresh(self, *, now: bool = False) -> None:
-        """Look at the disk again, at most once a second."""
+        """Look at the disk again, where that is due."""
         with self._lock:
-            if not now and self.version and time.monotonic() - self._checked < CHECK_EVERY:
+            if not now and self.version and time.monotonic() - self._checked < self._every:
                 return
             problems: list[Problem] = []
             found = [stored for root in self.roots for stored in self._scan(root, problems)]
