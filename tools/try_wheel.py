@@ -74,7 +74,7 @@ def tried(wheel: Path, python: str, folder: Path) -> str:
     run(r2med, "run", *asked)
     seconds = time.perf_counter() - started
     for result in (folder / "results").rglob("Biology.json"):
-        assert json.loads(result.read_text("utf-8"))["provenance"]["native"] is True, f"{python}: no C extensions"
+        assert json.loads(result.read_text("utf-8"))["environment"]["native"] is True, f"{python}: no C extensions"
     scores = json.dumps({system["name"]: system["macro"]["ndcg_at_10"] for system in systems})
     imported = [import_seconds(run, mine) for _ in range(5)]
     print(
