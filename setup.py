@@ -1,9 +1,9 @@
 """Builds the optional C extensions and the readme of the package index; everything else is in pyproject.toml.
 
 The extensions are optional: where no compiler is at hand the install goes on without them, and r2med uses their
-pure-Python twins, which give the same results more slowly. They use the limited API of Python 3.10 and nothing else, so that what
-Python 3.10 builds serves every later Python too. What another Python builds serves that one: the headers of 3.12, for
-example, count references in a way that crashes 3.11, whatever API they are asked for.
+pure-Python twins, which give the same results more slowly. They use the limited API of Python 3.10 and nothing else, so
+that what Python 3.10 builds serves every later Python too. What another Python builds serves that one: the headers of
+3.12, for example, count references in a way that crashes 3.11, whatever API they are asked for.
 """
 
 import platform

@@ -18,8 +18,8 @@ import time
 from pathlib import Path
 
 SYSTEMS = ("bm25", "bm25-lucene")
-# References to None are counted before Python 3.12: an extension built with the headers of a later Python loses one with
-# each call, until Python stops with a fatal error.
+# References to None are counted before Python 3.12: an extension built with the headers of a later Python loses one
+# with each call, until Python stops with a fatal error.
 USE = """
 import sys
 import numpy as np

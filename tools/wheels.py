@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import gzip
 import os
+import platform
 import re
 import shutil
 import subprocess
@@ -34,7 +35,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=ROOT / "dist")
     parser.add_argument("machines", nargs="*", default=[], metavar="MACHINE", help="x86_64 and aarch64 unless given")
     given = parser.parse_args()
-    if sys.version_info[:2] != (3, 10):
+    if platform.python_version_tuple()[:2] != ("3", "10"):
         parser.error("only Python 3.10 builds wheels for every Python (setup.py says why)")
     if unknown := set(given.machines) - ELF_MACHINES.keys():
         parser.error(f"no wheels are built for {', '.join(sorted(unknown))} here")
@@ -94,14 +95,18 @@ def build_sdist(out: Path) -> Path:
 def repack(archive: Path, when: int) -> None:
     """Write an archive again without the traces of this machine: times, owners, modes, order."""
     plain = archive.with_suffix(".repacked")
-    with tarfile.open(archive) as source, plain.open("wb") as stream:
-        with gzip.GzipFile("", "wb", 9, stream, mtime=when) as packed, tarfile.open(fileobj=packed, mode="w") as target:
-            for member in sorted(source.getmembers(), key=lambda member: member.name):
-                member.uid = member.gid = 0
-                member.uname = member.gname = ""
-                member.mtime, member.pax_headers = when, {}
-                member.mode = 0o755 if member.isdir() else 0o644
-                target.addfile(member, source.extractfile(member) if member.isfile() else None)
+    with (
+        tarfile.open(archive) as source,
+        plain.open("wb") as stream,
+        gzip.GzipFile("", "wb", 9, stream, mtime=when) as packed,
+        tarfile.open(fileobj=packed, mode="w") as target,
+    ):
+        for member in sorted(source.getmembers(), key=lambda member: member.name):
+            member.uid = member.gid = 0
+            member.uname = member.gname = ""
+            member.mtime, member.pax_headers = when, {}
+            member.mode = 0o755 if member.isdir() else 0o644
+            target.addfile(member, source.extractfile(member) if member.isfile() else None)
     plain.replace(archive)
 
 
