@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from r2med.core import DataError, IdTable, Qrels, Run
+from r2med.core import DataError, IdTable, Qrels, Run, trec
 from r2med.tasks import read_qrels, read_run, write_qrels, write_run
 from tests.builders import TREC_ID
 
@@ -162,3 +162,22 @@ def test_ids_that_trec_cannot_carry_leave_no_file(tmp_path: Path, bad: str) -> N
     with pytest.raises(DataError, match="holds white space, which TREC files cannot carry"):
         write_qrels(Qrels.from_judgments([("q", bad, 1)]), tmp_path / "qrels")
     assert list(tmp_path.iterdir()) == []
+
+
+WORDS = st.sampled_from("q1 q2 Q0 d1 é 1 2.5 -1e-3 1_0 inf nan 1e999 0x1 t \x1c".split(" "))
+PLAIN = st.tuples(WORDS, WORDS, WORDS, WORDS, SCORES, st.just("t"))
+LINES = st.lists(PLAIN | st.lists(WORDS, min_size=6, max_size=6) | st.lists(WORDS, max_size=7), max_size=5)
+
+
+@given(
+    LINES, st.sampled_from([" ", "\t", " \x0b", "\r "]), st.sampled_from(["\n", "\n\n", " \n", "\r\n"]), st.booleans()
+)
+def test_lines_are_read_in_c_as_in_python(lines: list[list[object]], space: str, end: str, broken: bool) -> None:
+    data = end.join(space.join(map(str, line)) for line in lines).encode() + (b"\xff" if broken else b"")
+    fast, slow = trec._Columns(["q2"]), trec._Columns(["q2"])
+    taken = fast.take(data)
+    assert taken == slow._take_slowly(data)
+    if taken:
+        assert (fast.queries, fast._documents, fast._tag) == (slow.queries, slow._documents, slow._tag)
+        for mine, other in zip(fast._parts, slow._parts, strict=True):
+            assert all((a == b).all() and a.dtype == b.dtype for a, b in zip(mine, other, strict=True))

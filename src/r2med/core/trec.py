@@ -18,6 +18,11 @@ from .qrels import Judgment
 from .run import Run
 from .stores import open_path, whole_lines
 
+try:
+    from .. import _fast
+except ImportError:  # the C extensions were not built
+    _fast = None  # type: ignore[assignment]
+
 
 def read_run(path: str | Path, *, doc_ids: IdTable | None = None, query_ids: Iterable[str] = ()) -> Run:
     """A TREC run (`query Q0 document rank score tag`), plain or compressed.
@@ -60,6 +65,14 @@ class _Columns:
 
     def take(self, lines: bytes) -> bool:
         """Take in some whole lines; False where one of them is no line of a run."""
+        if _fast is not None and (columns := _fast.run_columns(lines, self.queries, self._documents)):
+            queries, documents = (np.frombuffer(column, dtype=np.int32) for column in columns[:2])
+            self._parts.append((queries, documents, np.frombuffer(columns[2], dtype=np.float64)))
+            self._tag = columns[3].decode() or self._tag
+            return True
+        return self._take_slowly(lines)
+
+    def _take_slowly(self, lines: bytes) -> bool:
         words = _words_of_lines(lines)
         if not ((words == 6) | (words == 0)).all():
             return False
