@@ -17,6 +17,7 @@ from pathlib import Path
 from common import report
 
 import r2med
+from r2med.results import ResultIndex
 
 SUBMISSIONS = int(os.environ.get("SUBMISSIONS", "200"))
 SECONDS = 30.0
@@ -39,8 +40,9 @@ def make_bundles(folder: Path) -> Path:
     grid = [f"bm25:b={b / 20:g},k1={k / 10:g}" for b in range(1, 21) for k in range(2, 22, 2)]
     bundles = folder / "bundles"
     bundles.mkdir()
-    made = r2med.run(*grid[:SUBMISSIONS], tasks="mini", results=folder / "results")
-    for number, system in enumerate(row.name for row in made.rows):
+    r2med.run(*grid[:SUBMISSIONS], tasks="mini", results=folder / "results")
+    systems = sorted({stored.system for stored in ResultIndex([folder / "results"]).all()})
+    for number, system in enumerate(systems):
         day = f"2026-{1 + number % 12:02}-{1 + number % 28:02}"
         name = f"Submission {number}"
         r2med.pack_bundle(bundles / f"{number:03}.zip", system, results=folder / "results", title=name, date=day)
