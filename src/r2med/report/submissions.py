@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from ..core.untrusted import file_name
+from ..core.untrusted import file_name, inside
 from ..results import ResultIndex, StoredResult
 from ..results.bundle import BundledSystem, Manifest, Unpacked
 from ..results.public import without_paths
@@ -79,7 +79,7 @@ def gather(
     left_out: list[str] = []
     bundles: dict[str, Unpacked] = {}
     for number, path in enumerate(paths):
-        bundle = unpack(path, scratch / f"{number}")
+        bundle = unpack(path, inside(scratch, f"{number}", "folder"))
         if bundle.id in bundles:
             left_out.append(f"{path.name} is the same bundle as {bundles[bundle.id].path.name}")
         else:
