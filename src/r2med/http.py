@@ -16,7 +16,6 @@ import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timezone
-from email.utils import parsedate_to_datetime
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import urlsplit, urlunsplit
 
@@ -329,6 +328,8 @@ def token_count(value: object) -> int | None:
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
     """Seconds the service asks for: `retry-after-ms`, or `retry-after` as seconds or a date."""
+    from email.utils import parsedate_to_datetime
+
     try:
         if milliseconds := headers.get("retry-after-ms"):
             seconds = float(milliseconds) / 1000

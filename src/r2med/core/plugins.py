@@ -332,9 +332,9 @@ def _installed(places: tuple[str, ...]) -> list[Plugin]:
     from importlib.metadata import entry_points  # imports the email package: not for every command
 
     del places
-    found = set()
+    found, offered = set(), entry_points()
     for kind, group in GROUPS.items():
-        for entry in entry_points(group=group):
+        for entry in offered.select(group=group):
             owner = ("an unknown package", "") if entry.dist is None else (entry.dist.name, entry.dist.version)
             found.add(Plugin(entry.name, kind, *owner, entry))
     return sorted(found, key=lambda p: (list(GROUPS).index(p.kind), p.name, p.distribution))

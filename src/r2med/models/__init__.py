@@ -7,7 +7,7 @@ from .hashes import verified
 from .listing import Row, listing
 from .locate import locate, ready
 from .parts import Carrier, CarrierFile, Instructions, Paper, Price
-from .registry import card_names, cards, chat_cards, chat_names, find_card, find_chat_card, get_card
+from .registry import card_names, cards, chat_cards, chat_names, find_card, find_chat_card, get_card, named_card
 
 __all__ = [
     "Card",
@@ -33,6 +33,7 @@ __all__ = [
     "get_card",
     "listing",
     "locate",
+    "named_card",
     "ready",
     "stated_steps",
     "verified",

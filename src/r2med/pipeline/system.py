@@ -100,8 +100,11 @@ class SystemSpec:
 
 def _is_method(name: str) -> bool:
     """Whether a name is that of an expansion method, and of no retriever: a plug-in may offer both under one name."""
+    retriever = retrievers.find(name)
+    if retriever is not None and not retriever.open:
+        return False  # one of ours, whose names no method of ours has: no plug-in has to be looked for
     entry = expanders.find(name)
-    return entry is not None and (entry.target is not None or retrievers.find(name) is None)
+    return entry is not None and (entry.target is not None or retriever is None)
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..core import UsageError
 from ..core.table import Table, points, share
@@ -12,9 +12,11 @@ from ..results import TaskResult, macro_average, query_weighted
 from ..results.protocols import own_words
 from ..scoring import CUTOFFS, MAIN, Measure
 from ..scoring.evaluation import import_pandas, mean_judged
-from ..scoring.intervals import Settings
 from ..scoring.measures import JUDGED
 from .collection import by_system
+
+if TYPE_CHECKING:
+    from ..scoring.intervals import Settings
 
 SHORT = {
     "Bioinformatics": "Bioinf",
@@ -146,6 +148,7 @@ class Scores:
         """A table of each collection for a paper: intervals, the best in bold, and the marks of `r2med compare`."""
         if self.folder is None:
             raise UsageError("intervals need the scores of single queries, and these results have no folder")
+        from ..scoring.intervals import Settings
         from .paper import stored_latex
 
         return stored_latex(self.results, self.folder, self.measure, settings or Settings())

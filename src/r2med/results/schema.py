@@ -6,7 +6,6 @@ import os
 import platform
 import sys
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import msgspec
@@ -80,6 +79,8 @@ class QueryScores(msgspec.Struct, kw_only=True):
 
 def environment() -> dict[str, object]:
     """The machine and the software now; packages that were not imported so far are not listed."""
+    from importlib.metadata import PackageNotFoundError, version  # imports the email package
+
     versions = {"r2med": __version__, "python": platform.python_version()}
     for package in PACKAGES:
         if package.replace("-", "_") in sys.modules:
