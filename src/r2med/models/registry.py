@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from functools import cache
 from importlib.resources import files
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -16,24 +17,28 @@ from .card import Card, ChatCard
 from .parts import Instructions
 from .prompts import built_in
 
+if TYPE_CHECKING:
+    from importlib.abc import Traversable
+
 HUB_ID = re.compile(r"(?!.*(?:--|\.\.))(?=[^@]{1,96}(?:@|$))[A-Za-z0-9][\w.-]*/[\w.-]+(@[\w.-]{1,100})?", re.ASCII)
 """As the hub has them: 96 characters at most, neither `--` nor `..`; so each has a folder of its own."""
 CHAT_ALIASES = {"local": "smollm2"}
 
 
 @cache
-def _names() -> tuple[str, ...]:
-    """All names of cards, sorted."""
-    found = (entry.name for entry in files(__package__).joinpath("cards").iterdir())
-    return tuple(sorted(name.removesuffix(".toml") for name in found if name.endswith(".toml")))
+def _files() -> dict[str, Traversable]:
+    """All names of cards, sorted, with their files."""
+    found = {entry.name: entry for entry in files(__package__).joinpath("cards").iterdir()}
+    names = sorted(name.removesuffix(".toml") for name in found if name.endswith(".toml"))
+    return {name: found[f"{name}.toml"] for name in names}
 
 
 @cache
 def _read(name: str) -> Card | ChatCard | None:
     """The card of a name as files have it, read when somebody asks for it; None where there is none."""
-    if name not in _names():
+    if name not in _files():
         return None
-    data = parse_toml(files(__package__).joinpath("cards", f"{name}.toml").read_text("utf-8"))
+    data = parse_toml(_files()[name].read_text("utf-8"))
     if data["kind"] == "chat":
         return msgspec.convert(data, ChatCard)
     if pack := data.get("prompts"):
@@ -45,12 +50,12 @@ def _read(name: str) -> Card | ChatCard | None:
 
 def card_names() -> tuple[str, ...]:
     """All names of models that encode or score."""
-    return tuple(name for name in _names() if isinstance(_read(name), Card))
+    return tuple(name for name in _files() if isinstance(_read(name), Card))
 
 
 def cards(kind: str | None = None) -> Iterator[Card]:
     """All named models that encode or score, or those of one kind."""
-    return (card for name in _names() if isinstance(card := _read(name), Card) and kind in (None, card.kind))
+    return (card for name in _files() if isinstance(card := _read(name), Card) and kind in (None, card.kind))
 
 
 def named_card(name: str) -> Card | None:
@@ -85,7 +90,7 @@ def find_card(spec: str) -> Card:
 
 def chat_cards() -> Iterator[ChatCard]:
     """All named chat models."""
-    return (card for name in _names() if isinstance(card := _read(name), ChatCard))
+    return (card for name in _files() if isinstance(card := _read(name), ChatCard))
 
 
 def chat_names() -> tuple[str, ...]:
