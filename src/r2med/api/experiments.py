@@ -212,7 +212,8 @@ def run(
             outcome = run_experiment(
                 refs, made.systems, store, depth=depth, overwrite=overwrite, notify=notify, executor=executor
             )
-    return Scores(outcome.results, shown, kept=outcome.kept, folder=Path(results))
+        usage = made.builder.usage()
+    return Scores(outcome.results, shown, kept=outcome.kept, folder=Path(results), usage=usage)
 
 
 def plan(

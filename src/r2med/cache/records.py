@@ -121,7 +121,7 @@ class RecordFile(Generic[Record]):
                 return False
             if fcntl is not None:
                 try:
-                    fcntl.lockf(self._claims, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, _offset(place))
+                    fcntl.lockf(self._claims, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, claim_offset(place))
                 except (BlockingIOError, PermissionError):
                     return False
                 except OSError:
@@ -135,7 +135,23 @@ class RecordFile(Generic[Record]):
             if place in self._claimed:
                 self._claimed.discard(place)
                 if fcntl is not None:
-                    fcntl.lockf(self._claims, fcntl.LOCK_UN, 1, _offset(place))
+                    fcntl.lockf(self._claims, fcntl.LOCK_UN, 1, claim_offset(place))
+
+    def is_claimed(self, offset: int) -> bool:
+        """Whether somebody works on what is claimed by a byte of the lock file."""
+        with self._lock:
+            if any(claim_offset(place) == offset for place in self._claimed):
+                return True
+            if fcntl is None or self._claims < 0:
+                return False
+            try:
+                fcntl.lockf(self._claims, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, offset)
+            except (BlockingIOError, PermissionError):
+                return True
+            except OSError:
+                return False
+            fcntl.lockf(self._claims, fcntl.LOCK_UN, 1, offset)
+            return False
 
     def close(self) -> None:
         """Give back both files; claims end here."""
@@ -246,6 +262,6 @@ def _sync_folder(folder: Path) -> None:
             os.close(handle)
 
 
-def _offset(place: Place) -> int:
+def claim_offset(place: Place) -> int:
     """A byte of the lock file for every place; two that share one only wait for each other."""
     return int.from_bytes(hashlib.blake2b("\0".join(place).encode(), digest_size=7).digest(), "little")

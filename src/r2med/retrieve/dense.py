@@ -16,6 +16,7 @@ from ..cache import EmbeddingCache
 from ..core import Run, Task, UsageError
 from ..core.options import Options
 from ..core.queries import Queries, QueryText, Side
+from ..core.reuse import together
 from ..core.spec import Spec
 from ..models import Card
 from ..models.prompts import names_of
@@ -226,7 +227,8 @@ class DenseIndex:
             "encode": round(self.documents.seconds + sum(part.seconds for part in made.parts), 4),
             "search": round(time.perf_counter() - begin, 4),
         }
-        return Run(queries.ids, task.documents.ids, *top, name=retriever.name, notes=notes)
+        reused = together(part.reused for part in (self.documents, *made.parts))
+        return Run(queries.ids, task.documents.ids, *top, name=retriever.name, notes=notes, reused=reused)
 
     def _encode(self, queries: Queries) -> Vectors:
         prefix = self.retriever.instruction("query", *names_of(self.task))
