@@ -76,7 +76,8 @@ def why_stale(stored: TaskResult, system: System, task: Task, depth: int) -> str
     if stored.depth != depth:
         return f"it was made at depth {stored.depth}"
     if stored.environment.get("versions", {}).get("r2med") == __version__:  # type: ignore[attr-defined]
-        return "what came with the task changed"
+        again = any(fact.endswith("asked_again") for fact in system.task_facts(task))
+        return "texts of its expansion were asked for again" if again else "what came with the task changed"
     return "it was made by another version of r2med"
 
 
