@@ -64,14 +64,18 @@ class Oracle:
         known = fingerprint("grades", [sorted(grades.items()) for grades in self.grades])
         return {"backend": "oracle", **self.flaw._asdict(), "seed": self.seed, "grades": known}
 
-    def complete(self, requests: Iterable[Request], on_reply: OnReply | None = None) -> Iterator[Reply]:
+    def complete(
+        self, requests: Iterable[Request], on_reply: OnReply | None = None, on_send: OnSend | None = None
+    ) -> Iterator[Reply]:
+        del on_send
         for request in requests:
             reply = self.complete_one(request)
             if on_reply is not None:
                 on_reply(request, reply)
             yield reply
 
-    def complete_one(self, request: Request) -> Reply:
+    def complete_one(self, request: Request, on_send: OnSend | None = None) -> Reply:
+        del on_send
         text = request.messages[-1].content
         match = QUERY.search(text)
         assert match
