@@ -18,7 +18,7 @@ from r2med.core import Document, Documents, Query, Run, Task, fingerprint
 from r2med.core.budget import Usage
 from r2med.core.spec import Spec
 from r2med.llm import Chat, Choice, Estimate, Reply, Request, Sampling
-from r2med.llm.protocol import OnReply
+from r2med.llm.protocol import OnReply, OnSend
 from r2med.pipeline import Builder
 
 QUERY = re.compile(r"query (\d+)")

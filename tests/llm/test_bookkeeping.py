@@ -13,14 +13,15 @@ from r2med.cache.sent import Call, SentCalls
 from r2med.core import Unavailable, UsageError
 from r2med.core.reuse import Reused
 from r2med.core.waiting import STOP
-from r2med.llm import Chat, GenerationStore, Replay, StoreKey, asked_again, generate
+from r2med.llm import Chat, GenerationStore, Replay, Request, StoreKey, asked_again, generate
 from r2med.llm.store import read_store
 from tests.llm.conftest import MakeChat, ask, asks
 from tests.llm.server import ChatServer
 
 
-def store_for(chat: Chat, folder: Path, *retry: str, **sampling: object) -> GenerationStore:
-    return GenerationStore(StoreKey.of("hyde", chat, "t", ask(**sampling).sampling, "task"), folder, retry=retry)
+def store_for(chat: Chat, folder: Path, *retry: str, request: Request | None = None) -> GenerationStore:
+    sampling = (request or ask()).sampling
+    return GenerationStore(StoreKey.of("hyde", chat, "t", sampling, "task"), folder, retry=retry)
 
 
 def test_retries_and_rate_limits_stand_beside_the_answer(
@@ -84,9 +85,9 @@ def test_one_of_several_answers_is_asked_for_again_alone(
     server.default = "one-choice"
     chat = make_chat("o3-mini", concurrency=1)
     request = ask(n=3, seed=7)
-    with store_for(chat, tmp_path, n=3, seed=7) as store:
+    with store_for(chat, tmp_path, request=request) as store:
         assert [g.status for g in generate(chat, [request], store)] == ["ok", "empty", "ok"]
-    with store_for(chat, tmp_path, "empty", n=3, seed=7) as store:
+    with store_for(chat, tmp_path, "empty", request=request) as store:
         found = {g.sample: g.final for g in generate(chat, [request], store)}
     assert found == {0: "one", 1: "two", 2: "three"}
     assert [body["seed"] for body in server.asked] == [7, 8, 9, 1008]
