@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Iterable
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import NamedTuple
 
-from ..core import DataError, Unavailable
-from ..core.hub import Repository, library, offline
+from ..core import DataError, MissingExtra, R2MedError, Unavailable
+from ..core.hub import PURPOSE, Repository, check_reachable, library, offline
 from ..core.hub import download as hub_download
+from ..core.plugins import is_installed
 from .catalogue import TaskEntry, drop_in, locate, snapshot
 from .formats import get_format
 from .load import TaskRef
@@ -25,6 +27,49 @@ class Downloaded(NamedTuple):
     judgments: int
     fetched: bool
     error: str = ""
+
+
+EXTRAS = {"hub": "huggingface_hub", "parquet": "pyarrow"}
+"""What downloading and reading takes: a dataset of the hub may be parquet whatever its repository holds elsewhere."""
+
+
+def to_fetch(entries: Iterable[TaskEntry]) -> list[TaskEntry]:
+    """The tasks that are not on this machine."""
+    return [entry for entry in entries if locate(entry) is None]
+
+
+def missing_extras() -> list[str]:
+    """The extras that downloading takes and that are not installed."""
+    return [extra for extra, module in EXTRAS.items() if not is_installed(module)]
+
+
+def check_hub(entry: TaskEntry) -> None:
+    """Raise where the hub that has a task cannot be reached."""
+    check_reachable(_repository(entry))
+
+
+def download_all(
+    entries: Iterable[TaskEntry], *, force: bool = False, notify: Callable[[str, str], None] = lambda task, what: None
+) -> list[Downloaded]:
+    """Fetch tasks one after the other, going on past one that fails; where all fail, the first error is raised.
+
+    What cannot work for lack of an extra is refused before anything is fetched.
+    """
+    wanted = {entry.full_name: entry for entry in entries}
+    if (force or to_fetch(wanted.values())) and (missing := missing_extras()):
+        raise MissingExtra(PURPOSE, ",".join(missing))
+    done, first = list[Downloaded](), None
+    for entry in wanted.values():
+        notify(entry.full_name, "begun")
+        try:
+            done.append(download(entry, force=force))
+        except R2MedError as error:
+            first = first or error
+            done.append(Downloaded(entry.full_name, "", 0, 0, 0, False, str(error)))
+        notify(entry.full_name, "done")
+    if first and all(one.error for one in done):
+        raise first
+    return done
 
 
 def download(entry: TaskEntry, *, force: bool = False) -> Downloaded:
@@ -48,16 +93,22 @@ def fetch(entry: TaskEntry, *, force: bool = False) -> Path:
         raise DataError(f"{entry.full_name} is built in; there is nothing to download")
     if not force and (folder := _cached(entry)) is not None:
         return folder
-    advice = f"put the files into {drop_in(entry)}, or give r2med a folder instead of the name"
+    repository = _repository(entry)
     if offline():
-        raise Unavailable(f"{entry.full_name} is not in the cache and HF_HUB_OFFLINE forbids the network: {advice}")
+        raise Unavailable(
+            f"{entry.full_name} is not in the cache and HF_HUB_OFFLINE forbids the network: {repository.advice}"
+        )
     patterns = get_format(entry.layout).hub_patterns(entry.split)
 
     def choose(names: list[str]) -> list[str]:
         return [n for n in names if patterns is None or any(fnmatchcase(n, pattern) for pattern in patterns)]
 
-    repository = Repository(entry.dataset, entry.revision, "dataset", entry.full_name, advice)
     return hub_download(repository, choose, force=force, progress=sys.stderr.isatty()).folder
+
+
+def _repository(entry: TaskEntry) -> Repository:
+    advice = f"put the files into {drop_in(entry)}, or give r2med a folder instead of the name"
+    return Repository(entry.dataset, entry.revision, "dataset", entry.full_name, advice)
 
 
 def _cached(entry: TaskEntry) -> Path | None:
@@ -67,7 +118,7 @@ def _cached(entry: TaskEntry) -> Path | None:
     patterns = get_format(entry.layout).hub_patterns(entry.split)
     wanted = {"repo_type": "dataset", "revision": entry.revision, "allow_patterns": patterns}
     try:
-        found = library("downloading from the hub").snapshot_download(entry.dataset, local_files_only=True, **wanted)
+        found = library(PURPOSE).snapshot_download(entry.dataset, local_files_only=True, **wanted)
     except FileNotFoundError:
         return None
     return Path(found)
