@@ -17,12 +17,14 @@ from r2med.cli.quickstart import command
 from r2med.core import Documents, Qrels, Task
 from r2med.core.places import home
 from r2med.pipeline import quickstart as quick
+from r2med.pipeline.experiment import BEST_OFFLINE
 from r2med.tasks import collections, write_task
 from tests.hub_server import Hub, running_hub
 from tests.retrieve.encoders.weights import HOME, real_model
 from tests.terminal import Shown, run_all
 
 FAILING = "R2MED/PMC-Clinical"
+NANO = {entry.name: entry for entry in collections()["nano"].tasks}
 CATALOGUE = """
 import json, msgspec
 from r2med.tasks import catalogue
@@ -31,7 +33,7 @@ counts = json.loads({counts!r})
 
 def small(name):
     found = read(name)
-    if name != "r2med":
+    if name not in ("r2med", "nano"):
         return found
     tasks = [msgspec.structs.replace(t, **counts[t.name]) for t in found.tasks]
     return msgspec.structs.replace(found, tasks=tuple(tasks))
@@ -51,7 +53,7 @@ def small_task(name: str) -> Task:
 
 
 class Newcomer:
-    """A machine with an empty home, and a hub that has R2MED in small."""
+    """A machine with an empty home, and a hub that has R2MED and NanoR2MED in small."""
 
     def __init__(self, folder: Path, hub: Hub) -> None:
         self.folder, self.hub, self.counts = folder, hub, dict[str, dict[str, object]]()
@@ -59,8 +61,10 @@ class Newcomer:
             task, place = small_task(entry.name), folder / "hub" / entry.name
             write_task(task, place, to="r2med")
             hub.add(entry.dataset, place, commit=entry.revision)
+            write_task(task, folder / "hub" / "nano", to="nano", split=NANO[entry.name].split)
             sizes = len(task.queries), len(task.documents), len(task.qrels)
             self.counts[entry.name] = dict(zip(("queries", "documents", "judgments"), sizes, strict=True))
+        hub.add("hakari-bench/NanoR2MED", folder / "hub" / "nano")
         (folder / "sitecustomize.py").write_text(CATALOGUE.format(counts=json.dumps(self.counts)))
         (folder / "home").mkdir()
         (folder / "work").mkdir()
@@ -77,7 +81,8 @@ class Newcomer:
 @pytest.fixture
 def newcomer(tmp_path: Path) -> Iterator[Newcomer]:
     pytest.importorskip("huggingface_hub", reason="the extra `hub` is not installed")
-    real_model("bge-small", "model_optimized.onnx" if False else "tokenizer.json")
+    pytest.importorskip("pyarrow", reason="the extra `parquet` is not installed")
+    real_model("bge-small", "tokenizer.json")
     with running_hub() as hub:
         yield Newcomer(tmp_path, hub)
 
@@ -91,6 +96,9 @@ def test_from_nothing_to_the_published_row_beside_ours(newcomer: Newcomer) -> No
     assert "Download: 8 tasks of r2med" in planned.text
     assert "Run: bge-small, the embedded model: no GPU was found; weights are here" in planned.text
     assert "MISSING" not in planned.text
+    begun = [line for line in done.err if line.startswith(("ok  ", "Download:", "Run:"))]  # said before it is done
+    assert begun == [line for line in planned.out if line in begun]
+    assert len(begun) == 7
     assert done.code == narrow.code == 1  # one task could not be had, and the others were run
     assert any("the hub has no dataset R2MED/PMC-Clinical" in line for line in done.err)
     assert "1 of 8 tasks are left out: r2med/PMC-Clinical" in done.err
@@ -124,6 +132,27 @@ def test_from_nothing_to_the_published_row_beside_ours(newcomer: Newcomer) -> No
     ]
 
 
+def test_nano_and_a_model_that_cannot_be_had(newcomer: Newcomer) -> None:
+    """BM25's row is shown also where the weights of the dense model are not on the hub."""
+    alone, lacking = newcomer.types(
+        (80, ["quickstart", "nano", "--dense", "none", "--json"]), (80, ["quickstart", "nano", "--dense", "harrier"])
+    )
+    assert alone.code == 0, alone.text
+    found = json.loads("\n".join(alone.out))
+    (row,) = found["systems"]
+    assert (row["system"], row["source"], row["protocol"]) == ("bm25-nano", "nanor2med-profiles", "nano-profile")
+    assert set(row["verdicts"]) == set(row["measured"]) == set(NANO)
+    assert lacking.code == 1, lacking.text
+    assert any(line.startswith("bm25, here") for line in lacking.out)
+    assert any(line.startswith("harrier was not run: cannot download") for line in lacking.err), lacking.err
+    assert lacking.out[-4:] == [
+        "Next:",
+        "  r2med data stats nano",
+        "  r2med leaderboard --collection nano",
+        f"  r2med run --tasks nano --system {BEST_OFFLINE}",
+    ]
+
+
 def looked(monkeypatch: pytest.MonkeyPatch, *arguments: str, **environment: str) -> dict[str, Any]:
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
@@ -135,7 +164,7 @@ def looked(monkeypatch: pytest.MonkeyPatch, *arguments: str, **environment: str)
 
 
 def test_what_is_missing_is_named_with_the_one_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(quick, "check_hub", lambda entry: None)
+    monkeypatch.setattr(quick, "check_reachable", lambda repository: None)
     assert looked(monkeypatch)["failed"] == {}
     monkeypatch.setattr("r2med.tasks.download.is_installed", lambda module: False)
     monkeypatch.setattr(quick, "missing_extra", lambda card: "onnx")
@@ -143,7 +172,7 @@ def test_what_is_missing_is_named_with_the_one_command(monkeypatch: pytest.Monke
     assert looked(monkeypatch, "--dense", "none")["failed"] == {"extras": "pip install 'r2med[hub,parquet]'"}
     monkeypatch.undo()
     monkeypatch.setenv("R2MED_HOME", str(tmp_path / "home"))
-    monkeypatch.setattr(quick, "check_hub", lambda entry: None)
+    monkeypatch.setattr(quick, "check_reachable", lambda repository: None)
     monkeypatch.setattr(quick, "free_space", lambda place: 1 << 28)
     assert looked(monkeypatch)["failed"] == {"disk": "export HF_HOME=/a/larger/disk"}
     assert not (tmp_path / "home").exists()
@@ -154,10 +183,15 @@ def test_a_hub_that_cannot_be_reached_is_said_before_anything(monkeypatch: pytes
     found = looked(monkeypatch, HF_ENDPOINT="http://127.0.0.1:9", NO_PROXY="127.0.0.1")
     assert list(found["failed"]) == ["network"]
     assert looked(monkeypatch, HF_HUB_OFFLINE="1")["failed"] == {"network": "unset HF_HUB_OFFLINE"}
+    with monkeypatch.context() as here:
+        here.setattr(quick, "to_fetch", lambda entries: [])
+        assert looked(here, "--dense", "contriever")["failed"] == {"network": "unset HF_HUB_OFFLINE"}  # its weights
+        assert looked(here)["failed"] == {}
     shown = CliRunner().invoke(command, ["r2med"])
     assert shown.exit_code == 1
     assert shown.stderr.splitlines()[-1] == "  unset HF_HUB_OFFLINE"
-    assert "MISSING  network: " in shown.stdout
+    assert "MISSING  network: " in shown.stderr
+    assert not shown.stdout
     assert not home().exists()
 
 
@@ -167,7 +201,7 @@ def test_the_dense_model_follows_the_gpu(tmp_path: Path, monkeypatch: pytest.Mon
     program.write_text("#!/bin/sh\necho 'NVIDIA A, 8192 MiB'\necho 'NVIDIA B, 24564 MiB'\n")
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
-    monkeypatch.setattr(quick, "check_hub", lambda entry: None)
+    monkeypatch.setattr(quick, "check_reachable", lambda repository: None)
     assert looked(monkeypatch)["dense"]["name"] == "reason-embed-8b"  # the best of `r2med recommend` for 24 GB
     assert looked(monkeypatch, "--gpu-memory", "4GB")["dense"]["name"] == "inst-xl"
     assert looked(monkeypatch, "--gpu-memory", "0")["dense"]["name"] == "bge-small"

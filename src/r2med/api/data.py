@@ -54,11 +54,12 @@ def _quiet(task: str, what: str) -> None:
     """Say nothing."""
 
 
-def download(*names: str, force: bool = False, notify: Step = _quiet) -> list[Downloaded]:
+def download(*names: str, force: bool = False, notify: Step | None = None) -> list[Downloaded]:
     """Get tasks from the Hugging Face hub: pinned revisions, resumed, hashes and counts checked.
 
     A name is a collection (`nano`, `r2med`) or a task (`r2med/MedQA-Diag`); `force` fetches again what is there. One of
     several that fails has an `error` and the others are fetched; where all fail, the first error is raised.
+    Without `notify` the hub's client shows its own progress on a terminal.
     """
     if own := next((name for name in names if not is_catalogue_name(name) and find_own(name)), None):
         raise UsageError(f"{own} is a collection of your own: there is nothing to download")

@@ -144,23 +144,25 @@ def quickstart(
     results: str | Path = "results",
     dry_run: bool = False,
     options: Options | None = None,
+    looked: Callable[[Quickstart], None] = lambda found: None,
     notify: Callable[[str, str], None] = lambda name, what: None,
 ) -> Quickstart:
     """From nothing to the published row beside ours: check, download, run BM25 and a dense model, compare.
 
     `dense` is a model, `none`, or `auto` for the best published one that fits the GPU here, the embedded one where
-    there is none. Where a check fails, nothing is begun; with `dry_run` nothing ever is. A task that cannot be
-    downloaded has an error and the others are run.
+    there is none. `looked` is called with the checks and the plan before anything is done. Where a check fails, nothing
+    is begun; with `dry_run` nothing ever is. A task that cannot be downloaded has an error and the others are run.
     """
     from ..doctor.here import gpu_memory as largest_gpu
-    from ..pipeline.quickstart import look
-    from ..pipeline.quickstart import quickstart as start
+    from ..pipeline.quickstart import carry_out, look
 
     memory = largest_gpu() if gpu_memory is None else gpu_memory
     size = parse_size(memory, least=0) if isinstance(memory, str) else memory
-    if dry_run:
-        return look(collection, dense=dense, gpu_memory=size, results=Path(results))
-    return start(collection, dense=dense, gpu_memory=size, results=Path(results), options=options, notify=notify)
+    found = look(collection, dense=dense, gpu_memory=size, results=Path(results))
+    looked(found)
+    if found.ready and not dry_run:
+        carry_out(found, results=Path(results), options=options, notify=notify)
+    return found
 
 
 def check_installation(results: Path = Path("results")) -> Diagnosis:

@@ -12,10 +12,17 @@ from .common import json_option, options_from, pickle_option
 from .output import emit, note, print_table, progress, say
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ..pipeline.quickstart import Beside, Quickstart
 
 WORDS = {"matches": "matches", "drifts": "drifts", "protocol differs": "differs"}
 """Verdicts of `r2med reproduce`, short enough for a column."""
+
+CAPTION = (
+    "nDCG@10 × 100. Verdicts: matches (within the tolerance), drifts (the same settings give other scores), "
+    "differs (other settings than those published)."
+)
 
 
 @click.command("quickstart")
@@ -45,31 +52,32 @@ def command(
     """
     from ..api.machine import quickstart
 
+    def looked(found: Quickstart) -> None:
+        if not (as_json or dry_run):
+            _print_plan(found, note)
+
     with progress() as bar:
         options = options_from({"device": device, "allow_pickle": allow_pickle}, bar)
         found = quickstart(
             collection, dense=dense, gpu_memory=gpu_memory, results=results, dry_run=dry_run, options=options,
-            notify=bar.step,
+            looked=looked, notify=bar.step,
         )  # fmt: skip
     if as_json:
         emit(found)
-    else:
-        _print(found, dry_run=dry_run)
+    elif dry_run:
+        _print_plan(found, say)
+    elif found.ready:
+        _print_outcome(found)
+    if not (as_json or found.ready):
+        first = next(check for check in found.checks if not check.ok)
+        note(f"r2med: nothing was begun: the check of {first.name} failed; type this, then the same command again:")
+        note(f"  {first.command}", whole=True)
     if not found.ok:
         sys.exit(1)
 
 
-def _print(found: Quickstart, *, dry_run: bool) -> None:
-    """Checks and plan; then what was measured; then what to type next."""
-    for check in found.checks:
-        say(f"{'ok     ' if check.ok else 'MISSING'}  {check.name}: {check.detail}")
-    if dry_run or not found.ready:
-        _print_plan(found)
-    if not found.ready:
-        first = next(check for check in found.checks if not check.ok)
-        note(f"r2med: nothing was begun: the check of {first.name} failed; type this, then the same command again:")
-        note(f"  {first.command}", whole=True)
-        return
+def _print_outcome(found: Quickstart) -> None:
+    """What could not be had, what was measured, and what to type next."""
     for one in found.downloads:
         if one.error:
             note(one.error)
@@ -79,28 +87,32 @@ def _print(found: Quickstart, *, dry_run: bool) -> None:
         note("the same command tries them again")
     if found.systems:
         _print_rows(found.systems)
+    if found.problem and found.dense is not None:
+        note(f"{found.dense.name} was not run: {found.problem}")
     if found.next:
         say("Next:")
     for line in found.next:
         say(f"  {line}", whole=True)
 
 
-def _print_plan(found: Quickstart) -> None:
+def _print_plan(found: Quickstart, tell: Callable[[str], None]) -> None:
+    """The checks and what is to be done, before any of it is."""
     from ..core.parameters import show_size
+    from ..core.table import counted
 
-    tasks = len(found.to_download)
-    say(
-        f"Download: {tasks} tasks of {found.collection}, about {show_size(found.download_bytes)}" if tasks
-        else "Download: nothing, all tasks are here"
-    )  # fmt: skip
-    say("Run: bm25")
+    for check in found.checks:
+        tell(f"{'ok     ' if check.ok else 'MISSING'}  {check.name}: {check.detail}")
+    tasks = f"{counted(len(found.to_download), 'task')} of {found.collection}, about {show_size(found.download_bytes)}"
+    tell(f"Download: {tasks if found.to_download else 'nothing, all tasks are here'}")
+    tell("Run: bm25")
     if found.dense is None:
         return
     dense = found.dense
-    how = "weights are here" if dense.fetched else f"weights are fetched (r2med models fetch {dense.name})"
-    say(f"Run: {dense.name}, {dense.why}; {how}")
+    how = "weights are here" if dense.fetched else f"about {show_size(dense.weights_bytes)} of weights are downloaded"
+    tell(f"Run: {dense.name}, {dense.why}; {how}")
     if dense.index_seconds is not None:
-        say(f"  about {_duration(dense.index_seconds)} for all documents on {dense.on}, once")
+        took = f"about {_duration(dense.index_seconds)} to encode all documents, once, on {dense.on}"
+        tell(f"  {took}; --dense none leaves it out")
 
 
 def _duration(seconds: float) -> str:
@@ -124,7 +136,7 @@ def _print_rows(rows: list[Beside]) -> None:
         if row.verdicts:
             said = [WORDS.get(row.verdicts.get(task, ""), "–") for task in tasks]
             table.append([f"{row.name}, verdict", *said, ""])
-    print_table(["System", *map(short_name, tasks), "Macro"], table, caption="nDCG@10 × 100.")
+    print_table(["System", *map(short_name, tasks), "Macro"], table, caption=CAPTION)
     for row in rows:
         if not row.published:
             note(f"{row.name}: nobody published a row of it here")

@@ -13,18 +13,18 @@ from typing import Literal
 import msgspec
 
 from ..core import MissingExtra, R2MedError, UsageError
-from ..core.hub import offline
+from ..core.hub import Repository, check_reachable, offline
 from ..core.options import Options
 from ..core.parameters import show_size
 from ..core.places import free_space, home, hub_cache, nearest_existing
-from ..models import Card, fetch, get_card, locate, missing_extra
+from ..models import Card, fetch, get_card, missing_extra, ready
 from ..results import ResultStore, TaskResult
 from ..results.ledger import Figure, Reproduction, ledger, verdicts
 from ..results.protocols import MAIN_PROTOCOL, get_protocol
 from ..retrieve.sparse import available_cores
 from ..scoring import MAIN
 from ..tasks import TaskEntry, TaskRef, collections, resolve
-from ..tasks.download import Downloaded, check_hub, download_all, missing_extras, to_fetch
+from ..tasks.download import Downloaded, download_all, missing_extras, repository_of, to_fetch
 from .estimates import CHARACTERS_A_TOKEN, needs, rates
 from .experiment import EMBEDDED
 from .recommend import SAME_WEIGHTS, recommend
@@ -34,6 +34,7 @@ from .system import Builder, SystemSpec
 
 Collection = Literal["r2med", "nano"]
 LEXICAL = "bm25"
+PROFILED = "harrier"  # the model behind NanoR2MED's dense profile
 BYTES = 1.3  # bytes on disk for a character of text: JSON around it, judgments, published texts
 BYTES_A_WEIGHT = {"onnx": 1.1}  # of a model's files; others are in 16 bits
 EIGHT_BITS = "the weights here are 8-bit, the published figure is of float32 ones"
@@ -54,7 +55,8 @@ class DenseChoice(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     why: str
     fetched: bool  # Whether its weights are on this machine.
-    bytes: int  # Of its weights and of the vectors it makes, about.
+    weights_bytes: int  # About.
+    vectors_bytes: int
     index_seconds: float | None  # About, for all documents: on one core, or on one H200.
     on: str  # What that estimate is for.
 
@@ -77,13 +79,14 @@ class Quickstart(msgspec.Struct, kw_only=True):
     """What was found, done and measured."""
 
     schema: int = 1
-    collection: str
+    collection: Collection
     checks: list[Check]
     to_download: list[str]  # Tasks that were not on this machine.
     download_bytes: int  # About.
     dense: DenseChoice | None
     downloads: list[Downloaded] = []
     systems: list[Beside] = []
+    problem: str = ""  # Why the dense model was not run.
     next: list[str] = []  # Commands.
 
     @property
@@ -93,8 +96,8 @@ class Quickstart(msgspec.Struct, kw_only=True):
 
     @property
     def ok(self) -> bool:
-        """Whether everything was there and every task could be had."""
-        return self.ready and not any(one.error for one in self.downloads)
+        """Whether everything was there, every task could be had and both systems ran."""
+        return self.ready and not self.problem and not any(one.error for one in self.downloads)
 
 
 def look(
@@ -105,7 +108,7 @@ def look(
     missing = to_fetch(entries)
     chosen = choose_dense(collection, dense, gpu_memory)
     size = round(sum(_characters(entry) for entry in missing) * BYTES)
-    checks = [_extras(missing, chosen), _results(results), _space(size, chosen), _network(missing)]
+    checks = [_extras(missing, chosen), _results(results, collection), _space(size, chosen), _network(missing, chosen)]
     return Quickstart(
         collection=collection,
         checks=checks,
@@ -115,19 +118,15 @@ def look(
     )
 
 
-def quickstart(
-    collection: Collection,
+def carry_out(
+    found: Quickstart,
     *,
-    dense: str = "auto",
-    gpu_memory: int = 0,
     results: Path = Path("results"),
     options: Options | None = None,
     notify: Callable[[str, str], None] = lambda name, what: None,
-) -> Quickstart:
-    """Do it: where a check fails nothing is begun, and a task that cannot be downloaded is left out."""
-    found = look(collection, dense=dense, gpu_memory=gpu_memory, results=results)
-    if not found.ready:
-        return found
+) -> None:
+    """Download, run and compare; a task that cannot be downloaded is left out, and a dense model that cannot be run."""
+    collection = found.collection
     found.downloads = download_all(collections()[collection].tasks, notify=notify)
     failed = {one.task for one in found.downloads if one.error}
     refs = [ref for ref in resolve(collection) if ref.full_name not in failed]
@@ -138,45 +137,39 @@ def quickstart(
             notify(f"{task}: {system}", "done" if what in ("done", "kept") else what)
 
     found.systems.append(_beside(LEXICAL, refs, store, collection, options, tell))
-    if found.dense is not None:
-        if not found.dense.fetched:
-            notify(found.dense.name, "begun")
-            fetch(found.dense.name)
-            notify(found.dense.name, "done")
-        found.systems.append(_beside(found.dense.name, refs, store, collection, options, tell))
+    try:
+        if found.dense is not None:
+            if not found.dense.fetched:
+                notify(found.dense.name, "begun")
+                fetch(found.dense.name, allow_pickle=options is not None and options.allow_pickle)
+                notify(found.dense.name, "done")
+            found.systems.append(_beside(found.dense.name, refs, store, collection, options, tell))
+    except R2MedError as error:  # BM25's row is shown all the same
+        found.problem = str(error)
     found.next = _next(found)
-    return found
 
 
 def choose_dense(collection: Collection, asked: str, gpu_memory: int) -> DenseChoice | None:
-    """The best published dense model that fits, the embedded one where there is no GPU; or the one that was asked for.
-
-    On Nano, where only the model behind its dense profile was published, it is that one.
-    """
+    """The best published dense model that fits, the embedded one where there is no GPU; or the one asked for."""
     if asked == "none":
         return None
     name, why = asked, "as you asked"
     if asked == "auto":
         name, why = EMBEDDED, "the embedded model: no GPU was found"
-        profiled = needs("harrier").gpu_memory
-        if collection == "nano" and profiled is not None and profiled <= gpu_memory:
-            name, why = "harrier", "the model behind NanoR2MED's dense profile"
-        elif collection == "r2med" and gpu_memory:
-            name = _best_on_gpu(gpu_memory)
+        if gpu_memory:
+            name = _best_on_gpu(gpu_memory) if collection == "r2med" else _profiled(gpu_memory)
             why = f"the best published one that fits {show_size(gpu_memory)} of GPU memory"
     card = get_card(name)
     if card.kind != "dense" or card.is_api:
         raise UsageError(f"{name} is no dense model that runs here: choose another, or none")
-    need = needs(name)
-    weights = round((card.parameters or 0) * BYTES_A_WEIGHT.get(card.backend, 2))
-    here, entries = locate(card) is not None, collections()[collection].tasks
-    vectors = sum(4 * (card.dimension or 0) * entry.documents for entry in entries)
+    need, entries = needs(name), collections()[collection].tasks
     share = _tokens(entries, card) / rates().corpus_tokens(card.document_length)
     return DenseChoice(
         name=name,
         why=why,
-        fetched=here,
-        bytes=vectors + (0 if here else weights),
+        fetched=ready(card),
+        weights_bytes=round((card.parameters or 0) * BYTES_A_WEIGHT.get(card.backend, 2)),
+        vectors_bytes=sum(4 * (card.dimension or 0) * entry.documents for entry in entries),
         index_seconds=None if need.index_seconds is None else need.index_seconds * share,
         on=rates().gpu.device if need.gpu_memory else f"{rates().cpu.device} (there are {available_cores()} here)",
     )
@@ -186,6 +179,12 @@ def _best_on_gpu(gpu_memory: int) -> str:
     """The best of the single models that `recommend` names for so much memory."""
     names = (found.system for found in recommend(gpu_memory=gpu_memory).pipelines)
     return next(name for name in names if _is_dense(name))
+
+
+def _profiled(gpu_memory: int) -> str:
+    """The one dense model with a published row on NanoR2MED, where it fits; else the embedded one."""
+    need = needs(PROFILED).gpu_memory
+    return PROFILED if need is not None and need <= gpu_memory else EMBEDDED
 
 
 def _is_dense(system: str) -> bool:
@@ -212,42 +211,60 @@ def _extras(missing: Sequence[TaskEntry], dense: DenseChoice | None) -> Check:
     absent = missing_extras() if missing else []
     if dense is not None and (engine := missing_extra(get_card(dense.name))):
         absent.append(engine)
+    if dense is not None and not dense.fetched and not _carried(dense) and "hub" in missing_extras():
+        absent = list(dict.fromkeys(["hub", *absent]))
     if not absent:
         return Check(name="extras", ok=True, detail="all that is needed is installed")
     command = f"pip install 'r2med[{','.join(absent)}]'"
     return Check(name="extras", ok=False, detail=f"not installed: {', '.join(absent)}", command=command)
 
 
-def _results(folder: Path) -> Check:
+def _carried(dense: DenseChoice) -> bool:
+    """Whether the package index has a model's weights, so that the hub is not needed."""
+    return get_card(dense.name).carrier is not None
+
+
+def _results(folder: Path, collection: Collection) -> Check:
     try:
         check_writable(ResultStore(nearest_existing(folder)))  # the folder itself is made with the first result
     except R2MedError as error:
-        return Check(name="results", ok=False, detail=str(error), command="r2med quickstart --results FOLDER")
+        command = f"r2med quickstart {collection} --results FOLDER"
+        return Check(name="results", ok=False, detail=str(error), command=command)
     return Check(name="results", ok=True, detail=f"{folder} can be written")
 
 
 def _space(download: int, dense: DenseChoice | None) -> Check:
     """Whether the disks have room for data, weights and vectors."""
+    places = [(hub_cache(), download)]
+    if dense is not None:
+        places.append((home(), dense.vectors_bytes))
+        if not dense.fetched:
+            places.append((home() if _carried(dense) else hub_cache(), dense.weights_bytes))
     wanted: dict[int, int] = {}
-    for place, size in ((hub_cache(), download), (home(), dense.bytes if dense else 0)):
+    for place, size in places:
         device = nearest_existing(place).stat().st_dev
         wanted[device] = wanted.get(device, 0) + size
     for place, variable in ((hub_cache(), "HF_HOME"), (home(), "R2MED_HOME")):
-        need, free = wanted[nearest_existing(place).stat().st_dev], free_space(place)
+        need, free = wanted.get(nearest_existing(place).stat().st_dev, 0), free_space(place)
         if free is not None and free < need:
             detail = f"about {show_size(need)} are needed, and {place} has {show_size(free)} left"
             return Check(name="disk", ok=False, detail=detail, command=f"export {variable}=/a/larger/disk")
     return Check(name="disk", ok=True, detail=f"about {show_size(sum(wanted.values()))} are needed, and there is room")
 
 
-def _network(missing: Sequence[TaskEntry]) -> Check:
-    if not missing:
-        return Check(name="network", ok=True, detail="not needed: all tasks are here")
+def _network(missing: Sequence[TaskEntry], dense: DenseChoice | None) -> Check:
+    """Whether the hub can be asked for what it has: tasks, and weights that no package carries."""
+    lacking = [repository_of(entry) for entry in missing[:1]]
+    if dense is not None and not dense.fetched and not _carried(dense):
+        card = get_card(dense.name)
+        lacking.append(Repository(card.source, card.revision))
+    if not lacking:
+        return Check(name="network", ok=True, detail="the hub is not needed: what it has is here")
     if offline():
-        detail = "HF_HUB_OFFLINE forbids the network, and not all tasks are here"
+        detail = f"HF_HUB_OFFLINE forbids the network, and {'tasks' if missing else 'weights'} are not here"
         return Check(name="network", ok=False, detail=detail, command="unset HF_HUB_OFFLINE")
     try:
-        check_hub(missing[0])
+        check_reachable(lacking[0])
     except MissingExtra:
         return Check(name="network", ok=True, detail="not tried: the hub's client is not installed")
     except R2MedError as error:
