@@ -12,9 +12,11 @@ from click.testing import CliRunner, Result
 
 from r2med.cli import app
 from r2med.cli.run import command
+from r2med.core.places import home
 from tests.llm.conftest import KEY, _own_keys, server
 from tests.llm.server import ChatServer
 from tests.retrieve.encoders.service import serving as serving_vectors
+from tests.retrieve.encoders.weights import HOME, real_model
 
 __all__ = ["_own_keys", "server"]
 TASKS = "mini@1/Biology,mini@1/MedQA-Diag"
@@ -166,3 +168,33 @@ def test_stored_vectors_need_no_key_and_no_client(folder: Path, monkeypatch: pyt
     call("-t", "mini@1/Biology", "-r", "openai-small:dim=8", "--overwrite")
     missing = CliRunner().invoke(command, ["-t", "mini@1/MedQA-Diag", "-r", "openai-small:dim=8"])
     assert "r2med[api]" in str(missing.exception)
+
+
+@pytest.mark.parametrize("reranker", ["yesno", "setwise"])
+def test_stored_answers_of_rerankers_need_no_key_and_no_client(
+    folder: Path, server: ChatServer, monkeypatch: pytest.MonkeyPatch, reranker: str
+) -> None:
+    host = server.url.removeprefix("http://").removesuffix("/v1")
+    reranked = (*BIOLOGY, "--rerank", f"{reranker}:openai:any-model,host={host}@3")
+    call(*reranked)
+    asked = len(server.asked)
+    without_key_or_client(monkeypatch)
+    for more in ((), ("--plan",), ("--overwrite",)):
+        call(*reranked, *more)
+    assert len(server.asked) == asked > 0
+
+
+def test_stored_vectors_and_scores_need_no_engine(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a machine without the extra `onnx`: vectors of an encoder, and scores of a cross-encoder."""
+    for name in ("bge-small", "msmarco-minilm"):
+        real_model(name, "tokenizer.json")
+    home().mkdir(parents=True)
+    (home() / "models").symlink_to(HOME / "models")
+    given = ("-t", "mini@1/Biology", "-r", "bge-small", "--rerank", "msmarco-minilm@3")
+    call(*given)
+    for module in ("onnxruntime", "tokenizers"):
+        monkeypatch.setitem(sys.modules, module, None)
+    for more in ((), ("--plan",), ("--overwrite",)):
+        call(*given, *more)
+    missing = CliRunner().invoke(command, ["-t", "mini@1/MedQA-Diag", "-r", "bge-small"])
+    assert "r2med[onnx]" in str(missing.exception)
