@@ -36,7 +36,7 @@ def _no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
 def doctor(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "r2med", "doctor", *arguments],
-        cwd=folder, env=os.environ | environment, capture_output=True, text=True, timeout=60, check=False,
+        cwd=folder, env=os.environ | environment, capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip
 
 

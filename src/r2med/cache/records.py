@@ -15,17 +15,12 @@ import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 import msgspec
 
 from ..core import ResultError
-
-fcntl: Any
-try:
-    import fcntl
-except ImportError:  # Windows: one process at a time
-    fcntl = None
+from ..core.portable import BINARY, lock, lock_byte, read_at, unlock, unlock_byte
 
 SCHEMA = 1
 BLOCK = 1 << 24
@@ -56,7 +51,7 @@ class RecordFile(Generic[Record]):
             if not read_only:
                 self._open(msgspec.json.encode({"schema": SCHEMA, "key": key}) + b"\n")
             elif path.exists():
-                self._file = os.open(path, os.O_RDONLY)
+                self._file = os.open(path, os.O_RDONLY | BINARY)
         except OSError as error:
             verb = "read" if read_only else "written"
             raise ResultError(f"{path}: cannot be {verb} ({error.strerror or error})") from None
@@ -104,7 +99,7 @@ class RecordFile(Generic[Record]):
             if size < self._read_to:
                 raise ResultError(f"{self.path}: became shorter while in use")
             while self._read_to < size:
-                block = os.pread(self._file, min(size - self._read_to, BLOCK), self._read_to)
+                block = read_at(self._file, min(size - self._read_to, BLOCK), self._read_to)
                 if not block:
                     break
                 self._read_to += len(block)
@@ -119,13 +114,9 @@ class RecordFile(Generic[Record]):
         with self._lock:
             if place in self._claimed:
                 return False
-            if fcntl is not None:
-                try:
-                    fcntl.lockf(self._claims, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, claim_offset(place))
-                except (BlockingIOError, PermissionError):
+            with suppress(OSError):  # a file system without locks: no sharing, but work goes on
+                if not lock_byte(self._claims, claim_offset(place)):
                     return False
-                except OSError:
-                    pass  # a file system without locks: no sharing, but work goes on
             self._claimed.add(place)
             return True
 
@@ -134,23 +125,19 @@ class RecordFile(Generic[Record]):
         with self._lock:
             if place in self._claimed:
                 self._claimed.discard(place)
-                if fcntl is not None:
-                    fcntl.lockf(self._claims, fcntl.LOCK_UN, 1, claim_offset(place))
+                unlock_byte(self._claims, claim_offset(place))
 
     def is_claimed(self, offset: int) -> bool:
         """Whether somebody works on what is claimed by a byte of the lock file."""
         with self._lock:
             if any(claim_offset(place) == offset for place in self._claimed):
                 return True
-            if fcntl is None or self._claims < 0:
+            if self._claims < 0:
                 return False
-            try:
-                fcntl.lockf(self._claims, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, offset)
-            except (BlockingIOError, PermissionError):
-                return True
-            except OSError:
-                return False
-            fcntl.lockf(self._claims, fcntl.LOCK_UN, 1, offset)
+            with suppress(OSError):
+                if not lock_byte(self._claims, offset):
+                    return True
+                unlock_byte(self._claims, offset)
             return False
 
     def close(self) -> None:
@@ -164,10 +151,10 @@ class RecordFile(Generic[Record]):
     def _open(self, header: bytes) -> None:
         """Open or begin the file and its claims."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        self._file = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
-        self._claims = os.open(self.path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT, 0o644)
+        self._file = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | BINARY, 0o644)
+        self._claims = os.open(self.path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | BINARY, 0o644)
         with self._exclusive():
-            if b"\n" not in os.pread(self._file, BLOCK, 0):  # new, or killed while its first line was written
+            if b"\n" not in read_at(self._file, BLOCK, 0):  # new, or killed while its first line was written
                 os.ftruncate(self._file, 0)
                 self._write(header)
                 _sync_folder(self.path.parent)
@@ -175,7 +162,7 @@ class RecordFile(Generic[Record]):
             os.utime(self.path)  # when it was last used, for pruning
 
     def _check_schema(self) -> None:
-        first = os.pread(self._file, 1 << 20, 0).split(b"\n", 1)[0]
+        first = read_at(self._file, 1 << 20, 0).split(b"\n", 1)[0]
         try:
             schema = msgspec.json.decode(first).get("schema")
         except (ValueError, RecursionError, AttributeError):
@@ -186,7 +173,7 @@ class RecordFile(Generic[Record]):
     def _write(self, data: bytes) -> None:
         """One write at the end of the file, on a line of its own even after a torn one."""
         size = os.fstat(self._file).st_size
-        if size and os.pread(self._file, 1, size - 1) != b"\n":
+        if size and read_at(self._file, 1, size - 1) != b"\n":
             data = b"\n" + data
         view = memoryview(data)
         try:
@@ -208,14 +195,14 @@ class RecordFile(Generic[Record]):
 
     @contextmanager
     def _exclusive(self) -> Iterator[None]:
-        # On a system or a file system without locks appending whole lines is still safe on most.
-        with suppress(OSError, AttributeError):
-            fcntl.flock(self._file, fcntl.LOCK_EX)
+        # On a file system without locks appending whole lines is still safe on most.
+        with suppress(OSError):
+            lock(self._file, wait=True)
         try:
             yield
         finally:
-            with suppress(OSError, AttributeError):
-                fcntl.flock(self._file, fcntl.LOCK_UN)
+            with suppress(OSError):
+                unlock(self._file)
 
 
 def with_checksum(record: msgspec.Struct) -> bytes:

@@ -17,6 +17,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from ..core.portable import BINARY
+
 _LINE = re.compile(rb"([<>])([0-9a-f]{1,14}):(\d{1,9})")
 
 
@@ -85,5 +87,5 @@ class SentCalls:
     def _write(self, mark: bytes, call: Call) -> None:
         with suppress(OSError):  # a full disk ends the work where answers are stored, not here
             if self._file < 0:
-                self._file = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+                self._file = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | BINARY, 0o644)
             os.write(self._file, b"%s%x:%d\n" % (mark, *call))

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
 
 T = TypeVar("T")
 
 
-class Timed(NamedTuple, Generic[T]):
+@dataclass(frozen=True)  # Python 3.10 has no generic NamedTuple
+class Timed(Generic[T]):
     """A value and the seconds it took."""
 
     value: T

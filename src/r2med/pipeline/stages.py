@@ -50,8 +50,8 @@ def _no_text(expander: Expander, task: Task) -> UsageError:
 
 def search(retriever: Retriever, index: Timed[Index], queries: Queries, depth: int) -> Ranked:
     """Rank the documents for queries."""
-    run, seconds = Timed.of(lambda: index.value.search(queries, depth))
-    took = {"retrieve": index.seconds + seconds}
+    found = Timed.of(lambda: index.value.search(queries, depth))
+    run, took = found.value, {"retrieve": index.seconds + found.seconds}
     return Ranked(run.renamed(retriever.name), took, {"retrieve": run.reused}, dict(run.notes))
 
 
@@ -96,7 +96,8 @@ def fuse(fusion: Fusion, made: Sequence[Ranked], names: Sequence[str], task: Tas
         seconds |= {f"{retriever}.{key}": value for key, value in stage.seconds.items()}
         reused |= {f"{retriever}.{key}": account for key, account in stage.reused.items()}
         notes |= {retriever: stage.notes} if stage.notes else {}
-    run, seconds["fuse"] = Timed.of(lambda: fusion.fuse([s.run for s in made], task, depth, name))
+    fused = Timed.of(lambda: fusion.fuse([s.run for s in made], task, depth, name))
+    run, seconds["fuse"] = fused.value, fused.seconds
     return Ranked(run, seconds, reused, notes | run.notes, expansions=made[0].expansions)
 
 
@@ -104,8 +105,9 @@ def rerank(reranking: Reranking, first: Ranked, task: Task, name: str) -> Ranked
     """The best candidates in a new order; what an earlier reranker of the system said is kept behind its own."""
     given = Run(first.run.query_ids, first.run.doc_ids, first.run.docs, first.run.scores, name=first.run.name)
     reranker, depth, rest = reranking.reranker, reranking.depth, reranking.rest
-    made, seconds = Timed.of(lambda: reranker.rerank(task, given, depth, rest=rest))
-    run, reused = made.renamed(name), in_turn(first.reused.get("rerank", {}), made.reused)
+    reranked = Timed.of(lambda: reranker.rerank(task, given, depth, rest=rest))
+    run, seconds = reranked.value.renamed(name), reranked.seconds
+    reused = in_turn(first.reused.get("rerank", {}), reranked.value.reused)
     notes = first.notes | run.notes
     if first.candidates is not None:
         before = first.notes.get("reranked_before", [])
@@ -133,7 +135,8 @@ def score_and_store(
     provenance: Mapping[str, object],
 ) -> TaskResult:
     """The last stage: measure what a system ranked and store it. The driver does this, and nobody else."""
-    evaluation, scoring = Timed.of(lambda: score(stage.run, task.qrels))
+    scored = Timed.of(lambda: score(stage.run, task.qrels))
+    evaluation, scoring = scored.value, scored.seconds
     notes = dict(stage.notes)
     if stage.candidates is not None and system.rerankings:
         notes["before_after"] = reranking_effect(stage, system.rerankings, task)
