@@ -6,6 +6,7 @@ same call goes on where an earlier one ended.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Literal
@@ -146,7 +147,7 @@ def carry_out(
             found.systems.append(_beside(found.dense.name, refs, store, collection, options, tell))
     except R2MedError as error:  # BM25's row is shown all the same
         found.problem = str(error)
-    found.next = _next(found)
+    found.next = _next(found, results)
 
 
 def choose_dense(collection: Collection, asked: str, gpu_memory: int) -> DenseChoice | None:
@@ -338,12 +339,12 @@ def _row(system: str, outcome: Reproduction, figure: Figure) -> Beside:
     )
 
 
-def _next(found: Quickstart) -> list[str]:
+def _next(found: Quickstart, results: Path) -> list[str]:
     """What to type now."""
-    name = found.collection
-    systems = [row.system for row in found.systems]
+    name, systems = found.collection, [shlex.quote(row.system) for row in found.systems]
+    where = "" if results == Path("results") else f" --results {shlex.quote(str(results))}"
     return [
-        f"r2med compare {' '.join(systems)} --collection {name}" if systems[1:] else f"r2med data stats {name}",
-        f"r2med leaderboard --collection {name}",
-        f"r2med run --tasks {name} --system {recommend().pipelines[0].system}",
+        f"r2med compare {' '.join(systems)} --collection {name}{where}" if systems[1:] else f"r2med data stats {name}",
+        f"r2med leaderboard --collection {name}{where}",
+        f"r2med run --tasks {name} --system {shlex.quote(recommend().pipelines[0].system)}{where}",
     ]
