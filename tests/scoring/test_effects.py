@@ -77,7 +77,7 @@ def test_the_detectable_difference_is_starred_four_times_in_five(n: int, ties: f
         found.append(detectable_difference(differences / n, np.full(n, 1 / n), critical, n - 1))
     true = float(np.mean([f for f in found if f is not None]))
     samples = rng.normal(true / (1.0 - ties), 0.2, size=(1_500, n)) * (rng.random((1_500, n)) >= ties)
-    assert 0.72 <= np.mean([star(row, critical) for row in samples]) <= (0.97 if n == 13 else 0.88)
+    assert 0.72 <= np.mean([star(row, critical) for row in samples]) <= (0.97 if n == 13 else 0.90)
 
 
 def test_too_few_queries_detect_nothing() -> None:

@@ -194,8 +194,7 @@ def _line(lines: _Lines, row: int, pairs: Pairs, level: float, margin: float | N
     reachable = different or bool(2.0 ** (1 - differing) < alpha and tested.most[row] > lines.critical)
     detectable = None
     if of is not None and reachable:
-        values = lines.line.scores[pairs[row][1]] - lines.line.scores[pairs[row][0]]
-        values[signs == 0.0] = 0.0
+        values = lines.line.differences(*pairs[row])
         detectable = detectable_difference(values, lines.line.weights, lines.critical, of.freedom)
     return Difference(
         difference=difference,
