@@ -391,9 +391,9 @@ def board_caption(rows: Sequence[Row], measure: Measure) -> str:
     shown = "".join(r.marks for r in rows)
     text += "".join(f" {mark} {meaning}." for mark, meaning in MARKS.items() if mark in shown)
     if any(r.rank for r in rows):
-        text += " Systems measured here that share a letter do not differ significantly (randomisation test, 5 % over"
-        text += " all pairs). Rank: among them, and the ranks that these tests leave open. Best: how often it was first"
-        text += " when queries were resampled."
+        text += " Letters, Rank and Best are about systems measured here, by Macro: those that share a letter do not"
+        text += " differ significantly (randomisation test, 5 % over all pairs); Rank has the ranks that these tests"
+        text += " leave open; Best is how often it was first when queries were resampled."
     return text
 
 

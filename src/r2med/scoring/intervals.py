@@ -24,6 +24,7 @@ import msgspec
 import numpy as np
 
 from ..core import UsageError
+from ..core.table import interval, points
 from .hits import Float64, Int64
 from .score_set import ScoreSet, Weights
 
@@ -70,7 +71,7 @@ class Estimate(msgspec.Struct, frozen=True):
     n: int
 
     def __str__(self) -> str:
-        return f"{100 * self.value:.2f} [{100 * self.low:.2f}, {100 * self.high:.2f}]"
+        return f"{points(self.value)} {interval(self.low, self.high)}"
 
 
 class Average(Estimate, frozen=True):
