@@ -54,7 +54,7 @@ def one_pair(rng: np.random.Generator, n: int, ties: float, true: float, seed: i
         ALPHA,
         of=spread([differences], [1.0]),
         difference=float(differences.mean()),
-        different=False,
+        p_adjusted=1.0,
     )
     student = stats.ttest_1samp(differences, 0.0) if np.ptp(differences) else None
     low, high = student.confidence_interval(1 - ALPHA) if student else (0.0, 0.0)

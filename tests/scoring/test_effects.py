@@ -99,7 +99,7 @@ def judged(differences: Float64, margin: float, *, draws: int = 5_000) -> Equiva
         0.05,
         of=spread([differences], [1.0]),
         difference=float(tested.difference[0]),
-        different=bool(tested.p[0] < 0.05),
+        p_adjusted=float(tested.p[0]),
     )
 
 

@@ -214,7 +214,9 @@ def _line(lines: _Lines, row: int, pairs: Pairs, level: float, margin: float | N
         different=different,
         equivalence=None
         if margin is None
-        else equivalence(lines.line, pairs[row], margin, alpha, of=of, difference=difference, different=different),
+        else equivalence(
+            lines.line, pairs[row], margin, alpha, of=of, difference=difference, p_adjusted=float(lines.adjusted[row])
+        ),
     )
 
 

@@ -150,12 +150,13 @@ def equivalence(
     *,
     of: Spread | None,
     difference: float,
-    different: bool,
+    p_adjusted: float,
 ) -> Equivalence:
     """Judge one pair on one line against plus and minus the margin, by randomisation and by Student's t.
 
     The larger p counts: randomisation alone claims too much where most queries tie. Where nothing differs, p is the
-    chance that these queries show nothing although a share of the margin differs.
+    chance that these queries show nothing although a share of the margin differs. `p_adjusted` decides whether one is
+    better; the better one is not worse by the margin either.
     """
     if not 0 < margin < 1:
         raise UsageError(f"a margin lies between 0 and 100 points, got {100 * margin:g}")
@@ -172,6 +173,10 @@ def equivalence(
         p = [max(drawn, 1.0 - student_cdf(t, of.freedom)) for drawn, t in zip(p, distances, strict=True)]
     elif not np.abs(values).max() > SAME:
         p = [(1.0 - margin) ** (1.0 / float((line.weights**2).sum()))] * 2
+    different = p_adjusted < alpha
+    if different:
+        side = 0 if difference > 0 else 1
+        p[side] = min(p[side], p_adjusted)
     equivalent = max(p) < alpha
     verdict: Verdict = "equivalent" if equivalent else "undecided"
     if different:
