@@ -195,7 +195,7 @@ def _line(lines: _Lines, row: int, pairs: Pairs, level: float, margin: float | N
     detectable = None
     if of is not None and reachable:
         values = lines.line.differences(*pairs[row])
-        detectable = detectable_difference(values, lines.line.weights, lines.critical, of.freedom)
+        detectable = detectable_difference(values, lines.line.weights, lines.critical, of.freedom, alpha=alpha)
     return Difference(
         difference=difference,
         low=float(tested.low[row]),

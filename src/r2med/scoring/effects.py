@@ -93,23 +93,25 @@ def widened(tested: PairTests, spreads: Sequence[Spread | None], weights: Float6
 
 
 def detectable_difference(
-    values: Float64, weights: Float64, critical: float, freedom: float, *, power: float = 0.8
+    values: Float64, weights: Float64, critical: float, freedom: float, *, alpha: float = 0.05, power: float = 0.8
 ) -> float | None:
     """The smallest true difference that the starred test would find with the given power; None where none would do.
 
     `values` are the differences of queries times their `weights`, and `critical` is the |z| that gets a star. The true
-    difference is thought to lie in as many queries as differ here. It makes the squares under z larger as well, so
-    with few such queries no difference is large enough.
+    difference is thought to lie in as large a share of the queries as differ here. It makes the squares under z larger
+    as well, and other queries may hold too few that differ for any p below `alpha`: with few such queries no
+    difference is large enough.
     """
     if not 0 < power < 1:
         raise UsageError(f"a power lies between 0 and 1, got {power:g}")
     differing = values != 0.0
     inside = weights[differing]
     share = float(inside.sum())
-    if share == 0.0:
+    enough = _chance_of_enough(len(values), int(differing.sum()), alpha)
+    if enough <= power:
         return None
     noise = float(((values[differing] - values.sum() / share * inside) ** 2).sum())
-    squares, luck = float((inside**2).sum()) / share**2, student_quantile(power, freedom)
+    squares, luck = float((inside**2).sum()) / share**2, student_quantile(power / enough, freedom)
 
     def needed(true: float) -> float:
         added = true**2 * squares
@@ -123,6 +125,13 @@ def detectable_difference(
         middle = (low + high) / 2.0
         low, high = (middle, high) if needed(middle) > middle else (low, middle)
     return high
+
+
+def _chance_of_enough(queries: int, differing: int, alpha: float) -> float:
+    """How likely so many other queries hold as many that differ as a p below alpha takes: 2 to 1 − their number."""
+    least, share = math.floor(2.0 - math.log2(alpha)), differing / queries
+    fewer = (math.comb(queries, m) * share**m * (1.0 - share) ** (queries - m) for m in range(min(least, queries + 1)))
+    return 1.0 - sum(fewer)
 
 
 class Equivalence(msgspec.Struct, frozen=True, kw_only=True):

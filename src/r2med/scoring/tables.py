@@ -108,7 +108,8 @@ def pair_table(pair: Pair, comparison: Comparison) -> Table:
         f"{Measure.parse(comparison.measure)} × 100; {pair.second} minus {pair.first}, for other queries of these "
         f"tasks. Interval and p: paired randomisation test of the line alone. p adjusted: {CORRECTED}; * differs. "
         f"Effect: in standard deviations of single differences. Detectable: the smallest true difference that gets a "
-        f"star with 80 % power (cannot: none would). W/T/L: queries where {pair.second} is better, equal, worse."
+        f"star with 80 % power (cannot: these queries never get one; –: no difference gets one so often). "
+        f"W/T/L: queries where {pair.second} is better, equal, worse."
     )
     if judged is not None:
         alpha = f"{100 * (1.0 - comparison.settings.level):.4g} %"
