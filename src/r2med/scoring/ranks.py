@@ -67,7 +67,7 @@ def standings(
 def _corrected_p(matrices: Sequence[Float64], pairs: Pairs, settings: Settings, draws: int) -> Float64:
     """The p of every pair on the macro-average, corrected for all pairs; no less than the exact one of few queries."""
     line = SignFlips(matrices, draws=draws, seed=settings.seed).line(Weights.of(matrices).macro)
-    p = step_down([line], pairs, settings.level).p[0]
+    p: Float64 = step_down([line], pairs, settings.level).p[0]
     for place in np.flatnonzero(p < 1.0 - settings.level).tolist():
         values = line.differences(*pairs[place])
         if np.count_nonzero(values) <= EXACT_MOST:

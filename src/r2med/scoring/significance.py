@@ -50,7 +50,7 @@ class Line(NamedTuple):
 
     def differences(self, first: int, second: int) -> Float64:
         """The second system minus the first, query by query; 0 where only rounding differs."""
-        values = self.scores[second] - self.scores[first]
+        values: Float64 = self.scores[second] - self.scores[first]
         values[np.abs(values) <= SAME * self.weights] = 0.0
         return values
 
