@@ -203,7 +203,7 @@ def test_every_link_of_every_page_leads_somewhere(site: Site) -> None:
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("against", ["seconds", "tokens", "dollars", "parameters"])
+@pytest.mark.parametrize("against", ["seconds", "warm", "tokens", "dollars", "parameters"])
 def test_trade_offs_have_a_front_that_nothing_beats(site: Site, against: str) -> None:
     context = page(site, f"/tradeoffs/mini@1?against={against}").context
     front, points = context["front"], context["points"]
@@ -218,6 +218,16 @@ def test_trade_offs_have_a_front_that_nothing_beats(site: Site, against: str) ->
             assert any(p.score >= point.score and p.cost <= point.cost for p in front)
     assert [str(picture).count("<svg") for picture in context["pictures"]] == [1, 1]  # wide and narrow
     assert "<style" not in str(context["pictures"])
+
+
+def test_the_system_page_tells_cold_from_warm(site: Site) -> None:
+    context = page(site, "/system/mini@1/bm25-lucene").context
+    cold, warm = context["times"].values()
+    result = context["results"]["Biology"]
+    assert warm["Biology"] == result.seconds
+    assert cold["Biology"] == result.cold_seconds
+    # Both flavours of BM25 search the same terms, which the first of them counted.
+    assert cold["Biology"]["retrieve"] > warm["Biology"]["retrieve"]
 
 
 def test_the_task_page_counts_what_there_is(site: Site) -> None:

@@ -23,6 +23,7 @@ from ..scoring.hits import Bools, Float64
 from ..scoring.intervals import Estimate
 from ..scoring.significance import SignFlips, all_pairs, step_down
 from ..tasks import TaskRef, stats, write_task
+from ..tasks.formats.arrow import pyarrow
 from ..tasks.formats.parquet import write_candidates
 from ..tasks.load import check_file_names
 from ..tasks.nano import Pool, PoolSettings, build_pool
@@ -82,6 +83,9 @@ def build_nano(
         raise UsageError("there is nothing to build from")
     if len(refs) > 1 and (name or description):
         raise UsageError("a name or a description can be given to one task only")
+    pyarrow()  # what is missing is said before anything is encoded
+    if dense is not None:
+        dense.check()
     splits = [split_name(ref, name) for ref in refs]
     check_file_names(splits)
     group = set_name(refs, splits, title)
