@@ -18,7 +18,7 @@ from r2med.core import Document, Documents, Query, Run, Task, fingerprint
 from r2med.core.budget import Usage
 from r2med.core.spec import Spec
 from r2med.llm import Chat, Choice, Estimate, Reply, Request, Sampling
-from r2med.llm.protocol import OnReply
+from r2med.llm.protocol import OnReply, OnSend
 from r2med.pipeline import Builder
 
 QUERY = re.compile(r"query (\d+)")
@@ -64,14 +64,18 @@ class Oracle:
         known = fingerprint("grades", [sorted(grades.items()) for grades in self.grades])
         return {"backend": "oracle", **self.flaw._asdict(), "seed": self.seed, "grades": known}
 
-    def complete(self, requests: Iterable[Request], on_reply: OnReply | None = None) -> Iterator[Reply]:
+    def complete(
+        self, requests: Iterable[Request], on_reply: OnReply | None = None, on_send: OnSend | None = None
+    ) -> Iterator[Reply]:
+        del on_send
         for request in requests:
             reply = self.complete_one(request)
             if on_reply is not None:
                 on_reply(request, reply)
             yield reply
 
-    def complete_one(self, request: Request) -> Reply:
+    def complete_one(self, request: Request, on_send: OnSend | None = None) -> Reply:
+        del on_send
         text = request.messages[-1].content
         match = QUERY.search(text)
         assert match

@@ -43,6 +43,7 @@ EXCEPTIONS = {
     "models/prompts.py": {"files(__package__).joinpath(f'packs/{name}.toml')": PACKAGED},
     "pipeline/nano_build.py": {"sums / matrix.shape[1]": NUMBERS, "sums / shared": NUMBERS},
     "pipeline/nano_profile.py": {"positives[entry.name] / queries[entry.name]": NUMBERS},
+    "pipeline/quickstart.py": {"_tokens(entries, card) / rates().corpus_tokens(card.document_length)": NUMBERS},
     "report/group_page.py": {
         "several / queries": NUMBERS,
         "profile.positives / profile.queries": NUMBERS,

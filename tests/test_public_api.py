@@ -108,6 +108,7 @@ FUNCTIONS = {
     "protocol": "list_protocols",
     "protocol show": "describe_protocol",
     "protocol fetch": "fetch_protocol",
+    "quickstart": "quickstart",
     "expand": "expand diagnose",
     "export training": "export_training",
     "export hub": "export_hub",

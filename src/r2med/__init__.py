@@ -70,6 +70,7 @@ if TYPE_CHECKING:
         list_protocols,
         model_folder,
         prune_cache,
+        quickstart,
         serve_command,
         verify_cache,
         wait_for_server,
@@ -109,7 +110,7 @@ _HOMES = {
     "systems tune",
     "api.judging": "judge_agree judge_check judge_finish judge_plan judge_pool judge_run judge_serve",
     "api.machine": "cache_entries check_installation describe_model describe_protocol fetch_model fetch_protocol "
-    "list_models list_protocols model_folder prune_cache serve_command verify_cache wait_for_server",
+    "list_models list_protocols model_folder prune_cache quickstart serve_command verify_cache wait_for_server",
     "api.publish": "export_beir export_hub export_ledger export_mteb export_trec view write_report",
     "api.results": "compare compare_stored design latex_tables leaderboard per_query plot_pareto plot_ranks "
     "plot_scatter plot_scores plot_truncation recommend relabel reproduce",
@@ -196,6 +197,7 @@ __all__ = [
     "plot_scores",
     "plot_truncation",
     "prune_cache",
+    "quickstart",
     "read_qrels",
     "read_run",
     "recommend",

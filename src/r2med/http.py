@@ -16,7 +16,6 @@ import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timezone
-from email.utils import parsedate_to_datetime
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import urlsplit, urlunsplit
 
@@ -57,16 +56,18 @@ class Rejected(Exception):
 class _TryAgain(Exception):
     """Something that may pass by itself."""
 
-    def __init__(self, problem: str, wait: float | None = None) -> None:
+    def __init__(self, problem: str, wait: float | None = None, *, rate_limited: bool = False) -> None:
         super().__init__(problem)
-        self.wait = wait
+        self.wait, self.rate_limited = wait, rate_limited
 
 
 class Answer(NamedTuple):
-    """A decoded body and how long it took."""
+    """A decoded body, how long it took, and how often it had to be asked for again, also because of a rate limit."""
 
     body: dict[str, Any]
     seconds: float
+    retries: int = 0
+    rate_limits: int = 0
 
 
 class Service(msgspec.Struct, frozen=True, kw_only=True):
@@ -152,8 +153,14 @@ class Client:
         if client is not None:
             client.close()
 
-    def post(self, body: dict[str, object], tokens: int, stop: threading.Event | None = None) -> Answer:
-        """Ask until an answer comes."""
+    def post(
+        self,
+        body: dict[str, object],
+        tokens: int,
+        stop: threading.Event | None = None,
+        on_send: Callable[[], None] = lambda: None,
+    ) -> Answer:
+        """Ask until an answer comes; `on_send` is called once, before anything goes out."""
         content = msgspec.json.encode(body)
 
         def ask(deadline: float) -> Answer:
@@ -161,7 +168,8 @@ class Client:
             response, raw = self._exchange("POST", content, deadline)
             return Answer(self._judge(response, raw), time.monotonic() - begun)
 
-        return self._repeat(ask, tokens, stop or threading.Event())
+        answer, retries, rate_limits = self._repeat(ask, tokens, stop or threading.Event(), on_send)
+        return answer._replace(retries=retries, rate_limits=rate_limits)
 
     def get(self) -> bytes:
         """The file at the service's address."""
@@ -172,25 +180,36 @@ class Client:
                 raise self._refusal(response.status_code, raw, response.headers)
             return raw
 
-        return self._repeat(ask, 0, threading.Event())
+        return self._repeat(ask, 0, threading.Event(), lambda: None)[0]
 
-    def _repeat(self, ask: Callable[[float], T], tokens: int, stop: threading.Event) -> T:
-        """Ask until an answer comes, waiting longer each time; what cannot change is not asked twice."""
+    def _repeat(
+        self, ask: Callable[[float], T], tokens: int, stop: threading.Event, on_send: Callable[[], None]
+    ) -> tuple[T, int, int]:
+        """Ask until an answer comes, waiting longer each time; what cannot change is not asked twice.
+
+        Returns the answer, how often it was asked for again, and how many of the refusals were rate limits.
+        """
         self._open()
-        problem = "was not asked"
+        problem, rate_limits = "was not asked", 0
         for attempt in range(self._attempts):
             if attempt:
                 self._usage.add(retries=1)
             self._limit.wait(tokens, stop)
             if stop.is_set():
                 break
+            if not attempt:
+                on_send()
             self._usage.add(attempts=1)
             try:
-                return self._attempt(ask)
+                return self._attempt(ask), attempt, rate_limits
             except _TryAgain as why:
                 problem = str(why)
+                rate_limits += why.rate_limited
+                self._usage.add(rate_limited=int(why.rate_limited))
                 if attempt + 1 < self._attempts:
+                    begun = time.monotonic()
                     sleep(_backoff(attempt) if why.wait is None else why.wait, stop)
+                    self._usage.add(waited=time.monotonic() - begun)
         times = "once" if self._attempts == 1 else f"{self._attempts} times"
         raise Unavailable(f"{self.host} {problem}, {times}; what was finished is kept, run it again later")
 
@@ -254,7 +273,8 @@ class Client:
         if status == 429 and delay is None and any(hint in said for hint in NO_MONEY):
             return UsageError(f"{self.host}: the account has no credit left ({message})")
         if status in PASSING or status >= 500:
-            return _TryAgain(f"answered {status} ({message})" if message else f"answered {status}", wait)
+            problem = f"answered {status} ({message})" if message else f"answered {status}"
+            return _TryAgain(problem, wait, rate_limited=status == 429)
         filtered, too_long = (any(hint in said for hint in hints) for hints in (FILTERED, TOO_LONG))
         if status in THIS_REQUEST and (filtered or too_long):
             why = f"{self.host} refused this request ({status}): {message}"
@@ -329,6 +349,8 @@ def token_count(value: object) -> int | None:
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
     """Seconds the service asks for: `retry-after-ms`, or `retry-after` as seconds or a date."""
+    from email.utils import parsedate_to_datetime
+
     try:
         if milliseconds := headers.get("retry-after-ms"):
             seconds = float(milliseconds) / 1000

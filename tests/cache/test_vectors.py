@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
+import struct
 import subprocess
 import sys
 import time
 import zlib
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -27,6 +29,7 @@ from r2med.cache import (
     write_shard,
 )
 from r2med.core import ModelError, TextColumn
+from r2med.core.reuse import Reused
 from r2med.retrieve import embed as embedding
 from r2med.retrieve.embed import embed, verify_cache
 from tests.builders import TEXTS
@@ -125,6 +128,59 @@ def test_every_flipped_bit_is_seen(tmp_path: Path) -> None:
         path.write_bytes(changed)
         with pytest.raises(DamagedShard):
             open_shard(path, check=True)
+
+
+def write_untimed(path: Path, keys: Any, tokens: Any, vectors: Any) -> None:
+    """A shard as it was written before rows had seconds."""
+    body = keys.astype("<u8").tobytes() + tokens.astype("<i4").tobytes() + bytes(-20 * len(keys) % 64)
+    body += vectors.astype("<f4").tobytes()
+    head = b"r2med vectors 1\n" + struct.pack("<QII", *vectors.shape, zlib.crc32(body))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes((head + struct.pack("<I", zlib.crc32(head))).ljust(64, b"\0") + body)
+
+
+def test_the_time_that_encoding_took_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache = EmbeddingCache(tmp_path)
+    monkeypatch.setenv("PAUSE", "0.01")
+    first = embed(HashEncoder(), MANY, "document", cache=cache)
+    ((seconds, saved),) = first.reused.values()
+    assert saved == 0
+    assert seconds is not None
+    assert 0.1 <= seconds <= first.seconds
+    again = embed(HashEncoder(), MANY[:50] * 2, "document", cache=cache)
+    (half,) = again.reused.values()
+    assert half.seconds == half.saved
+    assert 0.05 <= (half.saved or 0.0) <= seconds - 0.04  # each text once, and only those that are asked for
+    more = embed(HashEncoder(), [*MANY, "a new text"], "document", cache=cache)
+    ((whole, there),) = more.reused.values()
+    assert there == pytest.approx(seconds)
+    assert whole is not None
+    assert whole >= seconds + 0.01
+    compact(shard_files(tmp_path)[0].parent)
+    assert len(shard_files(tmp_path)) == 1
+    (merged,) = embed(HashEncoder(), MANY, "document", cache=cache).reused.values()
+    assert merged == pytest.approx((seconds, seconds))
+    shorter = embed(HashEncoder(limit=8), MANY, "document", cache=cache)  # no text is longer: nothing is encoded
+    assert shorter.encoded == 0
+    assert next(iter(shorter.reused.values())) == pytest.approx((seconds, seconds))
+
+
+def test_vectors_of_an_older_cache_are_used_and_their_time_is_unknown(tmp_path: Path) -> None:
+    cache, encoder = EmbeddingCache(tmp_path), HashEncoder()
+    folder = cache.open(embedding.identity(encoder, "document", ""), encoder.limit).folder
+    expected = encoder.encode(MANY, "document")
+    tokens = np.array([2] * 60, dtype=np.int32)
+    write_untimed(folder / "0001-1-a.shard", text_keys(MANY[:60]), tokens, expected[:60])
+    made = embed(HashEncoder(), MANY, "document", cache=cache)
+    assert (made.cached, made.encoded, made.damaged_shards) == (60, 35, 0)
+    assert np.array_equal(made.rows.read(0, len(MANY)), expected)
+    assert list(made.reused.values()) == [Reused(None, None)]
+    ((seconds, saved),) = embed(HashEncoder(), MANY[60:], "document", cache=cache).reused.values()
+    assert seconds == saved
+    assert seconds is not None
+    compact(folder)
+    assert list(embed(HashEncoder(), MANY, "document", cache=cache).reused.values()) == [Reused(None, None)]
+    assert embed(HashEncoder(), MANY, "document", cache=cache).damaged_shards == 0
 
 
 def count_reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:

@@ -323,3 +323,75 @@ def test_what_makes_no_texts_is_refused() -> None:
         assert (done.returncode, done.stdout) == (2, "")
         assert f"r2med run --expand {arguments[1]}" in done.stderr
         assert len(done.stderr.strip().splitlines()) == 1
+
+
+MODEL = ("--llm", "openai:any-model", "--tasks", "mini@1/Biology", "--limit", "3", "--concurrency", "1")
+
+
+def test_a_price_that_nobody_knows_is_said(server: ChatServer) -> None:
+    """It was $0.0000."""
+    shown = run("--method", "hyde", *MODEL)
+    assert "price unknown" in shown.stdout
+    assert "This time: 3 calls, price unknown; what was stored" in shown.stderr
+    assert "$" not in shown.output
+    assert "price unknown" in run("--method", "hyde", *MODEL[:-4], "--limit", "4", "--dry-run").stdout
+    whole = document(run("--method", "hyde", *MODEL, "--json"))
+    assert whole["tasks"][0]["cost"] is None
+    assert len(server.asked) == 3
+
+
+def test_retries_and_rate_limits_are_shown(server: ChatServer) -> None:
+    server.plan = ["429-ms", "500", "ok"]
+    shown = run("--method", "hyde", *MODEL)
+    assert "This time: 3 calls, price unknown, 2 retries, rate limited 1 time, " in shown.stderr
+    assert " s waited in between; what was stored" in shown.stderr
+    again = run("--method", "hyde", *MODEL)
+    assert "mini@1/Biology: 2 retries in all, rate limited 1 time\n" in again.stderr  # also when nothing is asked
+    assert "This time: 0 calls" in again.stderr
+    row = document(run("--method", "hyde", *MODEL, "--json"))["tasks"][0]
+    assert (row["retries"], row["rate_limits"], row["lost_calls"]) == (2, 1, 0)
+
+
+def test_only_what_is_asked_for_is_asked_again(server: ChatServer) -> None:
+    """Empty answers were kept for ever."""
+    server.plan = ["ok", "null", "refusal"]
+    assert document(run("--method", "hyde", *MODEL, "--json"))["tasks"][0]["generations"] == {
+        "empty": 1, "ok": 1, "refused": 1,
+    }  # fmt: skip
+    planned = document(run("--method", "hyde", *MODEL, "--retry", "empty, failed", "--dry-run", "--json"))
+    assert (planned["total"]["calls"], planned["total"]["stored"]) == (1, 2)
+    again = run("--method", "hyde", *MODEL, "--retry", "empty,failed", "--json")
+    assert document(again)["tasks"][0]["generations"] == {"ok": 2, "refused": 1}
+    assert len(server.asked) == 4
+    assert server.asked[3]["messages"] == server.asked[1]["messages"]
+    wrong = run("--method", "hyde", *MODEL, "--retry", "blank")
+    assert isinstance(wrong.exception, R2MedError)
+    assert "'blank'" in str(wrong.exception)
+
+
+def test_a_call_that_a_kill_lost_is_counted(tmp_path: Path) -> None:
+    """A real `kill -9` while two calls are under way."""
+    pytest.importorskip("httpx", reason="the extra `api` is not installed")
+    arguments = ["--method", "hyde", "--llm", "openai:any-model", "--tasks", "mini@1/Biology", "--limit", "2"]
+    with serving() as server:
+        server.most = 0
+        settings = {"OPENAI_BASE_URL": server.url, "OPENAI_API_KEY": KEY, "R2MED_HOME": str(tmp_path / "home")}
+        environment = {**os.environ, **settings}
+        command = [sys.executable, "-m", "r2med", "expand", *arguments]
+        process = subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+        with server.lock:
+            assert server.lock.wait_for(lambda: len(server.asked) == 2, timeout=120)
+        process.kill()
+        process.wait()
+        with server.lock:
+            server.most = None
+            server.lock.notify_all()
+        with pytest.MonkeyPatch.context() as patch:
+            for name, value in settings.items():
+                patch.setenv(name, value)
+            shown = run(*arguments)
+            assert shown.exit_code == 0, shown.output
+            lost = "mini@1/Biology: 2 calls sent and lost when a process ended, which may have been charged"
+            assert lost in shown.stderr.splitlines()
+            assert document(run(*arguments, "--json"))["tasks"][0]["lost_calls"] == 2
+        assert len(server.asked) == 4

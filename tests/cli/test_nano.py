@@ -233,7 +233,8 @@ def test_a_task_with_slashes_in_its_ids(typed: Typed) -> None:
     queries = [f"what is sign{i}?" for i in range(4)] + ["nothing of the sort"]
     typed.task("slashes", [*NINE, *["sort of thing"] * 20], queries, [(i, i, 1) for i in range(5)])
     assert "`../q/4`" in typed.page("slashes")
-    assert sorted(p.name for p in typed.folder.iterdir()) == ["nano-slashes", "slashes", "words_encoder.py"]
+    left = {p.name for p in typed.folder.iterdir()} - {"__pycache__"}
+    assert left == {"nano-slashes", "slashes", "words_encoder.py"}
 
 
 def test_a_task_that_is_not_english(typed: Typed) -> None:

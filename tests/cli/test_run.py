@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import json
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 
 from r2med.cli import app
 from r2med.cli.run import command
+from r2med.core.places import home
+from tests.llm.conftest import KEY, _own_keys, server
+from tests.llm.server import ChatServer
+from tests.retrieve.encoders.service import serving as serving_vectors
+from tests.retrieve.encoders.weights import HOME, real_model
 
+__all__ = ["_own_keys", "server"]
 TASKS = "mini@1/Biology,mini@1/MedQA-Diag"
 
 
@@ -77,3 +86,115 @@ def test_a_model_may_be_named_by_its_file(folder: Path) -> None:
     assert [line.split()[0] for line in shown[2:4]] == ["my_encoder:Encoder", "inside.other_encoder:Encoder"]
     again = call("-t", "mini@1/Biology", "-r", str(folder / "my_encoder.py") + ":Encoder")
     assert "1 of 1 results were there already" in again.stderr
+
+
+BIOLOGY = ("-t", "mini@1/Biology", "-r", "bm25")
+
+
+def without_key_or_client(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a machine without the extra `api` and without a key."""
+    for variable in ("OPENAI_API_KEY", "OPENAI_BASE_URL"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setitem(sys.modules, "httpx", None)
+
+
+def result_of(folder: Path) -> dict[str, Any]:
+    found = [json.loads(path.read_bytes()) for path in (folder / "results").glob("hyde*/mini@1/Biology.json")]
+    (result,) = (whole for whole in found if whole["system"]["name"].endswith("+bm25"))
+    assert isinstance(result, dict)
+    return result
+
+
+def test_calls_are_counted_in_output_and_result(folder: Path, server: ChatServer) -> None:
+    server.plan = ["429-ms", "500", "null"]
+    said = call(*BIOLOGY, "-e", "hyde:openai:any-model,concurrency=1").stderr
+    assert "Chat models, this time: 13 calls, price unknown, 2 retries, rate limited 1 time" in said
+    assert ": 2 calls for texts had to be sent again (mini@1/Biology 2)\n" in said
+    assert ": 1 times the server of the chat model was asked too often (mini@1/Biology 1)\n" in said
+    noted = result_of(folder)["notes"]["expansion"]
+    assert (noted["retries"], noted["rate_limits"], noted["lost_calls"], noted["cost"]) == (2, 1, 0, None)
+    again = call(*BIOLOGY, "-e", "hyde:openai:any-model", "--json")
+    (system,) = [s for s in json.loads(again.stdout)["systems"] if s["kind"] == "expanded"]
+    assert system["expansion"]["mini@1/Biology"]["retries"] == 2
+    assert "usage" not in json.loads(again.stdout)  # nothing was asked this time
+    assert "this time" not in call(*BIOLOGY, "-e", "hyde:openai:any-model").stderr
+    assert len(server.asked) == 15
+
+
+def test_run_asks_again_for_texts_that_are_not_wanted_and_results_follow(folder: Path, server: ChatServer) -> None:
+    expanded = (*BIOLOGY, "-r", "bm25-lucene", "-e", "hyde:openai:any-model,concurrency=1")
+    server.plan = ["null"] * 2
+    call(*expanded)
+    assert result_of(folder)["notes"]["expansion"]["generations"] == {"empty": 2, "ok": 11}
+    kept = call(*expanded, "--json")
+    assert len(server.asked) == 13
+    again = call(*BIOLOGY, "-e", "hyde:openai:any-model", "--retry", "empty,failed")
+    assert "is run again: it has texts that are asked for again (2 empty)" in again.stderr
+    assert len(server.asked) == 15
+    assert result_of(folder)["notes"]["expansion"]["generations"] == {"ok": 13}
+    # The other retriever's result was made with the old texts: it is made again, and nothing is asked for that.
+    both = call(*expanded)
+    assert "hyde:openai:any-model,host=" in both.stderr
+    assert "+bm25-lucene on mini@1/Biology is run again: texts of its expansion were asked for again" in both.stderr
+    assert "+bm25 on mini@1/Biology is run again" not in both.stderr
+    assert call(*expanded, "--json").stdout != kept.stdout
+    assert "4 of 4 results were there already" in call(*expanded).stderr
+    assert "4 of 4 results were there already" in call(*expanded, "--retry", "empty").stderr
+    assert len(server.asked) == 15
+
+
+def test_stored_texts_need_no_key_and_no_client(
+    folder: Path, server: ChatServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expander = f"hyde:openai:any-model,host={server.url.removeprefix('http://').removesuffix('/v1')}"
+    call(*BIOLOGY, "-e", expander)
+    without_key_or_client(monkeypatch)
+    for more in (["--overwrite"], ["--plan"], ["-r", "bm25-lucene"]):
+        call(*BIOLOGY, "-e", expander, *more)
+    assert len(server.asked) == 13
+
+
+def test_stored_vectors_need_no_key_and_no_client(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A missing key ended the run, though everything was in the cache."""
+    pytest.importorskip("httpx", reason="the extra `api` is not installed")
+    with serving_vectors() as service:
+        service.limit = 10_000
+        monkeypatch.setenv("OPENAI_BASE_URL", service.url)
+        monkeypatch.setenv("OPENAI_API_KEY", KEY)
+        call("-t", "mini@1/Biology", "-r", "openai-small:dim=8")
+    without_key_or_client(monkeypatch)
+    monkeypatch.setenv("OPENAI_BASE_URL", service.url)
+    call("-t", "mini@1/Biology", "-r", "openai-small:dim=8")
+    call("-t", "mini@1/Biology", "-r", "openai-small:dim=8", "--overwrite")
+    missing = CliRunner().invoke(command, ["-t", "mini@1/MedQA-Diag", "-r", "openai-small:dim=8"])
+    assert "r2med[api]" in str(missing.exception)
+
+
+@pytest.mark.parametrize("reranker", ["yesno", "setwise"])
+def test_stored_answers_of_rerankers_need_no_key_and_no_client(
+    folder: Path, server: ChatServer, monkeypatch: pytest.MonkeyPatch, reranker: str
+) -> None:
+    host = server.url.removeprefix("http://").removesuffix("/v1")
+    reranked = (*BIOLOGY, "--rerank", f"{reranker}:openai:any-model,host={host}@3")
+    call(*reranked)
+    asked = len(server.asked)
+    without_key_or_client(monkeypatch)
+    for more in ((), ("--plan",), ("--overwrite",)):
+        call(*reranked, *more)
+    assert len(server.asked) == asked > 0
+
+
+def test_stored_vectors_and_scores_need_no_engine(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a machine without the extra `onnx`: vectors of an encoder, and scores of a cross-encoder."""
+    for name in ("bge-small", "msmarco-minilm"):
+        real_model(name, "tokenizer.json")
+    home().mkdir(parents=True)
+    (home() / "models").symlink_to(HOME / "models")
+    given = ("-t", "mini@1/Biology", "-r", "bge-small", "--rerank", "msmarco-minilm@3")
+    call(*given)
+    for module in ("onnxruntime", "tokenizers"):
+        monkeypatch.setitem(sys.modules, module, None)
+    for more in ((), ("--plan",), ("--overwrite",)):
+        call(*given, *more)
+    missing = CliRunner().invoke(command, ["-t", "mini@1/MedQA-Diag", "-r", "bge-small"])
+    assert "r2med[onnx]" in str(missing.exception)

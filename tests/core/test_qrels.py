@@ -2,11 +2,12 @@ from __future__ import annotations
 
 from random import Random
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from r2med.core import DataError, Judgment, Qrels
+from r2med.core import DataError, Hasher, Judgment, Qrels
 
 IDS = st.text("abß🧬", min_size=1, max_size=2)
 JUDGMENTS = st.dictionaries(st.tuples(IDS, IDS), st.integers(-2, 3), max_size=12)
@@ -14,6 +15,16 @@ JUDGMENTS = st.dictionaries(st.tuples(IDS, IDS), st.integers(-2, 3), max_size=12
 
 def make(judged: dict[tuple[str, str], int]) -> Qrels:
     return Qrels.from_judgments((q, d, g) for (q, d), g in judged.items())
+
+
+@given(JUDGMENTS)
+def test_the_fingerprint_is_that_of_the_sorted_judgments(judged: dict[tuple[str, str], int]) -> None:
+    """Results and caches on disk carry it: a faster way to compute it must give the same."""
+    ordered, hasher = sorted((q, d, g) for (q, d), g in judged.items()), Hasher("qrels")
+    hasher.texts(query_id for query_id, _, _ in ordered)
+    hasher.texts(doc_id for _, doc_id, _ in ordered)
+    hasher.data(np.array([grade for _, _, grade in ordered], dtype="<i4"))
+    assert make(judged).fingerprint == hasher.digest()
 
 
 @given(JUDGMENTS)

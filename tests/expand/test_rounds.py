@@ -15,8 +15,10 @@ import pytest
 import r2med
 from r2med.core import Document, Documents, Task, UsageError
 from r2med.core.errors import Unavailable
+from r2med.core.options import Options
 from r2med.expand import Chain, expanders, policy_for, queries_for
 from r2med.expand.generated import GenerationParameters, HyDE
+from r2med.expand.replay import read_recorded
 from r2med.expand.rounds import DiverParameters, DiverQExpand, RoundParameters, Rounds, ThinkQE
 from r2med.llm import BudgetSpent, Message, Request
 from r2med.llm.store import read_store
@@ -201,3 +203,23 @@ def test_killed_and_resumed(server: ChatServer, make_chat: MakeChat) -> None:
 
 def calls_in(store: Path) -> set[str]:
     return {g.prompt_hash for g in read_store(store)[1] if "#" in g.query_id}
+
+
+def test_an_empty_answer_is_asked_for_again_and_the_loop_goes_on_from_there(
+    server: ChatServer, make_chat: MakeChat, task: Task
+) -> None:
+    given = DiverParameters(top=1)
+    server.text = lambda body: "" if len(server.asked) == 1 else f"Answer {len(server.asked)}"
+    first = DiverQExpand(make_chat(), given).expand(task, limit=1)
+    assert (first.items["q1"].statuses, first.items["q1"].texts) == (("empty", "ok"), ("Answer 2",))
+    again = DiverQExpand(make_chat(), given, options=Options(retry=frozenset({"empty"})))
+    assert again.plan(task, limit=1).calls == 2  # the second prompt depends on the first answer
+    made = again.expand(task, limit=1)
+    assert (made.items["q1"].statuses, made.items["q1"].texts) == (("ok", "ok"), ("Answer 4",))
+    assert len(server.asked) == 4
+    assert again.task_facts(task) != DiverQExpand(make_chat("gpt4"), given).task_facts(task) == {}
+    kept = DiverQExpand(make_chat(), given).expand(task, limit=1)
+    assert kept.items["q1"].texts == ("Answer 4",)
+    assert len(server.asked) == 4
+    outcomes = read_recorded(Path(str(made.notes["store"])), "diver-qexpand")
+    assert outcomes["q1"].texts == ("Answer 4",)

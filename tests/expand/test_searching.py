@@ -16,7 +16,9 @@ import pytest
 
 import r2med
 from r2med.core import Document, Documents, ModelError, Task
+from r2med.core.options import Options
 from r2med.expand.agent import Limits, Loop
+from r2med.expand.replay import read_recorded
 from r2med.expand.searching import SearchO1, SearchR1
 from r2med.llm import Message, Request
 from r2med.llm.store import read_store
@@ -212,3 +214,18 @@ def calls_in(store: Path) -> set[str]:
     found = [g.prompt_hash for g in read_store(store)[1] if "#" in g.query_id]
     assert len(found) == len(set(found))
     return set(found)
+
+
+def test_an_empty_turn_is_asked_for_again_and_one_that_searches_is_not(
+    server: ChatServer, make_chat: MakeChat, task: Task
+) -> None:
+    server.text = lambda body: "" if len(server.asked) == 2 else searches_once(body)
+    first = SearchR1(make_chat()).expand(task, limit=1).items["q1"]
+    assert (first.status, first.texts) == ("empty", ())
+    again = Options(retry=frozenset({"empty", "unparsed", "failed"}))
+    made = SearchR1(make_chat(), options=again).expand(task, limit=1)
+    assert made.items["q1"].texts == ("Croup, seen in 2 turns",)
+    assert len(server.asked) == 3  # the turn that searched, and was read as `unparsed`, stays
+    assert SearchR1(make_chat()).expand(task, limit=1).items["q1"] == made.items["q1"]
+    assert len(server.asked) == 3
+    assert read_recorded(Path(str(made.notes["store"])), "search-r1")["q1"].texts == made.items["q1"].texts

@@ -23,9 +23,9 @@ from r2med.core.options import Options
 from r2med.core.spec import Content
 from r2med.expand.generated import load_prompt
 from r2med.expand.replay import Replayed, read_recorded
-from r2med.llm import GenerationStore, Message, Request, Sampling, StoreKey
+from r2med.llm import Generation, GenerationStore, Message, Request, Sampling, StoreKey
 from r2med.llm.replay import Replay
-from r2med.llm.store import Generation, Header, read_store
+from r2med.llm.store import Header, read_store
 from r2med.models.generic import folder_card
 from r2med.models.prompts import read_pack
 from r2med.pipeline import read_experiment

@@ -59,6 +59,13 @@ def stored(folder: Path) -> tuple[list[str], int]:
     return keys, torn
 
 
+def lost(folder: Path, url: str) -> int:
+    """Calls that the store knows to have been lost."""
+    chat = get_llm("openai:any-model", Options(base_url=url))
+    with GenerationStore(StoreKey.of("hyde", chat, "t", SAMPLING, "task"), folder) as store:
+        return store.lost_calls()
+
+
 def asked(url: str) -> list[str]:
     with urllib.request.urlopen(url) as response:
         found: list[str] = json.load(response)
@@ -73,7 +80,7 @@ def main(folder: Path, url: str, rounds: int, a_round: int) -> None:
         asked(f"{url}/more/{rounds * a_round * 2 if last else a_round}")
         done = run(folder, url, rounds * a_round, None if last else random.randint(1, a_round))
         keys, torn = stored(folder)
-        report.append({"done": done, "stored": keys, "torn": torn, "asked": len(asked(url))})
+        report.append({"done": done, "stored": keys, "torn": torn, "asked": len(asked(url)), "lost": lost(folder, url)})
     print(json.dumps({"rounds": report, "asked": asked(url)}))
 
 

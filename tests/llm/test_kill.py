@@ -51,3 +51,8 @@ def test_no_finished_call_is_paid_twice(tmp_path: Path, count: int) -> None:
     assert sorted(last["stored"]) == sorted(f"q{i}" for i in range(calls))  # each of them once
     # What was on the wire or between wire and disk when the process died is lost: at most one call a thread.
     assert len(asked) - calls <= count * THREADS
+    # Each of them is known to be lost, and at most one a thread that was about to be sent.
+    for one in rounds:
+        in_vain = one["asked"] - len(one["stored"])
+        assert in_vain <= one["lost"] <= in_vain + count * THREADS
+    assert last["lost"]

@@ -8,6 +8,7 @@ import pytest
 from r2med.core import DataError, ResultError
 from r2med.pipeline import Builder, System, SystemSpec, check_writable, run_experiment
 from r2med.results import ResultStore
+from r2med.results.store import read_result
 from r2med.tasks import convert, resolve
 from r2med.tasks.load import TaskRef
 
@@ -93,6 +94,56 @@ def test_two_runs_write_the_same_run_and_scores(own: list[TaskRef], tmp_path: Pa
         path = store.path("bm25", "", "mine")
         contents.append((path.with_suffix(".run.gz").read_bytes(), path.with_suffix(".queries.jsonl").read_bytes()))
     assert contents[0] == contents[1]
+
+
+SLOW = """
+import time
+import numpy as np
+
+
+class Slow:
+    version = "1"
+
+    def encode(self, texts):
+        time.sleep(0.002 * len(texts))
+        return np.array([[len(t) % 7 + 1.0, t.count("e") + 1.0] for t in texts], dtype=np.float32)
+"""
+
+
+@pytest.fixture
+def slow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A model that takes its time."""
+    (tmp_path / "slow_model.py").write_text(SLOW)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    return "slow_model:Slow"
+
+
+def test_what_a_first_run_takes_is_known_also_where_all_was_stored(
+    store: ResultStore, own: list[TaskRef], slow: str
+) -> None:
+    """The same model stood at 0.424 and at 0.0017 seconds a query, encoded or cached."""
+    systems = [slow, f"bm25+{slow}.rrf", f"bm25+neighbours:model={slow}@5"]
+    cold = run_experiment(own, built(*systems), store).results
+    warm = run_experiment(own, built(*systems), store, overwrite=True).results
+    texts = cold[0].task.documents + cold[0].task.queries
+    assert cold[0].saved_seconds == {"retrieve": 0.0}
+    assert cold[0].cold_seconds == cold[0].seconds
+    for number, stage in ((0, "retrieve"), (1, f"{slow}.retrieve")):  # a pause for each text, and no more than it took
+        saved = (warm[number].saved_seconds or {})[stage]
+        assert saved is not None
+        assert 0.002 * texts <= saved <= cold[number].seconds[stage]
+        assert warm[number].cold_seconds[stage] == warm[number].seconds[stage] + saved
+    for results in (cold, warm):  # what the first system encoded, the third found, in both runs
+        reranked = results[2].saved_seconds or {}
+        assert 0.002 * 5 <= (reranked["rerank"] or 0.0) <= cold[0].seconds["retrieve"]
+    assert read_result(store.path(slow, "", "mine")).saved_seconds == warm[0].saved_seconds
+
+
+def test_the_time_of_an_older_result_is_unknown(store: ResultStore, own: list[TaskRef]) -> None:
+    (result,) = run_experiment(own, built("bm25"), store).results
+    assert None not in result.cold_seconds.values()
+    result.saved_seconds = None
+    assert result.cold_seconds == {**result.seconds, "retrieve": None}
 
 
 def test_fusion_shares_the_work(store: ResultStore, own: list[TaskRef]) -> None:

@@ -13,7 +13,6 @@ import pytest
 
 from r2med.core import UnknownName, UsageError
 from r2med.report.collection import side_by_side
-from r2med.report.leaderboard import BOARD
 from r2med.report.leaderboard import board as report_board
 from r2med.report.web.app import find_page
 from r2med.report.web.pages.board import table_text
@@ -24,7 +23,6 @@ from r2med.results import ResultIndex
 from r2med.scoring import MAIN
 from r2med.scoring.compare import compare
 from r2med.scoring.intervals import score_intervals
-from r2med.scoring.ranks import standings
 from tests.results.sealing import edit
 
 LINKS = Links()
@@ -75,15 +73,16 @@ def test_the_leaderboard_has_the_figures_of_the_report(site: Site, results: Path
 
 
 def test_intervals_letters_and_ranks_are_those_of_scoring(site: Site, results: Path) -> None:
+    """Those of `r2med compare` for the same systems: two pages that part at chance would contradict each other."""
     scores = side_by_side(ResultIndex([results]), [], MAIN).scores
-    found = standings(scores.matrices, BOARD)
-    places = dict(zip(scores.systems, zip(found.letters, found.groups, found.ranks, strict=True), strict=True))
+    found = compare(scores)
     rows = {r["row"].system: r["row"] for r in page(site, "/board/mini@1?show=measured").context["rows"]}
     for said in score_intervals(scores):
         row = rows[said.name]
         assert row.intervals["macro"] == (said.macro.low, said.macro.high)
         assert row.intervals["query_weighted"] == (said.query_weighted.low, said.query_weighted.high)
-        assert (row.letters, row.tie_group, row.rank) == places[said.name]
+        assert (row.letters, row.tie_group) == (found.letters[said.name], found.tie_groups[said.name])
+        assert row.rank == found.ranks[said.name]
         for name, estimate in said.tasks.items():
             assert row.tasks[name] == pytest.approx(estimate.value)
             assert row.intervals[name] == (estimate.low, estimate.high)
@@ -204,7 +203,7 @@ def test_every_link_of_every_page_leads_somewhere(site: Site) -> None:
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("against", ["seconds", "tokens", "dollars", "parameters"])
+@pytest.mark.parametrize("against", ["seconds", "warm", "tokens", "dollars", "parameters"])
 def test_trade_offs_have_a_front_that_nothing_beats(site: Site, against: str) -> None:
     context = page(site, f"/tradeoffs/mini@1?against={against}").context
     front, points = context["front"], context["points"]
@@ -219,6 +218,16 @@ def test_trade_offs_have_a_front_that_nothing_beats(site: Site, against: str) ->
             assert any(p.score >= point.score and p.cost <= point.cost for p in front)
     assert [str(picture).count("<svg") for picture in context["pictures"]] == [1, 1]  # wide and narrow
     assert "<style" not in str(context["pictures"])
+
+
+def test_the_system_page_tells_cold_from_warm(site: Site) -> None:
+    context = page(site, "/system/mini@1/bm25-lucene").context
+    cold, warm = context["times"].values()
+    result = context["results"]["Biology"]
+    assert warm["Biology"] == result.seconds
+    assert cold["Biology"] == result.cold_seconds
+    # Both flavours of BM25 search the same terms, which the first of them counted.
+    assert cold["Biology"]["retrieve"] > warm["Biology"]["retrieve"]
 
 
 def test_the_task_page_counts_what_there_is(site: Site) -> None:

@@ -14,7 +14,16 @@ from r2med.core import MissingExtra, ResultError, UsageError
 from r2med.report import svg
 from r2med.report.chart import fit
 from r2med.report.collection import SideBySide, collection_results, side_by_side
-from r2med.report.costs import AXES, CostPoint, CutPoint, cost_of, cost_points, cut_points, unknown_parameters
+from r2med.report.costs import (
+    AXES,
+    UNMEASURED,
+    CostPoint,
+    CutPoint,
+    cost_of,
+    cost_points,
+    cut_points,
+    unknown_parameters,
+)
 from r2med.report.pictures import (
     MOST_MARKS,
     PHONE,
@@ -120,6 +129,25 @@ def test_costs_and_the_front_they_make(found: SideBySide) -> None:
     )
 
 
+def test_seconds_are_those_of_a_first_run_unless_asked_otherwise(found: SideBySide) -> None:
+    """The same model stood twice on the front: encoded, and out of the cache."""
+    results = found.results.results("bm25")
+    cached = [msgspec.structs.replace(r, saved_seconds={"retrieve": 5.0}) for r in results]
+    warm, cold = (cost_of(cached, axis, unknown_parameters) for axis in ("warm", "seconds"))
+    assert warm == cost_of(results, "warm", unknown_parameters)
+    assert warm is not None
+    assert cold == pytest.approx(warm + 8 * 5.0 / 102)
+    unknown = [*cached[:-1], msgspec.structs.replace(cached[-1], saved_seconds={"retrieve": None})]
+    assert cost_of(unknown, "seconds", unknown_parameters) is None
+    assert cost_of(unknown, "warm", unknown_parameters) == warm
+    for stored in found.results.systems["bm25"].values():
+        stored.result.saved_seconds = None  # as in a file of before it was measured
+    points, left_out = cost_points(found.results, found.results.tasks, MAIN, "seconds")
+    assert [p.system for p in points] == ["bm25-lucene"]
+    assert left_out == [f"bm25 is left out: {UNMEASURED}"]
+    assert len(cost_points(found.results, found.results.tasks, MAIN, "warm")[0]) == 2
+
+
 def test_what_cannot_be_compared_is_left_out_with_the_reason(index: ResultIndex, found: SideBySide) -> None:
     stored = index.select(collection="mini@1")
     everything = collection_results("mini@1", stored)
@@ -141,6 +169,9 @@ def test_prices_come_from_notes_however_deep(found: SideBySide) -> None:
     assert cost({"a": {"expansion": {"cost": 0.5}}}, "dollars") == pytest.approx(1000 * 8 * 0.5 / 102)
     tokens: dict[str, object] = {"truncation": {"document": {"tokens": 10}}, "usage": {"prompt_tokens": 2, "ok": True}}
     assert cost(tokens, "tokens") == pytest.approx(8 * 12 / 102)
+    # What a reranker's answers cost, whenever they were paid for; what of that was paid this time is part of it.
+    asked: dict[str, object] = {"rerank": {"answers": {"cost": 0.5}, "usage": {"cost": 0.2}}}
+    assert cost(asked, "dollars") == pytest.approx(1000 * 8 * 0.5 / 102)
 
 
 def test_the_frontier() -> None:

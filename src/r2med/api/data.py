@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from ..core import MissingExtra, R2MedError, UsageError
+from ..core import UsageError
 from ..core.options import Options
 from ..scoring import MAIN, Measure
 from ..tasks import Stats, find_tasks, list_tasks, load, resolve_all
@@ -17,8 +17,7 @@ from ..tasks import convert as convert_refs
 from ..tasks import stats as stats_of
 from ..tasks.adding import add_folders
 from ..tasks.catalogue import is_catalogue_name
-from ..tasks.download import Downloaded
-from ..tasks.download import download as download_entry
+from ..tasks.download import Downloaded, download_all
 from ..tasks.load import Converted, from_path, given_path
 from ..tasks.own import Added, find_own
 from ..tasks.own import remove as remove_own
@@ -55,28 +54,16 @@ def _quiet(task: str, what: str) -> None:
     """Say nothing."""
 
 
-def download(*names: str, force: bool = False, notify: Step = _quiet) -> list[Downloaded]:
+def download(*names: str, force: bool = False, notify: Step | None = None) -> list[Downloaded]:
     """Get tasks from the Hugging Face hub: pinned revisions, resumed, hashes and counts checked.
 
     A name is a collection (`nano`, `r2med`) or a task (`r2med/MedQA-Diag`); `force` fetches again what is there. One of
     several that fails has an `error` and the others are fetched; where all fail, the first error is raised.
+    Without `notify` the hub's client shows its own progress on a terminal.
     """
     if own := next((name for name in names if not is_catalogue_name(name) and find_own(name)), None):
         raise UsageError(f"{own} is a collection of your own: there is nothing to download")
-    done, first = list[Downloaded](), None
-    for entry in {e.full_name: e for name in names for e in find_tasks(name)}.values():
-        notify(entry.full_name, "begun")
-        try:
-            done.append(download_entry(entry, force=force))
-        except MissingExtra:
-            raise
-        except R2MedError as error:
-            first = first or error
-            done.append(Downloaded(entry.full_name, "", 0, 0, 0, False, str(error)))
-        notify(entry.full_name, "done")
-    if first and all(one.error for one in done):
-        raise first
-    return done
+    return download_all((entry for name in names for entry in find_tasks(name)), force=force, notify=notify)
 
 
 def add_collection(name: str, *folders: str | Path) -> list[Added]:

@@ -29,7 +29,7 @@ from ..pipeline import Builder, Executor, SystemSpec, ablations, check_writable,
 from ..pipeline.estimates import Needs, needs
 from ..pipeline.experiment import at_lengths, expander_spec, fusion_spec, prompted, reranker_spec
 from ..pipeline.plan import StageEstimate, estimate_all, plan_experiment
-from ..pipeline.run import Found, Notify, search_text
+from ..pipeline.run import Found, Notify, check_retrievers, search_text
 from ..pipeline.shipped import get_shipped, shipped
 from ..pipeline.system import Spending, System
 from ..report.scores import Scores
@@ -205,14 +205,14 @@ def run(
         rest=rest,
     ) as made:
         check_writable(store)
-        for retriever in {r.name: r for s in made.systems for r in s.retrievers}.values():
-            retriever.check()
+        check_retrievers(refs, made.systems, store, depth=depth, overwrite=overwrite)
         with executor:
             executor.adopt(made.builder.components)
             outcome = run_experiment(
                 refs, made.systems, store, depth=depth, overwrite=overwrite, notify=notify, executor=executor
             )
-    return Scores(outcome.results, shown, kept=outcome.kept, folder=Path(results))
+        usage = made.builder.usage()
+    return Scores(outcome.results, shown, kept=outcome.kept, folder=Path(results), usage=usage)
 
 
 def plan(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,8 @@ from ..cache import entries as cache_entries
 from ..cache import prune as prune_cache
 from ..cache import verify as verify_cache
 from ..core import ModelError, UnknownName, UsageError
+from ..core.options import Options
+from ..core.parameters import parse_size
 from ..models import Card, Row, card_names, chat_names, find_any_card, find_chat_card, get_card, listing, locate
 from ..models import fetch as fetch_model
 from ..models.listing import row
@@ -20,6 +23,7 @@ if TYPE_CHECKING:
     from ..llm.serving import ServerName, Start
     from ..models import ChatCard
     from ..pipeline.protocol_pack import FetchedPack
+    from ..pipeline.quickstart import Collection, Quickstart
 
 __all__ = [
     "cache_entries",
@@ -32,6 +36,7 @@ __all__ = [
     "list_protocols",
     "model_folder",
     "prune_cache",
+    "quickstart",
     "serve_command",
     "verify_cache",
     "wait_for_server",
@@ -129,6 +134,35 @@ def list_protocols() -> list[dict[str, Any]]:
     from ..pipeline.protocol_pack import listing as of_protocols
 
     return of_protocols()
+
+
+def quickstart(
+    collection: Collection = "r2med",
+    *,
+    dense: str = "auto",
+    gpu_memory: int | str | None = None,
+    results: str | Path = "results",
+    dry_run: bool = False,
+    options: Options | None = None,
+    looked: Callable[[Quickstart], None] = lambda found: None,
+    notify: Callable[[str, str], None] = lambda name, what: None,
+) -> Quickstart:
+    """From nothing to the published row beside ours: check, download, run BM25 and a dense model, compare.
+
+    `dense` is a model, `none`, or `auto` for the best published one that fits the GPU here, the embedded one where
+    there is none. `looked` is called with the checks and the plan before anything is done. Where a check fails, nothing
+    is begun; with `dry_run` nothing ever is. A task that cannot be downloaded has an error and the others are run.
+    """
+    from ..doctor.here import gpu_memory as largest_gpu
+    from ..pipeline.quickstart import carry_out, look
+
+    memory = largest_gpu() if gpu_memory is None else gpu_memory
+    size = parse_size(memory, least=0) if isinstance(memory, str) else memory
+    found = look(collection, dense=dense, gpu_memory=size, results=Path(results))
+    looked(found)
+    if found.ready and not dry_run:
+        carry_out(found, results=Path(results), options=options, notify=notify)
+    return found
 
 
 def check_installation(results: Path = Path("results")) -> Diagnosis:

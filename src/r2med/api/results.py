@@ -367,15 +367,20 @@ def plot_ranks(
 
 def plot_pareto(
     out: str | Path, *systems: str, results: str | Path = FOLDER, collection: str = "", measure: Measure | str = MAIN,
-    axis: Literal["seconds", "cost"] = "seconds",
+    axis: Literal["seconds", "cost"] = "seconds", warm: bool = False,
 ) -> Picture:  # fmt: skip
-    """Draw score against seconds or dollars per query, with the Pareto line."""
+    """Draw score against seconds or dollars per query, with the Pareto line.
+
+    Seconds are those of a first run, in which nothing is stored; with `warm`, those of the run itself.
+    """
+    if warm and axis == "cost":
+        raise UsageError("warm goes with seconds: dollars are counted whenever they were paid")
     check_output(Path(out))
     index, shown = ResultIndex([Path(results)]), Measure.parse(measure)
     where = the_collection(index, collection)
     stored = index.select(systems, collection=where)
     found = collection_results(stored[0].collection, stored, strict=True)
-    against = "dollars" if axis == "cost" else axis
+    against = "dollars" if axis == "cost" else "warm" if warm else axis
     points, left_out = cost_points(found, found.tasks, shown, against)
     if not points:
         raise UsageError("no system is left to draw: " + "; ".join(left_out))

@@ -173,7 +173,8 @@ def _remove(path: Path) -> int:
         shutil.rmtree(path, ignore_errors=True)
         return size
     size, _ = _size_and_time(path)
-    for gone in (path, path.with_suffix(".lock")) if path.suffix == ".jsonl" else (path,):
+    beside = (".lock", ".sent") if path.suffix == ".jsonl" else ()
+    for gone in (path, *map(path.with_suffix, beside)):
         with suppress(OSError):
             gone.unlink()
     return size

@@ -115,7 +115,7 @@ class RecordFile(Generic[Record]):
             if place in self._claimed:
                 return False
             with suppress(OSError):  # a file system without locks: no sharing, but work goes on
-                if not lock_byte(self._claims, _offset(place)):
+                if not lock_byte(self._claims, claim_offset(place)):
                     return False
             self._claimed.add(place)
             return True
@@ -125,7 +125,20 @@ class RecordFile(Generic[Record]):
         with self._lock:
             if place in self._claimed:
                 self._claimed.discard(place)
-                unlock_byte(self._claims, _offset(place))
+                unlock_byte(self._claims, claim_offset(place))
+
+    def is_claimed(self, offset: int) -> bool:
+        """Whether somebody works on what is claimed by a byte of the lock file."""
+        with self._lock:
+            if any(claim_offset(place) == offset for place in self._claimed):
+                return True
+            if self._claims < 0:
+                return False
+            with suppress(OSError):
+                if not lock_byte(self._claims, offset):
+                    return True
+                unlock_byte(self._claims, offset)
+            return False
 
     def close(self) -> None:
         """Give back both files; claims end here."""
@@ -241,6 +254,6 @@ def _sync_folder(folder: Path) -> None:
             os.close(handle)
 
 
-def _offset(place: Place) -> int:
+def claim_offset(place: Place) -> int:
     """A byte of the lock file for every place; two that share one only wait for each other."""
     return int.from_bytes(hashlib.blake2b("\0".join(place).encode(), digest_size=7).digest(), "little")

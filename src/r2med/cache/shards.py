@@ -3,8 +3,11 @@
     magic        16 bytes
     header       count, dimension, CRC-32 of the body, CRC-32 of the header so far; filled up to 64 bytes
     keys         count × 16 bytes: hash of the text
-    tokens       count × int32: length of the text before it was cut, -1 if unknown; filled up to 64 bytes
+    tokens       count × int32: length of the text before it was cut, -1 if unknown
+    seconds      count × float32: what making the row took, NaN if unknown; filled up to 64 bytes
     rows         count × dimension × float32
+
+Shards of earlier versions have another magic and no seconds; those of their rows are unknown.
 
 A shard is written under a temporary name and renamed, and never changed afterwards: processes that encode at the same
 time each write their own, and nobody waits. Its header is checked when it is opened, its body before a row of it is
@@ -23,7 +26,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -67,13 +70,15 @@ def intact(identity: FileIdentity, matches: Callable[[], bool]) -> bool:
     return True
 
 
-MAGIC = b"r2med vectors 1\n"
+MAGIC = b"r2med vectors 2\n"
+UNTIMED = b"r2med vectors 1\n"
 HEADER = struct.Struct("<QIII")
 START = 64
 SUFFIX = ".shard"
 
 Keys = npt.NDArray[np.uint64]
 Float32 = npt.NDArray[np.float32]
+Column = TypeVar("Column", Int32, Float32)
 
 
 class DamagedShard(Exception):
@@ -86,6 +91,7 @@ class Shard(NamedTuple):
     path: Path
     keys: Keys  # count × 2
     tokens: Int32
+    seconds: Float32
     vectors: Float32
     identity: FileIdentity
     matches: Callable[[], bool]  # reads the body and compares it with its checksum
@@ -95,13 +101,14 @@ class Shard(NamedTuple):
         return intact(self.identity, self.matches)
 
 
-def write_shard(folder: Path, keys: Keys, tokens: Int32, vectors: Float32) -> Path:
+def write_shard(folder: Path, keys: Keys, tokens: Int32, vectors: Float32, seconds: Float32 | None = None) -> Path:
     """Write rows as a new shard of `folder`."""
-    return write_blocks(folder, keys, tokens, vectors.shape[1], lambda: iter([vectors]))
+    timed = np.full(len(keys), np.nan, dtype=np.float32) if seconds is None else seconds
+    return write_blocks(folder, keys, tokens, timed, vectors.shape[1], lambda: iter([vectors]))
 
 
 def write_blocks(
-    folder: Path, keys: Keys, tokens: Int32, dimension: int, blocks: Callable[[], Iterator[Float32]]
+    folder: Path, keys: Keys, tokens: Int32, seconds: Float32, dimension: int, blocks: Callable[[], Iterator[Float32]]
 ) -> Path:
     """The same with rows that come a block at a time, twice: once for the checksum, once to be written."""
     path = folder / f"{time.time_ns():016x}-{os.getpid()}-{secrets.token_hex(4)}{SUFFIX}"
@@ -109,7 +116,8 @@ def write_blocks(
     def parts() -> Iterator[bytes | memoryview]:
         yield np.ascontiguousarray(keys, dtype="<u8").tobytes()
         yield np.ascontiguousarray(tokens, dtype="<i4").tobytes()
-        yield bytes(_gap(len(keys)))
+        yield np.ascontiguousarray(seconds, dtype="<f4").tobytes()
+        yield bytes(_rows_start(len(keys), MAGIC) - START - _beside(MAGIC) * len(keys))
         for block in blocks():
             yield np.ascontiguousarray(block, dtype="<f4").data
 
@@ -134,7 +142,8 @@ def open_shard(path: Path, *, check: bool = False) -> Shard:
         head = stream.read(START)
         facts = os.fstat(stream.fileno())
         count, dimension, checksum = _read_header(head)
-        if facts.st_size != _rows_start(count) + 4 * count * dimension:
+        start = _rows_start(count, head[: len(MAGIC)])
+        if facts.st_size != start + 4 * count * dimension:
             raise DamagedShard("wrong size")
         mapped = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
 
@@ -144,8 +153,11 @@ def open_shard(path: Path, *, check: bool = False) -> Shard:
 
     keys = np.frombuffer(mapped, dtype="<u8", count=2 * count, offset=START).reshape(count, 2)
     tokens = np.frombuffer(mapped, dtype="<i4", count=count, offset=START + 16 * count)
-    vectors = np.frombuffer(mapped, dtype="<f4", count=count * dimension, offset=_rows_start(count))
-    shard = Shard(path, keys, tokens, vectors.reshape(count, dimension), FileIdentity.of(facts), matches)
+    seconds = np.full(count, np.nan, dtype=np.float32)
+    if head.startswith(MAGIC):
+        seconds = np.frombuffer(mapped, dtype="<f4", count=count, offset=START + 20 * count)
+    vectors = np.frombuffer(mapped, dtype="<f4", count=count * dimension, offset=start).reshape(count, dimension)
+    shard = Shard(path, keys, tokens, seconds, vectors, FileIdentity.of(facts), matches)
     if check and not shard.is_intact():
         raise DamagedShard("wrong checksum")
     return shard
@@ -153,7 +165,7 @@ def open_shard(path: Path, *, check: bool = False) -> Shard:
 
 def _read_header(head: bytes) -> tuple[int, int, int]:
     end = len(MAGIC) + HEADER.size
-    if len(head) < START or not head.startswith(MAGIC):
+    if len(head) < START or not head.startswith((MAGIC, UNTIMED)):
         raise DamagedShard("not a shard")
     count, dimension, checksum, own = HEADER.unpack(head[len(MAGIC) : end])
     if own != zlib.crc32(head[: end - 4]):
@@ -161,12 +173,14 @@ def _read_header(head: bytes) -> tuple[int, int, int]:
     return count, dimension, checksum
 
 
-def _gap(count: int) -> int:
-    return -20 * count % 64
+def _beside(magic: bytes) -> int:
+    """Bytes that a row has before those of the vectors."""
+    return 24 if magic == MAGIC else 20
 
 
-def _rows_start(count: int) -> int:
-    return START + 20 * count + _gap(count)
+def _rows_start(count: int, magic: bytes) -> int:
+    used = _beside(magic) * count
+    return START + used + -used % 64
 
 
 class Found(NamedTuple):
@@ -255,22 +269,28 @@ class ShardSet:
         hit = (known[at] == keys).all(axis=1)
         return Found(np.where(hit, shard[at], np.int32(-1)), np.where(hit, row[at], np.int64(-1)))
 
-    def append(self, keys: Keys, tokens: Int32, vectors: Float32) -> None:
+    def append(self, keys: Keys, tokens: Int32, vectors: Float32, seconds: Float32 | None = None) -> None:
         """Keep rows on disk from now on."""
         if self.shards and vectors.shape[1] != self.dimension:
             raise ModelError(
                 f"the model returned vectors of {vectors.shape[1]} dimensions, but the cache holds "
                 f"{self.dimension} for it ({self.folder})"
             )
-        self._add(open_shard(write_shard(self.folder, keys, tokens, vectors)))
+        self._add(open_shard(write_shard(self.folder, keys, tokens, vectors, seconds)))
 
     def tokens(self, found: Found) -> Int32:
         """Token counts of found texts."""
-        counts = np.full(len(found.row), -1, dtype=np.int32)
+        return self._column("tokens", found, np.full(len(found.row), -1, dtype=np.int32))
+
+    def seconds(self, found: Found) -> Float32:
+        """What making each of the found rows took; NaN where that is unknown."""
+        return self._column("seconds", found, np.full(len(found.row), np.nan, dtype=np.float32))
+
+    def _column(self, name: str, found: Found, values: Column) -> Column:
         for number in found.shards:
             here = found.shard == number
-            counts[here] = self.shards[number].tokens[found.row[here]]
-        return counts
+            values[here] = getattr(self.shards[number], name)[found.row[here]]
+        return values
 
 
 LARGE = 1 << 30
@@ -292,6 +312,7 @@ def compact(folder: Path, *, large: int = LARGE) -> int:
     _, first = np.unique(keys, axis=0, return_index=True)
     keep = np.sort(first)
     tokens = np.concatenate([shard.tokens for shard in small])[keep]
+    seconds = np.concatenate([shard.seconds for shard in small])[keep]
     ends = np.cumsum([len(shard.keys) for shard in small])
 
     def blocks() -> Iterator[Float32]:
@@ -300,7 +321,7 @@ def compact(folder: Path, *, large: int = LARGE) -> int:
             rows = keep[(keep >= start) & (keep < end)] - start
             yield from (shard.vectors[rows[begin : begin + BLOCK]] for begin in range(0, len(rows), BLOCK))
 
-    write_blocks(folder, keys[keep], tokens, shards.dimension, blocks)
+    write_blocks(folder, keys[keep], tokens, seconds, shards.dimension, blocks)
     for shard in small:
         with suppress(OSError):  # another process was faster, or Windows, where a mapped file stays
             shard.path.unlink()

@@ -28,6 +28,7 @@ from ..core import ModelError, ResultError, TextColumn, fingerprint
 from ..core.atomic import write_bytes
 from ..core.columns import Int32, Int64
 from ..core.places import home
+from ..core.reuse import Account, Reused
 from .shards import Float32, Found, Keys, ShardSet
 
 KEY_BYTES = 16
@@ -208,6 +209,34 @@ def verify_sample(
     return {"checked": len(sample), "largest_difference": float(difference.max())}
 
 
+class Laps:
+    """Divides the time that work takes among the rows it makes, a group of rows after the other."""
+
+    def __init__(self) -> None:
+        self._since = time.perf_counter()
+
+    def lap(self, rows: int) -> Float32:
+        """Seconds of each row of the next group: those since the last one, in equal shares."""
+        now = time.perf_counter()
+        seconds, self._since = now - self._since, now
+        return np.full(rows, seconds / max(rows, 1), dtype=np.float32)
+
+    def resume(self) -> None:
+        """Leave out the time since the last group, in which others worked."""
+        self._since = time.perf_counter()
+
+
+def reused(shards: ShardSet, found: Found, new: Int64) -> Account:
+    """What making the found rows took, each once; all but those at the positions `new` were there already."""
+    place = (found.shard.astype(np.int64) << 40) + found.row
+    order = np.argsort(place, kind="stable")  # not np.unique, which loads numpy's masked arrays for 60 ms
+    first = order[np.diff(place[order], prepend=-1) != 0]
+    seconds = shards.seconds(found).astype(np.float64)
+    total, made = float(seconds[first].sum()), float(seconds[new].sum())
+    known = not np.isnan(total)
+    return {str(shards.folder): Reused(total if known else None, max(total - made, 0.0) if known else None)}
+
+
 FLUSH_SECONDS = 10.0
 Scored = TypeVar("Scored", bound=tuple[Int64, Float32, Int32])
 """Positions of some pairs, their scores (NaN: no opinion), and the tokens cut off document and query."""
@@ -228,20 +257,25 @@ def find_scores(shards: ShardSet, keys: Keys) -> tuple[Float32, Int32, Int64]:
 def store_scores(shards: ShardSet, keys: Keys, stream: Iterator[Scored]) -> Iterator[Scored]:
     """Pass scores on and store them every few seconds, also when the stream breaks; NaN (no opinion) is not stored."""
     group: list[Scored] = []
-    since = time.monotonic()
+    took: list[Float32] = []
+    since, clock = time.monotonic(), Laps()
 
     def flush() -> None:
         rows, scores, cut = (np.concatenate([scored[i] for scored in group]) for i in range(3))
+        seconds = np.concatenate(took)
         group.clear()
+        took.clear()
         kept = ~np.isnan(scores)
         if kept.any():
             values = np.column_stack((scores[kept], cut[kept])).astype(np.float32)
-            shards.append(keys[rows[kept]], np.full(int(kept.sum()), -1, dtype=np.int32), values)
+            shards.append(keys[rows[kept]], np.full(int(kept.sum()), -1, dtype=np.int32), values, seconds[kept])
 
     try:
         for scored in stream:
             group.append(scored)
+            took.append(clock.lap(len(scored[0])))
             yield scored
+            clock.resume()
             if time.monotonic() - since > FLUSH_SECONDS:
                 flush()
                 since = time.monotonic()

@@ -23,6 +23,7 @@ from .output import harmless, note, say
 
 COMMANDS = {
     "run": "Run systems on tasks and print a table of scores (the main job).",
+    "quickstart": "From nothing to the published scores beside ours, on R2MED or NanoR2MED.",
     "tune": "Choose the weights of a fusion on other queries than those reported.",
     "search": "Type a query and see the top passages of a task.",
     "score": "Score any TREC run against judgments.",

@@ -62,6 +62,12 @@ pickle_option = click.option(
 )
 
 
+retry_option = click.option(
+    "--retry", default="", metavar="STATUS,…",
+    help="Ask again for stored texts that are empty, failed, refused, truncated or unparsed, and only for those.",
+)  # fmt: skip
+
+
 def options_from(given: Mapping[str, Any], bar: Bar | None = None) -> Options:
     """How models are run, from what was typed; one budget for all that the command spends."""
     from ..core.budget import Budget
@@ -79,7 +85,16 @@ def options_from(given: Mapping[str, Any], bar: Bar | None = None) -> Options:
         requests_per_minute=given.get("rpm"),
         tokens_per_minute=given.get("tpm"),
         keep_prompts=bool(given.get("keep_prompts")),
+        retry=_statuses(given.get("retry") or ""),
         dry_run=bool(given.get("dry_run")),
         budget=None if cost is None else Budget(cost),
         on_progress=bar.within if bar is not None else None,
     )
+
+
+def _statuses(text: str) -> frozenset[str]:
+    if not text:
+        return frozenset()
+    from ..llm import check_retry
+
+    return check_retry(part.strip() for part in text.split(","))

@@ -96,7 +96,7 @@ def download(names: tuple[str, ...], force: bool, as_json: bool) -> None:
     """Get tasks from the Hugging Face hub: pinned revisions, resumed, hashes and counts checked.
 
     NAME is a collection (nano, r2med) or a task (r2med/MedQA-Diag). HF_HOME, HF_ENDPOINT, HF_TOKEN and
-    HF_HUB_OFFLINE mean what they always mean.
+    HF_HUB_OFFLINE work as in huggingface_hub.
     """
     from ..api import data as api
 

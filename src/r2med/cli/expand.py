@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..expand import expanders
-from .common import completing, json_option, options_from, pickle_option, tasks_option
-from .output import emit, note, print_table, progress, say, spending
+from .common import completing, json_option, options_from, pickle_option, retry_option, tasks_option
+from .output import calls_made, emit, note, print_table, progress, say, spending
 
 if TYPE_CHECKING:
     from ..core.spec import Spec
@@ -50,6 +50,7 @@ GENERATING = ("passages", "max_tokens", "temperature", "prompts", "protocol", "k
 @click.option("--tpm", type=click.IntRange(min=1), help="Most tokens a minute.")
 @click.option("--max-cost", type=click.FloatRange(min=0), help="Stop cleanly before more dollars than this are spent.")
 @click.option("--dry-run", is_flag=True, help="Print calls, tokens and dollars at most; spend nothing.")
+@retry_option
 @click.option("--keep-prompts", is_flag=True, help="Store every prompt in full.")
 @click.option("--raw", is_flag=True, help="Do not strip chatty preambles and markdown fences.")
 @pickle_option
@@ -191,7 +192,7 @@ def finish(expander: Expander, done: list[dict[str, Any]], stopped: Any, *, as_j
             [
                 [row["task"], str(row["queries"]), ", ".join(f"{k} {v}" for k, v in row["status"].items()),
                  str(row["raw_query_used"]), f"{row['prompt_tokens'] + row['completion_tokens']:,}",
-                 _dollars(row["cost"])]
+                 "–" if usage is None else _dollars(row["cost"])]
                 for row in done
             ],
             left=1,
@@ -199,16 +200,32 @@ def finish(expander: Expander, done: list[dict[str, Any]], stopped: Any, *, as_j
         for row in done:
             if row.get("store"):
                 note(f"{row['task']}: {row['store']}")
+            if trouble := _trouble(row):
+                note(f"{row['task']}: {trouble}")
             if "diagnosis" in row:
                 _tell(row["task"], row["diagnosis"])
     if usage and not as_json:
-        note(f"This time: {usage.calls:,} calls, ${usage.cost:.4f}; what was stored before is in the table too")
+        note(f"This time: {calls_made(usage.snapshot())}; what was stored before is in the table too")
     if stopped:
         note(f"r2med: {stopped}")
         sys.exit(stopped.exit_code)
     if failed:
         note("r2med: not one query got a text")
         sys.exit(1)
+
+
+def _trouble(row: dict[str, Any]) -> str:
+    """What went wrong with the calls behind the texts of a task."""
+    from ..core.table import counted
+
+    parts = []
+    if row["retries"]:
+        parts.append(f"{counted(row['retries'], 'retry', 'retries')} in all")
+    if row["rate_limits"]:
+        parts.append(f"rate limited {counted(row['rate_limits'], 'time')}")
+    if lost := row.get("lost_calls"):
+        parts.append(f"{counted(lost, 'call')} sent and lost when a process ended, which may have been charged")
+    return ", ".join(parts)
 
 
 def _tell(name: str, diagnosis: Diagnosis) -> None:
@@ -224,4 +241,4 @@ def _tell(name: str, diagnosis: Diagnosis) -> None:
 
 
 def _dollars(cost: float | None) -> str:
-    return "–" if cost is None else f"{cost:.4f}"
+    return "price unknown" if cost is None else f"{cost:.4f}"

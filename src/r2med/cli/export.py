@@ -86,8 +86,8 @@ def hub(folder: Path, repo: str, out: Path | None, licence: str, send: bool, pri
     """A Nano dataset or results, ready for the Hugging Face hub.
 
     FOLDER is what `r2med nano build` or `r2med run` wrote. It is copied with a card; nothing leaves this machine
-    without --upload. The token is HF_TOKEN or the one `hf auth login` stored. HF_ENDPOINT and HF_HUB_OFFLINE mean what
-    they always mean.
+    without --upload. The token is HF_TOKEN or the one `hf auth login` stored. HF_ENDPOINT and HF_HUB_OFFLINE work as
+    in huggingface_hub.
     """
     from ..api.publish import export_hub
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -161,10 +161,36 @@ def spending(bar: Bar) -> Callable[[int, int, Any], None]:
 
     def tell(done: int, total: int, usage: Any) -> None:
         calls = usage.calls if usage is not None else done
-        spent = f" · ${usage.cost:.4f}" if usage is not None else ""
+        spent = f" · {dollars(usage.cost, usage.unpriced)}" if usage is not None else ""
         bar.within(done, total, f" · {calls / max(time.perf_counter() - begin, 1e-9):.1f} calls/s{spent}")
 
     return tell
+
+
+def dollars(cost: float, unpriced: int) -> str:
+    """What calls cost, as far as their prices are known."""
+    from ..core.table import counted
+
+    if unpriced and not cost:
+        return "price unknown"
+    more = f" and {counted(unpriced, 'call')} of unknown price" if unpriced else ""
+    return f"${cost:.4f}{more}"
+
+
+def calls_made(usage: Mapping[str, Any]) -> str:
+    """What a command asked of chat models: calls, dollars, and what had to be sent again."""
+    from ..core.table import counted
+
+    parts = [counted(usage["calls"], "call"), dollars(usage["cost"], usage["unpriced"])]
+    if usage["retries"]:
+        parts.append(counted(usage["retries"], "retry", "retries"))
+    if usage["rate_limited"]:
+        parts.append(f"rate limited {counted(usage['rate_limited'], 'time')}")
+    if usage["waited"] >= 0.1:
+        parts.append(f"{usage['waited']:.1f} s waited in between")
+    if usage["failures"]:
+        parts.append(f"{usage['failures']:,} failed")
+    return ", ".join(parts)
 
 
 @contextmanager

@@ -99,13 +99,15 @@ def ranks(
 @_shared
 @systems_option
 @click.option("--x", "axis", type=click.Choice(["seconds", "cost"]), default="seconds", show_default=True)
+@click.option("--warm", is_flag=True, help="Seconds of the run itself, in which what was stored took no time.")
 def pareto(
-    out: Path, collection: str, measure: str, results: Path, as_json: bool, systems: tuple[str, ...], axis: Axis
-) -> None:
-    """Score against seconds or dollars per query, with the Pareto line."""
+    out: Path, collection: str, measure: str, results: Path, as_json: bool, systems: tuple[str, ...], axis: Axis,
+    warm: bool,
+) -> None:  # fmt: skip
+    """Score against seconds or dollars per query, with the Pareto line; seconds as if nothing had been stored."""
     from ..api.results import plot_pareto
 
-    made = plot_pareto(out, *systems, results=results, collection=collection, measure=measure, axis=axis)
+    made = plot_pareto(out, *systems, results=results, collection=collection, measure=measure, axis=axis, warm=warm)
     _tell(made, out, as_json)
 
 

@@ -14,9 +14,9 @@ from ..expand import expanders
 from ..fuse import fusions
 from ..rerank import rerankers
 from ..retrieve import retrievers
-from .common import completing, json_option, one_form, options_from, pickle_option, tasks_option
+from .common import completing, json_option, one_form, options_from, pickle_option, retry_option, tasks_option
 from .experiments import print_experiments, print_needs
-from .output import emit, note, print_table, progress, say, show, spending
+from .output import calls_made, emit, note, print_table, progress, say, show, spending
 
 if TYPE_CHECKING:
     from ..pipeline import SystemSpec
@@ -75,6 +75,7 @@ OPTIONS = (
     click.option("--device", help="cpu, cuda, cuda:1 …; default: every GPU there is, else the CPU."),
     click.option("--prompts", type=_FILE, help="A prompt pack that replaces task instructions and prompts."),
     click.option("--max-cost", type=click.FloatRange(min=0), metavar="DOLLARS", help="What APIs may cost."),
+    retry_option,
     click.option("--plan", "--dry-run", "dry_run", is_flag=True,
                  help="Show the stages, what of them is cached and what the rest would take and cost; do nothing."),
     click.option("--executor", type=click.Choice(["local", "ray"]), default="local", show_default=True,
@@ -235,6 +236,8 @@ def _print_outcome(outcome: Scores, *, markdown: bool, latex: bool) -> None:
         note(line)
     for line in dict.fromkeys(line for result in outcome.results for line in _own_words(result)):
         note(line)
+    if outcome.usage is not None:
+        note(f"Chat models, this time: {calls_made(outcome.usage)}")
     if outcome.kept:
         note(f"{outcome.kept} of {len(outcome.results)} results were there already (--overwrite runs them again)")
 
@@ -246,9 +249,9 @@ def _own_words(result: TaskResult) -> list[str]:
     return [f"{result.system.name}: {said} (r2med protocol fetch r2med-paper)" for said in own_words(result.system)]
 
 
-def _raw_queries(result: TaskResult) -> object:
-    expansion = result.notes.get("expansion")
-    return expansion.get("raw_query_used") if isinstance(expansion, dict) else None
+def _of_expansion(key: str) -> Callable[[TaskResult], object]:
+    """What a result notes about the texts that its queries were expanded to."""
+    return lambda result: next((noted.get(key) for noted in result.expansions), None)
 
 
 WARNINGS: dict[str, Callable[[TaskResult], object]] = {
@@ -256,7 +259,10 @@ WARNINGS: dict[str, Callable[[TaskResult], object]] = {
     "queries have no positive judgment and score 0": lambda result: result.queries_without_positives,
     "positive judgments name documents that are not in the corpus":
         lambda result: result.notes.get("judgments_of_missing_documents"),
-    "queries had no usable expansion; the raw query was used": _raw_queries,
+    "queries had no usable expansion; the raw query was used": _of_expansion("raw_query_used"),
+    "calls for texts had to be sent again": _of_expansion("retries"),
+    "times the server of the chat model was asked too often": _of_expansion("rate_limits"),
+    "calls were sent and lost when a process ended, and may have been charged": _of_expansion("lost_calls"),
 }  # fmt: skip
 
 

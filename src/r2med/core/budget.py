@@ -33,18 +33,26 @@ class Usage:
         self.calls = 0  # requests that were answered
         self.attempts = 0  # times something was sent
         self.retries = 0
+        self.rate_limited = 0  # times the server said that it was asked too often
+        self.waited = 0.0  # seconds between attempts
         self.failures = 0  # requests that could not be answered
         self.prompt_tokens = 0
         self.completion_tokens = 0
         self.estimated = 0  # answers whose tokens the server did not count, so we did
         self.seconds = 0.0  # sum over calls; several run at once
         self.cost = 0.0  # dollars, as far as prices are known
+        self.unpriced = 0  # answered calls whose price is not known
 
     def add(self, **amounts: float) -> None:
         """Add to counters by name."""
         with self._lock:
             for name, amount in amounts.items():
                 setattr(self, name, getattr(self, name) + amount)
+
+    @property
+    def priced(self) -> float | None:
+        """Dollars; None where the price of a call is not known."""
+        return None if self.unpriced else self.cost
 
     def snapshot(self) -> dict[str, Any]:
         """All counters as plain data."""

@@ -33,6 +33,7 @@ FIRST_MINUTE, SLOWEST = 60.0, 20_000
 LARGEST = 64 << 30
 """Bytes of a file whose size the hub does not list."""
 AT_ONCE = 8
+PURPOSE = "downloading from the hub"
 NETWORK_ERRORS = {
     *("HTTPError", "TransportError", "LocalEntryNotFoundError", "OfflineModeIsEnabled", "OSError", "ConnectionError"),
     *("TimeoutException", "RequestException", "HfHubHTTPError", "JSONDecodeError", "RuntimeError", "ValueError"),
@@ -75,18 +76,9 @@ def download(
 
     A file whose content is not what the hub's list says is removed again and refused.
     """
-    if offline():
-        raise Unavailable(f"HF_HUB_OFFLINE forbids downloading {repository.name}")
-    hub = library("downloading from the hub")
-    where = {"repo_type": repository.kind, "revision": repository.revision}
-    access = {"endpoint": os.environ.get("HF_ENDPOINT") or None, "token": os.environ.get("HF_TOKEN") or None}
-
-    def ask() -> Any:
-        # The client tries an unreachable hub for half a minute before it gives up; one question first tells at once.
-        return hub.HfApi(**access).repo_info(repository.name, files_metadata=True, timeout=ANSWER_WITHIN, **where)
-
-    with _explained(repository), bounded_replies(hub, MOST_LISTED):
-        listed = {file.rfilename: file for file in in_time(ask, LIST_WITHIN).siblings or []}
+    with _explained(repository):
+        listed = {file.rfilename: file for file in _info(repository).siblings or []}
+    hub, where, access = library(PURPOSE), _where(repository), _access()
     names = choose(list(listed))
     if not names:
         raise Unavailable(f"{repository.name} on the hub has none of the files that are wanted")
@@ -103,6 +95,40 @@ def download(
     with _explained(repository), _progress_bars(hub, shown=progress), bounded_replies(hub, largest):
         paths = dict(in_parallel(names, fetch, AT_ONCE))
     return _verified(repository, names, listed, paths)
+
+
+def check_reachable(repository: Repository) -> None:
+    """Raise where the hub cannot be asked; one that answers, if only to refuse, can be."""
+    try:
+        _info(repository)
+    except Exception as error:
+        if getattr(error, "response", None) is None:
+            raise explain(error, repository) from None
+
+
+def _info(repository: Repository) -> Any:
+    """What the hub says of a repository.
+
+    The client tries an unreachable hub for half a minute before it gives up; one question first tells at once.
+    """
+    if offline():
+        raise Unavailable(f"HF_HUB_OFFLINE forbids downloading {repository.name}")
+    hub = library(PURPOSE)
+
+    def ask() -> Any:
+        api = hub.HfApi(**_access())
+        return api.repo_info(repository.name, files_metadata=True, timeout=ANSWER_WITHIN, **_where(repository))
+
+    with bounded_replies(hub, MOST_LISTED):
+        return in_time(ask, LIST_WITHIN)
+
+
+def _where(repository: Repository) -> dict[str, Any]:
+    return {"repo_type": repository.kind, "revision": repository.revision}
+
+
+def _access() -> dict[str, Any]:
+    return {"endpoint": os.environ.get("HF_ENDPOINT") or None, "token": os.environ.get("HF_TOKEN") or None}
 
 
 @contextmanager

@@ -37,6 +37,8 @@ class Options:
     attempts: int = 5  # times a request is sent before giving up on the server
     budget: Budget | None = None  # one for all that a command spends
     keep_prompts: bool = False  # store every prompt in full beside its answer
+    retry: frozenset[str] = frozenset()
+    """Statuses of stored texts that expansion methods ask for again: `empty`, `failed`, `refused`, …"""
     dry_run: bool = False  # nothing is sent or encoded
     on_progress: Progress | None = None
 

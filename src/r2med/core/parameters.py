@@ -12,7 +12,9 @@ import inspect
 import math
 import re
 import types
+from collections.abc import Iterator, Mapping
 from dataclasses import is_dataclass
+from functools import cached_property
 from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
 
 import msgspec
@@ -89,6 +91,26 @@ def declared_parameters(target: Any) -> dict[str, Parameter]:
         if (meta := _meta(kind)) is not None:
             found[argument.name] = Parameter(argument.name, kind, argument.default, meta.description or "")
     return found
+
+
+class Declared(Mapping[str, Parameter]):
+    """The declared parameters of a class, read when the first of them is asked for: most classes are only listed."""
+
+    def __init__(self, target: Any) -> None:
+        self._target = target
+
+    @cached_property
+    def _found(self) -> dict[str, Parameter]:
+        return declared_parameters(self._target)
+
+    def __getitem__(self, name: str) -> Parameter:
+        return self._found[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._found)
+
+    def __len__(self) -> int:
+        return len(self._found)
 
 
 def _number(text: str) -> float | str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import stat
 from pathlib import Path
 from typing import BinaryIO
@@ -49,6 +50,20 @@ def open_regular(path: Path) -> BinaryIO:
         os.close(handle)
         raise OSError(errno.EINVAL, "not a plain file", str(path))
     return os.fdopen(handle, "rb", buffering=1 << 18)
+
+
+def free_space(path: Path) -> int | None:
+    """Free bytes on the disk that holds a folder, or would hold it; None where it does not say."""
+    try:
+        return shutil.disk_usage(nearest_existing(path)).free
+    except OSError:
+        return None
+
+
+def nearest_existing(path: Path) -> Path:
+    """The folder itself or the closest one above it that is there."""
+    path = path.absolute()
+    return next((place for place in (path, *path.parents) if place.exists()), path)
 
 
 def _xdg_cache() -> Path:

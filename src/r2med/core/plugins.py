@@ -260,7 +260,7 @@ def by_module(text: str) -> str:
 
 def _is_installed_elsewhere(top: str, here: Path) -> bool:
     """Whether a name is taken by a module outside a folder, which would be imported instead."""
-    found = find_spec(top) if _is_installed(top) else None
+    found = find_spec(top) if is_installed(top) else None
     places = [found.origin, *(found.submodule_search_locations or ())] if found is not None else []
     return bool(places) and not any(place and Path(place).resolve().is_relative_to(here) for place in places)
 
@@ -268,10 +268,11 @@ def _is_installed_elsewhere(top: str, here: Path) -> bool:
 def has_module(name: str) -> bool:
     """Whether a module is installed or lies in the current folder; nothing of it runs."""
     top = name.partition(".")[0]
-    return _is_here(top) or _is_installed(top)
+    return _is_here(top) or is_installed(top)
 
 
-def _is_installed(top: str) -> bool:
+def is_installed(top: str) -> bool:
+    """Whether a module can be imported; nothing of it runs."""
     try:
         return find_spec(top) is not None
     except (ImportError, ValueError):
@@ -312,7 +313,7 @@ class Plugin(NamedTuple):
     @property
     def found(self) -> bool:
         """Whether its package can be imported at all; nothing of it runs to find out."""
-        return _is_installed(self.entry.module.partition(".")[0])
+        return is_installed(self.entry.module.partition(".")[0])
 
     def load(self, spec: Spec, beside: Mapping[str, Parameter] = NOTHING) -> Made:
         """Import it, and call it where it is a class or factory."""
@@ -332,9 +333,9 @@ def _installed(places: tuple[str, ...]) -> list[Plugin]:
     from importlib.metadata import entry_points  # imports the email package: not for every command
 
     del places
-    found = set()
+    found, offered = set(), entry_points()
     for kind, group in GROUPS.items():
-        for entry in entry_points(group=group):
+        for entry in offered.select(group=group):
             owner = ("an unknown package", "") if entry.dist is None else (entry.dist.name, entry.dist.version)
             found.add(Plugin(entry.name, kind, *owner, entry))
     return sorted(found, key=lambda p: (list(GROUPS).index(p.kind), p.name, p.distribution))

@@ -95,9 +95,11 @@ class Qrels:
     @cached_property
     def fingerprint(self) -> str:
         """Hash of the judgments, independent of their order."""
-        ordered = sorted(self)
+        owners = np.repeat(np.arange(len(self.query_ids)), np.diff(self.indptr))
+        order = np.lexsort((-self.doc_ids.tie_rank[self.docs], -self.query_ids.tie_rank[owners]))
+        query_ids, doc_ids = list(self.query_ids), list(self.doc_ids)
         hasher = Hasher("qrels")
-        hasher.texts(j.query_id for j in ordered)
-        hasher.texts(j.doc_id for j in ordered)
-        hasher.data(np.array([j.grade for j in ordered], dtype="<i4"))
+        hasher.texts([query_ids[i] for i in owners[order].tolist()])
+        hasher.texts([doc_ids[i] for i in self.docs[order].tolist()])
+        hasher.data(self.grades[order].astype("<i4"))
         return hasher.digest()

@@ -16,6 +16,7 @@ import importlib
 import inspect
 import pkgutil
 import re
+from collections import ChainMap
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -23,7 +24,7 @@ from typing import Any, Generic, TypeVar
 from urllib.parse import unquote
 
 from .errors import UnknownName, UsageError, nearest
-from .parameters import Parameter, content_at, declared_parameters, path_exists
+from .parameters import Declared, Parameter, content_at, path_exists
 from .plugins import by_module, has_module
 from .spec import ADDRESS, LINK, Content, Spec, Value
 
@@ -107,7 +108,7 @@ class Registry(Generic[T]):
 
         def add(target: Any) -> Any:
             make = getattr(target, "from_spec", None) or (lambda spec, *_: target(**dict(spec.parameters)))
-            declared = declared_parameters(getattr(target, "Parameters", target))
+            declared = Declared(getattr(target, "Parameters", target))
             about = summary or first_sentence(target)
             self.add(Entry(name, make, about, declared, argument, needs_argument, target=target), aliases=aliases)
             return target
@@ -122,7 +123,7 @@ class Registry(Generic[T]):
         self._aliases |= dict.fromkeys(aliases, entry.name)
 
     def _shared(self, entry: Entry[T]) -> Entry[T]:
-        return replace(entry, parameters={**entry.parameters, **self.shared})
+        return replace(entry, parameters=ChainMap(self.shared, entry.parameters))  # type: ignore[arg-type]
 
     def _load(self) -> None:
         if not self._loaded:

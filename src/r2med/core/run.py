@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from .columns import IdTable, Int32
 from .errors import DataError, UsageError
+from .reuse import Account
 
 Float32 = npt.NDArray[np.float32]
 NO_DOCUMENT = -1
@@ -40,6 +41,7 @@ class Run:
         *,
         name: str = "r2med",
         notes: dict[str, object] | None = None,
+        reused: Account | None = None,
     ) -> None:
         if docs.shape != scores.shape or docs.shape[0] != len(query_ids):
             raise UsageError(f"a run of {len(query_ids)} queries cannot hold matrices {docs.shape} and {scores.shape}")
@@ -48,6 +50,8 @@ class Run:
         self.docs, self.scores = _in_order(docs, scores, doc_ids)
         self.name = name
         self.notes: dict[str, object] = notes if notes is not None else {}
+        self.reused: Account = reused or {}
+        """What whoever made it took from the cache; of a copy, nothing."""
 
     @classmethod
     def from_rankings(

@@ -54,7 +54,6 @@ _PARTS: tuple[tuple[Any, str, Callable[[Any], list[Any]]], ...] = (
     (property, "property", lambda v: [v.fget, v.fset, v.fdel]),
     (functools.cached_property, "property", lambda v: [v.func]),
     (functools._lru_cache_wrapper, "cached", lambda v: [v.__wrapped__]),
-    (np.random.Generator, "generator", lambda v: [type(v.bit_generator).__name__, v.bit_generator.state]),
 )
 """Types with the parts that say all there is to a value."""
 _TEXTS: tuple[tuple[Any, str, Callable[[Any], str]], ...] = (
@@ -141,6 +140,10 @@ class _Reader:
             if isinstance(value, kind):
                 self.put(tag or type(value).__name__, text(value))
                 return True
+        random = sys.modules.get("numpy.random")  # whoever holds a generator has imported it; nobody else needs it
+        if random is not None and isinstance(value, random.Generator):
+            self._several("generator", [type(value.bit_generator).__name__, value.bit_generator.state])
+            return True
         if isinstance(value, enum.Enum):
             kind = type(value)
             self._several(f"{kind.__module__}.{kind.__qualname__}.{value.name}", [value.value])

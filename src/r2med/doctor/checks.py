@@ -13,7 +13,7 @@ import numpy as np
 from ..core import R2MedError, TextColumn
 from ..core.keys import key_problem
 from ..core.parameters import show_size
-from ..core.places import home
+from ..core.places import free_space, home, nearest_existing
 from ..models import get_card, locate
 from ..pipeline.experiment import EMBEDDED
 from ..retrieve import _sparse_python, sparse
@@ -23,11 +23,9 @@ from .here import (
     Check,
     Machine,
     Status,
-    free_space,
     installed_version,
     key_variables,
     native_extensions,
-    nearest_existing,
 )
 
 TEXTS = ("Addison's disease: salt craving and dark skin", "Gout: a swollen, painful great toe")

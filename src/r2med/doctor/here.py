@@ -21,7 +21,7 @@ import msgspec
 
 from .._version import __version__
 from ..core.keys import key_place
-from ..core.places import home, hub_cache
+from ..core.places import free_space, home, hub_cache
 from ..core.portable import total_memory
 from ..models import cards, chat_cards
 from ..results.schema import environment
@@ -36,6 +36,7 @@ SHOWN = (
     *("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE", "TRANSFORMERS_OFFLINE", "CUDA_VISIBLE_DEVICES"),
 )
 PATIENCE = 0.4  # Seconds after which a folder is large enough to be called `at least`.
+_MEBIBYTES = re.compile(r"(\d+) MiB")
 _REQUIREMENT = re.compile(
     r"""(?P<name>[\w.-]+)\s*(\[(?P<inner>[^\]]*)\])?[^;]*;.*\bextra\s*==\s*['"](?P<extra>[^'"]+)['"]"""
 )
@@ -189,6 +190,12 @@ def _gpus() -> list[str]:
     return ["Apple GPU (mps)"] if (platform.system(), platform.machine()) == ("Darwin", "arm64") else []
 
 
+def gpu_memory() -> int:
+    """Bytes of the largest GPU here, as its driver says; 0 where there is none, or it does not say."""
+    sizes = [int(found[1]) << 20 for gpu in _gpus() if (found := _MEBIBYTES.search(gpu))]
+    return max(sizes, default=0)
+
+
 def _model(information: Path) -> str:
     try:
         lines = information.read_text("utf-8", "replace").splitlines()
@@ -268,17 +275,3 @@ def size_of(path: Path, patience: float = PATIENCE) -> tuple[int, bool]:
         except OSError:
             continue  # gone meanwhile, or not ours to read
     return total, True
-
-
-def free_space(path: Path) -> int | None:
-    """Free bytes on the disk that holds a folder, or would hold it."""
-    try:
-        return shutil.disk_usage(nearest_existing(path)).free
-    except OSError:
-        return None
-
-
-def nearest_existing(path: Path) -> Path:
-    """The folder itself or the closest one above it that is there."""
-    path = path.absolute()
-    return next((place for place in (path, *path.parents) if place.exists()), path)

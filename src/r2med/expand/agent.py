@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from ..core import ModelError, Query
+from ..core import ModelError, Query, R2MedError
+from ..core.waiting import STOP
 from ..llm import Chat, Generation, GenerationStore, Message, Request, Sampling, open_call, read_reply
 from ..llm.prompts import Prompt, fill
 from .passages import SearchTool, render_passages
@@ -65,17 +66,23 @@ def ask(
     """One answer: from the store, from another process that is at it, or from the model."""
     while True:
         store.refresh()
-        if found := store.get(request):
+        found, left = store.divided(request)
+        if not left:
+            store.reuse(found)
             return found[0]
-        if store.claim(request):
+        if store.claim(left[0]):
             break
         time.sleep(POLL)
+    request = left[0]
     try:
-        generations = read_reply(request, chat.complete_one(request), marking, clean=clean, keep_prompt=keep_prompt)
-        store.append(generations)
+        reply = chat.complete_one(request, store.send)
+        return store.answer(request, read_reply(request, reply, marking, clean=clean, keep_prompt=keep_prompt))[0]
+    except R2MedError:
+        if not STOP.is_set():
+            store.settle(request)
+        raise
     finally:
         store.release(request)
-    return generations[0]
 
 
 class Loop:
@@ -166,7 +173,7 @@ class Loop:
         calls: list[Generation],
     ) -> Generation:
         """The record under the query's own id; its calls carry the bill."""
-        begun = Request(opening, self.sampling, query.id)
+        begun = Request(opening, self.sampling, query.id, again=max((call.again for call in calls), default=0))
         if last is not None and last.status == "failed":
             return msgspec.structs.replace(last, query_id=query.id, prompt_hash=begun.prompt_hash)
         final = Generation(
@@ -175,6 +182,7 @@ class Loop:
             status="truncated",  # a limit came before an answer
             reasoning="\n\n".join(thoughts),
             finish_reason="length",
+            again=begun.again,
             extra={"searches": list(searches), "turns": sum("#condense" not in c.query_id for c in calls)},
         )
         if last is not None and self._wants(last) is None:

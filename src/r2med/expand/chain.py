@@ -14,6 +14,7 @@ import msgspec
 
 from ..core import Task, UsageError
 from ..core.options import Progress
+from ..core.reuse import known_sum, together
 from ..core.spec import Spec
 from ..llm import Cost
 from ..retrieve import Build
@@ -85,15 +86,24 @@ def joined(before: Expansions, made: Expansions) -> Expansions:
     """The texts of two methods; they meet retrievers as those of the last method with texts do."""
     items = {key: _both(before.of(key), made.of(key)) for key in dict.fromkeys((*before.items, *made.items))}
     if not made.items:
-        return replace(before, feedback=(*before.feedback, *made.feedback))
+        return replace(
+            before, feedback=(*before.feedback, *made.feedback), reused=together((before.reused, made.reused))
+        )
     return Expansions(
         f"{before.method}+{made.method}",
         {**before.description, "then": [made.description]},
         items,
-        {**before.notes, **made.notes},
+        {**before.notes, **made.notes, **_lost(before, made)},
         made.policies,
         (*before.feedback, *made.feedback),
+        together((before.reused, made.reused)),
     )
+
+
+def _lost(*parts: Expansions) -> dict[str, int]:
+    """The calls that all methods lost."""
+    counts = [count for part in parts if isinstance(count := part.notes.get("lost_calls"), int)]
+    return {"lost_calls": sum(counts)} if counts else {}
 
 
 def _both(one: Expansion | None, other: Expansion | None) -> Expansion:
@@ -101,7 +111,6 @@ def _both(one: Expansion | None, other: Expansion | None) -> Expansion:
         found = one or other
         assert found is not None
         return found
-    costs = [cost for cost in (one.cost, other.cost) if cost is not None]
     return msgspec.structs.replace(
         one,
         texts=one.texts + other.texts,
@@ -112,7 +121,9 @@ def _both(one: Expansion | None, other: Expansion | None) -> Expansion:
         prompt_tokens=one.prompt_tokens + other.prompt_tokens,
         completion_tokens=one.completion_tokens + other.completion_tokens,
         seconds=one.seconds + other.seconds,
-        cost=sum(costs) if costs else None,
+        retries=one.retries + other.retries,
+        rate_limits=one.rate_limits + other.rate_limits,
+        cost=known_sum((one.cost, other.cost)),
         notes={**one.notes, **other.notes},
     )
 

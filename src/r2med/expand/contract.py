@@ -15,6 +15,7 @@ from ..core.options import Progress, run_options
 from ..core.parameters import Parameter
 from ..core.queries import Feedback
 from ..core.registry import Registry
+from ..core.reuse import Account, known_sum
 from ..core.spec import Spec
 from ..llm import Answers, Chat, Cost, chats
 
@@ -50,8 +51,12 @@ class Expansion(msgspec.Struct, frozen=True, kw_only=True):
     prompt_tokens: int = 0
     completion_tokens: int = 0
     seconds: float = 0.0
+    retries: int = 0
+    # How often a call had to be sent again.
+    rate_limits: int = 0
+    # How often the server said that it was asked too often.
     cost: float | None = None
-    # Dollars; None where no price is known.
+    # Dollars; None where a price is not known.
     notes: dict[str, object] = {}
 
     @property
@@ -84,6 +89,8 @@ class Expansions:
     """How the texts meet each kind of retriever, unless somebody chooses otherwise."""
     feedback: tuple[Feedback, ...] = ()
     """Further searches, each by retrievers of its kind, with what the one before it found."""
+    reused: Account = field(default_factory=dict)
+    """What the answers took, and what of that stored ones saved."""
     answers: Answers = field(default_factory=dict)
     """Which stored answers of chat models the texts were read from."""
 
@@ -107,7 +114,7 @@ class Expansions:
 
     def summary(self) -> dict[str, object]:
         """Counts by status, tokens, seconds, cost."""
-        costs = [e.cost for e in self if e.cost is not None]
+        cost = known_sum(e.cost for e in self)
         return {
             "queries": len(self),
             "status": dict(sorted(Counter(e.status for e in self).items())),
@@ -116,7 +123,9 @@ class Expansions:
             "prompt_tokens": sum(e.prompt_tokens for e in self),
             "completion_tokens": sum(e.completion_tokens for e in self),
             "seconds": round(sum(e.seconds for e in self), 3),
-            "cost": round(sum(costs), 6) if costs else None,
+            "retries": sum(e.retries for e in self),
+            "rate_limits": sum(e.rate_limits for e in self),
+            "cost": None if cost is None else round(cost, 6),
             **self.notes,
         }
 
@@ -131,6 +140,8 @@ class Expander(ABC):
     warning: str = ""
     """A plain sentence that results must carry, or empty."""
     chat: Chat | None = None
+    retry: frozenset[str] = frozenset()
+    """Statuses of stored texts that it asks for again."""
     needs_text: bool = True
     """Whether a task for which it has no usable text at all is an error."""
     makes_text: bool = True

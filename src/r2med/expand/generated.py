@@ -16,6 +16,7 @@ from msgspec import Meta
 from ..core import DataError, Query, Task
 from ..core.options import Options, Progress
 from ..core.queries import Queries
+from ..core.reuse import known_sum
 from ..core.spec import Content, Spec
 from ..core.untrusted import file_name, inside
 from ..llm import (
@@ -26,6 +27,7 @@ from ..llm import (
     Request,
     Sampling,
     StoreKey,
+    asked_again,
     generate,
     plan_requests,
     reasons,
@@ -148,7 +150,7 @@ class Generated(Expander):
         self.given = given or self.Parameters()
         self.spec = spec or Spec(self.method, chat.spec)
         self.options = options or Options()
-        self.warning = chat.warning
+        self.retry, self.warning = self.options.retry, chat.warning
         tokens = self.thinking_tokens if reasons(chat) else ANSWER_TOKENS
         self.sampling = self.given.sampling(chat, tokens, n=self.given.passages)
 
@@ -194,9 +196,14 @@ class Generated(Expander):
         return load_prompt(self.method, names_of(task), self.given.prompts), {}
 
     def task_facts(self, task: Task) -> dict[str, object]:
-        """The prompt of a task, where a prompt pack has one for each; one that lacks the task is refused here."""
-        pack = self.given.prompts
-        return {"prompt": self.prompt(task)[0].hash} if pack is not None and holds_pack(pack.located()) else {}
+        """The prompt of a task, where a prompt pack has one for each, and texts that took the place of others.
+
+        A pack that lacks the task is refused here.
+        """
+        pack, hashed = self.given.prompts, self.prompt(task)[0].hash
+        facts = {"prompt": hashed} if pack is not None and holds_pack(pack.located()) else {}
+        again = asked_again(self.store_key(hashed, task).place)
+        return {**facts, **({"asked_again": again} if again else {})}
 
     def prepare(self, task: Task, limit: int | None = None) -> Prepared:
         """Everything that will be sent."""
@@ -209,16 +216,19 @@ class Generated(Expander):
         )
         return Prepared(prompt.hash, requests, notes)
 
-    def open_store(self, prepared: Prepared, task: Task, *, read_only: bool = False) -> GenerationStore:
+    def store_key(self, template: str, task: Task) -> StoreKey:
         """Where the answers for this task are kept; how they are cleaned is decided when they are read."""
         settings = self.own_settings()
-        key = StoreKey.of(self.method, self.chat, prepared.template, self.sampling, task.fingerprint, settings)
-        return GenerationStore(key, read_only=read_only)
+        return StoreKey.of(self.method, self.chat, template, self.sampling, task.fingerprint, settings)
+
+    def open_store(self, template: str, task: Task, *, read_only: bool = False) -> GenerationStore:
+        """The answers for this task."""
+        return GenerationStore(self.store_key(template, task), read_only=read_only, retry=self.retry)
 
     def plan(self, task: Task, *, limit: int | None = None) -> Cost:
         """What the requests that are not in the store will take at most."""
         prepared = self.prepare(task, limit)
-        with self.open_store(prepared, task, read_only=True) as store:
+        with self.open_store(prepared.template, task, read_only=True) as store:
             return plan_requests(self.chat, prepared.requests, store)
 
     def expand(self, task: Task, *, limit: int | None = None, on_progress: Progress | None = None) -> Expansions:
@@ -226,7 +236,7 @@ class Generated(Expander):
         prepared = self.prepare(task, limit)
         answers: dict[str, list[Generation]] = {}
         done = 0
-        with self.open_store(prepared, task) as store:
+        with self.open_store(prepared.template, task) as store:
             arriving = generate(
                 self.chat,
                 prepared.requests,
@@ -239,15 +249,15 @@ class Generated(Expander):
                 done += 1
                 if on_progress:
                     on_progress(done, len(prepared.requests) * self.given.passages)
-            place = str(store.path)
+            notes = {**store_notes(store), "prompts": prompt_wording(self.given.prompts), **prepared.notes}
+            reused = store.reused
         items = {
             query.id: expansion_of(query, sorted(answers.get(query.id, ()), key=lambda g: g.sample))
             for query in task.queries[:limit]
         }
-        notes = {"store": place, "prompts": prompt_wording(self.given.prompts), **prepared.notes}
         notes |= {"warning": self.warning} if self.warning else {}
         policies = PUBLISHED if self.given.protocol else self.policies
-        return Expansions(self.method, self.describe(), items, notes, policies)
+        return Expansions(self.method, self.describe(), items, notes, policies, reused=reused)
 
 
 @dataclass(frozen=True)
@@ -352,9 +362,13 @@ class LameR(Generated):
             yield {"query": query.text, "passages": passages}
 
 
+def store_notes(store: GenerationStore) -> dict[str, object]:
+    """Where answers are kept, and how many calls for more of them went out and never came back."""
+    return {"store": str(store.path), "lost_calls": store.lost_calls()}
+
+
 def expansion_of(query: Query, generations: Sequence[Generation]) -> Expansion:
     """The answers to one query, read."""
-    costs = [g.cost for g in generations if g.cost is not None]
     errors = [g.error for g in generations if g.error]
     removed = sorted({part for g in generations for part in g.removed})
     return Expansion(
@@ -367,6 +381,8 @@ def expansion_of(query: Query, generations: Sequence[Generation]) -> Expansion:
         prompt_tokens=sum(g.prompt_tokens for g in generations),
         completion_tokens=sum(g.completion_tokens for g in generations),
         seconds=sum(g.seconds for g in generations),
-        cost=sum(costs) if costs else None,
+        retries=sum(g.retries for g in generations),
+        rate_limits=sum(g.rate_limits for g in generations),
+        cost=known_sum(g.cost for g in generations),
         notes={**({"removed": removed} if removed else {}), **({"error": errors[0]} if errors else {})},
     )

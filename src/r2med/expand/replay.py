@@ -17,6 +17,7 @@ from ..core.options import Progress
 from ..core.spec import Content, Spec
 from ..core.untrusted import file_name
 from ..llm import Choice, Generation, Replay, parse
+from ..llm.generation import put_newest
 from ..llm.store import is_header, read_header, read_store
 from ..models import find_chat_card
 from .contract import MISSING, Expander, Expansion, Expansions, expanders
@@ -160,7 +161,7 @@ def read_recorded(path: Path, method: str = "", marking: str = "auto", *, clean:
         raise UsageError(f"{path} holds generations of {key.method}, not of {method}: {key.method}:replay:{path}")
     samples: dict[str, dict[int, Generation]] = {}
     for generation in generations:
-        samples.setdefault(generation.query_id, {}).setdefault(generation.sample, generation)
+        put_newest(samples.setdefault(generation.query_id, {}), generation)
     found = {}
     for query_id, by_sample in samples.items():
         ordered = [by_sample[s] for s in sorted(by_sample)]

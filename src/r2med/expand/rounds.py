@@ -23,7 +23,7 @@ from ..llm import Chat, Cost, Generation, GenerationStore, Request, generate, pl
 from ..llm.prompts import Prompt
 from ..retrieve import Build, Index, Retriever, get_retriever
 from .contract import JOINED, OTHER, Expansion, Expansions, expanders
-from .generated import Generated, GenerationParameters, Prepared, expansion_of, prompt_wording
+from .generated import Generated, GenerationParameters, Prepared, expansion_of, prompt_wording, store_notes
 from .passages import render_passages
 from .policy import queries_for
 
@@ -166,15 +166,15 @@ class Rounds(Generated):
         prompt, _ = self.prompt(task)
         states, index = [State(query) for query in task.queries[:limit]], self.retriever.prepare(task)
         requests = list[Request]()
-        with self.open_store(Prepared(prompt.hash, (), {}), task, read_only=True) as store:
+        with self.open_store(prompt.hash, task, read_only=True) as store:
             for number in range(1, self.given.rounds + 1):
                 known = [state for state in states if not state.failed]
                 asked = self._requests(number, prompt, known, index, task)
                 for state in states:
                     request = asked.get(state.query.id) or self._full(number, prompt, state.query)
                     requests.append(request)
-                    answers = store.get(request)
-                    if answers is None:
+                    answers, left = store.divided(request)
+                    if left:
                         state.failed = True  # the next prompts depend on this answer
                     else:
                         self._take(state, answers)
@@ -194,7 +194,7 @@ class Rounds(Generated):
         prompt, notes = self.prompt(task)
         states, index = [State(query) for query in task.queries[:limit]], self.retriever.prepare(task)
         done, total = 0, len(states) * self.given.passages * self.given.rounds
-        with self.open_store(Prepared(prompt.hash, (), {}), task) as store:
+        with self.open_store(prompt.hash, task) as store:
             for number in range(1, self.given.rounds + 1):
                 going = [state for state in states if not state.failed]
                 requests = self._requests(number, prompt, going, index, task)
@@ -210,19 +210,26 @@ class Rounds(Generated):
                 for state in going:
                     self._take(state, sorted(answers.get(f"{state.query.id}#{number}", ()), key=lambda g: g.sample))
             self._keep(store, prompt, states)
-            place = str(store.path)
+            notes |= {**store_notes(store), "prompts": prompt_wording(self.given.prompts)}
+            reused = store.reused
         items = {state.query.id: self._expansion(state) for state in states}
-        notes = {"store": place, "prompts": prompt_wording(self.given.prompts), **notes}
         notes |= {"warning": self.warning} if self.warning else {}
-        return Expansions(self.method, self.describe(), items, notes, self.policies)
+        return Expansions(self.method, self.describe(), items, notes, self.policies, reused=reused)
 
     def _keep(self, store: GenerationStore, prompt: Prompt, states: Sequence[State]) -> None:
-        """One record under the query's own id for each text that is searched with; their calls carry the bill."""
+        """One record under the query's own id for each text that is searched with; their calls carry the bill.
+
+        Where a call was asked for again, what the loop comes to now takes the place of what it came to before.
+        """
         for state in states:
-            begun = Request(prompt.messages(query=state.query.text, passages=""), self.sampling, state.query.id)
+            again = max((answer.again for answer in state.answers), default=0)
+            messages = prompt.messages(query=state.query.text, passages="")
+            begun = Request(messages, self.sampling, state.query.id, again=again)
             if state.failed or store.begun(begun):
                 continue
-            store.append(_outcome(answer, begun, number) for number, answer in enumerate(state.kept))
+            texts = [_outcome(answer, begun, number) for number, answer in enumerate(state.kept)]
+            gone = range(len(texts), store.held(begun))
+            store.append([*texts, *(_outcome(NO_TEXT, begun, number) for number in gone)])
 
     def _expansion(self, state: State) -> Expansion:
         """The texts that the loop ended with, and the bill of all its calls."""
@@ -243,7 +250,12 @@ def _outcome(answer: Generation, begun: Request, number: int) -> Generation:
         clean=answer.clean,
         finish_reason=answer.finish_reason,
         model=answer.model,
+        again=begun.again,
     )
+
+
+NO_TEXT = Generation(query_id="", prompt_hash="", status="empty")
+"""In place of a text that a loop no longer comes to."""
 
 
 @expanders.register("thinkqe", argument="chat", needs_argument=True)

@@ -12,18 +12,21 @@ from msgspec import Meta
 
 from ..core import Query, Task, UsageError
 from ..core.options import Options, Progress
+from ..core.reuse import known_sum
 from ..core.spec import Spec
-from ..llm import Chat, Cost, GenerationStore, Request, StoreKey, as_text, estimate_tokens, reasons
+from ..llm import Chat, Cost, GenerationStore, Request, StoreKey, as_text, asked_again, estimate_tokens, reasons
 from ..llm.prompts import Prompt
 from ..models.prompts import names_of
 from ..retrieve import Build, Retriever, get_retriever
 from .agent import REASONING, Limits, Loop, Outcome, Tags, opening_messages
 from .contract import INSTEAD, PUBLISHED, Expander, Expansion, Expansions, expanders
-from .generated import GenerationParameters, load_prompt, prompt_facts, prompt_wording
+from .generated import GenerationParameters, load_prompt, prompt_facts, prompt_wording, store_notes
 from .paper import paper_spec
 from .passages import SearchTool
 from .replay import RECORDED, recorded
 
+REPEATABLE = frozenset({"empty", "failed", "refused"})
+"""Statuses of turns that can be asked for again; one that ends in a search is `unparsed`, as it should be."""
 CONCURRENCY = 16
 """Queries that an agent works on at once."""
 
@@ -53,6 +56,7 @@ class Searching(Expander):
     ) -> None:
         self.chat: Chat = chat
         self.given, self.options = given or SearchingParameters(), options or Options()
+        self.retry = self.options.retry & REPEATABLE
         self.spec, self.warning = spec or Spec(self.method, chat.spec), chat.warning
         if self.given.passages != 1:
             raise UsageError(f"{self.method} gives one answer a query, not {self.given.passages}")
@@ -99,11 +103,19 @@ class Searching(Expander):
         """The prompt for a task."""
         return load_prompt(self.method, names_of(task), self.given.prompts)
 
-    def open_store(self, prompt: Prompt, task: Task, *, read_only: bool = False) -> GenerationStore:
+    def store_key(self, prompt: Prompt, task: Task) -> StoreKey:
         """Where turns and outcomes are kept."""
         settings = {**self.own_settings(), "clean": not self.given.raw}
-        key = StoreKey.of(self.method, self.chat, prompt.hash, self.sampling, task.fingerprint, settings)
-        return GenerationStore(key, read_only=read_only)
+        return StoreKey.of(self.method, self.chat, prompt.hash, self.sampling, task.fingerprint, settings)
+
+    def open_store(self, prompt: Prompt, task: Task, *, read_only: bool = False) -> GenerationStore:
+        """Turns and outcomes of a task."""
+        return GenerationStore(self.store_key(prompt, task), read_only=read_only, retry=self.retry)
+
+    def task_facts(self, task: Task) -> dict[str, object]:
+        """Turns that took the place of others."""
+        again = asked_again(self.store_key(self.prompt(task), task).place)
+        return {"asked_again": again} if again else {}
 
     def plan(self, task: Task, *, limit: int | None = None) -> Cost:
         """The most that the limits allow; agents usually stop earlier."""
@@ -111,7 +123,7 @@ class Searching(Expander):
         openings = {q.id: opening_messages(prompt, q, self.limits) for q in task.queries[:limit]}
         with self.open_store(prompt, task, read_only=True) as store:
             requests = [Request(messages, self.sampling, query_id) for query_id, messages in openings.items()]
-            missing = [request for request in requests if store.get(request) is None]
+            missing = [request for request in requests if store.divided(request)[1]]
             place = str(store.path)
         bills = [self._worst(request, condenses=bool(prompt.condense)) for request in missing]
         calls, prompt_tokens, completion_tokens = (sum(b[i] for b in bills) for i in range(3))
@@ -178,16 +190,16 @@ class Searching(Expander):
                     loop.stop()
                     pool.shutdown(wait=True, cancel_futures=True)  # calls under way are paid for: keep them
                     raise
-            place = str(store.path)
+            kept, reused = store_notes(store), store.reused
         ordered = {query.id: items[query.id] for query in queries}
         notes: dict[str, object] = {
-            "store": place,
+            **kept,
             "prompts": prompt_wording(self.given.prompts),
             "searches": sum(len(item.searches) for item in ordered.values()),
             **({"warning": self.warning} if self.warning else {}),
         }
         policies = PUBLISHED if self.given.protocol else self.policies
-        return Expansions(self.method, self.describe(), ordered, notes, policies)
+        return Expansions(self.method, self.describe(), ordered, notes, policies, reused=reused)
 
 
 @expanders.register("search-o1", argument="chat", needs_argument=True)
@@ -213,7 +225,6 @@ class SearchR1(Searching):
 def expansion_of(query: Query, outcome: Outcome) -> Expansion:
     """What an agent's loop came to."""
     final = outcome.final
-    costs = [g.cost for g in outcome.calls if g.cost is not None]
     return Expansion(
         query_id=query.id,
         original=query.text,
@@ -225,6 +236,8 @@ def expansion_of(query: Query, outcome: Outcome) -> Expansion:
         prompt_tokens=sum(g.prompt_tokens for g in outcome.calls),
         completion_tokens=sum(g.completion_tokens for g in outcome.calls),
         seconds=sum(g.seconds for g in outcome.calls),
-        cost=sum(costs) if costs else None,
+        retries=sum(g.retries for g in outcome.calls),
+        rate_limits=sum(g.rate_limits for g in outcome.calls),
+        cost=known_sum(g.cost for g in outcome.calls),
         notes={"turns": final.extra.get("turns", 0), **({"error": final.error} if final.error else {})},
     )

@@ -10,10 +10,11 @@ with GenerationStore(key) as store:
 from ..core.budget import Budget, BudgetSpent, Usage, estimate_tokens
 from .chats import chats, get_llm
 from .generate import Cost, as_text, generate, plan_requests
-from .parsing import MARKINGS, STATUSES, Parsed, Status, open_call, parse, reasons
+from .generation import Generation, read_reply
+from .parsing import MARKINGS, STATUSES, Parsed, Status, check_retry, open_call, parse, reasons
 from .protocol import Chat, Choice, Estimate, Message, Reply, Request, Sampling, with_defaults
 from .replay import Replay
-from .store import Answers, Generation, GenerationStore, StoreKey, read_reply, watch_answers
+from .store import Answers, GenerationStore, StoreKey, asked_again, watch_answers
 
 __all__ = [
     "MARKINGS",
@@ -37,7 +38,9 @@ __all__ = [
     "StoreKey",
     "Usage",
     "as_text",
+    "asked_again",
     "chats",
+    "check_retry",
     "estimate_tokens",
     "generate",
     "get_llm",

@@ -8,8 +8,11 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
+from ..core import R2MedError
+from ..core.waiting import STOP
+from .generation import Generation, read_reply, reparse
 from .protocol import Chat, Message, Reply, Request
-from .store import Generation, GenerationStore, read_reply, reparse
+from .store import GenerationStore
 
 POLL = 0.2
 # Seconds between looks at what another process is working on.
@@ -34,8 +37,7 @@ def generate(
     def keep(request: Request, reply: Reply) -> None:
         generations = read_reply(request, reply, chat.marking, clean=clean, keep_prompt=keep_prompt)
         if store is not None:
-            store.append(generations)
-            store.release(request)
+            generations = store.answer(request, generations)
         if reply.more:
             claims.rest.append(request.after(len(generations)))
         arrived.append(generations)
@@ -44,18 +46,15 @@ def generate(
         while arrived:
             yield from (reparse(generation, chat.marking, clean=clean) for generation in arrived.popleft())
 
-    claims = _Claims(store, arrived, requests)
-    try:
+    with _Claims(store, arrived, requests) as claims:
         while True:
-            for _ in chat.complete(claims, keep):
+            for _ in chat.complete(claims, keep, None if store is None else store.send):
                 yield from taken()
             yield from taken()
             if not claims.again():
                 return
             if claims.waits:
                 time.sleep(POLL)
-    finally:
-        claims.release()
 
 
 class _Claims:
@@ -94,22 +93,30 @@ class _Claims:
             if self._store is None:
                 return request
             self._store.refresh()
-            found = self._store.begun(request)
+            found, left = self._store.divided(request)
             if found:
+                self._store.reuse(found)
                 self._arrived.append(found)
-            if len(found) == request.sampling.n:
+            if not left:
                 continue
-            wanted = request.after(len(found))
+            wanted, *others = left
+            self._repeated.extendleft(reversed(others))
             if self._store.claim(wanted):
                 self._mine.append(wanted)
                 return wanted
             self._elsewhere.append(wanted)
 
-    def release(self) -> None:
-        """End all claims, also of requests that failed."""
-        if self._store is not None:
-            for request in self._mine:
-                self._store.release(request)
+    def __enter__(self) -> _Claims:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
+        """End all claims, also of requests that failed; a call that was interrupted never comes back."""
+        if self._store is None:
+            return
+        if isinstance(error, R2MedError) and not STOP.is_set():
+            self._store.settle()
+        for request in self._mine:
+            self._store.release(request)
 
 
 class Cost(msgspec.Struct, frozen=True, kw_only=True):
@@ -132,12 +139,12 @@ class Cost(msgspec.Struct, frozen=True, kw_only=True):
 
 def plan_requests(chat: Chat, requests: Sequence[Request], store: GenerationStore) -> Cost:
     """What the requests that are not in the store will take at most."""
-    missing = [r.after(len(store.begun(r))) for r in requests if store.get(r) is None]
-    estimates = [chat.estimate(request) for request in missing]
+    left = [store.divided(request)[1] for request in requests]
+    estimates = [chat.estimate(request) for of_one in left for request in of_one]
     costs = [e.cost for e in estimates]
     return Cost(
         calls=sum(e.calls for e in estimates),
-        stored=len(requests) - len(missing),
+        stored=sum(not of_one for of_one in left),
         prompt_tokens=sum(e.prompt_tokens for e in estimates),
         completion_tokens=sum(e.completion_tokens for e in estimates),
         cost=None if None in costs else sum(c for c in costs if c is not None),

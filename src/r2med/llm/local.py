@@ -20,7 +20,7 @@ from ..core.spec import Spec
 from ..core.untrusted import inside
 from ..models import ChatCard, fetch, locate, verified
 from .openai import choice_of
-from .protocol import Choice, Estimate, OnReply, Reply, Request, Sampling
+from .protocol import Choice, Estimate, OnReply, OnSend, Reply, Request, Sampling
 
 SLOTS = 4
 # Prompts decoded together; on one thread that gives half as much again as one after the other.
@@ -53,10 +53,14 @@ class LocalChat:
         """Raise what would keep a request from being answered: the runtime is missing."""
         _runtime()
 
-    def complete(self, requests: Iterable[Request], on_reply: OnReply | None = None) -> Iterator[Reply]:
+    def complete(
+        self, requests: Iterable[Request], on_reply: OnReply | None = None, on_send: OnSend | None = None
+    ) -> Iterator[Reply]:
+        del on_send  # nobody charges for what runs here
         return in_parallel(requests, self._answer, self._slots, on_result=on_reply)
 
-    def complete_one(self, request: Request) -> Reply:
+    def complete_one(self, request: Request, on_send: OnSend | None = None) -> Reply:
+        del on_send
         return self._answer(request, threading.Event())
 
     def estimate(self, request: Request) -> Estimate:
@@ -152,7 +156,7 @@ def _body(request: Request) -> dict[str, object]:
     given = {
         "temperature": sampling.temperature,
         "top_p": sampling.top_p,
-        "seed": None if sampling.seed is None else sampling.seed + request.sample,
+        "seed": request.seed,
     }
     if sampling.top_logprobs:
         body |= {"logprobs": True, "top_logprobs": sampling.top_logprobs, "cache_prompt": False}

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import re
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -16,10 +17,10 @@ from ..core.keys import warn_once
 from ..core.options import Options
 from ..core.parallel import in_parallel
 from ..core.spec import Spec
-from ..http import Client, RateLimit, Rejected, Service, token_count
+from ..http import Answer, Client, RateLimit, Rejected, Service, token_count
 from ..models import ChatCard
 from .decision import decision_of
-from .protocol import Choice, Estimate, FinishReason, OnReply, Reply, Request, Sampling
+from .protocol import Choice, Estimate, FinishReason, OnReply, OnSend, Reply, Request, Sampling
 
 OPENAI = "https://api.openai.com/v1"
 KEY, BASE_URL = "OPENAI_API_KEY", "OPENAI_BASE_URL"
@@ -99,11 +100,14 @@ class OpenAIChat:
             raise UsageError(f"{self.name} asks for {self.host}: set {BASE_URL} to it, not to {self._service.place}")
         self._client.check()
 
-    def complete(self, requests: Iterable[Request], on_reply: OnReply | None = None) -> Iterator[Reply]:
-        return in_parallel(requests, self._answer, self._workers, on_result=on_reply, give_up=GiveUp())
+    def complete(
+        self, requests: Iterable[Request], on_reply: OnReply | None = None, on_send: OnSend | None = None
+    ) -> Iterator[Reply]:
+        answer = partial(self._answer, on_send=on_send)
+        return in_parallel(requests, answer, self._workers, on_result=on_reply, give_up=GiveUp())
 
-    def complete_one(self, request: Request) -> Reply:
-        return self._answer(request, threading.Event())
+    def complete_one(self, request: Request, on_send: OnSend | None = None) -> Reply:
+        return self._answer(request, threading.Event(), on_send)
 
     def close(self) -> None:
         self._client.close()
@@ -120,7 +124,7 @@ class OpenAIChat:
             cost=self.card.cost(prompt * calls, completion),
         )
 
-    def _answer(self, request: Request, stop: threading.Event) -> Reply:
+    def _answer(self, request: Request, stop: threading.Event, on_send: OnSend | None = None) -> Reply:
         """What one call gives: all n answers, or as many as the server draws at a time."""
         if self._unserved or self.host != self._service.place:
             self.check()
@@ -128,7 +132,7 @@ class OpenAIChat:
         estimate = self.estimate(msgspec.structs.replace(request, sampling=single) if self._fixed else request)
         with self.budget.hold(estimate.cost or 0.0) as hold:
             try:
-                reply = self._ask(request, estimate, stop)
+                reply = self._ask(request, estimate, stop, on_send)
             except Rejected as why:
                 self.usage.add(failures=1)
                 if why.filtered:
@@ -141,16 +145,18 @@ class OpenAIChat:
             completion_tokens=reply.completion_tokens,
             seconds=reply.seconds,
             cost=reply.cost or 0.0,
+            unpriced=int(reply.cost is None),
         )
         return reply
 
-    def _ask(self, request: Request, estimate: Estimate, stop: threading.Event) -> Reply:
+    def _ask(self, request: Request, estimate: Estimate, stop: threading.Event, on_send: OnSend | None) -> Reply:
         """Ask until there is a choice; answers without one are on the bill too."""
+        sent: Callable[[], None] = (lambda: None) if on_send is None else partial(on_send, request)
         total = Reply(key=request.key, choices=(), cost=self.card.cost(0, 0), model=self.model)
         body = self._body(request)
         for _ in range(EMPTY_ANSWERS + 1):
             try:
-                answer = self._client.post(body, estimate.prompt_tokens + estimate.completion_tokens, stop)
+                answer = self._client.post(body, estimate.prompt_tokens + estimate.completion_tokens, stop, sent)
             except ModelError as why:
                 refused = [name for name in ("temperature", "top_p") if name in body and name in str(why)]
                 if "logprobs" in body and "logprob" in str(why):
@@ -164,7 +170,7 @@ class OpenAIChat:
                 self._takes_sampling = False
                 body = self._body(request)
                 continue
-            total = _added(total, self._read(request, answer.body, answer.seconds))
+            total = _added(total, self._read(request, answer))
             if total.choices:
                 missing = request.sampling.n - len(total.choices)
                 return msgspec.structs.replace(total, choices=total.choices[: request.sampling.n], more=missing > 0)
@@ -185,14 +191,15 @@ class OpenAIChat:
             if sampling.n > 1:
                 body["n"] = sampling.n
         if sampling.seed is not None:
-            body["seed"] = sampling.seed + request.sample
+            body["seed"] = request.seed
         if sampling.stop:
             body["stop"] = list(sampling.stop)
         if sampling.top_logprobs and self._gives_logprobs:
             body |= {"logprobs": True, "top_logprobs": sampling.top_logprobs}
         return body
 
-    def _read(self, request: Request, body: dict[str, Any], seconds: float) -> Reply:
+    def _read(self, request: Request, answer: Answer) -> Reply:
+        body = answer.body
         choices = tuple(choice_of(entry) for entry in _list(body.get("choices")) if isinstance(entry, dict))
         counted = body.get("usage")
         counted = counted if isinstance(counted, dict) else {}
@@ -207,7 +214,9 @@ class OpenAIChat:
             choices=choices,
             prompt_tokens=prompt,
             completion_tokens=completion,
-            seconds=seconds,
+            seconds=answer.seconds,
+            retries=answer.retries,
+            rate_limits=answer.rate_limits,
             cost=self.card.cost(prompt, completion),
             model=model if isinstance(model, str) and model else self.model,
         )
@@ -233,6 +242,8 @@ def _added(total: Reply, part: Reply) -> Reply:
         prompt_tokens=total.prompt_tokens + part.prompt_tokens,
         completion_tokens=total.completion_tokens + part.completion_tokens,
         seconds=total.seconds + part.seconds,
+        retries=total.retries + part.retries,
+        rate_limits=total.rate_limits + part.rate_limits,
         cost=None if total.cost is None or part.cost is None else total.cost + part.cost,
         model=part.model,
     )

@@ -6,14 +6,25 @@ An unfinished chain of thought is never an answer. Everything here is linear in 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Literal, NamedTuple, get_args
 
+from ..core import UsageError
 from .protocol import Chat, Choice
 
 Status = Literal["ok", "truncated", "empty", "refused", "unparsed", "failed"]
 STATUSES: tuple[str, ...] = get_args(Status)
 # `truncated`: cut by the token limit; `final` then holds an answer that was begun, or nothing if reasoning was cut.
 # `unparsed`: it ended, but its reasoning never did, or it asked for a tool. `failed`: there is no answer to read.
+
+
+def check_retry(statuses: Iterable[str]) -> frozenset[str]:
+    """Statuses of answers that shall be asked for again; a good one cannot be among them."""
+    unwanted = frozenset(statuses)
+    if wrong := sorted(unwanted - set(STATUSES[1:])):
+        raise UsageError(f"no answer that could be asked for again is {wrong[0]!r}: {', '.join(STATUSES[1:])}")
+    return unwanted
+
 
 MARKINGS = {
     "none": "answers at once; tags are read if they appear",

@@ -19,6 +19,8 @@ FinishReason = Literal["stop", "length", "content_filter", "error"]
 
 UNLIMITED_TOKENS = 16_384
 # What services allow an answer that nobody limits.
+SEEDS_APART = 1_000
+# Between the seed of an answer and that of the same asked for again: a server that keeps to seeds would repeat itself.
 
 
 class Message(msgspec.Struct, frozen=True):
@@ -68,6 +70,19 @@ class Request(msgspec.Struct, frozen=True):
     key: str = ""
     sample: int = 0
     # Number of the first answer asked for; earlier ones are stored already.
+    again: int = 0
+    # How often this was answered before, with an answer that is not wanted.
+
+    @property
+    def seed(self) -> int | None:
+        """The seed of the first answer asked for; another one where the same was asked before."""
+        seed = self.sampling.seed
+        return None if seed is None else seed + self.sample + SEEDS_APART * self.again
+
+    def repeated(self, sample: int, again: int) -> Request:
+        """The same prompt for one of its answers alone, that was given so often before."""
+        sampling = msgspec.structs.replace(self.sampling, n=1)
+        return msgspec.structs.replace(self, sampling=sampling, sample=sample, again=again)
 
     def after(self, count: int) -> Request:
         """The same prompt for the answers that follow the first `count`."""
@@ -106,6 +121,10 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
     # Reasoning included, as billed.
     seconds: float = 0.0
     # From sending to the last byte, waiting for limits and retries not included.
+    retries: int = 0
+    # How often it had to be sent again.
+    rate_limits: int = 0
+    # How often the server said that it was asked too often.
     cost: float | None = None
     # Dollars; None where the price is not known.
     model: str = ""
@@ -131,6 +150,8 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
 
 OnReply = Callable[[Request, Reply], None]
 # Called the moment an answer has arrived, in whatever thread received it: must be thread-safe (a store's `append` is).
+OnSend = Callable[[Request], None]
+# Called right before a request goes out to somebody who may charge for it, in whatever thread sends it.
 
 
 class Chat(Protocol):
@@ -160,7 +181,9 @@ class Chat(Protocol):
         """
         ...
 
-    def complete(self, requests: Iterable[Request], on_reply: OnReply | None = None) -> Iterator[Reply]:
+    def complete(
+        self, requests: Iterable[Request], on_reply: OnReply | None = None, on_send: OnSend | None = None
+    ) -> Iterator[Reply]:
         """Answer all requests, several at a time, each yielded when it is there; `requests` is read as there is room.
 
         What stops everything (a refused key, a dead server, a spent budget) is raised after all answers under way
@@ -168,7 +191,7 @@ class Chat(Protocol):
         """
         ...
 
-    def complete_one(self, request: Request) -> Reply:
+    def complete_one(self, request: Request, on_send: OnSend | None = None) -> Reply:
         """Answer one request now; may be called from many threads."""
         ...
 

@@ -13,9 +13,10 @@ from ..core import DataError, Hasher
 from ..core.budget import Usage
 from ..core.compression import gunzip
 from ..core.spec import Spec
+from .generation import Generation, put_newest
 from .openai import FAILURES_IN_A_ROW
-from .protocol import Choice, Estimate, OnReply, Reply, Request, Sampling
-from .store import Generation, is_header, read_header
+from .protocol import Choice, Estimate, OnReply, OnSend, Reply, Request, Sampling
+from .store import is_header, read_header
 
 
 class HydocLine(msgspec.Struct):
@@ -67,8 +68,9 @@ class Replay:
             hasher.texts(part for c in self.answers[key] for part in (c.text, c.reasoning, c.finish_reason))
         return {"backend": "replay", "content": hasher.digest()}
 
-    def complete_one(self, request: Request) -> Reply:
+    def complete_one(self, request: Request, on_send: OnSend | None = None) -> Reply:
         """The recorded answers, n of them or as many as there are."""
+        del on_send  # nothing goes out
         found = self.answers.get(request.key, ())[request.sample :][: request.sampling.n]
         if not found:
             self.usage.add(failures=1)
@@ -77,8 +79,11 @@ class Replay:
         self.usage.add(calls=1)
         return Reply(key=request.key, choices=found, cost=0.0, model=self.name)
 
-    def complete(self, requests: Iterable[Request], on_reply: OnReply | None = None) -> Iterator[Reply]:
+    def complete(
+        self, requests: Iterable[Request], on_reply: OnReply | None = None, on_send: OnSend | None = None
+    ) -> Iterator[Reply]:
         """Answer in order. A recording that fits none of the first queries belongs to another task."""
+        del on_send
         lock = threading.Lock()
         missing = answered = 0
         for request in requests:
@@ -112,13 +117,13 @@ def _lines(path: Path) -> list[bytes]:
 
 
 def _from_store(path: Path, lines: list[bytes]) -> dict[str, tuple[Choice, ...]]:
-    found: dict[str, dict[int, Choice]] = {}
+    found: dict[str, dict[int, Generation]] = {}
     generations, _ = read_records(lines[1:], Generation)
-    for g in generations:
-        found.setdefault(g.query_id, {}).setdefault(g.sample, g.choice)
+    for generation in generations:
+        put_newest(found.setdefault(generation.query_id, {}), generation)
     if not found:
         raise DataError("holds no generation", path=path)
-    return {key: tuple(choice for _, choice in sorted(samples.items())) for key, samples in found.items()}
+    return {key: tuple(samples[number].choice for number in sorted(samples)) for key, samples in found.items()}
 
 
 def _from_hydoc(path: Path, lines: list[bytes]) -> dict[str, tuple[str, ...]]:

@@ -5,102 +5,36 @@ One file per method × model and server × prompts × sampling × task. A query 
 
 from __future__ import annotations
 
+import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import takewhile
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
-from ..cache.records import RecordFile, header_line, is_header, read_records, with_checksum
+from ..cache.records import RecordFile, claim_offset, header_line, is_header, read_records, with_checksum
+from ..cache.sent import Call, SentCalls
 from ..core import DataError, fingerprint
 from ..core.places import home
+from ..core.reuse import Account, Reused, known_sum
 from ..core.untrusted import file_name
-from ..http import TOO_LONG
-from .decision import Decision
-from .parsing import Parsed, Status, parse
-from .protocol import Chat, Choice, FinishReason, Message, Reply, Request, Sampling
+from .generation import Generation, put_newest
+from .parsing import check_retry
+from .protocol import Chat, Request, Sampling
 
 __all__ = [
     "Answers",
-    "Generation",
     "GenerationStore",
     "StoreKey",
+    "asked_again",
     "is_header",
     "read_header",
-    "read_reply",
     "read_store",
-    "reparse",
     "store_lines",
     "watch_answers",
 ]
-
-
-LOCAL_TOO_LONG = "the embedded model takes"
-
-
-class Generation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One answer to one prompt, as read: a line of the generation store."""
-
-    query_id: str
-    # The request's key.
-    sample: int = 0
-    # Which of the n answers.
-    prompt_hash: str
-    # Of the conversation as sent: the same query with other passages in its prompt is another call.
-    status: Status
-    # ok, truncated, empty, refused, unparsed; `failed` (no answer could be had) is never stored.
-    final: str = ""
-    # The text to use; empty where the chain of thought did not end.
-    reasoning: str = ""
-    apart: int = 0
-    # How many characters of the reasoning the server itself set apart; the rest was found in `raw`.
-    raw: str = ""
-    # The answer, untouched.
-    removed: tuple[str, ...] = ()
-    # What cleaning took off `final`: preamble, label, fence, closing, tool-call.
-    clean: bool = True
-    # Whether chatter was looked for at all.
-    finish_reason: FinishReason = "stop"
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-    # Both on the first sample of a call only: its answers are one bill.
-    seconds: float = 0.0
-    cost: float | None = None
-    model: str = ""
-    error: str = ""
-    # Why it failed.
-    prompt: tuple[Message, ...] = ()
-    # Kept on request.
-    extra: dict[str, object] = {}
-    # What a method adds: searches, turns, evidence.
-
-    @property
-    def usable(self) -> bool:
-        """Whether `final` may stand in for the query; otherwise the raw query does, and that is counted."""
-        return bool(self.final) and self.status in ("ok", "truncated")
-
-    @property
-    def decision(self) -> Decision:
-        """The tokens of the last number or verdict with their alternatives, where the server gave them."""
-        return msgspec.convert(self.extra.get("decision", ()), Decision)
-
-    @property
-    def too_long(self) -> bool:
-        """Whether it failed because the prompt did not fit into the model's context."""
-        return self.status == "failed" and any(hint in self.error.lower() for hint in (*TOO_LONG, LOCAL_TOO_LONG))
-
-    @property
-    def unfinished(self) -> bool:
-        """Whether there is reasoning without an answer: it was cut, or it never came to an end."""
-        return not self.final and bool(self.reasoning) and self.status in ("truncated", "unparsed", "empty")
-
-    @property
-    def choice(self) -> Choice:
-        """The answer as it came."""
-        return Choice(self.raw, self.reasoning[: self.apart], self.finish_reason)
 
 
 class StoreKey(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -148,6 +82,11 @@ class StoreKey(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         facts["model"].pop("warning", None)
         return fingerprint("generations", facts)
 
+    @property
+    def place(self) -> Path:
+        """The file among those of this machine."""
+        return self.path(home() / "generations")
+
     def path(self, root: Path) -> Path:
         """The file below a folder: `method/llm/digest.jsonl`, or where another name of the same model has put it."""
         folder, name = root / file_name(self.method), f"{self.digest}.jsonl"
@@ -155,62 +94,6 @@ class StoreKey(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         if own.exists():
             return own
         return next(iter(sorted(folder.glob(f"*/{name}"))), own)
-
-
-def read_reply(
-    request: Request, reply: Reply, marking: str = "auto", *, clean: bool = True, keep_prompt: bool = False
-) -> list[Generation]:
-    """The answers of a reply, parsed, one per sample."""
-    prompt_hash = request.prompt_hash
-    generations = []
-    for sample, choice in enumerate(reply.choices, request.sample):
-        parsed = Parsed("failed") if reply.error else parse(choice, marking, clean=clean)
-        first = sample == request.sample
-        generations.append(
-            Generation(
-                query_id=request.key,
-                sample=sample,
-                prompt_hash=prompt_hash,
-                status=parsed.status,
-                final=parsed.final,
-                reasoning=parsed.reasoning,
-                apart=len(choice.reasoning.strip()),
-                raw=choice.text,
-                removed=parsed.removed,
-                clean=clean,
-                finish_reason=choice.finish_reason,
-                prompt_tokens=reply.prompt_tokens if first else 0,
-                completion_tokens=reply.completion_tokens if first else 0,
-                seconds=reply.seconds if first else 0.0,
-                cost=reply.cost if first or reply.cost is None else 0.0,
-                model=reply.model,
-                error=reply.error,
-                prompt=request.messages if keep_prompt else (),
-                extra=_extra(choice),
-            )
-        )
-    return generations
-
-
-def _extra(choice: Choice) -> dict[str, object]:
-    """Log-probabilities, where the server gave them."""
-    given = {"first_token": choice.first_token, "decision": choice.decision}
-    return {name: _lists(value) for name, value in given.items() if value}
-
-
-def _lists(value: Any) -> Any:
-    """Tuples as the lists that a file gives back."""
-    return [_lists(part) for part in value] if isinstance(value, tuple) else value
-
-
-def reparse(generation: Generation, marking: str, *, clean: bool) -> Generation:
-    """A stored answer parsed with another `clean` setting; nothing is generated again."""
-    if generation.clean == clean:
-        return generation
-    parsed = parse(generation.choice, marking, clean=clean)
-    return msgspec.structs.replace(
-        generation, status=parsed.status, final=parsed.final, removed=parsed.removed, clean=clean
-    )
 
 
 Answers = dict[tuple[str, str], set[str]]
@@ -236,21 +119,42 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
     key: StoreKey
 
 
-class GenerationStore(RecordFile[Generation]):
-    """All answers of one key, in memory and on disk."""
+_repeated: set[tuple[Path, str, str, int]] = set()
+"""Answers that this process asked for again: once is enough, whatever came."""
 
-    def __init__(self, key: StoreKey, folder: Path | None = None, *, read_only: bool = False) -> None:
+
+class GenerationStore(RecordFile[Generation]):
+    """All answers of one key, in memory and on disk.
+
+    Answers of the statuses in `retry` count as missing, once: each is asked for again, and the new answer takes the
+    place of the old one, which stays in the file.
+    """
+
+    def __init__(
+        self, key: StoreKey, folder: Path | None = None, *, read_only: bool = False, retry: Collection[str] = ()
+    ) -> None:
         """Open the file; `read_only` makes none and writes nothing, for a look at what is there."""
         self.key = key
         self._name = (key.method, key.digest)
+        self._new, self._reused = list[Generation](), list[Generation]()
+        """Answers that were handed out: of calls that were made, and those that were stored."""
+        self._retry = check_retry(retry)
+        self._since = 0.0
         self._found: dict[tuple[str, str], dict[int, Generation]] = {}
-        super().__init__(key.path(folder or home() / "generations"), Generation, key, read_only=read_only)
+        path = key.path(folder) if folder else key.place
+        self._sent = SentCalls(path.with_suffix(".sent"))
+        super().__init__(path, Generation, key, read_only=read_only)
 
     def __enter__(self) -> GenerationStore:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def close(self) -> None:
+        """Give back the files; claims end here."""
+        self._sent.close()
+        super().close()
 
     def __len__(self) -> int:
         return sum(map(len, self._found.values()))
@@ -260,8 +164,8 @@ class GenerationStore(RecordFile[Generation]):
             return iter([g for samples in self._found.values() for g in samples.values()])
 
     def add(self, record: Generation) -> None:
-        """Take in an answer. The first one stays: results that were made from it stay reproducible."""
-        self._found.setdefault((record.query_id, record.prompt_hash), {}).setdefault(record.sample, record)
+        """Take in an answer. The first one stays, unless it was asked for again."""
+        put_newest(self._found.setdefault((record.query_id, record.prompt_hash), {}), record)
 
     def append(self, records: Iterable[Generation]) -> None:
         """Put answers on disk. Failed ones are left out, so that they are tried again."""
@@ -283,7 +187,9 @@ class GenerationStore(RecordFile[Generation]):
             prompt = request.prompt_hash
             samples = self._found.get((request.key, prompt), {})
             wanted = range(request.sample, request.sample + request.sampling.n)
-            found = [samples[i] for i in takewhile(samples.__contains__, wanted)]
+            found = [
+                samples[i] for i in takewhile(lambda i: i in samples and samples[i].again >= request.again, wanted)
+            ]
             self._note([prompt] if found else ())
             return found
 
@@ -292,20 +198,110 @@ class GenerationStore(RecordFile[Generation]):
         found = self.begun(request)
         return found if len(found) == request.sampling.n else None
 
+    def held(self, request: Request) -> int:
+        """How many answers there are to the prompt of a request."""
+        with self._lock:
+            return len(self._found.get((request.key, request.prompt_hash), {}))
+
+    def divided(self, request: Request) -> tuple[list[Generation], list[Request]]:
+        """The answers to a request that are here and wanted, and the requests that are left to make."""
+        found = self.begun(request)
+        unwanted = [g for g in found if g.status in self._retry and self._mark(g) not in _repeated]
+        left = [request.repeated(g.sample, g.again + 1) for g in unwanted]
+        if len(found) < request.sampling.n:
+            left.append(request.after(len(found)))
+        return [g for g in found if g not in unwanted], left
+
+    def _mark(self, answer: Generation) -> tuple[Path, str, str, int]:
+        return self.path, answer.query_id, answer.prompt_hash, answer.sample
+
+    def reuse(self, answers: Iterable[Generation]) -> None:
+        """Count stored answers that are handed out."""
+        self._reused += answers
+
+    @property
+    def reused(self) -> Account:
+        """What all answers took that were handed out, and what of that stored ones saved."""
+        saved = known_sum(answer.elapsed for answer in self._reused)
+        made = sum(answer.elapsed or 0.0 for answer in self._new)
+        return {str(self.path): Reused(None if saved is None else saved + made, saved)}
+
+    def bill(self) -> dict[str, object]:
+        """Tokens, dollars and trouble of all answers that were handed out, stored or new."""
+        answers = [*self._new, *self._reused]
+        cost = known_sum(answer.cost for answer in answers)
+        counted = ("prompt_tokens", "completion_tokens", "retries", "rate_limits")
+        counts = {name: sum(getattr(answer, name) for answer in answers) for name in counted}
+        return {**counts, "cost": None if cost is None else round(cost, 6), "lost_calls": self.lost_calls()}
+
     def claim(self, request: Request) -> bool:
         """Whether this process may work on a request: False while another one does, or when one just has."""
         with self._lock:
+            alone = not self._claimed
             if not self.claim_place((request.key, request.prompt_hash)):
                 return False
             self.refresh()
             if self.begun(request):  # answered between the caller's look and this claim
                 self.release(request)
                 return False
+            if alone:
+                self._since = time.perf_counter()
             return True
 
     def release(self, request: Request) -> None:
         """End a claim."""
         self.release_place((request.key, request.prompt_hash))
+
+    def send(self, request: Request) -> None:
+        """Note that a claimed request goes out."""
+        self._sent.send(_call(request.key, request.prompt_hash, request.sample))
+
+    def answer(self, request: Request, answers: list[Generation]) -> list[Generation]:
+        """Keep the answers of a call and end its claim; says what counts.
+
+        An answer that failed when it was asked for again leaves what was there.
+        """
+        with self._lock:
+            now = time.perf_counter()
+            elapsed, self._since = now - self._since, now
+            timed = [msgspec.structs.replace(g, elapsed=0.0 if i else elapsed) for i, g in enumerate(answers)]
+            self._new += timed
+        self.append(timed)
+        self._sent.settle(_call(request.key, request.prompt_hash, request.sample))
+        self.release(request)
+        if not request.again:
+            return timed
+        _repeated.update(map(self._mark, timed))
+        return self.begun(msgspec.structs.replace(request, again=0)) if timed[0].status == "failed" else timed
+
+    def settle(self, request: Request | None = None) -> None:
+        """Note that a call ended with an error; without one, that none of this process is under way any more."""
+        if request is None:
+            self._sent.settle_all()
+        else:
+            self._sent.settle(_call(request.key, request.prompt_hash, request.sample))
+
+    def lost_calls(self) -> int:
+        """Calls that went out and whose answer never came here, because their process was killed or interrupted."""
+        stored = {_call(g.query_id, g.prompt_hash, g.sample) for g in self}
+        return self._sent.lost(stored, self.is_claimed)
+
+
+def _call(key: str, prompt_hash: str, sample: int) -> Call:
+    return Call(claim_offset((key, prompt_hash)), sample)
+
+
+def asked_again(path: Path) -> str:
+    """Hash of the answers in a file that took the place of others; empty where there are none."""
+    try:
+        lines = [line for line in path.read_bytes().split(b"\n") if b'"again":' in line]
+    except OSError:
+        return ""
+    newest: dict[tuple[str, str], dict[int, Generation]] = {}
+    for answer in read_records(lines, Generation)[0]:
+        put_newest(newest.setdefault((answer.query_id, answer.prompt_hash), {}), answer)
+    facts = [[*key, sample, g.again, g.raw] for key, of_key in newest.items() for sample, g in of_key.items()]
+    return fingerprint("asked-again", sorted(facts)) if facts else ""
 
 
 def read_store(path: Path) -> tuple[StoreKey, list[Generation], int]:

@@ -4,10 +4,10 @@ from .card import Card, ChatCard, ModelCard
 from .fetch import Fetched, fetch, find_any_card
 from .generic import folder_card, generic_card, stated_steps
 from .hashes import verified
-from .listing import Row, listing
+from .listing import Row, listing, missing_extra
 from .locate import locate, ready
 from .parts import Carrier, CarrierFile, Instructions, Paper, Price
-from .registry import card_names, cards, chat_cards, chat_names, find_card, find_chat_card, get_card
+from .registry import card_names, cards, chat_cards, chat_names, find_card, find_chat_card, get_card, named_card
 
 __all__ = [
     "Card",
@@ -33,6 +33,8 @@ __all__ = [
     "get_card",
     "listing",
     "locate",
+    "missing_extra",
+    "named_card",
     "ready",
     "stated_steps",
     "verified",

@@ -113,11 +113,14 @@ def row(card: ModelCard) -> Row:
     )
 
 
+def missing_extra(card: ModelCard) -> str:
+    """The extra that a model needs and that is not installed; empty where it is."""
+    extra, modules = NEEDS.get(card.backend, API_NEEDS)
+    return "" if all(find_spec(module) for module in modules) else extra
+
+
 def _missing(card: ModelCard) -> list[str]:
-    missing = []
-    _, modules = NEEDS.get(card.backend, API_NEEDS)
-    if not all(find_spec(module) for module in modules):
-        missing.append("extra")
+    missing = ["extra"] if missing_extra(card) else []
     if not card.is_api:
         return missing if ready(card) else [*missing, "weights"]
     if os.environ.get(card.url_variable):  # a server of the user's own often wants no key

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from functools import cache
 from importlib.resources import files
-from typing import NamedTuple
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -17,52 +17,56 @@ from .card import Card, ChatCard
 from .parts import Instructions
 from .prompts import built_in
 
+if TYPE_CHECKING:
+    from importlib.abc import Traversable
+
 HUB_ID = re.compile(r"(?!.*(?:--|\.\.))(?=[^@]{1,96}(?:@|$))[A-Za-z0-9][\w.-]*/[\w.-]+(@[\w.-]{1,100})?", re.ASCII)
 """As the hub has them: 96 characters at most, neither `--` nor `..`; so each has a folder of its own."""
 CHAT_ALIASES = {"local": "smollm2"}
 
 
-class _Cards(NamedTuple):
-    """All cards by name, sorted."""
-
-    models: dict[str, Card]
-    """That encode or score."""
-    chats: dict[str, ChatCard]
+@cache
+def _files() -> dict[str, Traversable]:
+    """All names of cards, sorted, with their files."""
+    found = {entry.name: entry for entry in files(__package__).joinpath("cards").iterdir()}
+    names = sorted(name.removesuffix(".toml") for name in found if name.endswith(".toml"))
+    return {name: found[f"{name}.toml"] for name in names}
 
 
 @cache
-def _read_all() -> _Cards:
-    found = _Cards({}, {})
-    for entry in sorted(
-        files(__package__).joinpath("cards").iterdir(), key=lambda entry: entry.name.removesuffix(".toml")
-    ):
-        if not entry.name.endswith(".toml"):
-            continue
-        name, data = entry.name[:-5], parse_toml(entry.read_text("utf-8"))
-        if data["kind"] == "chat":
-            found.chats[name] = msgspec.convert(data, ChatCard)
-            continue
-        if pack := data.get("prompts"):
-            own = msgspec.convert(data.get("instructions", {}), Instructions)
-            lines = built_in(pack)
-            data["instructions"] = own.over(Instructions(lines.query, lines.document))
-        found.models[name] = msgspec.convert(data, Card)
-    return found
+def _read(name: str) -> Card | ChatCard | None:
+    """The card of a name as files have it, read when somebody asks for it; None where there is none."""
+    if name not in _files():
+        return None
+    data = parse_toml(_files()[name].read_text("utf-8"))
+    if data["kind"] == "chat":
+        return msgspec.convert(data, ChatCard)
+    if pack := data.get("prompts"):
+        own = msgspec.convert(data.get("instructions", {}), Instructions)
+        lines = built_in(pack)
+        data["instructions"] = own.over(Instructions(lines.query, lines.document))
+    return msgspec.convert(data, Card)
 
 
 def card_names() -> tuple[str, ...]:
     """All names of models that encode or score."""
-    return tuple(_read_all().models)
+    return tuple(name for name in _files() if isinstance(_read(name), Card))
 
 
 def cards(kind: str | None = None) -> Iterator[Card]:
     """All named models that encode or score, or those of one kind."""
-    return (card for card in _read_all().models.values() if kind in (None, card.kind))
+    return (card for name in _files() if isinstance(card := _read(name), Card) and kind in (None, card.kind))
+
+
+def named_card(name: str) -> Card | None:
+    """The card of a named model that encodes or scores; None where there is none."""
+    found = _read(_folded(name))
+    return found if isinstance(found, Card) else None
 
 
 def get_card(name: str) -> Card:
     """The card of a named model."""
-    if found := _read_all().models.get(_folded(name)):
+    if found := named_card(name):
         return found
     if find_chat_card(name):
         raise UsageError(f"{name} is a chat model: it expands queries (--expand hyde:{name}) and judges passages")
@@ -74,8 +78,8 @@ def find_card(spec: str) -> Card:
     """The card for whatever a user typed: a name, a folder, or a hub id with or without @revision."""
     from .generic import folder_card, generic_card
 
-    if _folded(spec) in _read_all().models:
-        return get_card(spec)
+    if found := named_card(spec):
+        return found
     path = typed_path(spec)
     if (exists(path) and path.is_dir()) or spec.startswith(("/", "./", "../", "~")):
         return folder_card(path)
@@ -86,19 +90,21 @@ def find_card(spec: str) -> Card:
 
 def chat_cards() -> Iterator[ChatCard]:
     """All named chat models."""
-    return iter(_read_all().chats.values())
+    return (card for name in _files() if isinstance(card := _read(name), ChatCard))
 
 
 def chat_names() -> tuple[str, ...]:
     """All names of chat models."""
-    return tuple(_read_all().chats)
+    return tuple(card.name for card in chat_cards())
 
 
 def find_chat_card(name: str) -> ChatCard | None:
     """The card of a chat model, by its name or by what servers call it; None where there is none."""
     folded = _folded(name)
-    by_name = _read_all().chats.get(CHAT_ALIASES.get(folded, folded))
-    return by_name or next((card for card in chat_cards() if name == card.source and card.is_api), None)
+    by_name = _read(CHAT_ALIASES.get(folded, folded))
+    if isinstance(by_name, ChatCard):
+        return by_name
+    return next((card for card in chat_cards() if name == card.source and card.is_api), None)
 
 
 def _folded(name: str) -> str:

@@ -17,6 +17,7 @@ from ..core.places import exists, home
 from ..core.spec import LINK
 from ..core.untrusted import file_name, inside
 from ..llm import Generation, GenerationStore, StoreKey
+from ..llm.generation import put_newest
 from ..llm.store import read_store, store_lines
 from ..results import ResultStore, StoredResult, SystemInfo, TaskResult
 from ..results.beside import BESIDE, EXPANSIONS, QUERIES, RUN, read_scores
@@ -183,11 +184,12 @@ def _answers(method: str, digest: str, prompts: set[str]) -> _Stored:
     folder = home() / "generations" / file_name(method)
     for path in sorted(folder.glob(f"*/{file_name(digest)}.jsonl")):
         key, records, _ = read_store(path)
-        first: dict[tuple[str, str, int], Generation] = {}
+        newest: dict[tuple[str, str], dict[int, Generation]] = {}
         for record in records:
             if record.prompt_hash in prompts:
-                first.setdefault((record.query_id, record.prompt_hash, record.sample), record)
-        return _Stored(key, [msgspec.structs.replace(first[place], prompt=()) for place in sorted(first)])
+                put_newest(newest.setdefault((record.query_id, record.prompt_hash), {}), record)
+        used = [samples[number] for _, samples in sorted(newest.items()) for number in sorted(samples)]
+        return _Stored(key, [msgspec.structs.replace(record, prompt=()) for record in used])
     raise ResultError(f"the generation store of {method} ({digest}) is not in {folder.parent}; it cannot be packed")
 
 

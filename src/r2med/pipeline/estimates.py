@@ -19,7 +19,7 @@ from ..core.parameters import show_size
 from ..core.table import counted
 from ..expand.generated import ANSWER_TOKENS, REASONING_TOKENS
 from ..llm.parsing import REASONING
-from ..models import Card, ModelCard, card_names, find_chat_card, get_card
+from ..models import Card, ModelCard, find_chat_card, named_card
 from ..results.published_models import FUSIONS, SERVED, find_facts
 from .experiment import EMBEDDED
 
@@ -300,7 +300,7 @@ def _model(part: Part, *, at_service: bool) -> ModelNeed:
 
 
 def _card(name: str) -> ModelCard | None:
-    return get_card(name) if name in card_names() else find_chat_card(name)
+    return named_card(name) or find_chat_card(name)
 
 
 def _encoding(

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -33,7 +32,7 @@ from ..expand import expanders
 from ..expand.chain import feedback_kind
 from ..expand.generated import generates_with
 from ..fuse import fusions
-from ..models import get_card, locate
+from ..models import get_card, locate, missing_extra
 from ..rerank import Rest, rerankers
 from ..retrieve import DEPTH, kind_of, retrievers
 from ..retrieve.cards import with_pack
@@ -42,7 +41,6 @@ from .system import SystemSpec
 EMBEDDED = "bge-small"
 BEST_OFFLINE = f"bm25:b=0.9,k1=1.2+{EMBEDDED}.weighted:w=0.3/0.7+neighbours@100"
 """The best of what needs no chat model and no GPU on five real collections: docs/results.md has the table."""
-ENGINES = {"onnx": ("onnx", ("onnxruntime", "tokenizers")), "transformers": ("torch", ("torch", "transformers"))}
 
 
 class SystemTable(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
@@ -198,8 +196,7 @@ def default_systems() -> Defaults:
 def missing_for(name: str) -> str:
     """What a named model lacks to run on this machine: its engine, or its weights; empty where it lacks nothing."""
     card = get_card(name)
-    extra, modules = ENGINES[card.backend]
-    if any(find_spec(module) is None for module in modules):
+    if extra := missing_extra(card):
         return f"{name} needs an optional dependency: pip install 'r2med[{extra}]'"
     return "" if locate(card) is not None else f"{name} is not on this machine: r2med models fetch {name}"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from statistics import NormalDist
@@ -22,6 +23,7 @@ from ..scoring.hits import Bools, Float64
 from ..scoring.intervals import Estimate
 from ..scoring.significance import SignFlips, all_pairs, step_down
 from ..tasks import TaskRef, stats, write_task
+from ..tasks.formats.arrow import pyarrow
 from ..tasks.formats.parquet import write_candidates
 from ..tasks.load import check_file_names
 from ..tasks.nano import Pool, PoolSettings, build_pool
@@ -81,9 +83,16 @@ def build_nano(
         raise UsageError("there is nothing to build from")
     if len(refs) > 1 and (name or description):
         raise UsageError("a name or a description can be given to one task only")
+    pyarrow()  # what is missing is said before anything is encoded
+    if dense is not None:
+        dense.check()
     splits = [split_name(ref, name) for ref in refs]
     check_file_names(splits)
     group = set_name(refs, splits, title)
+    if dense is not None:  # minutes or hours: what cannot be built is refused before them
+        for ref in refs:
+            notify(ref.full_name, "checking")
+            build_pool(ref.load(), replace(settings, fill="source-order"))
     built, cards = [], []
     with atomic_folder(out) as folder:
         for ref, split in zip(refs, splits, strict=True):

@@ -17,13 +17,14 @@ import msgspec
 from .._version import __version__
 from ..core import Task, UsageError, fingerprint
 from ..core.queries import Queries
+from ..core.reuse import Timed
 from ..expand import Expander, Expansions
 from ..fuse import Fusion
 from ..results import SCHEMA, ResultStore, TaskResult
 from ..retrieve import Retriever, Work
 from ..tasks.own import remember
 from . import stages
-from .stages import Ranked, Timed
+from .stages import Ranked
 from .system import System
 
 Kind = Literal["load", "prepare", "expand", "search", "fuse", "rerank", "score"]
@@ -75,7 +76,8 @@ def why_stale(stored: TaskResult, system: System, task: Task, depth: int) -> str
     if stored.depth != depth:
         return f"it was made at depth {stored.depth}"
     if stored.environment.get("versions", {}).get("r2med") == __version__:  # type: ignore[attr-defined]
-        return "what came with the task changed"
+        again = any(fact.endswith("asked_again") for fact in system.task_facts(task))
+        return "texts of its expansion were asked for again" if again else "what came with the task changed"
     return "it was made by another version of r2med"
 
 
@@ -140,11 +142,14 @@ class Planner:
             expected = result_fingerprint(system, self.task, self.depth)
             made.expected[system.name] = expected
             stored = None if overwrite else self.store.find(system.name, self.task.collection, self.task.name)
-            if stored is not None and stored.fingerprint == expected:
+            unwanted = stored is not None and system.unwanted_texts(stored)
+            if stored is not None and stored.fingerprint == expected and not unwanted:
                 made.kept[system.name] = stored
                 continue
             if stored is not None:
-                made.stale[system.name] = why_stale(stored, system, self.task, self.depth)
+                made.stale[system.name] = (
+                    f"it has {unwanted}" if unwanted else why_stale(stored, system, self.task, self.depth)
+                )
             self._score(system, expected)
         made.steps = list(self.steps.values())
         return made
@@ -182,9 +187,11 @@ class Planner:
         last = self.ranking(system)
 
         def do(values: Values) -> TaskResult:
+            # Texts that were asked for again are part of what the result depends on, and are known only now.
+            now = result_fingerprint(system, self.task, self.depth) if system.expander else expected
             return stages.score_and_store(
                 system, values[last], self.task, self.store,
-                depth=self.depth, loading=self.loading, fingerprint=expected, provenance=self.provenance,
+                depth=self.depth, loading=self.loading, fingerprint=now, provenance=self.provenance,
             )  # fmt: skip
 
         return self._add("score", expected, system.name, [last], system, do)

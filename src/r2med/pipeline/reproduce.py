@@ -12,7 +12,7 @@ from ..core.registry import Registry
 from ..core.spec import Spec
 from ..expand.contract import R2MED
 from ..expand.policy import REASONING, published_policy
-from ..models import Card, card_names, find_card
+from ..models import Card, find_card, named_card
 from ..models.prompts import own_wording
 from ..rerank import rerankers
 from ..results import ResultStore, TaskResult
@@ -183,7 +183,7 @@ def _reasons(result: TaskResult, protocol: Protocol, store: ResultStore) -> list
 
 def _expected(result: TaskResult, part: Part, protocol: Protocol) -> Expected:
     """What a protocol means for one retriever of a result."""
-    has_card = part.name in card_names() or "/" in part.name
+    has_card = named_card(part.name) is not None or "/" in part.name
     expected = expected_of(find_card(part.name), protocol) if has_card else Expected()
     expander = result.system.description.get("expander")
     if protocol.name != PAPER or not isinstance(expander, dict) or part.kind not in protocol.expansion:

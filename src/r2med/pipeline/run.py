@@ -7,13 +7,13 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from ..core import ResultError, Run, Task, UsageError
+from ..core import R2MedError, ResultError, Run, Task, UsageError
 from ..core.options import Options
 from ..core.queries import Queries
 from ..core.spec import Spec
 from ..results import ResultStore, TaskResult
 from ..results.progress import ProgressFile
-from ..retrieve import get_retriever
+from ..retrieve import Retriever, get_retriever
 from ..text import get_analyzer
 from .executors import Executor
 from .plan import Plan, Planner, Step, TaskSource, check_names, plan_experiment
@@ -130,6 +130,27 @@ def check_writable(store: ResultStore) -> None:
             pass
     except OSError as error:
         raise ResultError(f"{store.root}: cannot be written ({error.strerror or error})") from None
+
+
+def check_retrievers(
+    refs: Sequence[TaskSource], systems: Sequence[System], store: ResultStore, *, depth: int, overwrite: bool
+) -> None:
+    """Raise what would stop a retriever after hours of work, such as a missing key; what is stored needs none."""
+    for retriever in {r.name: r for system in systems for r in system.retrievers}.values():
+        try:
+            retriever.check()
+        except R2MedError:
+            plans = plan_experiment(refs, systems, store, depth=depth, overwrite=overwrite)
+            if any(_encodes(retriever, step, plan.task) for plan in plans for step in plan.steps):
+                raise
+
+
+def _encodes(retriever: Retriever, step: Step, task: Task) -> bool:
+    """Whether a stage makes a retriever encode; what it is to make of expanded queries is known only then."""
+    if step.part is not retriever or len(step.needs) > 1:
+        return False
+    work = retriever.estimate(task, "document" if step.kind == "prepare" else "query")
+    return work is None or work.missing > 0
 
 
 _WORD = re.compile(r"\w+(?:['’]\w+)*")

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Generic, NamedTuple, TypeVar
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..core import Run, Task, UsageError
 from ..core.queries import Queries
+from ..core.reuse import Account, Timed, in_turn, saved_seconds
 from ..expand import Expander, Expansions, queries_for
 from ..expand.policy import queries_without_text
 from ..fuse import Fusion
@@ -25,28 +25,14 @@ from ..scoring import score
 from ..scoring.evaluation import before_after
 from .system import Reranking, System
 
-T = TypeVar("T")
-
-
-@dataclass(frozen=True)  # Python 3.10 has no generic NamedTuple
-class Timed(Generic[T]):
-    """A value and the seconds it took."""
-
-    value: T
-    seconds: float
-
-    @classmethod
-    def of(cls, make: Callable[[], T]) -> Timed[T]:
-        """Make a value and measure it."""
-        begin = time.perf_counter()
-        return cls(make(), time.perf_counter() - begin)
-
 
 class Ranked(NamedTuple):
     """A ranking, what each step towards it took, and the candidates a reranker got."""
 
     run: Run
     seconds: dict[str, float]
+    reused: dict[str, Account]
+    """What each step took from the cache."""
     notes: dict[str, Any]
     candidates: Run | None = None
     expansions: Expansions | None = None
@@ -79,8 +65,8 @@ def _no_text(expander: Expander, task: Task) -> UsageError:
 def search(retriever: Retriever, index: Timed[Index], queries: Queries, depth: int) -> Ranked:
     """Rank the documents for queries."""
     found = Timed.of(lambda: index.value.search(queries, depth))
-    run, seconds = found.value.renamed(retriever.name), index.seconds + found.seconds
-    return Ranked(run, {"retrieve": seconds}, dict(found.value.notes))
+    run, took = found.value, {"retrieve": index.seconds + found.seconds}
+    return Ranked(run.renamed(retriever.name), took, {"retrieve": run.reused}, dict(run.notes))
 
 
 def search_expanded(
@@ -107,20 +93,26 @@ def search_expanded(
         "raw_query_used": without,
         **({"warning": expander.warning} if expander.warning else {}),
     }
-    seconds, all_notes = {"expand": expanded.seconds, **ranked.seconds}, {**ranked.notes, "expansion": notes}
-    return ranked._replace(seconds=seconds, notes=all_notes, expansions=expanded.value)
+    return ranked._replace(
+        seconds={"expand": expanded.seconds, **ranked.seconds},
+        reused={"expand": expanded.value.reused, **ranked.reused},
+        notes={**ranked.notes, "expansion": notes},
+        expansions=expanded.value,
+    )
 
 
 def fuse(fusion: Fusion, made: Sequence[Ranked], names: Sequence[str], task: Task, depth: int, name: str) -> Ranked:
     """One ranking from several."""
     seconds: dict[str, float] = {}
+    reused: dict[str, Account] = {}
     notes: dict[str, object] = {}
     for retriever, stage in zip(names, made, strict=True):
         seconds |= {f"{retriever}.{key}": value for key, value in stage.seconds.items()}
+        reused |= {f"{retriever}.{key}": account for key, account in stage.reused.items()}
         notes |= {retriever: stage.notes} if stage.notes else {}
     fused = Timed.of(lambda: fusion.fuse([s.run for s in made], task, depth, name))
-    seconds["fuse"] = fused.seconds
-    return Ranked(fused.value, seconds, notes | fused.value.notes, expansions=made[0].expansions)
+    run, seconds["fuse"] = fused.value, fused.seconds
+    return Ranked(run, seconds, reused, notes | run.notes, expansions=made[0].expansions)
 
 
 def rerank(reranking: Reranking, first: Ranked, task: Task, name: str) -> Ranked:
@@ -128,15 +120,24 @@ def rerank(reranking: Reranking, first: Ranked, task: Task, name: str) -> Ranked
     given = Run(first.run.query_ids, first.run.doc_ids, first.run.docs, first.run.scores, name=first.run.name)
     reranker, depth, rest = reranking.reranker, reranking.depth, reranking.rest
     with watch_answers() as used:
-        reranked = Timed.of(lambda: reranker.rerank(task, given, depth, rest=rest).renamed(name))
-    run, seconds = reranked.value, reranked.seconds
+        reranked = Timed.of(lambda: reranker.rerank(task, given, depth, rest=rest))
+    run, seconds = reranked.value.renamed(name), reranked.seconds
+    reused = in_turn(first.reused.get("rerank", {}), reranked.value.reused)
     used |= {store: prompts | used.get(store, set()) for store, prompts in (first.answers or {}).items()}
     notes = first.notes | run.notes
     if first.candidates is not None:
         before = first.notes.get("reranked_before", [])
         notes["reranked_before"] = [*(before if isinstance(before, list) else []), first.notes.get("rerank")]
         seconds += first.seconds["rerank"]
-    return Ranked(run, first.seconds | {"rerank": seconds}, notes, first.candidates or given, first.expansions, used)
+    return Ranked(
+        run,
+        first.seconds | {"rerank": seconds},
+        first.reused | {"rerank": reused},
+        notes,
+        first.candidates or given,
+        first.expansions,
+        used,
+    )
 
 
 def score_and_store(
@@ -171,6 +172,7 @@ def score_and_store(
         queries_without_positives=evaluation.without_positives,
         judged_at_10=evaluation.judged_at_10,
         seconds={"load": loading, **stage.seconds, "score": scoring},
+        saved_seconds=saved_seconds(stage.reused),
         notes=notes,
         environment={**environment(), **provenance},
     )

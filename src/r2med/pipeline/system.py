@@ -31,6 +31,7 @@ from ..llm import Chat, chats
 from ..rerank import DEPTH, Reranker, Rest, as_reranker, rerankers
 from ..rerank.blend import PARAMETERS as BLEND
 from ..rerank.blend import Blended, blended
+from ..results import TaskResult
 from ..retrieve import Retriever, as_retriever, retrievers
 
 T = TypeVar("T")
@@ -128,8 +129,11 @@ class _SystemData(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 def _is_method(name: str) -> bool:
     """Whether a name is that of an expansion method, and of no retriever: a plug-in may offer both under one name."""
+    retriever = retrievers.find(name)
+    if retriever is not None and not retriever.open:
+        return False  # one of ours, whose names no method of ours has: no plug-in has to be looked for
     entry = expanders.find(name)
-    return entry is not None and (entry.target is not None or retrievers.find(name) is None)
+    return entry is not None and (entry.target is not None or retriever is None)
 
 
 @dataclass(frozen=True)
@@ -240,6 +244,14 @@ class System:
             facts |= {f"expander.{key}": value for key, value in self.expander.task_facts(task).items()}
         return facts
 
+    def unwanted_texts(self, result: TaskResult) -> str:
+        """Which texts behind a stored result shall be asked for again, in words; empty where none shall."""
+        steps = steps_of(self.expander) if self.expander else ()
+        unwanted = {status for step in steps for status in step.retry}
+        statuses: dict[str, int] = next((noted.get("generations", {}) for noted in result.expansions), {})
+        found = {status: count for status, count in statuses.items() if status in unwanted}
+        return f"texts that are asked for again ({', '.join(f'{c:,} {s}' for s, c in found.items())})" if found else ""
+
     def unknown_state(self) -> dict[str, str]:
         """Parts whose state cannot be read, with the reason: results of this system are never reused."""
         methods = steps_of(self.expander) if self.expander else ()
@@ -341,6 +353,11 @@ class Builder:
             return chat
 
         return self._once("chat", spec, make)
+
+    def usage(self) -> dict[str, Any] | None:
+        """What all chat models were asked; None where nothing was sent to any."""
+        asked = [counters for chat in self._chats if (counters := chat.usage.snapshot())["attempts"]]
+        return {key: sum(counters[key] for counters in asked) for key in asked[0]} if asked else None
 
     def _component(self, component: T) -> T:
         self.components.append(component)  # type: ignore[arg-type]

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from ..core import ResultError
+from ..core.reuse import known_sum
 from ..results import SystemInfo, TaskResult
 from ..results.protocols import tables
 from ..scoring import Measure
@@ -14,6 +15,7 @@ from .collection import CollectionResults
 Side = Literal["document", "query"]
 Parameters = Callable[[Sequence[str]], int | None]  # From the names of a system's parts to the number of its weights.
 OVERHEAD = ("load", "score")  # Stages that are not the system's own time.
+UNMEASURED = "what it took without a cache was not measured (an older result or cache; --overwrite with a new one)"
 _TOKENS = ("tokens", "prompt_tokens", "completion_tokens")
 
 
@@ -29,8 +31,14 @@ AXES = {
     "seconds": Axis(
         "Seconds",
         "seconds per query",
-        "Wall time of all stages but loading and scoring, divided by the number of queries. "
-        "Embeddings that came from the cache took no time.",
+        "Wall time of all stages but loading and scoring, divided by the number of queries, where nothing is stored: "
+        "vectors, scores and answers that came from the cache count with the time that making them took.",
+    ),
+    "warm": Axis(
+        "Seconds, warm",
+        "seconds per query, warm",
+        "Wall time of all stages of the run itself but loading and scoring, divided by the number of queries: what "
+        "came from the cache took no time, so it depends on what was stored.",
     ),
     "tokens": Axis("Tokens", "tokens per query", "Tokens that models read or wrote, documents included."),
     "dollars": Axis(
@@ -92,7 +100,8 @@ def cost_points(
             continue
         cost = cost_of(of_system, axis, parameters)
         if cost is None:
-            left_out.append(f"{system} is left out: its cost is not known")
+            why = UNMEASURED if axis == "seconds" else "its cost is not known"
+            left_out.append(f"{system} is left out: {why}")
             continue
         found.append(CostPoint(system, cost, sum(scores) / len(scores)))
     return found, left_out
@@ -101,8 +110,10 @@ def cost_points(
 def cost_of(results: Sequence[TaskResult], axis: str, parameters: Parameters) -> float | None:
     """What a system costs in units of an axis; None where that is not known."""
     queries = sum(r.task.queries for r in results)
-    if axis == "seconds":
-        return sum(s for r in results for stage, s in r.seconds.items() if stage not in OVERHEAD) / queries
+    if axis in ("seconds", "warm"):
+        stages = (r.seconds if axis == "warm" else r.cold_seconds for r in results)
+        total = known_sum(s for of_result in stages for stage, s in of_result.items() if stage not in OVERHEAD)
+        return None if total is None else total / queries
     if axis == "tokens":
         counts = [v for r in results for v in _values(r.notes, _TOKENS)]
         return sum(v for v in counts if isinstance(v, int) and not isinstance(v, bool)) / queries
@@ -130,8 +141,10 @@ def cut_points(results: Iterable[TaskResult], measure: Measure, side: Side) -> l
 
 
 def _values(notes: Mapping[str, object], keys: Sequence[str]) -> Iterator[object]:
-    """The values of some keys, however deep they stand."""
+    """The values of some keys, however deep they stand; what was spent this time is part of what all answers cost."""
     for name, value in notes.items():
+        if name == "usage" and "answers" in notes:
+            continue
         if isinstance(value, dict):
             yield from _values(value, keys)
         elif name in keys:

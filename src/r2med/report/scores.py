@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..core import UsageError
+from ..core.reuse import known_sum
 from ..core.table import Table, points, share
 from ..results import TaskResult, macro_average, query_weighted
 from ..results.protocols import own_words
 from ..scoring import CUTOFFS, MAIN, Measure
 from ..scoring.evaluation import import_pandas, mean_judged
-from ..scoring.intervals import Settings
 from ..scoring.measures import JUDGED
 from .collection import by_system
+
+if TYPE_CHECKING:
+    from ..scoring.intervals import Settings
 
 SHORT = {
     "Bioinformatics": "Bioinf",
@@ -25,6 +28,11 @@ SHORT = {
     "PMC-Clinical": "PMC-C",
     "IIYi-Clinical": "IIYi",
 }
+
+
+COUNTED = ("generations", "raw_query_used", "prompt_tokens", "completion_tokens", "cost", "retries", "rate_limits",
+           "lost_calls")  # fmt: skip
+"""What `r2med run --json` says about the texts that queries were expanded to."""
 
 
 def short_name(task: str) -> str:
@@ -99,7 +107,13 @@ class Scores:
     """Systems × tasks. Shows itself as a table of one measure; `by` shows another of those that were stored."""
 
     def __init__(
-        self, results: Iterable[TaskResult], measure: Measure = MAIN, *, kept: int = 0, folder: Path | None = None
+        self,
+        results: Iterable[TaskResult],
+        measure: Measure = MAIN,
+        *,
+        kept: int = 0,
+        folder: Path | None = None,
+        usage: dict[str, Any] | None = None,
     ) -> None:
         self.results = list(results)
         self.measure = measure
@@ -107,6 +121,8 @@ class Scores:
         """How many of them were stored before."""
         self.folder = folder
         """Where they are stored, with the scores of single queries."""
+        self.usage = usage
+        """What was asked of chat models this time; None where none was asked."""
 
     @property
     def table(self) -> ScoreTable:
@@ -115,7 +131,7 @@ class Scores:
 
     def by(self, measure: Measure | str) -> Scores:
         """The same results by another measure."""
-        return Scores(self.results, Measure.parse(measure), kept=self.kept, folder=self.folder)
+        return Scores(self.results, Measure.parse(measure), kept=self.kept, folder=self.folder, usage=self.usage)
 
     def rows(self) -> list[dict[str, Any]]:
         """A dictionary per system and task; measures go by their printed names."""
@@ -136,7 +152,7 @@ class Scores:
 
     def to_dict(self) -> dict[str, Any]:
         """The document that `r2med run --json` prints."""
-        return as_json(self.results)
+        return as_json(self.results) | ({} if self.usage is None else {"usage": self.usage})
 
     def to_markdown(self) -> str:
         """The table in Markdown."""
@@ -146,6 +162,7 @@ class Scores:
         """A table of each collection for a paper: intervals, the best in bold, and the marks of `r2med compare`."""
         if self.folder is None:
             raise UsageError("intervals need the scores of single queries, and these results have no folder")
+        from ..scoring.intervals import Settings
         from .paper import stored_latex
 
         return stored_latex(self.results, self.folder, self.measure, settings or Settings())
@@ -189,7 +206,8 @@ def as_json(results: Sequence[TaskResult]) -> dict[str, Any]:
                 "macro": macro_average([r.measures for r in found]),
                 "query_weighted": query_weighted([(r.task.queries, r.measures) for r in found]),
                 "judged_at_10": {r.task.full_name: r.judged_at_10 for r in found},
-                "seconds": _total_seconds(found),
+                "seconds": _total_seconds(r.seconds for r in found),
+                "cold_seconds": _total_seconds(r.cold_seconds for r in found),
                 **_extras(found),
             }
             for name, found in ((name, list(of.values())) for name, of in by_system(results).items())
@@ -200,15 +218,18 @@ def as_json(results: Sequence[TaskResult]) -> dict[str, Any]:
 def _extras(results: list[TaskResult]) -> dict[str, Any]:
     """What a reranker did to each task, and what must be said about the system's numbers."""
     effects = {r.task.full_name: r.notes["before_after"] for r in results if "before_after" in r.notes}
-    expansions = [e for r in results if isinstance(e := r.notes.get("expansion"), dict)]
-    warnings = list(dict.fromkeys(str(e["warning"]) for e in expansions if e.get("warning")))
+    expansions = {r.task.full_name: r.expansions[0] for r in results if r.expansions}
+    warnings = list(dict.fromkeys(str(e["warning"]) for e in expansions.values() if e.get("warning")))
     warnings += own_words(results[0].system)
-    return {**({"before_after": effects} if effects else {}), **({"warnings": warnings} if warnings else {})}
+    counted = {task: {key: e.get(key) for key in COUNTED} for task, e in expansions.items()}
+    found = {"before_after": effects, "expansion": counted, "warnings": warnings}
+    return {key: value for key, value in found.items() if value}
 
 
-def _total_seconds(results: list[TaskResult]) -> dict[str, float]:
-    total: dict[str, float] = {}
-    for result in results:
-        for stage, seconds in result.seconds.items():
-            total[stage] = total.get(stage, 0.0) + seconds
+def _total_seconds(results: Iterable[Mapping[str, float | None]]) -> dict[str, float | None]:
+    """The sum over tasks of each stage; None where one of them is not known."""
+    total: dict[str, float | None] = {}
+    for of_result in results:
+        for stage, seconds in of_result.items():
+            total[stage] = known_sum((total.get(stage, 0.0), seconds))
     return total

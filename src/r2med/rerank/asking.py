@@ -106,8 +106,9 @@ def sampling_for(
 
 
 def spent(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
-    """What was used between two looks."""
-    return {key: round(after[key] - before[key], 6) for key in after if isinstance(after[key], int | float)}
+    """What was used between two looks; no dollars where a price is not known."""
+    used = {key: round(after[key] - before[key], 6) for key in after if isinstance(after[key], int | float)}
+    return used | ({"cost": None} if used["unpriced"] else {})
 
 
 def count_problem(answer: Generation, counts: Counter[str]) -> None:

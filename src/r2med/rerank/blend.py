@@ -74,6 +74,7 @@ class Blended(Reranker):
         notes = made.notes.get("rerank")
         said = {"reranker": self.name, "rest": rest, "blend": {"weight": self.weight, "by": self.by}}
         run.notes = {**made.notes, "rerank": {**(notes if isinstance(notes, dict) else {}), **said}}
+        run.reused = made.reused
         return run
 
 

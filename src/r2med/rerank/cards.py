@@ -15,7 +15,7 @@ from ..core.parameters import declared_parameters
 from ..core.plugins import find_plugin, plugins
 from ..core.registry import Entry
 from ..core.spec import Spec
-from ..models import Card, card_names, find_card, get_card
+from ..models import Card, cards, find_card, named_card
 from ..models.card import Truncation
 from ..retrieve import Build
 from ..retrieve.cards import (
@@ -109,7 +109,7 @@ def cross_encoder(card: Card, given: CrossEncoderParameters, options: Options) -
     folder = model_folder(card)
     if given.logit is not None:
         card = card.replace(logit=given.logit)
-    elif not card.logit and card.name not in card_names():
+    elif not card.logit and named_card(card.name) is None:
         card = card.replace(logit=relevant_class(folder, card.name))
     if card.backend == "onnx":
         from .onnx_cross_encoder import OnnxCrossEncoder
@@ -152,9 +152,9 @@ def _entry(card: Card) -> Entry[Reranker] | None:
 
 
 def _named(name: str) -> Entry[Reranker] | None:
-    if name.casefold().replace("_", "-") not in card_names():
+    card = named_card(name)
+    if card is None:
         return None
-    card = get_card(name)
     if (entry := _entry(card)) is None:
         raise UsageError(f"{card.name} is a {card.kind} model and cannot rerank")
     return entry
@@ -190,6 +190,6 @@ rerankers.add(
 rerankers.finders += [_named, _plugged]
 rerankers.places.append(_placed)
 rerankers.listings += [
-    lambda: (name for name in card_names() if get_card(name).kind in RERANKS),
+    lambda: (card.name for card in cards() if card.kind in RERANKS),
     lambda: (plugin.name for plugin in plugins("reranker")),
 ]

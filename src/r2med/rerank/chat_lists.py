@@ -97,6 +97,7 @@ class ChatListReranker(Reranker):
         with GenerationStore(key) as store:
             ranked = self.score(passages, depth, store, counts)
             counts["torn_lines"] = store.torn
+            bill, reused = store.bill(), store.reused
         counts["passages_cut"] = len(passages.cut)
         run = reordered(candidates, ranked.scores, rest, f"{candidates.name}.{self.name}@{depth}")
         run.notes = {
@@ -108,11 +109,13 @@ class ChatListReranker(Reranker):
                 "queries_below_depth": int((candidates.lengths() < depth).sum()),
                 **{k: counts[k] for k in (*COUNTED, *sorted(set(counts) - set(COUNTED)))},
                 **ranked.notes,
+                "answers": bill,
                 "usage": spent(before, self.chat.usage.snapshot()),
                 **({"warning": self.chat.warning} if self.chat.warning else {}),
                 "seconds": round(time.perf_counter() - begin, 4),
             },
         }
+        run.reused = reused
         return run
 
     def request(self, passages: Passages, row: int, places: list[int], key: str, hints: FirstScores | None) -> Request:

@@ -13,6 +13,7 @@ import numpy as np
 from msgspec import Meta
 
 from ..core import Hasher
+from ..core.reuse import Account
 from ..core.spec import Content, Spec
 from ..llm import Chat, Generation, GenerationStore, Request, StoreKey, generate
 from ..retrieve import Build
@@ -66,6 +67,9 @@ class ChatScorer(ABC):
         self.sampling = sampling_for(chat, self.prompt, max_tokens, temperature=temperature, **more)
         self.store = store
         self.notes: Counter[str] = Counter()
+        self.bill: dict[str, object] = {}
+        """Tokens and dollars of the answers behind the last scores."""
+        self.reused: Account = {}
 
     @classmethod
     def from_spec(cls, spec: Spec, build: Build) -> PointwiseReranker:
@@ -120,6 +124,7 @@ class ChatScorer(ABC):
             if group:
                 yield _scored(group)
             self.notes["cache_hits"] += max(read - (len(store) - stored), 0)
+            self.bill, self.reused = store.bill(), store.reused
 
     def _answers(self, pairs: Pairs, store: GenerationStore) -> Iterator[tuple[int, list[Generation]]]:
         """Each pair with all its answers, as soon as the last of them is there."""

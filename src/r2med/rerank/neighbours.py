@@ -82,7 +82,7 @@ class Neighbours(Reranker):
         account = {"vectors_cached": made.cached, "vectors_made": made.encoded}
         seconds = round(time.perf_counter() - begin, 4)
         said = {"reranker": self.name, "depth": depth, "rest": rest, **account, "seconds": seconds}
-        run.notes = {**candidates.notes, "rerank": said}
+        run.notes, run.reused = {**candidates.notes, "rerank": said}, made.reused
         return run
 
     def _likeness(self, vectors: Float64, first: Float64) -> Float64:

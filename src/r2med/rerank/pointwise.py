@@ -7,10 +7,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..cache import ScoreCache, find_scores, pair_keys, store_scores
+from ..cache import ScoreCache, find_scores, pair_keys, reused, store_scores
 from ..core import ModelError, Run, Task
 from ..core.columns import Int32, Int64
 from ..core.options import Options
+from ..core.reuse import Account
 from ..core.spec import Spec
 from ..core.typed import Explanation
 from ..models.prompts import names_of
@@ -54,7 +55,7 @@ class PointwiseReranker(Reranker):
         rows, docs, width = top_pairs(candidates, depth)
         pairs = Pairs(task.query_texts, task.documents.contents, rows, docs)
         self.scorer.notes.clear()
-        scores, cut, account = self._scores(pairs, names_of(task))
+        scores, cut, account, used = self._scores(pairs, names_of(task))
         table = np.full((len(candidates), width), np.nan, dtype=np.float32)
         table[candidates.docs[:, :width] >= 0] = scores
         run = reordered(candidates, table, rest, f"{candidates.name}.{self.name}@{depth}")
@@ -75,6 +76,7 @@ class PointwiseReranker(Reranker):
                 "seconds": round(time.perf_counter() - begin, 4),
             },
         }
+        run.reused = used
         return run
 
     def explain(self, task: Task, documents: Sequence[int]) -> list[Explanation]:
@@ -87,8 +89,8 @@ class PointwiseReranker(Reranker):
         found: list[Explanation] = explain(task.query_texts[0], texts, names_of(task))
         return found
 
-    def _scores(self, pairs: Pairs, names: tuple[str, ...]) -> tuple[Float32, Int32, dict[str, object]]:
-        """Scores and cut tokens of all pairs, through the cache."""
+    def _scores(self, pairs: Pairs, names: tuple[str, ...]) -> tuple[Float32, Int32, dict[str, object], Account]:
+        """Scores and cut tokens of all pairs, through the cache, and what came from it."""
         keys = pair_keys(pairs.queries, pairs.documents, pairs.query, pairs.document)
         _, first, inverse = np.unique(keys, axis=0, return_index=True, return_inverse=True)
         distinct, inverse = pairs.take(first), inverse.reshape(-1)
@@ -103,6 +105,7 @@ class PointwiseReranker(Reranker):
             shards = (self._cache or ScoreCache()).open(facts, self.scorer.max_length(), label=self.scorer.name)
             scores, cut, missing = find_scores(shards, keys[first])
             damaged = shards.damaged
+        used: Account = {}
         if len(missing):
             stream = self.scorer.stream(distinct.take(missing), names)
             if shards is not None:
@@ -114,13 +117,17 @@ class PointwiseReranker(Reranker):
                 scores[missing[scored.rows]], cut[missing[scored.rows]] = scored.scores, scored.cut
                 done += len(scored.rows)
                 self.options.progress(done, len(missing))
+            used = getattr(self.scorer, "reused", used)  # vectors or answers that the scorer keeps itself
+        if shards is not None:
+            used = reused(shards, shards.find(keys[first]), missing)
         account: dict[str, object] = {
             "distinct_pairs": len(first),
             "cache_hits": len(first) - len(missing),
             "scored": len(missing),
             "damaged_shards": damaged,
+            **({"answers": bill} if (bill := getattr(self.scorer, "bill", None)) else {}),
         }
-        return scores[inverse], cut[inverse], account
+        return scores[inverse], cut[inverse], account, used
 
 
 def cut_note(pairs: Pairs, cut: Int32, limit: int | None) -> dict[str, object]:

@@ -11,6 +11,7 @@ from ..core import UsageError
 from ..core.columns import Int32
 from ..core.options import Options
 from ..core.queries import Side
+from ..core.reuse import Account, together
 from ..core.typed import Explanation, largest_first
 from ..models import Card
 from ..retrieve.dense import DenseRetriever
@@ -36,6 +37,7 @@ class VectorScorer:
         self.retriever = retriever
         self.name = retriever.name
         self.notes: Counter[str] = Counter()
+        self.reused: Account = {}
 
     def describe(self) -> dict[str, object]:
         """What the retriever says of itself."""
@@ -57,6 +59,7 @@ class VectorScorer:
         left = self._embed([pairs.queries[i] for i in used_queries.tolist()], "query", names)
         right = self._embed([pairs.documents[i] for i in used_documents.tolist()], "document", names)
         self.notes.update(vectors_cached=left.cached + right.cached, vectors_made=left.encoded + right.encoded)
+        self.reused = together((left.reused, right.reused))
         cut = np.column_stack((self._cut(right, "document")[document], self._cut(left, "query")[query]))
         scale = self.retriever.similarity == "cosine"
         for start in range(0, len(pairs), BLOCK):

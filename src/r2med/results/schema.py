@@ -7,8 +7,8 @@ import platform
 import sys
 from datetime import datetime, timezone
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -17,6 +17,8 @@ from ..core import DataError
 from ..core.untrusted import inside
 
 SCHEMA = 1
+UNCACHED = ("load", "fuse", "score")
+"""Stages of which nothing is ever kept."""
 PACKAGES = ("numpy", "onnxruntime", "tokenizers", "torch", "transformers", "sentence-transformers")
 
 
@@ -63,6 +65,9 @@ class TaskResult(msgspec.Struct, kw_only=True):
     judged_at_10: float | None = None
     # Mean share of the top ten that somebody judged: what is not judged counts as irrelevant. None in older files.
     seconds: dict[str, float]  # Wall time of each stage.
+    saved_seconds: dict[str, float | None] | None = None
+    # What a stage found in the cache, and the seconds that making it took: with `seconds`, what a first run takes. None
+    # where that was not measured; older files have none at all.
     notes: dict[str, object] = {}
     # What must be said about the number: truncation, expansion, a reranker's effect, tokens, cost.
     environment: dict[str, object] = {}
@@ -71,6 +76,21 @@ class TaskResult(msgspec.Struct, kw_only=True):
     # Hashes of the files beside it, by suffix; checked when they are read. Empty in files of the first edition.
     checksum: str = ""
     # Of all the rest, added when the result is stored. A result without a valid checksum is refused.
+
+    @property
+    def cold_seconds(self) -> dict[str, float | None]:
+        """What each stage takes where nothing is in the cache; None where that was not measured."""
+        saved = self.saved_seconds
+        if saved is None:
+            return {stage: seconds if stage in UNCACHED else None for stage, seconds in self.seconds.items()}
+        added = {stage: (seconds, saved.get(stage, 0.0)) for stage, seconds in self.seconds.items()}
+        return {stage: None if more is None else seconds + more for stage, (seconds, more) in added.items()}
+
+    @property
+    def expansions(self) -> list[dict[str, Any]]:
+        """What is noted of the texts that queries were expanded to: once, or for each of several retrievers."""
+        noted = (self.notes, *(part for part in self.notes.values() if isinstance(part, dict)))
+        return [found for part in noted if isinstance(found := part.get("expansion"), dict)]
 
 
 class QueryScores(msgspec.Struct, kw_only=True):
@@ -82,6 +102,8 @@ class QueryScores(msgspec.Struct, kw_only=True):
 
 def environment() -> dict[str, object]:
     """The machine and the software now; packages that were not imported so far are not listed."""
+    from importlib.metadata import PackageNotFoundError, version  # imports the email package
+
     versions = {"r2med": __version__, "python": platform.python_version()}
     for package in PACKAGES:
         if package.replace("-", "_") in sys.modules:

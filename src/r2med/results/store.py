@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from functools import cache
 from pathlib import Path
 from typing import TypeVar
 
@@ -23,7 +22,6 @@ from ..core.places import exists, open_regular
 from ..core.untrusted import file_name, inside
 from ..scoring import Evaluation
 from .beside import BESIDE, EXPANSIONS, GENERATIONS, QUERIES, RUN, UsedGenerations, open_run, read_scores, write_blocks
-from .ledger import ledger
 from .protocols import MAIN_PROTOCOL
 from .schema import SCHEMA, QueryScores, TaskResult
 
@@ -34,11 +32,15 @@ FIRST_EDITIONS = {("mini", "1"): "mini@1"}
 """Collection and revision of results that were made before a collection was made anew, and what it is called now."""
 
 
-@cache
-def known_names() -> frozenset[str]:
-    """Collections and tasks of the catalogue and the ledger, which are filed under their plain names."""
-    published = (name for source in ledger().sources for name in (source.collection, *source.tasks))
-    return frozenset((*published, *MAIN_PROTOCOL))
+R2MED_TASKS = (
+    *("Biology", "Bioinformatics", "Medical-Sciences", "MedXpertQA-Exam", "MedQA-Diag"),
+    *("PMC-Treatment", "PMC-Clinical", "IIYi-Clinical"),
+)
+KNOWN_NAMES = frozenset((*R2MED_TASKS, *MAIN_PROTOCOL))
+"""Collections and tasks of the catalogue and the ledger, which are filed under their plain names.
+
+They stand here because reading the ledger takes longer than all else that finding a result takes.
+"""
 
 
 def collection_slug(collection: str) -> str:
@@ -48,7 +50,7 @@ def collection_slug(collection: str) -> str:
 
 def stored_names(name: str) -> tuple[str, str]:
     """What a collection, a task or a system is called on disk: today, and by the first edition."""
-    return file_name(name, known=known_names()), slug(name)
+    return file_name(name, known=KNOWN_NAMES), slug(name)
 
 
 def slug(name: str) -> str:

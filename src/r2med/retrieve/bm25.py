@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
-from typing import Annotated, Any, ClassVar, Literal, get_args
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, get_args
 
 import numpy as np
 from msgspec import Meta
@@ -23,6 +23,7 @@ from ..core.columns import Int64
 from ..core.fingerprint import fingerprint
 from ..core.options import Options
 from ..core.queries import Feedback, Queries
+from ..core.reuse import Account, Reused, Timed
 from ..core.spec import Spec
 from ..core.typed import Explanation, Share, largest_first
 from ..text import TermCounts, Vocabulary, get_analyzer
@@ -214,6 +215,7 @@ class PreparedBM25:
     ids: IdTable
     name: str
     contents: TextColumn
+    reused: Account
 
     def search(self, queries: Queries, depth: int) -> Run:
         """The best documents of each query, among those that share a term with it."""
@@ -222,7 +224,7 @@ class PreparedBM25:
         top = self._search(terms, depth)
         empty = int((np.diff(terms.indptr) == 0).sum())
         notes: dict[str, object] = {"queries_without_terms": empty} if empty else {}
-        return Run(queries.ids, self.ids, *top, name=self.name, notes=notes)
+        return Run(queries.ids, self.ids, *top, name=self.name, notes=notes, reused=self.reused)
 
     def _terms(self, queries: Queries) -> SparseQueries:
         """What is searched with, after all feedback."""
@@ -301,10 +303,23 @@ class BM25(Retriever):
         """Index the documents; terms and postings are made once, whichever variants search them."""
         documents, own = task.documents, self.parameters
         key = ("postings", own.idf, own.analyzer, own.k1, own.b, own.lengths)
-        made = documents.derived(key, lambda: self._kept(documents))
-        return PreparedBM25(made.with_parameters(own), documents.ids, self.name, documents.contents)
+        new = list[_Built]()
 
-    def _kept(self, documents: Documents) -> BM25Index:
+        def make() -> _Built:
+            new.append(self._kept(documents))
+            return new[0]
+
+        built = documents.derived(key, make)
+        place = f"bm25 of {documents.fingerprint}"
+        names = f"{place}: terms, {own.analyzer}", f"{place}: {', '.join(map(str, key))}"
+        found = built.found if new else (True, True)
+        reused = {
+            name: Reused(seconds, seconds if was_there else 0.0)
+            for name, seconds, was_there in zip(names, built.seconds, found, strict=True)
+        }
+        return PreparedBM25(built.value.with_parameters(own), documents.ids, self.name, documents.contents, reused)
+
+    def _kept(self, documents: Documents) -> _Built:
         """The index of documents; that of a large corpus is kept on disk."""
         if not self.options.cache or documents.contents.nbytes < LARGE:
             return self._make(documents)
@@ -312,16 +327,31 @@ class BM25(Retriever):
         settings = own.indexed
         key = fingerprint("bm25 index", [VERSION, __version__, documents.fingerprint, settings])
         if (arrays := cache.load(key)) is not None:
-            return _from_arrays(own, arrays)
+            took = arrays["seconds"].tolist() if "seconds" in arrays else [None, None]
+            return _Built(_from_arrays(own, arrays), (took[0], took[1]), (True, True))
         made = self._make(documents)
         about = {"model": "bm25", **settings, "documents": len(documents)}
-        cache.save(key, _arrays(made), about)
+        cache.save(key, {**_arrays(made.value), "seconds": np.array(made.seconds, dtype=np.float64)}, about)
         return made
 
-    def _make(self, documents: Documents) -> BM25Index:
-        analyzer = self.parameters.analyzer
-        counts = documents.derived(("terms", analyzer), lambda: get_analyzer(analyzer).count(documents.contents))
-        return BM25Index.of(counts, self.parameters)
+    def _make(self, documents: Documents) -> _Built:
+        analyzer, new = self.parameters.analyzer, list[Timed[TermCounts]]()
+
+        def count() -> Timed[TermCounts]:
+            new.append(Timed.of(lambda: get_analyzer(analyzer).count(documents.contents)))
+            return new[0]
+
+        counts = documents.derived(("terms", analyzer), count)
+        index = Timed.of(lambda: BM25Index.of(counts.value, self.parameters))
+        return _Built(index.value, (counts.seconds, index.seconds), (not new, False))
+
+
+class _Built(NamedTuple):
+    """An index, the seconds that terms and postings took, and whether each of them was there already."""
+
+    value: BM25Index
+    seconds: tuple[float | None, float | None]
+    found: tuple[bool, bool]
 
 
 def _arrays(index: BM25Index) -> dict[str, Array]:

@@ -15,7 +15,7 @@ from ..core.plugins import find_plugin, plugins
 from ..core.queries import Side
 from ..core.registry import Entry
 from ..core.spec import Content, Spec
-from ..models import Card, card_names, find_card, get_card
+from ..models import Card, cards, find_card, named_card
 from ..models.prompts import PAPER, names_of, own_wording, pack_of, read_pack, wording
 from .contract import Retriever, retrievers
 
@@ -179,9 +179,9 @@ def entry_of(card: Card) -> Entry[Retriever] | None:
 
 
 def _named(name: str) -> Entry[Retriever] | None:
-    if name.casefold().replace("_", "-") not in card_names():
+    card = named_card(name)
+    if card is None:
         return None
-    card = get_card(name)
     if (entry := entry_of(card)) is None:
         raise UsageError(f"{card.name} is a {card.kind} model, not a retriever")
     return entry
@@ -210,6 +210,6 @@ def _plugged(name: str) -> Entry[Retriever] | None:
 retrievers.finders += [_named, _plugged]
 retrievers.places.append(_placed)
 retrievers.listings += [
-    lambda: (name for name in card_names() if get_card(name).kind in RETRIEVES),
+    lambda: (card.name for card in cards() if card.kind in RETRIEVES),
     lambda: (plugin.name for plugin in plugins("retriever")),
 ]

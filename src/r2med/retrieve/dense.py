@@ -13,12 +13,13 @@ import numpy as np
 from msgspec import Meta
 
 from ..cache import EmbeddingCache
-from ..core import Run, Task, UsageError
+from ..core import MissingExtra, Run, Task, UsageError
 from ..core.options import Options
 from ..core.queries import Queries, QueryText, Side
+from ..core.reuse import together
 from ..core.spec import Spec
 from ..core.typed import Explanation
-from ..models import Card
+from ..models import Card, missing_extra
 from ..models.prompts import names_of
 from .cards import ModelParameters, card_of, instructed, instructed_for, with_paper_pack, wording_of
 from .contract import Build, Remote, Retriever, Work, check_depth
@@ -128,10 +129,12 @@ class DenseRetriever(Retriever):
         return instructed_for(self.spec, self.card, task) if self.card else {}
 
     def check(self) -> None:
-        """Raise what would stop it later, such as a missing key."""
+        """Raise what would stop it later, such as a missing key or extra."""
         check = getattr(self.encoder, "check", None)
         if check is not None:
             check()
+        elif self.card is not None and (extra := missing_extra(self.card)):
+            raise MissingExtra(f"running {self.name}", extra)
 
     def separator(self) -> str | None:
         """What its tokenizer puts between two texts."""
@@ -228,7 +231,8 @@ class DenseIndex:
             "encode": round(self.documents.seconds + sum(part.seconds for part in made.parts), 4),
             "search": round(time.perf_counter() - begin, 4),
         }
-        return Run(queries.ids, task.documents.ids, *top, name=retriever.name, notes=notes)
+        reused = together(part.reused for part in (self.documents, *made.parts))
+        return Run(queries.ids, task.documents.ids, *top, name=retriever.name, notes=notes, reused=reused)
 
     def explain(self, queries: Queries, documents: Sequence[int]) -> list[Explanation]:
         """What is compared; which words did it, a vector does not tell."""

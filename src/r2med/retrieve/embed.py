@@ -17,10 +17,12 @@ from ..cache import (
     EmbeddingCache,
     Found,
     Keys,
+    Laps,
     ShardSet,
     compact,
     known_speed,
     remember_speed,
+    reused,
     text_keys,
     verify_sample,
 )
@@ -28,6 +30,7 @@ from ..core import TextColumn
 from ..core.columns import Int32, Int64
 from ..core.options import Options
 from ..core.queries import Side
+from ..core.reuse import Account
 from .contract import Work
 from .encoders.base import Batch, Encoder
 from .encoders.batching import estimated_tokens
@@ -53,6 +56,8 @@ class Embedded(NamedTuple):
     """What finding and encoding took."""
     repaired: Mapping[str, int] = MappingProxyType({})
     """What went wrong in the encoder and was put right, counted."""
+    reused: Account = MappingProxyType({})
+    """What making the vectors took, and what of that the cache saved."""
 
 
 def identity(encoder: Encoder, side: Side, instruction: str) -> dict[str, object]:
@@ -140,7 +145,12 @@ def _embed(
             shards = ShardSet(shards.folder)
         found = shards.find(keys)
     return Embedded(
-        CachedRows(shards, found), shards.tokens(found), distinct - len(missing), len(missing), shards.damaged
+        CachedRows(shards, found),
+        shards.tokens(found),
+        distinct - len(missing),
+        len(missing),
+        shards.damaged,
+        reused=reused(shards, found, missing),
     )
 
 
@@ -164,7 +174,8 @@ def _borrow(cache: EmbeddingCache, shards: ShardSet, limit: int | None, keys: Ke
         whole = (found.row >= 0) & (tokens >= 0) & (tokens <= min(length, limit or 0))
         if whole.any():
             rows = CachedRows(sibling, Found(found.shard[whole], found.row[whole]))
-            shards.append(keys[missing[whole]], tokens[whole], rows.read(0, int(whole.sum())))
+            seconds = sibling.seconds(found)[whole]
+            shards.append(keys[missing[whole]], tokens[whole], rows.read(0, int(whole.sum())), seconds)
             missing = missing[~whole]
     return missing
 
@@ -189,17 +200,20 @@ def _encode_missing(
     if not len(missing):
         return
     group: list[Batch] = []
-    done, size, since = 0, 0, time.monotonic()
+    took: list[Float32] = []
+    done, size, since, clock = 0, 0, time.monotonic(), Laps()
 
     def flush() -> None:
         rows = np.concatenate([b.rows for b in group])
         tokens, vectors = (np.concatenate([b[i] for b in group]) for i in (2, 1))
-        shards.append(keys[missing[rows]], tokens, vectors)
+        shards.append(keys[missing[rows]], tokens, vectors, np.concatenate(took))
         group.clear()
+        took.clear()
 
     try:
         for batch in encoder.stream(_subset(texts, missing), side, instruction):
             group.append(batch)
+            took.append(clock.lap(len(batch.rows)))
             size += batch.vectors.nbytes
             done += len(batch.rows)
             options.progress(done, len(missing))

@@ -52,8 +52,16 @@ class BeirQuery(PlainQuery, gc=False):
 
 def read_records(store: Store, name: str, record: type[T]) -> Iterator[tuple[int, T]]:
     """Decode each line as `record`; yields line numbers from 1. Blank lines are passed over."""
+    decode, read = msgspec.json.Decoder(record).decode, 0
     with open_stream(store, name) as stream:
-        yield from _decode_each(stream, msgspec.json.Decoder(record).decode, store.label(name), 1)
+        while lines := stream.readlines(BLOCK):
+            try:
+                block = list(map(decode, lines))
+            except (ValueError, RecursionError):
+                yield from _decode_each(lines, decode, store.label(name), read + 1)
+            else:
+                yield from enumerate(block, start=read + 1)
+            read += len(lines)
 
 
 def _decode_each(

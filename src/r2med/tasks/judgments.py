@@ -57,8 +57,9 @@ def qrels_from_store(store: Store, name: str) -> Qrels:
 
 def _json_judgments(store: Store, name: str, first: bytes) -> Iterator[Judgment]:
     record: type[BeirJudgment | R2MedJudgment] = BeirJudgment if has_field(first, "query-id") else R2MedJudgment
+    label = store.label(name)
     for number, judged in read_records(store, name, record):
-        yield Judgment(judged.query_id, judged.doc_id, whole_grade(judged.score, store.label(name), number))
+        yield Judgment(judged.query_id, judged.doc_id, whole_grade(judged.score, label, number))
 
 
 def _text_judgments(store: Store, name: str) -> Iterator[Judgment]:

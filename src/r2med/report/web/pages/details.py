@@ -35,6 +35,10 @@ def system(site: Site, asked: PageRequest, url: Links) -> Page:
         "results": found,
         "measures": USUAL,
         "stages": list(dict.fromkeys(stage for r in found.values() for stage in r.seconds)),
+        "times": {
+            "Where nothing is stored:": {task: r.cold_seconds for task, r in found.items()},
+            "In this run, with what was stored before it:": {task: r.seconds for task, r in found.items()},
+        },
         "spec": _json(first.system.spec) if first.system.spec else "",
         "description": _json(first.system.description),
         "environment": _json(first.environment),
