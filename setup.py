@@ -65,7 +65,7 @@ setup(
     long_description=index_readme(),
     long_description_content_type="text/markdown",
     ext_modules=[
-        native("_fast", "module", "analyze", "porter"),
+        native("_fast", "module", "analyze", "porter", "trec"),
         native("_dots", "dots"),
         native("_sparse", "sparse"),
     ],

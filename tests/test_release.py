@@ -17,7 +17,7 @@ import pytest
 from r2med import __version__
 
 ROOT = Path(__file__).parents[1]
-WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+WORKFLOWS = sorted(path for place in (".", "examples/board") for path in ROOT.glob(f"{place}/.github/workflows/*.yml"))
 
 
 def text(name: str) -> str:

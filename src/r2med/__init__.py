@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from ._version import __version__
 
 if TYPE_CHECKING:
+    from .api.bundles import add_bundle, build_board, check_bundle, pack_bundle
     from .api.data import (
         add_collection,
         audit,
@@ -102,6 +103,7 @@ if TYPE_CHECKING:
     from .tasks.load import load, load_all
 
 _HOMES = {
+    "api.bundles": "add_bundle build_board check_bundle pack_bundle",
     "api.data": "add_collection audit build_nano convert download export_training list_tasks nano_fidelity "
     "nano_profile remove_collection stats validate write_pages",
     "api.experiments": "Scores diagnose evaluate expand fuse list_experiments plan rerank run score search "
@@ -140,10 +142,13 @@ __all__ = [
     "SystemSpec",
     "Task",
     "__version__",
+    "add_bundle",
     "add_collection",
     "audit",
+    "build_board",
     "build_nano",
     "cache_entries",
+    "check_bundle",
     "check_installation",
     "compare",
     "compare_stored",
@@ -183,6 +188,7 @@ __all__ = [
     "model_folder",
     "nano_fidelity",
     "nano_profile",
+    "pack_bundle",
     "per_query",
     "plan",
     "plot_pareto",

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from r2med.core import UsageError
-from r2med.core.keys import Secrets, key_place, key_problem, read_key
+from r2med.core.keys import Secrets, key_place, key_problem, keys_in_environment, read_key
 
 KEY = "sk-test-0123456789abcdefXYZ"
 
@@ -31,6 +31,23 @@ def test_a_key_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("OPENAI_API_KEY_FILE", str(tmp_path / "absent"))
     with pytest.raises(UsageError, match="absent cannot be read"):
         read_key("OPENAI_API_KEY")
+
+
+def test_all_keys_of_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "key").write_text(KEY)
+    (tmp_path / "key").chmod(0o600)
+    monkeypatch.setenv("SOME_API_KEY_FILE", str(tmp_path / "key"))
+    monkeypatch.setenv("OTHER_TOKEN", "hf_0123456789")
+    monkeypatch.setenv("SHORT_KEY", "abc")
+    monkeypatch.setenv("LOST_KEY_FILE", str(tmp_path / "absent"))
+    found = keys_in_environment()
+    assert {name: found.get(name) for name in ("SOME_API_KEY", "OTHER_TOKEN", "SHORT_KEY", "LOST_KEY", "PATH")} == {
+        "SOME_API_KEY": KEY,
+        "OTHER_TOKEN": "hf_0123456789",
+        "SHORT_KEY": None,
+        "LOST_KEY": None,
+        "PATH": None,
+    }
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import bz2
 import lzma
 import os
+import stat
 import zipfile
 from pathlib import Path
 
@@ -122,6 +123,32 @@ def test_two_members_never_share_a_name(tmp_path: Path, second: str) -> None:
         else:
             archive.writestr(second, b"two")
     with pytest.raises(HostileData, match=r"t\.zip: holds two files called '(x/)?corpus\.jsonl'"):
+        ZipStore(path)
+
+
+def test_a_link_in_a_zip_is_refused(tmp_path: Path) -> None:
+    path, info = tmp_path / "t.zip", zipfile.ZipInfo("corpus.jsonl")
+    info.external_attr = (stat.S_IFLNK | 0o777) << 16
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr(info, "/etc/passwd")
+    with pytest.raises(HostileData, match=r"t\.zip: holds a link: 'corpus\.jsonl'"):
+        ZipStore(path)
+
+
+@pytest.mark.parametrize("larger", [False, True])
+def test_a_list_of_files_that_is_too_long_is_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, larger: bool
+) -> None:
+    """Zip64, for archives of over 4 GiB, states its length elsewhere."""
+    path = tmp_path / "t.zip"
+    monkeypatch.setattr(zipfile, "ZIP_FILECOUNT_LIMIT", 10 if larger else 1 << 16)
+    with zipfile.ZipFile(path, "w") as archive:
+        for number in range(50):
+            archive.writestr(f"{number}.txt", b"")
+    assert (b"PK\6\6" in path.read_bytes()) == larger
+    assert len(ZipStore(path).names()) == 50
+    monkeypatch.setattr("r2med.core.stores.LARGEST_DIRECTORY", 50 * 46)
+    with pytest.raises(HostileData, match="lists more files"):
         ZipStore(path)
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from r2med.core import HostileData
-from r2med.core.untrusted import component, file_name, inside, printable, printable_json
+from r2med.core.untrusted import component, file_name, inside, is_portable, printable, printable_json
 
 ANY = st.text(max_size=30) | st.sampled_from(
     ["my task", "my_task", "my:task", "äö", "öä", "CON", "con", "Con", "nul.txt", "a.", "a", "A", "", ".", "..", "a/b"]
@@ -32,6 +32,7 @@ def test_a_file_name_is_one_harmless_component(name: str) -> None:
     assert len(made) <= 130
     assert made.partition(".")[0].lower() not in ("con", "prn", "aux", "nul", "com1", "lpt9")
     assert not made.endswith((".", " "))
+    assert is_portable(made)
 
 
 def test_a_hash_cannot_be_forged_by_a_name() -> None:
@@ -43,6 +44,13 @@ def test_plain_and_known_names_stay_as_they_are() -> None:
     assert file_name("bm25+bge-small.rrf") == "bm25+bge-small.rrf"
     assert file_name("MedQA-Diag", known={"MedQA-Diag"}) == "MedQA-Diag"
     assert file_name("MedQA-Diag") != "MedQA-Diag"
+
+
+@pytest.mark.parametrize(
+    "name", ["", ".", "..", ".x", "~x", "a/b", "a b", "ä", "con", "NUL.txt", "x.", "C:", "x" * 300]
+)
+def test_a_name_that_some_file_system_does_not_keep(name: str) -> None:
+    assert not is_portable(name)
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "a\\b", "a\0b", "C:x", "c:", "x\n", " x", "\x1b[31m"])

@@ -59,6 +59,13 @@ def count_terms(folder: Path) -> Case:
     return Case([good, b"\0" * 64 + b"word " * 40], read)
 
 
+def run_columns(folder: Path) -> Case:
+    """Lines of a run; ids that are known already have numbers out of range, too."""
+    fast = extension("_fast")
+    seeds = [b"q1 Q0 d1 1 2.5 tag\nq1 Q0 d2 2 -1e-3 tag\n\nq2 Q0 d1 1 inf tag", b"q\xff Q0 d 1 nan t\n" * 3]
+    return Case(seeds, lambda data: fast.run_columns(data, {b"q1": 1 << 40, b"q2": 7}, {b"d1": -5}))
+
+
 def sparse(folder: Path) -> Case:
     """Search over postings whose numbers come out of the input."""
     import numpy as np
@@ -167,6 +174,7 @@ def pairs(folder: Path) -> Case:
 
 NATIVE: dict[str, Maker] = {
     "C analyzer": analyze,
+    "C run columns": run_columns,
     "C term counts": count_terms,
     "C sparse search": sparse,
     "C top-k": topk,

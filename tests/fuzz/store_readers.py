@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
+import io
+import zipfile
 from collections.abc import Callable
 from contextlib import suppress
 from importlib.resources import files
@@ -11,6 +14,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
+import r2med
 from r2med.cache import ArrayCache, DamagedShard, ShardSet, entries, open_shard, write_shard
 from r2med.cache.arrays import Array, read_arrays
 from r2med.cache.records import SCHEMA
@@ -84,6 +88,50 @@ def read_run_of(root: Path, _: Path) -> object:
     """A stored run gives the rankings that were stored, or an error."""
     stored = next(s for s in ResultIndex([root]).select(["bm25"]))
     return [stored.run().of(q).docs for q in ("Biology-q01", "Biology-q13", "nobody")]
+
+
+def bundle_members(folder: Path) -> dict[str, bytes]:
+    """A bundle made by a real run, by member."""
+    some_results(folder / "results")
+    path = r2med.pack_bundle(folder / "seed.zip", "bm25", results=folder / "results").path
+    with zipfile.ZipFile(path) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+def zipped(members: dict[str, bytes]) -> bytes:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:  # nothing packed, so that changes meet the content
+        for name, data in members.items():
+            archive.writestr(name, data)
+    return out.getvalue()
+
+
+def bundle(folder: Path) -> Case:
+    """A bundle is whole, or refused; what is whole is scored again."""
+    plain = zipped(bundle_members(folder))
+    return from_file(folder / "a.zip", [(folder / "seed.zip").read_bytes(), plain], r2med.check_bundle)
+
+
+def bundle_member(suffix: str) -> Maker:
+    """A bundle with one member changed, and a manifest that states the hash of what it then holds."""
+
+    def make(folder: Path) -> Case:
+        members = bundle_members(folder)
+        name = next(name for name in members if name.endswith(suffix))
+        manifest = msgspec.json.decode(members["manifest.json"])
+
+        def read(data: bytes) -> object:
+            changed = members | {name: data}
+            if name in manifest["members"]:
+                stated = {"sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data)}
+                listed = manifest | {"members": manifest["members"] | {name: stated}}
+                changed["manifest.json"] = msgspec.json.encode(listed)
+            (folder / "a.zip").write_bytes(zipped(changed))
+            return r2med.check_bundle(folder / "a.zip")
+
+        return Case([members[name]], read)
+
+    return make
 
 
 def progress_file(folder: Path) -> Case:
@@ -273,6 +321,10 @@ STORES: dict[str, Maker] = {
     "stored run": results_file(".run.gz", read_run_of),
     "results in the app": results_file(".json", read_in_view),
     "per-query jsonl in the app": results_file(".queries.jsonl", read_in_view),
+    "bundle": bundle,
+    "bundle manifest": bundle_member("manifest.json"),
+    "bundle result": bundle_member("Biology.json"),
+    "bundle run": bundle_member(".run.gz"),
     "progress file": progress_file,
     "embedding shard": shards,
     "set of shards": shard_sets,

@@ -13,7 +13,7 @@ import pytest
 from tests.fuzz.native_readers import BUILT, NATIVE
 from tests.fuzz.test_readers import ROOT, fuzz
 
-SOURCES = {"_fast": ("module.c", "analyze.c", "porter.c"), "_sparse": ("sparse.c",), "_dots": ("dots.c",)}
+SOURCES = {"_fast": ("module.c", "analyze.c", "porter.c", "trec.c"), "_sparse": ("sparse.c",), "_dots": ("dots.c",)}
 FLAGS = (
     "-shared", "-fPIC", "-O1", "-g", "-std=c11", "-ffp-contract=off", "-fno-omit-frame-pointer",
     "-fsanitize=address,undefined", "-fno-sanitize-recover=all",

@@ -20,7 +20,7 @@ PARQUET = [name for name in READERS if "parquet" in name]
 SHORT, LONG = 40, 17_000
 SLOW = 6_000
 """Inputs for readers that take a millisecond each."""
-SLOW_READERS = {*PARQUET, "addresses of the app", *(name for name in READERS if name.startswith("index "))}
+SLOW_READERS = {*PARQUET, "addresses of the app", *(n for n in READERS if n.startswith(("index ", "bundle")))}
 
 
 @pytest.fixture

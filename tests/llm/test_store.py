@@ -25,6 +25,7 @@ from r2med.llm import (
     StoreKey,
     get_llm,
     read_reply,
+    watch_answers,
 )
 from r2med.llm.store import read_store
 from tests.llm.conftest import ask, asks
@@ -41,6 +42,21 @@ def key(**changes: object) -> StoreKey:
 def answer(index: int, text: str = "Measles é 𝛼\n\nwith a line break") -> list[Generation]:
     request = ask(f"Case {index}", f"q{index}")
     return read_reply(request, Reply(key=request.key, choices=(Choice(text),), cost=0.01, completion_tokens=3))
+
+
+def test_the_answers_that_are_used_are_noted(tmp_path: Path) -> None:
+    with GenerationStore(key(), tmp_path) as store:
+        store.append([*answer(1), *answer(2)])
+        with watch_answers() as used:
+            store.get(ask("Case 1", "q1"))
+            store.get(ask("Case 9", "q9"))
+            store.append(answer(3))
+            with watch_answers() as inner:
+                store.get(ask("Case 2", "q2"))
+        store.get(ask("Case 2", "q2"))
+    prompts = [ask(f"Case {i}", f"q{i}").prompt_hash for i in range(4)]
+    assert used == {("hyde", key().digest): set(prompts[1:4])}
+    assert inner == {("hyde", key().digest): {prompts[2]}}
 
 
 def test_what_is_appended_is_there_and_stays(tmp_path: Path) -> None:

@@ -19,7 +19,19 @@ import pytest
 
 NEEDED = ("jinja2", "uvicorn")
 MISSING = [name for name in NEEDED if importlib.util.find_spec(name) is None]
-WEB = ("background", "browser", "try_it", "failures", "hostile", "limits", "pages", "server", "single_file", "text")
+WEB = (
+    "background",
+    "browser",
+    "try_it",
+    "failures",
+    "hostile",
+    "limits",
+    "pages",
+    "public",
+    "server",
+    "single_file",
+    "text",
+)
 collect_ignore = [f"test_{name}.py" for name in WEB] if MISSING else []
 
 START = "from r2med.cli.browse import view; view()"

@@ -8,9 +8,10 @@ import pytest
 import r2med
 from r2med.core import ResultError, UnknownName, UsageError
 from r2med.pipeline.system import SystemSpec
-from r2med.report.leaderboard import HERE, as_json, board, board_caption, board_table, conflict_lines, protocol_of
+from r2med.report.leaderboard import HERE, as_json, board, board_caption, board_table, conflict_lines
 from r2med.report.scores import score_table
 from r2med.results import ResultStore, SystemInfo
+from r2med.results.protocols import protocol_of
 from r2med.scoring import MAIN, Measure, score
 from r2med.tasks import load, resolve, write_task
 

@@ -110,7 +110,7 @@ def test_filters_by_size_licence_and_date(site: Site) -> None:
     whole = [r["row"] for r in page(site, ALL_FIGURES).context["rows"]]
     assert len({row.system for row in whole}) > 150
     parts = {c.name: [value for value, _ in c.values if value] for c, _ in page(site, ALL_FIGURES).context["filters"]}
-    assert list(parts) == ["size", "licence", "year"]
+    assert list(parts) == ["kind", "size", "licence", "year"]
     for name, values in parts.items():
         shares = [page(site, f"{ALL_FIGURES}&{name}={value}").context["rows"] for value in values]
         assert sum(map(len, shares)) == len(whole), name  # each row is of exactly one class

@@ -41,7 +41,7 @@ def test_some_measures_of_all_queries(own_results: Path) -> None:
 def test_large_files_are_read_in_pieces(own_results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = biology(own_results).scores(["ndcg_at_10"])
     for size in (1, 700, 5000):
-        monkeypatch.setattr("r2med.results.beside.CHUNK", size)
+        monkeypatch.setattr("r2med.core.stores.CHUNK", size)
         again = biology(own_results).scores(["ndcg_at_10"])
         assert again.query_ids == whole.query_ids
         assert (again.values == whole.values).all()
@@ -221,7 +221,7 @@ def test_any_changed_byte_is_noticed(tmp_path: Path) -> None:
         path.write_bytes(data[:place] + bytes([data[place] ^ 1 << place % 8]) + data[place + 1 :])
         try:
             stored = open_run(path, expected=expected)
-            stored.check()
+            assert dict(stored.whole()) == dict(run)
             assert {q: stored.of(q) for q in run.query_ids} == rankings
         except DataError:
             refused += 1
@@ -229,7 +229,16 @@ def test_any_changed_byte_is_noticed(tmp_path: Path) -> None:
     for cut in (data[:-1], data[: len(data) // 2], data + b"\0", b""):
         path.write_bytes(cut)
         with pytest.raises(DataError):
-            open_run(path, expected=expected).check()
+            open_run(path, expected=expected).whole()
+
+
+def test_a_line_never_goes_on_in_the_next_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Any other tool would read such blocks as one line."""
+    path = tmp_path / "x.run.gz"
+    monkeypatch.setattr(beside, "_texts", lambda run: [b"q1 Q0 d1 1 2 t", b"q1 Q0 d2 2 1 t\n"])
+    expected = write_blocks(made(1, 1), path)
+    with pytest.raises(DataError, match="was changed after it was written"):
+        open_run(path, expected=expected).whole()
 
 
 def test_a_broken_or_missing_run_is_an_error_that_names_it(tmp_path: Path) -> None:

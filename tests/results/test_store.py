@@ -9,9 +9,10 @@ import msgspec
 import numpy as np
 import pytest
 
-from r2med.core import ResultError
+from r2med.core import DataError, ResultError
 from r2med.pipeline import Builder, SystemSpec, run_experiment
 from r2med.results import ResultIndex, ResultStore, TaskResult
+from r2med.results.beside import UsedGenerations
 from r2med.results.ledger import ledger
 from r2med.results.store import KNOWN_NAMES, read_result
 from r2med.scoring import score
@@ -145,10 +146,16 @@ def test_an_old_expansion_does_not_stand_beside_a_new_result(store: ResultStore)
     (result,) = store
     run = store.run(result)
     evaluation = score(run, load("mini@1/Biology").qrels)
-    path = store.write(result, run, evaluation, expansions=[{"query_id": "q", "texts": ["x"]}])
+    used = [UsedGenerations(method="hyde", digest="0" * 32, prompts=["1"])]
+    path = store.write(result, run, evaluation, expansions=[{"query_id": "q", "texts": ["x"]}], generations=used)
     assert path.with_suffix(".expansions.jsonl").exists()
+    (stored,) = ResultIndex([store.root]).select()
+    assert stored.generations() == used
+    path.with_suffix(".generations.jsonl").write_text("{}")
+    with pytest.raises(DataError, match="was changed after it was written"):
+        stored.generations()
     store.write(result, run, evaluation)
-    assert not path.with_suffix(".expansions.jsonl").exists()
+    assert sorted(p.name for p in path.parent.iterdir()) == ["Biology.json", "Biology.queries.jsonl", "Biology.run.gz"]
 
 
 NAMES = [

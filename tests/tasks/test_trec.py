@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from r2med.core import DataError, IdTable, Qrels, Run
+from r2med.core import DataError, IdTable, Qrels, Run, trec
 from r2med.tasks import read_qrels, read_run, write_qrels, write_run
 from tests.builders import TREC_ID
 
@@ -70,6 +70,7 @@ def test_order_follows_the_scores_not_the_ranks(tmp_path: Path) -> None:
     [
         (b"", "x: holds no rankings"),
         (b"q Q0 a 1 1.0 t\nq Q0 a 1 1.0\n", "x:2: expected 6 columns, got 5"),
+        (b"q Q0 a 1 1.0\nq Q0 b 1 1.0 t u\n", "x:1: expected 6 columns, got 5"),
         (b"q Q0 a 1 high t\n", "x:1: score 'high' is not a number"),
         (b"q Q0 a 1 \xff t\n", "x:1: score '\ufffd' is not a number"),
         (b"q Q0 a 1 nan t\n", "x:1: score 'nan' is not a number"),
@@ -81,6 +82,21 @@ def test_order_follows_the_scores_not_the_ranks(tmp_path: Path) -> None:
 def test_a_broken_run(tmp_path: Path, content: bytes, message: str) -> None:
     (tmp_path / "x").write_bytes(content)
     with pytest.raises(DataError, match=message):
+        read_run(tmp_path / "x")
+
+
+@pytest.mark.parametrize("size", [7, 60, 1 << 20])
+def test_a_run_is_read_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    monkeypatch.setattr("r2med.core.stores.CHUNK", size)
+    lines = [f"q{i % 3} Q0 d{i} {i} {-i / 3} t{i}\n" for i in range(40)]
+    (tmp_path / "x").write_text("".join(lines) + "\n \n" + "".join(lines).replace("Q0 d", "Q0 e").rstrip())
+    read = read_run(tmp_path / "x", query_ids=["none", "q1", "none"])
+    assert list(read.query_ids) == ["none", "q1", "q0", "q2"]
+    assert read.of("none") == []
+    assert [hit.doc_id for hit in read.of("q0")][:4] == ["e0", "d0", "e3", "d3"]
+    assert (len(read.of("q1")), read.name) == (26, "t39")
+    (tmp_path / "x").write_text("".join(lines) + "q Q0 d 1 nan t\n")
+    with pytest.raises(DataError, match="x:41: score 'nan'"):
         read_run(tmp_path / "x")
 
 
@@ -146,3 +162,24 @@ def test_ids_that_trec_cannot_carry_leave_no_file(tmp_path: Path, bad: str) -> N
     with pytest.raises(DataError, match="holds white space, which TREC files cannot carry"):
         write_qrels(Qrels.from_judgments([("q", bad, 1)]), tmp_path / "qrels")
     assert list(tmp_path.iterdir()) == []
+
+
+NUMBERS = st.sampled_from(["1", "2.5", "-1e-3", "1_0", "inf", "nan", "1e999", "0x1"])
+WORDS = st.sampled_from(["q1", "q2", "Q0", "d1", "é", "t", "\x1c"]) | NUMBERS
+PLAIN = st.tuples(WORDS, WORDS, WORDS, WORDS, SCORES, st.just("t"))
+LINES = st.lists(PLAIN | st.lists(WORDS, min_size=6, max_size=6) | st.lists(WORDS, max_size=7), max_size=5)
+
+
+@given(
+    LINES, st.sampled_from([" ", "\t", " \x0b", "\r "]), st.sampled_from(["\n", "\n\n", " \n", "\r\n"]), st.booleans()
+)
+def test_lines_are_read_in_c_as_in_python(lines: list[list[object]], space: str, end: str, broken: bool) -> None:
+    data = end.join(space.join(map(str, line)) for line in lines).encode() + (b"\xff" if broken else b"")
+    fast, slow = trec._Columns(["q2"]), trec._Columns(["q2"])
+    taken = fast.take(data)
+    assert taken == slow._take_slowly(data)
+    if taken:
+        assert (fast.queries, fast._documents, fast._tag) == (slow.queries, slow._documents, slow._tag)
+        for mine, other in zip(fast._parts, slow._parts, strict=True):
+            assert [column.tolist() for column in mine] == [column.tolist() for column in other]
+            assert [column.dtype for column in mine] == [column.dtype for column in other]

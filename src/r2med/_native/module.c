@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "analyze.h"
+#include "trec.h"
 
 static PyObject *fast_analyze(PyObject *self, PyObject *argument)
 {
@@ -169,6 +170,7 @@ static PyMethodDef methods[] = {
      "2 that of NanoR2MED's builder.\n\n"
      "Returns (vocabulary, its int64 offsets, int64 indptr, int32 terms, int32 counts). Terms are numbered by first\n"
      "occurrence over all texts, and stand in order of first occurrence within each."},
+    {"run_columns", r2_run_columns, METH_VARARGS, R2_RUN_COLUMNS_DOC},
     {NULL, NULL, 0, NULL},
 };
 

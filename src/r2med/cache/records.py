@@ -49,7 +49,7 @@ class RecordFile(Generic[Record]):
         self._file = self._claims = -1
         try:
             if not read_only:
-                self._open(msgspec.json.encode({"schema": SCHEMA, "key": key}) + b"\n")
+                self._open(header_line(key))
             elif path.exists():
                 self._file = os.open(path, os.O_RDONLY | BINARY)
         except OSError as error:
@@ -203,6 +203,11 @@ class RecordFile(Generic[Record]):
         finally:
             with suppress(OSError):
                 unlock(self._file)
+
+
+def header_line(key: object) -> bytes:
+    """The first line of a file of records."""
+    return msgspec.json.encode({"schema": SCHEMA, "key": key}) + b"\n"
 
 
 def with_checksum(record: msgspec.Struct) -> bytes:

@@ -37,6 +37,8 @@ COMMANDS = {
     "plot": "Draw results as SVG or PNG.",
     "view": "Look at results in the browser.",
     "report": "Write results as one HTML file.",
+    "board": "Write the static site of a public leaderboard from bundles.",
+    "bundle": "Pack results as one file that verifies itself; check and add such files.",
     "tasks": "List the tasks: what there is and what is on this machine.",
     "data": "Download tasks or add your own; validate, measure, convert and audit them.",
     "nano": "Build, profile and check Nano tasks.",

@@ -24,7 +24,7 @@ Key = TypeVar("Key")
 Member = TypeVar("Member")
 
 BLOCK = 4 << 20  # bytes of text worked on at once
-_SPACE = np.isin(np.arange(256), list(b" \t\n\r\f\v"))
+SPACE = np.isin(np.arange(256), list(b" \t\n\r\f\v"))
 
 
 def grouped(pairs: Iterable[tuple[Key, Member]]) -> dict[Key, list[Member]]:
@@ -109,7 +109,7 @@ class TextColumn(Sequence[str]):
         counts = np.empty(len(self), dtype=np.int64)
         for begin, end in self.blocks(BLOCK):
             first, last = self.offsets[begin], self.offsets[end]
-            inside = ~_SPACE[self.data[first:last]]
+            inside = ~SPACE[self.data[first:last]]
             starts = inside.copy()
             starts[1:] &= ~inside[:-1]
             bounds = self.offsets[begin : end + 1] - first

@@ -173,3 +173,13 @@ def write_packed(raw: IO[bytes], lines: Iterable[bytes], *, suffix: str) -> None
                 stream.write(line)
     else:
         raw.writelines(lines)
+
+
+def write_zip(raw: IO[bytes], members: Iterable[tuple[str, bytes]]) -> None:
+    """Write a zip of named contents, in the order given; the same contents give the same bytes."""
+    with zipfile.ZipFile(raw, "w") as archive:
+        for name, data in members:
+            info = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))
+            info.compress_type = zipfile.ZIP_STORED if name.endswith(".gz") else zipfile.ZIP_DEFLATED
+            info.external_attr, info.create_system = 0o644 << 16, 3  # a plain file, on any system
+            archive.writestr(info, data, compresslevel=6)

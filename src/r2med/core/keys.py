@@ -6,6 +6,7 @@ import os
 import re
 import stat
 import warnings
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,6 +14,7 @@ from .errors import UsageError
 
 HIDDEN = "[key]"
 SHORTEST = 4  # characters of a secret; hiding shorter ones would tear words apart
+_KEY = re.compile(r"(KEY|TOKEN|SECRET|PASSWORD)$")
 _warned: set[str] = set()
 
 
@@ -32,6 +34,17 @@ def read_key(variable: str) -> str:
     if readable_by_all:
         warn_once(f"everybody on this machine can read the key in {path}: chmod 600 {path}")
     return key
+
+
+def keys_in_environment() -> dict[str, str]:
+    """Every value of the environment that is a key by its name, by variable; files that variables name are read."""
+    names = {name.removesuffix("_FILE") for name in os.environ if _KEY.search(name.removesuffix("_FILE"))}
+    found: dict[str, str] = {}
+    for name in sorted(names):
+        with suppress(UsageError):
+            if len(key := read_key(name)) >= 2 * SHORTEST:
+                found[name] = key
+    return found
 
 
 def key_place(variable: str) -> Literal["environment", "file", ""]:

@@ -14,6 +14,7 @@ from .reuse import Account
 
 Float32 = npt.NDArray[np.float32]
 NO_DOCUMENT = -1
+MOST_CELLS = 1 << 29  # Queries × depth, of eight bytes each.
 
 
 class Hit(NamedTuple):
@@ -61,23 +62,46 @@ class Run:
         name: str = "r2med",
     ) -> Run:
         """Build from lists of (document id, score); they are sorted here, whatever order they come in."""
-        named = (hit[0] for hits in rankings.values() for hit in hits)
-        table = IdTable(dict.fromkeys(named)) if doc_ids is None else doc_ids
-        lengths = [len(hits) for hits in rankings.values()]
-        filled = np.arange(max(lengths, default=0)) < np.array(lengths, dtype=np.int64)[:, None]
-        docs = np.full(filled.shape, NO_DOCUMENT, dtype=np.int32)
-        scores = np.full(filled.shape, -np.inf, dtype=np.float32)
-        docs[filled] = table.positions(hit[0] for hits in rankings.values() for hit in hits)
+        hits = [hit for of_query in rankings.values() for hit in of_query]
+        documents = IdTable(dict.fromkeys(hit[0] for hit in hits))
+        queries = np.repeat(np.arange(len(rankings), dtype=np.int32), [len(of_query) for of_query in rankings.values()])
+        scores = np.fromiter((hit[1] for hit in hits), dtype=np.float64, count=len(hits))
+        positions = documents.positions(hit[0] for hit in hits)
+        return cls.from_columns(IdTable(rankings), documents, queries, positions, scores, doc_ids=doc_ids, name=name)
+
+    @classmethod
+    def from_columns(
+        cls,
+        query_ids: IdTable,
+        documents: IdTable,
+        queries: Int32,
+        docs: Int32,
+        scores: npt.NDArray[np.float64],
+        *,
+        doc_ids: IdTable | None = None,
+        name: str = "r2med",
+    ) -> Run:
+        """Build from a query, a document and a score for each hit, in any order; `doc_ids` is the run's own table."""
+        lengths = np.bincount(queries, minlength=len(query_ids))
+        order = np.argsort(queries, kind="stable")
+        row = queries[order]
+        column = np.arange(len(row)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+        shape = (len(query_ids), int(lengths.max(initial=0)))
+        if shape[0] * shape[1] > MOST_CELLS:
+            raise DataError(f"a run of {shape[0]:,} queries and {shape[1]:,} documents each is too large for memory")
+        matrix, values = np.full(shape, NO_DOCUMENT, dtype=np.int32), np.full(shape, -np.inf, dtype=np.float32)
+        known = np.arange(len(documents), dtype=np.int32) if doc_ids is None else doc_ids.positions(documents)
+        if (lost := known[docs[order]] < 0).any():
+            first = int(np.flatnonzero(lost)[0])
+            place, unknown = int(row[first]), int(docs[order][first])
+            raise DataError(f"query {query_ids[place]!r} retrieves unknown document {documents[unknown]!r}")
+        if (bad := np.isnan(scores[order])).any():
+            place = int(row[int(np.flatnonzero(bad)[0])])
+            raise DataError(f"query {query_ids[place]!r} has a score that is not a number")
+        matrix[row, column] = known[docs[order]]
         with np.errstate(over="ignore"):  # beyond float32 is infinite, as in trec_eval
-            scores[filled] = np.fromiter((hit[1] for hits in rankings.values() for hit in hits), dtype=np.float32)
-        if (docs[filled] < 0).any():
-            row, column = (int(v[0]) for v in np.nonzero(filled & (docs < 0)))
-            query_id = list(rankings)[row]
-            raise DataError(f"query {query_id!r} retrieves unknown document {rankings[query_id][column][0]!r}")
-        if np.isnan(scores).any():
-            row = int(np.nonzero(np.isnan(scores).any(axis=1))[0][0])
-            raise DataError(f"query {list(rankings)[row]!r} has a score that is not a number")
-        run = cls(IdTable(rankings), table, docs, scores, name=name)
+            values[row, column] = scores[order]
+        run = cls(query_ids, documents if doc_ids is None else doc_ids, matrix, values, name=name)
         run.check_unique()
         return run
 

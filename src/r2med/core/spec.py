@@ -24,6 +24,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
 
+import msgspec
+
 from .errors import DataError
 from .files import hash_file
 
@@ -162,6 +164,22 @@ class Spec:
         if self.then is not None:
             found["then"] = self.then.data()
         return found
+
+
+class SpecData(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A spec as `data` writes it into files; anybody may have written one."""
+
+    name: str
+    argument: SpecData | str | None = None
+    parameters: dict[str, bool | int | float | str | tuple[float, ...]] = {}
+    depth: int | None = None
+    then: SpecData | None = None
+
+    def spec(self, *, own: bool = False) -> Spec:
+        """The spec; a file is known by its printed form only, and `own` is not in the data."""
+        argument = self.argument.spec() if isinstance(self.argument, SpecData) else self.argument
+        then = self.then.spec(own=own) if self.then else None
+        return Spec(self.name, argument, tuple(sorted(self.parameters.items())), self.depth, then, own=own)
 
 
 def show(value: Value) -> str:

@@ -7,6 +7,7 @@ devices are not opened, and what unpacks out of all proportion is refused while 
 from __future__ import annotations
 
 import os
+import stat
 import struct
 import zipfile
 from collections.abc import Iterable, Iterator
@@ -19,6 +20,9 @@ from .errors import DataError, HostileData
 from .files import open_file
 from .places import exists
 
+CHUNK = 1 << 20
+LARGEST_DIRECTORY = 16 << 20  # bytes of a zip's list of files, which is read into memory whole
+_END_OF_DIRECTORY = struct.Struct("<4s4H2LH")
 LEVELS = 3  # levels of folders that are looked through: no layout we read goes deeper
 BOUNDED_METHODS = {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}
 """Ways to pack a zip's member that Python unpacks piece by piece; of others it holds the whole in memory."""
@@ -113,6 +117,8 @@ class ZipStore:
         self.path = path
         self._members: dict[str, zipfile.ZipInfo] = {}
         try:
+            if _directory_bytes(path) > LARGEST_DIRECTORY:
+                raise HostileData("lists more files than any archive of ours", path=path)
             self._zip = zipfile.ZipFile(path)
         except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError, struct.error) as error:
             raise DataError(f"not a readable zip file ({error})", path=path) from None
@@ -123,6 +129,8 @@ class ZipStore:
             parts = PurePosixPath(info.filename.replace("\\", "/"))
             if parts.is_absolute() or ".." in parts.parts or ":" in info.filename.split("/")[0]:
                 raise HostileData(f"names a file outside itself: {info.filename!r}", path=path)
+            if stat.S_ISLNK(info.external_attr >> 16):
+                raise HostileData(f"holds a link: {info.filename!r}", path=path)
             if self._members.setdefault(parts.as_posix(), info) is not info:
                 raise HostileData(f"holds two files called {parts.as_posix()!r}", path=path)
         while not keep_folder and self._has_one_folder():
@@ -153,6 +161,20 @@ class ZipStore:
 
     def label(self, name: str) -> str:
         return f"{self.path}!{name}"
+
+
+def _directory_bytes(path: Path) -> int:
+    """How long the list of files at the end of a zip is, as the zip states it and zipfile believes it."""
+    with open_file(path) as stream:
+        stream.seek(max(0, path.stat().st_size - (1 << 16) - _END_OF_DIRECTORY.size))
+        tail = stream.read()
+    found = tail.rfind(b"PK\5\6")
+    if found < 0 or len(tail) - found < _END_OF_DIRECTORY.size:
+        return 0  # not a zip, as zipfile is about to say
+    larger = tail.rfind(b"PK\6\6", 0, found)  # an archive of over 4 GiB states it here
+    if 0 <= larger <= found - 56:
+        return int.from_bytes(tail[larger + 40 : larger + 48], "little")
+    return int(_END_OF_DIRECTORY.unpack_from(tail, found)[5])
 
 
 class JoinedStore:
@@ -207,3 +229,14 @@ def open_path(path: Path) -> Iterator[BinaryIO]:
     """A buffered, decompressed stream of a file that somebody named."""
     with open_stream(FileStore(path), path.name) as stream:
         yield stream
+
+
+def whole_lines(stream: BinaryIO) -> Iterator[bytes]:
+    """A file in pieces that end with a line."""
+    rest = b""
+    while piece := stream.read(CHUNK):
+        head, newline, rest = (rest + piece).rpartition(b"\n")
+        if newline:
+            yield head + newline
+    if rest:
+        yield rest

@@ -45,6 +45,12 @@ def file_name(name: str, *, known: Collection[str] = ()) -> str:
     return f"{'_' if device or not readable else ''}{readable}~{digest}"
 
 
+def is_portable(name: str) -> bool:
+    """Whether a name is a file name of ours, or one as plain: any file system keeps it as it is."""
+    odd = _NOT_PLAIN.search(name) or name.startswith((".", "~")) or name.endswith(".")
+    return bool(name) and len(name) <= 2 * LONGEST and not odd and name.partition(".")[0].lower() not in _RESERVED
+
+
 def component(name: str, what: str, *, path: str | Path | None = None) -> str:
     """A name from data that must be one component of a path by itself; anything else is refused, not repaired."""
     if not _is_component(name):

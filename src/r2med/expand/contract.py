@@ -17,7 +17,7 @@ from ..core.queries import Feedback
 from ..core.registry import Registry
 from ..core.reuse import Account, known_sum
 from ..core.spec import Spec
-from ..llm import Chat, Cost, chats
+from ..llm import Answers, Chat, Cost, chats
 
 OK, EMPTY = "ok", "empty"
 OTHER = "*"
@@ -91,6 +91,8 @@ class Expansions:
     """Further searches, each by retrievers of its kind, with what the one before it found."""
     reused: Account = field(default_factory=dict)
     """What the answers took, and what of that stored ones saved."""
+    answers: Answers = field(default_factory=dict)
+    """Which stored answers of chat models the texts were read from."""
 
     def __len__(self) -> int:
         return len(self.items)

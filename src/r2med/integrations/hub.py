@@ -28,8 +28,9 @@ from ..core.untrusted import inside
 from ..core.waiting import in_time
 from ..report.scores import score_table
 from ..results import ResultIndex, ResultStore, TaskResult
-from ..results.beside import EXPANSIONS, QUERIES, RUN
-from ..results.store import checksum, indented_json
+from ..results.beside import BESIDE
+from ..results.public import public
+from ..results.store import indented_json
 from ..tasks import collections
 from ..tasks.nano.folder import HUB_LICENCES, Manifest, read_manifest, read_metadata
 from .exporting import results_in
@@ -41,7 +42,6 @@ NOT_CLINICAL = (
 )
 PUBLIC_HUB = "https://huggingface.co"
 REPO = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}", re.ASCII)
-PATH = r"(/|~|[A-Za-z]:\\)"
 UPLOAD_WITHIN = 600.0  # seconds for an upload, and then those that its bytes take at the slowest
 
 
@@ -223,15 +223,10 @@ def _results(folder: Path, new: Path, repo: str, licence: str) -> str:
     stored, source = ResultIndex([folder]).select(), FolderStore(folder)
     results = [one.result for one in stored]
     for one, result in zip(stored, results, strict=True):
-        if re.match(PATH, result.system.name):
-            raise UsageError(
-                f"system {result.system.name!r} shows a path of this machine: run it again under a name or from a "
-                "relative folder"
-            )
         path = one.path.relative_to(folder.resolve())
         target = ResultStore(new / "results").path(result.system.name, result.task.collection, result.task.name)
         write_bytes(target, indented_json(public(result)))
-        for suffix in (RUN, QUERIES, EXPANSIONS):
+        for suffix in BESIDE:
             if one.path.with_suffix(suffix).is_file():
                 _copy(source, path.with_suffix(suffix).as_posix(), target.with_suffix(suffix))
     known = collections()
@@ -245,23 +240,6 @@ def _results(folder: Path, new: Path, repo: str, licence: str) -> str:
     write_bytes(new / "scores.jsonl", b"".join(lines))
     write_bytes(new / "README.md", results_card(results, repo, licence).encode())
     return licence
-
-
-def public(result: TaskResult) -> TaskResult:
-    """A result without the paths of the machine it was made on: of each, only the last part stays."""
-    shown = msgspec.convert(_without_paths(msgspec.to_builtins(result)), TaskResult)
-    shown.checksum = checksum(shown)
-    return shown
-
-
-def _without_paths(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {_without_paths(k): _without_paths(v) for k, v in value.items()}
-    if isinstance(value, list):
-        return [_without_paths(v) for v in value]
-    if isinstance(value, str) and re.match(PATH, value) and "\n" not in value:
-        return re.split(r"[/\\]", value.rstrip("/\\"))[-1]
-    return value
 
 
 def upload(prepared: Prepared, *, private: bool) -> Uploaded:

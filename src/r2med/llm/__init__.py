@@ -14,11 +14,12 @@ from .generation import Generation, read_reply
 from .parsing import MARKINGS, STATUSES, Parsed, Status, check_retry, open_call, parse, reasons
 from .protocol import Chat, Choice, Estimate, Message, Reply, Request, Sampling, with_defaults
 from .replay import Replay
-from .store import GenerationStore, StoreKey, asked_again
+from .store import Answers, GenerationStore, StoreKey, asked_again, watch_answers
 
 __all__ = [
     "MARKINGS",
     "STATUSES",
+    "Answers",
     "Budget",
     "BudgetSpent",
     "Chat",
@@ -48,5 +49,6 @@ __all__ = [
     "plan_requests",
     "read_reply",
     "reasons",
+    "watch_answers",
     "with_defaults",
 ]

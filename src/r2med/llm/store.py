@@ -8,12 +8,13 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
 from itertools import takewhile
 from pathlib import Path
 
 import msgspec
 
-from ..cache.records import RecordFile, claim_offset, is_header, read_records
+from ..cache.records import RecordFile, claim_offset, header_line, is_header, read_records, with_checksum
 from ..cache.sent import Call, SentCalls
 from ..core import DataError, fingerprint
 from ..core.places import home
@@ -23,7 +24,17 @@ from .generation import Generation, put_newest
 from .parsing import check_retry
 from .protocol import Chat, Request, Sampling
 
-__all__ = ["GenerationStore", "StoreKey", "asked_again", "is_header", "read_header", "read_store"]
+__all__ = [
+    "Answers",
+    "GenerationStore",
+    "StoreKey",
+    "asked_again",
+    "is_header",
+    "read_header",
+    "read_store",
+    "store_lines",
+    "watch_answers",
+]
 
 
 class StoreKey(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -85,6 +96,22 @@ class StoreKey(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return next(iter(sorted(folder.glob(f"*/{name}"))), own)
 
 
+Answers = dict[tuple[str, str], set[str]]
+"""Answers that were used: the method and the digest of a store's key, and the hashes of the prompts answered."""
+_watching: list[Answers] = []
+
+
+@contextmanager
+def watch_answers() -> Iterator[Answers]:
+    """Collect which answers of which stores are used while the block runs, in whichever thread: stored or new ones."""
+    used: Answers = {}
+    _watching.append(used)
+    try:
+        yield used
+    finally:
+        _watching[:] = [other for other in _watching if other is not used]
+
+
 class Header(msgspec.Struct, frozen=True, kw_only=True):
     """The first line of a file."""
 
@@ -108,6 +135,7 @@ class GenerationStore(RecordFile[Generation]):
     ) -> None:
         """Open the file; `read_only` makes none and writes nothing, for a look at what is there."""
         self.key = key
+        self._name = (key.method, key.digest)
         self._new, self._reused = list[Generation](), list[Generation]()
         """Answers that were handed out: of calls that were made, and those that were stored."""
         self._retry = check_retry(retry)
@@ -141,7 +169,13 @@ class GenerationStore(RecordFile[Generation]):
 
     def append(self, records: Iterable[Generation]) -> None:
         """Put answers on disk. Failed ones are left out, so that they are tried again."""
-        super().append(g for g in records if g.status != "failed")
+        kept = [g for g in records if g.status != "failed"]
+        super().append(kept)
+        self._note(g.prompt_hash for g in kept)
+
+    def _note(self, prompts: Iterable[str]) -> None:
+        for used in tuple(_watching):
+            used.setdefault(self._name, set()).update(prompts)
 
     def statuses(self) -> Counter[str]:
         """Answers by status."""
@@ -150,9 +184,14 @@ class GenerationStore(RecordFile[Generation]):
     def begun(self, request: Request) -> list[Generation]:
         """The first answers to a request, as many as are here without a gap."""
         with self._lock:
-            samples = self._found.get((request.key, request.prompt_hash), {})
+            prompt = request.prompt_hash
+            samples = self._found.get((request.key, prompt), {})
             wanted = range(request.sample, request.sample + request.sampling.n)
-            return [samples[i] for i in takewhile(lambda i: i in samples and samples[i].again >= request.again, wanted)]
+            found = [
+                samples[i] for i in takewhile(lambda i: i in samples and samples[i].again >= request.again, wanted)
+            ]
+            self._note([prompt] if found else ())
+            return found
 
     def get(self, request: Request) -> list[Generation] | None:
         """The answers to a request if all of them are here."""
@@ -273,6 +312,12 @@ def read_store(path: Path) -> tuple[StoreKey, list[Generation], int]:
         raise DataError(f"cannot be read ({error.strerror or error})", path=path) from None
     generations, bad = read_records(lines[1:], Generation)
     return read_header(path, lines[0]).key, generations, bad
+
+
+def store_lines(key: StoreKey, records: Iterable[Generation]) -> Iterator[bytes]:
+    """The lines of a file that holds these answers."""
+    yield header_line(key)
+    yield from map(with_checksum, records)
 
 
 def read_header(path: Path, line: bytes) -> Header:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,9 +14,11 @@ from ..core.reuse import Account, Timed, in_turn, saved_seconds
 from ..expand import Expander, Expansions, queries_for
 from ..expand.policy import queries_without_text
 from ..fuse import Fusion
+from ..llm import Answers, watch_answers
 from ..rerank import Rest, safeguards, without
 from ..rerank.safeguard import RANK as SAFEGUARD_RANK
 from ..results import SCHEMA, ResultStore, SystemInfo, TaskInfo, TaskResult
+from ..results.beside import UsedGenerations
 from ..results.schema import environment
 from ..retrieve import Index, Retriever
 from ..scoring import score
@@ -33,15 +36,26 @@ class Ranked(NamedTuple):
     notes: dict[str, Any]
     candidates: Run | None = None
     expansions: Expansions | None = None
+    answers: Answers | None = None  # Stored answers of chat models that rerankers read.
+
+    @property
+    def generations(self) -> list[UsedGenerations]:
+        """All stored answers of chat models that it was made from, in a fixed order."""
+        used: Answers = {}
+        for answers in (self.expansions.answers if self.expansions else {}, self.answers or {}):
+            for name, prompts in answers.items():
+                used.setdefault(name, set()).update(prompts)
+        return [UsedGenerations(method=m, digest=d, prompts=sorted(used[m, d])) for m, d in sorted(used)]
 
 
 def expand(expander: Expander, task: Task, on_progress: Callable[[int, int], None] | None) -> Timed[Expansions]:
     """Expand every query."""
-    made = Timed.of(lambda: expander.expand(task, on_progress=on_progress))
+    with watch_answers() as used:
+        made = Timed.of(lambda: expander.expand(task, on_progress=on_progress))
     # Somebody's own expander may have nothing to add to any query; a chat model without an answer has failed.
     if task.queries and expander.needs_text and not any(item.usable or any(item.raw) for item in made.value):
         raise _no_text(expander, task)
-    return made
+    return Timed(replace(made.value, answers=used), made.seconds)
 
 
 def _no_text(expander: Expander, task: Task) -> UsageError:
@@ -105,9 +119,11 @@ def rerank(reranking: Reranking, first: Ranked, task: Task, name: str) -> Ranked
     """The best candidates in a new order; what an earlier reranker of the system said is kept behind its own."""
     given = Run(first.run.query_ids, first.run.doc_ids, first.run.docs, first.run.scores, name=first.run.name)
     reranker, depth, rest = reranking.reranker, reranking.depth, reranking.rest
-    reranked = Timed.of(lambda: reranker.rerank(task, given, depth, rest=rest))
+    with watch_answers() as used:
+        reranked = Timed.of(lambda: reranker.rerank(task, given, depth, rest=rest))
     run, seconds = reranked.value.renamed(name), reranked.seconds
     reused = in_turn(first.reused.get("rerank", {}), reranked.value.reused)
+    used |= {store: prompts | used.get(store, set()) for store, prompts in (first.answers or {}).items()}
     notes = first.notes | run.notes
     if first.candidates is not None:
         before = first.notes.get("reranked_before", [])
@@ -120,6 +136,7 @@ def rerank(reranking: Reranking, first: Ranked, task: Task, name: str) -> Ranked
         notes,
         first.candidates or given,
         first.expansions,
+        used,
     )
 
 
@@ -159,7 +176,7 @@ def score_and_store(
         notes=notes,
         environment={**environment(), **provenance},
     )
-    store.write(result, stage.run, evaluation, expansions=stage.expansions)
+    store.write(result, stage.run, evaluation, expansions=stage.expansions, generations=stage.generations)
     return result
 
 

@@ -12,15 +12,17 @@ Everything that changes a ranking is in the spec or in its fingerprint.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar, cast
+
+import msgspec
 
 from ..core import Run, Task, UsageError, fingerprint
 from ..core.options import Options
 from ..core.queries import Queries
 from ..core.registry import Registry
-from ..core.spec import LINK, Spec
+from ..core.spec import LINK, Spec, SpecData
 from ..expand import Expander, as_expander, expanders, queries_for
 from ..expand.chain import check_feedback, steps_of
 from ..expand.policy import policy_settings
@@ -77,6 +79,25 @@ class SystemSpec:
             segments[-1], fusion = match["last"], fusions.parse(match["fusion"])
         return cls(tuple(retrievers.parse(segment) for segment in segments), fusion, expander, reranker)
 
+    @staticmethod
+    def printed(data: Mapping[str, object]) -> list[str]:
+        """The forms in which a spec that `data` wrote may be printed: those of registered parts and of objects.
+
+        Nothing is looked up, so this is safe for data of strangers; what is no such data is a `ValueError`.
+        """
+        found = msgspec.convert(data, _SystemData)
+        return [
+            str(
+                SystemSpec(
+                    tuple(part.spec(own=own) for part in found.retrievers),
+                    found.fusion.spec() if found.fusion else None,
+                    found.expander.spec(own=own) if found.expander else None,
+                    found.reranker.spec(own=own) if found.reranker else None,
+                )
+            )
+            for own in (False, True)
+        ]
+
     @property
     def first_stage(self) -> str:
         """All that stands before the reranker, printed."""
@@ -97,6 +118,13 @@ class SystemSpec:
             if part is not None:
                 found[name] = part.data()
         return found
+
+
+class _SystemData(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    retrievers: tuple[SpecData, ...]
+    expander: SpecData | None = None
+    fusion: SpecData | None = None
+    reranker: SpecData | None = None
 
 
 def _is_method(name: str) -> bool:

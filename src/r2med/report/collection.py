@@ -19,7 +19,7 @@ from ..scoring.score_set import ScoreSet, TaskScores
 from ..tasks import TaskRef, collections, resolve
 from ..tasks.catalogue import fold
 from ..tasks.load import every_part
-from ..tasks.own import own_collection, remembered
+from ..tasks.own import Place, own_collection, own_collections, remembered
 
 ORDER = ("r2med", "nano", "mini", "mini-dev", "mini@1")
 MEASURES = tuple(
@@ -307,8 +307,9 @@ class Behind(NamedTuple):
 def task_behind(info: TaskInfo, folders: Iterable[Path] = ()) -> Behind:
     """The task that a result was made on, where it is on this machine and unchanged.
 
-    Read are tasks of the catalogue, some folders, and the folder that the same content was last run from on this
-    machine. A result also says which folder it was made from, but anybody can write that: it is never read.
+    Read are tasks of the catalogue, the folder that the same content was last run from on this machine, collections of
+    one's own, and some folders. A result also says which folder it was made from, but anybody can write that: it is
+    never read.
     """
     why = "The folder of its task is not known on this machine."
     for find in _places(info, folders):
@@ -324,12 +325,17 @@ def task_behind(info: TaskInfo, folders: Iterable[Path] = ()) -> Behind:
     return Behind(None, why)
 
 
+def _at(info: TaskInfo, place: Place) -> TaskRef:
+    return TaskRef(info.name, info.collection, None, Path(place.path), place.split, place.judged)
+
+
 def _places(info: TaskInfo, folders: Iterable[Path]) -> Iterator[Callable[[], list[TaskRef]]]:
     """Where to look for a task, one place after the other."""
     if info.collection in collections():
         yield lambda: resolve(info.full_name)
         return
     if place := remembered(info.fingerprint):
-        yield lambda: [TaskRef(info.name, info.collection, None, Path(place.path), place.split, place.judged)]
+        yield lambda: [_at(info, place)]
+    yield lambda: [_at(info, t) for c in own_collections() for t in c.tasks if t.fingerprint == info.fingerprint]
     for folder in folders:
         yield lambda folder=folder: [ref for ref in every_part(folder) if ref.name == info.name]  # type: ignore[misc]

@@ -17,7 +17,7 @@ from ..core.table import NONE, Table, points, share
 from ..results import ResultIndex, SystemInfo, macro_average, query_weighted
 from ..results.ledger import Figure, Kind, ledger
 from ..results.ledger.conflicts import Conflict, average, conflicts, same_figures, slips
-from ..results.protocols import MAIN_PROTOCOL, get_protocol, own_words, protocol_names, tables
+from ..results.protocols import MAIN_PROTOCOL, get_protocol, protocol_of
 from ..results.published_models import Terms, system_facts
 from ..scoring import MAIN, Measure
 from ..scoring.evaluation import mean_judged
@@ -31,7 +31,7 @@ MANY_SYSTEMS, MANY_QUERIES = 100, 20_000
 AT_ONCE = 50  # Systems resampled together: the means of more would not fit comfortably in memory.
 SCALE = 100
 HERE, PUBLISHED, REFERENCE = "measured here", "published", "our reference"
-ALL, CUSTOM = "all", "custom"
+ALL = "all"
 MARKS = {
     "≠": "another source has another figure for the same system, or for its reranker over another first stage",
     "*": "stated by the source, which gives no figure of each task",
@@ -332,18 +332,6 @@ def family_of(system: SystemInfo) -> str:
     if system.kind in FAMILIES:
         return system.kind
     return "dense" if system.kind in ("late-interaction", "sparse", "api") else "other"
-
-
-def protocol_of(system: SystemInfo) -> str:
-    """The protocol that a part of the system names; with instructions or a policy of one's own it is no protocol's."""
-    if own_words(system):
-        return CUSTOM
-    parameters = tables([table.get("parameters") for table in tables(system.spec.get("retrievers"))])
-    stated = next((str(p["protocol"]) for p in parameters if "protocol" in p), "")
-    if not system.spec:  # the first edition put it into the name
-        stated = next((p for p in protocol_names() if f"@{p}" in system.name), "")
-    own_policy = system.description.get("policy", "default") != "default"
-    return stated or (CUSTOM if own_policy else "default")
 
 
 def ranked(rows: Iterable[Row]) -> list[Row]:

@@ -9,12 +9,13 @@ piece, as the first edition or another tool wrote it, is read whole.
 from __future__ import annotations
 
 import hashlib
+import io
 import os
 import re
 import struct
 import zlib
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
@@ -24,16 +25,18 @@ import numpy as np
 
 from ..core import DataError, Hasher, IdTable, ResultError, Run
 from ..core.atomic import atomic_file
-from ..core.compression import inflate
+from ..core.compression import inflate, outgrown
 from ..core.places import open_regular
-from ..core.trec import read_run, run_lines
+from ..core.stores import whole_lines
+from ..core.trec import parse_run, read_run, run_lines
 from ..scoring.hits import Float64
 from .schema import TaskResult
 
-RUN, QUERIES, EXPANSIONS = ".run.gz", ".queries.jsonl", ".expansions.jsonl"
-CHUNK = 1 << 24
+RUN, QUERIES, EXPANSIONS, GENERATIONS = ".run.gz", ".queries.jsonl", ".expansions.jsonl", ".generations.jsonl"
+BESIDE = (RUN, QUERIES, EXPANSIONS, GENERATIONS)
 BLOCK = 1 << 16  # Bytes of text after which a block is closed; it always holds whole queries.
-LARGEST_BLOCK = 1 << 28
+RUN_EXPANSION, RUN_FLOOR = 50, 16 << 20
+"""Times its size that a run may unpack to, and bytes that are always allowed; ours unpack to five times their size."""
 _HEADER = struct.Struct("<4s6sH2sHI16s")
 """A gzip header: magic and flags, time and system, and one extra field that holds the block's length and hash."""
 _MAGIC, _NO_TIME, _FIELD = b"\x1f\x8b\x08\x04", b"\0\0\0\0\0\xff", b"R2"
@@ -62,7 +65,7 @@ def read_scores(path: Path, result: TaskResult, measures: tuple[str, ...]) -> Sc
     decoder = msgspec.json.Decoder(_line_type(measures))
     try:
         with open_regular(path) as stream:
-            for lines in _whole_lines(stream):
+            for lines in whole_lines(stream):
                 digest.update(lines)
                 for line in decoder.decode_lines(lines):
                     ids.append(line.query_id)
@@ -95,17 +98,6 @@ def _shared(ids: tuple[str, ...]) -> tuple[str, ...]:
     return ids
 
 
-def _whole_lines(stream: BinaryIO) -> Iterator[bytes]:
-    """A file in pieces that end with a line."""
-    rest = b""
-    while piece := stream.read(CHUNK):
-        head, newline, rest = (rest + piece).rpartition(b"\n")
-        if newline:
-            yield head + newline
-    if rest:
-        yield rest
-
-
 class Expansion(msgspec.Struct, frozen=True, kw_only=True):
     """The texts made from one query: a line of `<task>.expansions.jsonl`."""
 
@@ -133,6 +125,31 @@ def read_expansion(path: Path, query_id: str, *, expected: str = "") -> Expansio
     if expected and digest.hexdigest() != expected:
         raise DataError("was changed after it was written; run it again", path=path)
     return found
+
+
+class UsedGenerations(msgspec.Struct, frozen=True, kw_only=True):
+    """The answers of one generation store that a result was made from: a line of `<task>.generations.jsonl`."""
+
+    method: str
+    digest: str  # Of the store's key, by which the store finds its file.
+    prompts: list[str]  # Hashes of the prompts that were answered.
+
+
+def read_used(path: Path, *, expected: str = "") -> list[UsedGenerations]:
+    """The generations that a result was made from; none where it asked no chat model. `expected`: the file's hash."""
+    try:
+        with open_regular(path) as stream:
+            data = stream.read()
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise DataError(f"cannot be read ({error.strerror or error})", path=path) from None
+    if expected and hashlib.blake2b(data, digest_size=16).hexdigest() != expected:
+        raise _changed(path)
+    try:
+        return msgspec.json.Decoder(UsedGenerations).decode_lines(data)
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"cannot be read ({error})", path=path) from None
 
 
 class Ranking(NamedTuple):
@@ -189,6 +206,7 @@ class WholeRun:
     """A run as the first edition or another tool wrote it: read at once, without hashes."""
 
     def __init__(self, path: Path) -> None:
+        self._path = path
         self._run = read_run(path)
 
     @property
@@ -199,8 +217,9 @@ class WholeRun:
         hits = self._run.of(query_id)
         return Ranking(tuple(hit.doc_id for hit in hits), tuple(hit.score for hit in hits))
 
-    def check(self) -> None:
-        """There is nothing to check it with."""
+    def whole(self, *, doc_ids: IdTable | None = None, query_ids: Iterable[str] = ()) -> Run:
+        """The whole run over a table of documents; `query_ids` are in it also without hits."""
+        return read_run(self._path, doc_ids=doc_ids, query_ids=query_ids)
 
 
 class RunBlocks:
@@ -213,6 +232,7 @@ class RunBlocks:
         hasher, offset = Hasher("run blocks"), 0
         with _open(path) as stream:
             whole = os.fstat(stream.fileno()).st_size
+            self._limit = max(RUN_FLOOR, RUN_EXPANSION * whole)
             while offset < whole:
                 stream.seek(offset)
                 data = stream.read(_HEADER.size).ljust(_HEADER.size, b"\0")
@@ -257,20 +277,32 @@ class RunBlocks:
             stream.seek(offset + _HEADER.size)
             packed = stream.read(size - _HEADER.size)
         try:
-            text = inflate(packed, most or LARGEST_BLOCK, self._path)
+            text = inflate(packed, most or self._limit + 1, self._path)
         except DataError:
             raise _changed(self._path) from None
+        if len(text) > self._limit:
+            raise outgrown(self._limit, self._path)
         if most:
             return text
-        if hashlib.blake2b(text, digest_size=16).digest() != digest:
+        ends_well = not text or text.endswith(b"\n")
+        if hashlib.blake2b(text, digest_size=16).digest() != digest or not ends_well:
             raise _changed(self._path)
         self._last = (number, text)
         return text
 
-    def check(self) -> None:
-        """Compare everything with its hashes."""
+    def whole(self, *, doc_ids: IdTable | None = None, query_ids: Iterable[str] = ()) -> Run:
+        """The whole run over a table of documents, compared with its hashes."""
+        return parse_run(self._pieces(), self._path, doc_ids=doc_ids, query_ids=query_ids)
+
+    def _pieces(self) -> Iterator[bytes]:
+        """The text in pieces of whole lines; more than is in proportion to the file is refused."""
+        total = 0
         for number in range(len(self._places)):
-            self.block(number)
+            text = self.block(number)
+            total += len(text)
+            if total > self._limit:
+                raise outgrown(self._limit, self._path)
+            yield from whole_lines(io.BytesIO(text))
 
 
 def _open(path: Path) -> BinaryIO:

@@ -8,13 +8,26 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections import OrderedDict
-from collections.abc import Callable, Hashable, Sequence
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import Generic, NamedTuple, TypeVar
 
-from ..core import DataError, ResultError, Run, UnknownName, UsageError
-from .beside import EXPANSIONS, QUERIES, RUN, Expansion, ScoreColumns, StoredRun, open_run, read_expansion, read_scores
+from ..core import DataError, IdTable, ResultError, Run, UnknownName, UsageError
+from .beside import (
+    EXPANSIONS,
+    GENERATIONS,
+    QUERIES,
+    RUN,
+    Expansion,
+    ScoreColumns,
+    StoredRun,
+    UsedGenerations,
+    open_run,
+    read_expansion,
+    read_scores,
+    read_used,
+)
 from .schema import TaskResult
 from .store import ResultStore, collection_slug, load_run, read_key, read_result
 
@@ -81,16 +94,20 @@ class StoredResult:
         expected = self.result.files.get(RUN, "")
         return self._index.kept_runs.get(self, lambda: open_run(self.beside(RUN), expected=expected))
 
-    def whole_run(self) -> Run:
-        """The run as a value, queries without hits included."""
+    def whole_run(self, doc_ids: IdTable | None = None) -> Run:
+        """The run as a value, queries without hits included; with `doc_ids`, over that table of documents."""
         self.beside(RUN)
-        return load_run(self.path, self.result)
+        return load_run(self.path, self.result, doc_ids)
 
     def expansion(self, query_id: str) -> Expansion | None:
         """What a query was expanded to; None where that was not kept."""
         if not self.path.with_suffix(EXPANSIONS).exists():
             return None
         return read_expansion(self.beside(EXPANSIONS), query_id, expected=self.result.files.get(EXPANSIONS, ""))
+
+    def generations(self) -> list[UsedGenerations]:
+        """The stored answers of chat models that it was made from."""
+        return read_used(self.beside(GENERATIONS), expected=self.result.files.get(GENERATIONS, ""))
 
     def beside(self, suffix: str) -> Path:
         """A file beside the result; a link that leads out of the folder is refused."""
@@ -108,10 +125,15 @@ class Problem(NamedTuple):
 
 
 class ResultIndex:
-    """All results of some folders. `version` grows whenever something changed."""
+    """All results of some folders. `version` grows whenever something changed.
 
-    def __init__(self, roots: Sequence[Path]) -> None:
+    Where several folders hold a system, its label names the folder, or what `names` calls it. The disk is looked at
+    again after `every` seconds.
+    """
+
+    def __init__(self, roots: Sequence[Path], names: Sequence[str] = (), *, every: float = CHECK_EVERY) -> None:
         self.roots = tuple(roots)
+        self._names = dict(zip(self.roots, names, strict=True)) if names else {}
         self.version = 0
         self.stored: tuple[StoredResult, ...] = ()
         self.problems: tuple[Problem, ...] = ()
@@ -121,17 +143,17 @@ class ResultIndex:
         self.kept_runs: Kept[StoredResult, StoredRun] = Kept(RUNS_BUDGET, lambda run: run.nbytes)
         self._known: dict[str, tuple[Stamp, StoredResult | Problem]] = {}
         self._lock = threading.Lock()
-        self._checked = 0.0
+        self._checked, self._every = 0.0, every
 
     def refresh(self, *, now: bool = False) -> None:
-        """Look at the disk again, at most once a second."""
+        """Look at the disk again, where that is due."""
         with self._lock:
-            if not now and self.version and time.monotonic() - self._checked < CHECK_EVERY:
+            if not now and self.version and time.monotonic() - self._checked < self._every:
                 return
             problems: list[Problem] = []
             found = [stored for root in self.roots for stored in self._scan(root, problems)]
             if tuple(found) != self.stored or tuple(problems) != self.problems or not self.version:
-                _label(found, self.roots)
+                _label(found, self._names or _folder_names(self.roots))
                 self.stored, self.problems = tuple(found), tuple(problems)
                 self.version += 1
             self._checked = time.monotonic()
@@ -233,16 +255,21 @@ def _one_of_each(root: Path, found: list[StoredResult], problems: list[Problem])
     return [stored for stored in found if stored not in left_out]
 
 
-def _label(found: list[StoredResult], roots: Sequence[Path]) -> None:
+def _label(found: list[StoredResult], names: Mapping[Path, str]) -> None:
     """A system that stands in several folders is named after them too."""
     homes: dict[str, set[Path]] = {}
     for stored in found:
         homes.setdefault(stored.system, set()).add(stored.root)
-    names = [root.resolve().name for root in roots]
     for stored in found:
-        own = stored.root.resolve().name
-        short = own if names.count(own) == 1 else str(stored.root)
-        stored.label = stored.system if len(homes[stored.system]) == 1 else f"{stored.system} ({short})"
+        several = len(homes[stored.system]) > 1
+        stored.label = f"{stored.system} ({names[stored.root]})" if several else stored.system
+
+
+def _folder_names(roots: Sequence[Path]) -> dict[Path, str]:
+    """Each folder by its own name, or by its path where another has the same."""
+    names = {root: root.resolve().name for root in roots}
+    often = Counter(names.values())
+    return {root: name if often[name] == 1 else str(root) for root, name in names.items()}
 
 
 def _entries(folder: str | Path, root: Path, problems: list[Problem]) -> list[os.DirEntry[str]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import sys
+from datetime import datetime, timezone
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -69,7 +70,8 @@ class TaskResult(msgspec.Struct, kw_only=True):
     # where that was not measured; older files have none at all.
     notes: dict[str, object] = {}
     # What must be said about the number: truncation, expansion, a reranker's effect, tokens, cost.
-    environment: dict[str, object] = {}  # Versions, processor, cores, commit, and whether the C extension was used.
+    environment: dict[str, object] = {}
+    # When it was made (UTC), versions, processor, cores, commit, and whether the C extension was used.
     files: dict[str, str] = {}
     # Hashes of the files beside it, by suffix; checked when they are read. Empty in files of the first edition.
     checksum: str = ""
@@ -110,6 +112,7 @@ def environment() -> dict[str, object]:
             except PackageNotFoundError:
                 continue
     return {
+        "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
         "versions": versions,
         "platform": platform.platform(),
         "processor": _processor(),

@@ -9,20 +9,19 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TypeVar
 
 import msgspec
 import numpy as np
 
-from ..core import ResultError, Run, fingerprint
+from ..core import IdTable, ResultError, Run, fingerprint
 from ..core.atomic import atomic_file, write_bytes
 from ..core.places import exists, open_regular
-from ..core.trec import read_run
 from ..core.untrusted import file_name, inside
 from ..scoring import Evaluation
-from .beside import EXPANSIONS, QUERIES, RUN, open_run, read_scores, write_blocks
+from .beside import BESIDE, EXPANSIONS, GENERATIONS, QUERIES, RUN, UsedGenerations, open_run, read_scores, write_blocks
 from .protocols import MAIN_PROTOCOL
 from .schema import SCHEMA, QueryScores, TaskResult
 
@@ -85,23 +84,44 @@ class ResultStore:
         return None
 
     def write(
-        self, result: TaskResult, run: Run, evaluation: Evaluation, *, expansions: Iterable[object] | None = None
+        self,
+        result: TaskResult,
+        run: Run,
+        evaluation: Evaluation,
+        *,
+        expansions: Iterable[object] | None = None,
+        generations: Iterable[UsedGenerations] = (),
     ) -> Path:
-        """Write a result with its run, its per-query scores and the texts its queries were expanded to.
+        """Write a result with its run, its per-query scores, its queries' expansions, and which stored answers it used.
 
         The result gets the hashes of these files and its checksum.
         """
-        path = self.path(result.system.name, result.task.collection, result.task.name)
-        self._make_room(path, (result.system.name, result.task.collection, result.task.name))
-        path.unlink(missing_ok=True)  # an old result must not stand beside a new run, were we stopped in between
-        path.with_suffix(EXPANSIONS).unlink(missing_ok=True)
+        path = self._begin(result)
         result.files = {RUN: write_blocks(run, path.with_suffix(RUN))}
         result.files[QUERIES] = _write_lines(path.with_suffix(QUERIES), _query_lines(evaluation))
-        if expansions is not None:
-            lines = (msgspec.json.encode(item) + b"\n" for item in expansions)
-            result.files[EXPANSIONS] = _write_lines(path.with_suffix(EXPANSIONS), lines)
-        result.checksum = checksum(result)
+        for suffix, items in ((EXPANSIONS, expansions), (GENERATIONS, list(generations) or None)):
+            if items is not None:
+                lines = (msgspec.json.encode(item) + b"\n" for item in items)
+                result.files[suffix] = _write_lines(path.with_suffix(suffix), lines)
+        write_bytes(path, indented_json(sealed(result)))
+        return path
+
+    def put(self, result: TaskResult, beside: Mapping[str, bytes]) -> Path:
+        """Write a result that was made elsewhere, with the files beside it as they are."""
+        path = self._begin(result)
+        for suffix in BESIDE:
+            if suffix in beside:
+                write_bytes(path.with_suffix(suffix), beside[suffix])
         write_bytes(path, indented_json(result))
+        return path
+
+    def _begin(self, result: TaskResult) -> Path:
+        """The place of a result, cleared: an old one must not stand beside a new run, were we stopped in between."""
+        key = (result.system.name, result.task.collection, result.task.name)
+        path = self.path(*key)
+        self._make_room(path, key)
+        for suffix in (".json", EXPANSIONS, GENERATIONS):
+            path.with_suffix(suffix).unlink(missing_ok=True)
         return path
 
     def _make_room(self, path: Path, key: Key) -> None:
@@ -113,7 +133,7 @@ class ResultStore:
         if held != key and not exists(self.path(*held)):
             new = self.path(*held)
             new.parent.mkdir(parents=True, exist_ok=True)
-            for suffix in (RUN, QUERIES, EXPANSIONS, ".json"):  # the JSON last: where it stands, the others do
+            for suffix in (*BESIDE, ".json"):  # the JSON last: where it stands, the others do
                 if exists(path.with_suffix(suffix)):
                     path.with_suffix(suffix).replace(new.with_suffix(suffix))
 
@@ -208,18 +228,27 @@ def _facts(path: Path) -> dict[str, object]:
         raise ResultError(f"{path}: not a result file ({error}); remove it or use --overwrite") from None
 
 
-def load_run(path: Path, result: TaskResult) -> Run:
-    """The whole run beside a result file, compared with its hashes."""
-    open_run(path.with_suffix(RUN), expected=result.files.get(RUN, "")).check()
-    scored = path.with_suffix(QUERIES)
+def load_run(path: Path, result: TaskResult, doc_ids: IdTable | None = None) -> Run:
+    """The whole run beside a result file, compared with its hashes; with `doc_ids`, over that table of documents."""
+    stored, scored = open_run(path.with_suffix(RUN), expected=result.files.get(RUN, "")), path.with_suffix(QUERIES)
     query_ids = read_scores(scored, result, ()).query_ids if scored.exists() else ()
-    run = read_run(path.with_suffix(RUN), query_ids=query_ids)
-    return run.renamed(result.system.name)
+    return stored.whole(doc_ids=doc_ids, query_ids=query_ids).renamed(result.system.name)
 
 
 def indented_json(value: object) -> bytes:
     """A value as the JSON that people may read, such as a result file."""
     return msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n"
+
+
+def content_hash(data: bytes) -> str:
+    """The hash by which a result knows a file beside it, the run excepted."""
+    return hashlib.blake2b(data, digest_size=16).hexdigest()
+
+
+def sealed(result: TaskResult) -> TaskResult:
+    """A result with the checksum of what it holds now."""
+    result.checksum = checksum(result)
+    return result
 
 
 def checksum(result: TaskResult) -> str:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Annotated, Literal
 
 import numpy as np
@@ -171,17 +172,7 @@ class Measure:
     @classmethod
     def parse(cls, text: str | Measure) -> Measure:
         """Read `nDCG@10`, `R(rel=2)@100`, a key such as `ndcg_at_10`, or trec_eval's `ndcg_cut_10`, `recip_rank`."""
-        if isinstance(text, Measure):
-            return text
-        match = re.fullmatch(r"\s*(\w+)\s*(?:\((.*)\)\s*)?(?:@\s*([0-9]{1,9})\s*)?", text, re.ASCII)
-        if match is None:
-            raise _unknown(text)
-        name, inside, cutoff = match.groups()
-        if inside is not None or cutoff is not None or _registry.find(name):
-            parameters = _pairs(inside or "", text)
-        else:
-            name, parameters, cutoff = _split_key(name)
-        return cls(name, int(cutoff) if cutoff else None, tuple(parameters.items()))
+        return text if isinstance(text, Measure) else _parsed(text)
 
     @property
     def definition(self) -> Definition:
@@ -204,6 +195,19 @@ class Measure:
     def compute(self, hits: HitsAt) -> Float64:
         cutoff = float("inf") if self.cutoff is None else self.cutoff
         return self.definition.make(hits, cutoff, **dict(self.parameters))
+
+
+@lru_cache(maxsize=4096)
+def _parsed(text: str) -> Measure:
+    match = re.fullmatch(r"\s*(\w+)\s*(?:\((.*)\)\s*)?(?:@\s*([0-9]{1,9})\s*)?", text, re.ASCII)
+    if match is None:
+        raise _unknown(text)
+    name, inside, cutoff = match.groups()
+    if inside is not None or cutoff is not None or _registry.find(name):
+        parameters = _pairs(inside or "", text)
+    else:
+        name, parameters, cutoff = _split_key(name)
+    return Measure(name, int(cutoff) if cutoff else None, tuple(parameters.items()))
 
 
 def _pairs(inside: str, text: str) -> dict[str, str]:

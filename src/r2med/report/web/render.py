@@ -244,9 +244,12 @@ def span(seconds: float) -> str:
 
 def page_html(
     page: Page, url: Links, *, layout: str = "layout.html", live: bool = True, running: bool = False,
-    tryable: bool = False,
+    tryable: bool = False, **more: Any,
 ) -> str:  # fmt: skip
-    """A whole page of the running app; with `bare.html`, only what is special about it, for the single file."""
+    """A whole page of the running app; with `bare.html`, only what is special about it, for the single file.
+
+    `submitted` has what a public board says about systems; `more` is for layouts of others.
+    """
     about: dict[str, Any] = {
         "page": page,
         "url": url,
@@ -254,6 +257,8 @@ def page_html(
         "live": live,
         "running": running,
         "tryable": tryable,
+        "submitted": {},
     }
+    about |= more
     html: str = environment().get_template(page.template).render(about | dict(page.context))
     return html

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple, ParamSpec, TypeVar
@@ -26,6 +26,7 @@ from ..collection import MEASURES, ORDER, Behind, CollectionResults, all_collect
 from ..costs import Parameters, unknown_parameters
 from ..leaderboard import Standing, standing, usual_settings
 from ..nano_plots import written_pictures
+from ..submissions import Submitted
 from .background import Background
 from .failures import failures, reading_limit
 from .trying import Searcher, Trying
@@ -125,6 +126,8 @@ class Site:
     ) -> None:  # fmt: skip
         self.index = ResultIndex(roots)
         self.texts = TaskTexts(task_folders)
+        self.submitted: Mapping[str, Submitted] = {}
+        """On a public board, the submission that each system came with."""
         self.parameters = parameters
         self.background = Background()
         self.trying = Trying(search) if search is not None else None  # typed queries, where they may be tried

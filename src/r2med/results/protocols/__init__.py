@@ -25,6 +25,7 @@ MAIN_PROTOCOL: Final = {
 ABOUT = ("name", "title", "summary", "sources", "source", "versions")  # change no score, or none that is chosen
 
 OWN = "r2med's own"
+CUSTOM = "custom"  # No protocol: instructions or a policy of somebody's own.
 SAMPLING = ("temperature", "top_p", "max_tokens", "seed")
 
 
@@ -218,6 +219,18 @@ def own_words(system: SystemInfo) -> list[str]:
     if isinstance(expander, dict) and expander.get("protocol") and "pack" not in _table(expander.get("prompts")):
         said.append(f"prompts: {OWN}")
     return list(dict.fromkeys(said))
+
+
+def protocol_of(system: SystemInfo) -> str:
+    """The protocol that a part of the system names; with instructions or a policy of one's own it is no protocol's."""
+    if own_words(system):
+        return CUSTOM
+    parameters = tables([table.get("parameters") for table in tables(system.spec.get("retrievers"))])
+    stated = next((str(p["protocol"]) for p in parameters if "protocol" in p), "")
+    if not system.spec:  # the first edition put it into the name
+        stated = next((p for p in protocol_names() if f"@{p}" in system.name), "")
+    own_policy = system.description.get("policy", "default") != "default"
+    return stated or (CUSTOM if own_policy else "default")
 
 
 def unstated(protocol: Protocol, kind: str) -> list[str]:

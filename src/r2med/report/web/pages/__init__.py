@@ -20,11 +20,12 @@ class Chip(NamedTuple):
     title: str
     href: str
     chosen: bool
+    value: object = ""
 
 
 def chips(options: Iterable[tuple[T, str]], chosen: T, link: Callable[[T], str]) -> list[Chip]:
     """Options of which one is chosen; those that lead nowhere are left out."""
-    found = [Chip(title, link(value), value == chosen) for value, title in options]
+    found = [Chip(title, link(value), value == chosen, value) for value, title in options]
     return [chip for chip in found if chip.href or chip.chosen]
 
 

@@ -27,6 +27,7 @@ FORMATS: dict[str, tuple[str, str, Callable[[Table], str]]] = {
     "tex": ("LaTeX", "text/x-tex", Table.latex),
 }
 AVERAGES = {"macro": ("Macro", "Mean of the tasks"), "query_weighted": ("By query", "Mean of all queries")}
+PUBLIC_SHOWS = {ALL: "Submissions and published", "measured": "Submissions"}
 SHOWS = {ALL: "Measured and published", "measured": "Measured here", "published": "Published"}
 
 
@@ -47,12 +48,12 @@ class Board(NamedTuple):
         options: dict[str, Iterable[str]] = {  # the usual choice first
             "average": ("macro", "query"),
             "kind": ("", *FAMILIES),
-            "show": SHOWS,
+            "show": sorted(SHOWS, key=lambda name: name != "measured") if site.submitted else SHOWS,
             "protocol": dict.fromkeys((main, ALL, *protocols(results))),
             "sort": ("average", "other", *columns, "system", "kind", "from"),
             "order": ("", "rising"),
             "intervals": ("", ALL),
-            **board_filters.options(),
+            **board_filters.options(site.submitted),
         }
         usual = {name: next(iter(values)) for name, values in options.items()} | {"measure": measure_param(MAIN)}
         chosen = {name: choose(name, asked.get(name, usual[name]), values) for name, values in options.items()}
@@ -86,6 +87,7 @@ class Board(NamedTuple):
             ready = said is not None
             rows = measured_rows(self.results, self.measure, said or Standing({}, {}))
             board_filters.add_facts(rows, self.results, site.parameters)
+            board_filters.add_submissions(rows, site.submitted)
         if show != "measured":
             rows += published(self.results, self.measure, self.chosen["protocol"])
         return self.ordered(rows), ready
@@ -118,7 +120,7 @@ class Board(NamedTuple):
             scores = [points(self.score(row, column), row.decimals) for column in self.columns]
             if row.scope:
                 scores[0] = f"{row.scope} tasks"
-            origin = row.origin if row.measured else f"{row.origin} {row.date} {row.protocol}"
+            origin = f"{row.origin} {row.date} {row.protocol}" if row.date or not row.measured else row.origin
             cells.append([row.label, row.family, origin, *scores])
         caption = f"{self.measure} × 100 on {self.results.title}."
         if any(not row.measured for row in rows):
@@ -161,7 +163,8 @@ def board(site: Site, asked: PageRequest, url: Links) -> Page:
     def options(name: str, titles: Iterable[tuple[str, str]]) -> list[Chip]:
         return chips(titles, chosen[name], lambda value: link(**{name: value}))
 
-    families = [f for f in FAMILIES if any(row.family == f for row in everything)]
+    families = [(f, f.capitalize()) for f in FAMILIES if any(row.family == f for row in everything)]
+    kinds = board_filters.Choice("kind", "Kind", [("", "All kinds"), *families])
     known = protocols(results)
     kept = {name: value for name, value in shown.params().items() if name in ("measure", "average", "show")}
     average = shown.columns[0]
@@ -171,7 +174,8 @@ def board(site: Site, asked: PageRequest, url: Links) -> Page:
     table = None if exports[0][1] else shown.table(rows)
     every, several = chosen["intervals"] == ALL, len(known) > 1 and chosen["show"] != "measured"
     columns = [_column(shown, name, rows, link, url) for name in shown.columns]
-    filters = [(c, options(c.name, c.values)) for c in board_filters.choices(everything)]
+    filters = [(c, options(c.name, c.values)) for c in (kinds, *board_filters.choices(everything, site.submitted))]
+    shows = {**SHOWS, **PUBLIC_SHOWS} if site.submitted else SHOWS
     context = {
         "measure": shown.measure,
         "slug": slug,
@@ -179,10 +183,11 @@ def board(site: Site, asked: PageRequest, url: Links) -> Page:
         "collections": collection_chips(site, slug, lambda c: url("board", c, **kept)),
         "measures": measure_chips(shown.measure, lambda key: link(measure=key)),
         "averages": options("average", [("macro", "Mean of tasks"), ("query", "Mean of queries")]),
-        "kinds": options("kind", [("", "All kinds"), *((f, f.capitalize()) for f in families)]),
-        "shows": options("show", SHOWS.items()) if results.systems and known else [],
+        "shows": options("show", shows.items()) if results.systems and known else [],
         "protocols": options("protocol", [*((p, p) for p in known), (ALL, "All protocols")]) if several else [],
         "filters": filters,
+        "unfiltered": rows == everything,
+        "downloads": [(f.upper(), url("data", slug, format=f)) for f in ("csv", "json")] if site.submitted else [],
         "facts": any(not row.measured for row in rows),
         "sizes": board_filters.draw_sizes(rows, shown.measure, results.title, shown.columns[0]),
         "conflicts": conflict_lines(rows),
@@ -287,6 +292,7 @@ def tradeoffs(site: Site, asked: PageRequest, url: Links) -> Page:
         "axis": AXES[against],
         "measure": measure,
         "title": drawn[0].title if drawn else "",
+        "tasks": [info.full_name for info in results.infos.values()],
         "points": sorted(points, key=lambda p: (-p.score, p.cost)),
         "front": frontier(points),
         "pictures": [Markup(picture.render(dark=False)) for picture in drawn],

@@ -14,6 +14,7 @@ from ...collection import CollectionResults
 from ...costs import AXES, CostPoint, Parameters, part_names
 from ...leaderboard import Row
 from ...pictures import PHONE, WIDTH, draw_tradeoff, short
+from ...submissions import Submitted
 
 SIZES = {"none": 0, "up-to-1b": 1e9, "up-to-10b": 1e10, "up-to-100b": 1e11, "larger": float("inf")}
 """Classes of size, and the parameters up to which each reaches."""
@@ -25,19 +26,28 @@ TERMS_TITLES = {
     "open": "Open", "restricted": "With conditions", "proprietary": "Service", "none": "No model",
     "unknown": "Not known",
 }  # fmt: skip
+STATUS_TITLES = {"verified": "Verified", "unverified": "Not verified"}
 UNDATED = "undated"
-NAMES = ("size", "licence", "year")
 
 
-def options() -> dict[str, list[str]]:
-    """All values that an address may name, the usual one first; dates are the years of published figures."""
-    years = sorted({source.date[:4] for source in ledger().sources if source.date}, reverse=True)
-    return {"size": ["", *SIZE_TITLES], "licence": ["", *TERMS_TITLES], "year": ["", *years, UNDATED]}
+def options(submitted: Mapping[str, Submitted]) -> dict[str, list[str]]:
+    """All values that an address may name, the usual one first; dates are the years of figures."""
+    dates = [source.date for source in ledger().sources] + [s.submission.manifest.date for s in submitted.values()]
+    years = sorted({date[:4] for date in dates if date}, reverse=True)
+    found = {"size": ["", *SIZE_TITLES], "licence": ["", *TERMS_TITLES], "year": ["", *years, UNDATED]}
+    if submitted:
+        found |= {"status": ["", *STATUS_TITLES], "of": ["", *sorted({s.system.protocol for s in submitted.values()})]}
+    return found
 
 
 def classes(row: Row) -> dict[str, str]:
-    """What a row is by each filter; our own results have no date and fit every year."""
-    return {"size": _size(row.parameters), "licence": row.terms, "year": _year(row)}
+    """What a row is by each filter; it fits every choice of a filter that says nothing about it.
+
+    Our own results have no date. Only submissions to a public board are verified or not, and have a protocol to choose.
+    """
+    found = {"size": _size(row.parameters), "licence": row.terms, "year": _year(row)}
+    submitted = row.origin in STATUS_TITLES
+    return found | {"status": row.origin if submitted else "", "of": row.protocol if submitted else ""}
 
 
 def _size(parameters: int | None) -> str:
@@ -47,12 +57,12 @@ def _size(parameters: int | None) -> str:
 
 
 def _year(row: Row) -> str:
-    return "" if row.measured else row.date[:4] or UNDATED
+    return row.date[:4] or ("" if row.measured and row.origin not in STATUS_TITLES else UNDATED)
 
 
 def fits(row: Row, chosen: Mapping[str, str]) -> bool:
     """Whether a row is among the chosen ones."""
-    return all(not chosen[name] or value in ("", chosen[name]) for name, value in classes(row).items())
+    return all(not chosen.get(name) or value in ("", chosen[name]) for name, value in classes(row).items())
 
 
 class Choice(NamedTuple):
@@ -63,16 +73,26 @@ class Choice(NamedTuple):
     values: list[tuple[str, str]]
 
 
-def choices(rows: Iterable[Row]) -> list[Choice]:
+def choices(rows: Iterable[Row], submitted: Mapping[str, Submitted]) -> list[Choice]:
     """The filters that leave something to choose."""
     found = [classes(row) for row in rows]
-    titles = {"size": SIZE_TITLES, "licence": TERMS_TITLES, "year": {y: y for y in options()["year"] if y}}
-    made = []
-    for name, title in (("size", "Parameters"), ("licence", "Licence"), ("year", "Published")):
+    words = {"size": SIZE_TITLES, "licence": TERMS_TITLES, "status": STATUS_TITLES}
+    dated = "Submitted" if submitted else "Published"
+    titles = {"status": "Checked", "of": "Protocol", "size": "Parameters", "licence": "Licence", "year": dated}
+    made, values = [], options(submitted)
+    for name in (name for name in titles if name in values):
         present = {of_row[name] for of_row in found}
-        values = [(value, shown) for value, shown in titles[name].items() if value in present]
-        made += [Choice(name, title, [("", "All"), *values])] if len(values) > 1 else []
+        there = [(value, words.get(name, {}).get(value, value)) for value in values[name] if value and value in present]
+        made += [Choice(name, titles[name], [("", "All"), *there])] if len(there) > 1 else []
     return made
+
+
+def add_submissions(rows: Iterable[Row], submitted: Mapping[str, Submitted]) -> None:
+    """What is known about systems that came with submissions: whose they are, their date, whether they are verified."""
+    for row in rows:
+        if found := submitted.get(row.system):
+            row.source, row.date = found.submission.name, found.submission.manifest.date
+            row.protocol, row.origin = found.system.protocol, found.status(row.tasks)
 
 
 def add_facts(rows: Sequence[Row], results: CollectionResults, parameters: Parameters) -> None:

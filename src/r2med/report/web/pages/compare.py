@@ -29,7 +29,7 @@ def compare_page(site: Site, asked: PageRequest, url: Links) -> Page:
     slug = asked.parts[0] if asked.parts else site.default_collection()
     results = site.results(slug)
     measure = site.measure(asked.get("measure"))
-    usual = _best(results, measure)[:2]
+    usual = best_systems(results, measure)[:2]
     chosen = (*asked.all("s"), *(s for s in usual if s not in asked.all("s")))[:2]
     for system in chosen:
         if system not in results.systems:
@@ -51,6 +51,7 @@ def compare_page(site: Site, asked: PageRequest, url: Links) -> Page:
         "measure_key": measure_param(measure),
         "all_systems": list(results.systems),
         "chosen": chosen,
+        "tasks": [info.full_name for info in results.infos.values()],
         "pairs": chips(pairs, tuple(sorted(chosen)), lambda pair: url("compare", slug, s=pair)),
         "swap": link(s=tuple(reversed(chosen))),
         "scatter": None,
@@ -61,7 +62,7 @@ def compare_page(site: Site, asked: PageRequest, url: Links) -> Page:
     return Page("compare.html", "Compare", context, "compare")
 
 
-def _best(results: CollectionResults, measure: Measure) -> list[str]:
+def best_systems(results: CollectionResults, measure: Measure) -> list[str]:
     """Systems by mean over their tasks, those with most tasks first."""
 
     def rank(system: str) -> tuple[int, float, str]:

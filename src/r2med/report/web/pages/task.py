@@ -74,6 +74,7 @@ def task(site: Site, asked: PageRequest, url: Links) -> Page:
         "later": rows_from(begin + ROWS),
         "examples": examples(behind.task) if behind.task else [],
         "best_href": url("board", results.slug),
+        "scores_href": url("data", results.slug, name) if site.submitted else "",
         "written": url("written", results.slug, name) if site.texts.written_page(info) else "",
         "pictures": [Markup(figure(picture)) for picture in site.texts.written_pictures(info).values()],
     }

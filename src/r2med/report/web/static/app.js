@@ -72,11 +72,15 @@
     say("Sorted by " + control.textContent);
   });
   document.addEventListener("click", function (event) {
-    var control = event.target.closest("button[data-filter]");
-    if (!control) { return; }
+    var control = event.target.closest("[data-filter]");
+    if (!control || event.ctrlKey || event.metaKey) { return; }
+    event.preventDefault();  // a link leads to the same choice as a page of its own, for readers without script
     var page = document.getElementById("main");
-    page.querySelectorAll('button[data-filter="' + control.dataset.filter + '"]').forEach(function (other) { other.setAttribute("aria-pressed", String(other === control)); });
-    var wanted = Array.from(page.querySelectorAll('button[data-filter][aria-pressed="true"]')).filter(function (chosen) { return chosen.dataset.value !== ""; });
+    page.querySelectorAll('[data-filter="' + control.dataset.filter + '"]').forEach(function (other) {
+      if (other.tagName === "BUTTON") { other.setAttribute("aria-pressed", String(other === control)); return; }
+      if (other === control) { other.setAttribute("aria-current", "true"); } else { other.removeAttribute("aria-current"); }
+    });
+    var wanted = Array.from(page.querySelectorAll('[data-filter][aria-pressed="true"], [data-filter][aria-current]')).filter(function (chosen) { return chosen.dataset.value !== ""; });
     page.querySelectorAll("tr[data-kind]").forEach(function (row) {
       row.hidden = wanted.some(function (chosen) { var has = row.dataset[chosen.dataset.filter]; return has !== "" && has !== chosen.dataset.value; });
     });
