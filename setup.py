@@ -9,7 +9,7 @@ from setuptools import Extension, setup
 FOLDER = "src/r2med/_native"
 # No contraction to fused multiply-add: the sums must be the same bits on every machine and in the Python twin.
 FLAGS = ["-O3", "-std=c11", "-ffp-contract=off"]
-# These products only choose candidates, so each machine may take its fastest way.
+# Products of `dots` only choose candidates, those of `maxsim` are whole numbers: each machine takes its fastest way.
 FAST = ["-O3", "-std=c11", "-Wno-psabi"]
 
 setup(
@@ -22,6 +22,13 @@ setup(
             optional=True,
         ),
         Extension("r2med._dots", sources=[f"{FOLDER}/dots.c"], extra_compile_args=FAST, optional=True),
+        Extension(
+            "r2med._maxsim",
+            sources=[f"{FOLDER}/maxsim.c"],
+            depends=[f"{FOLDER}/maxsim_tile.h"],
+            extra_compile_args=[*FAST, "-fwrapv"],
+            optional=True,
+        ),
         Extension("r2med._sparse", sources=[f"{FOLDER}/sparse.c"], extra_compile_args=FLAGS, optional=True),
     ]
 )

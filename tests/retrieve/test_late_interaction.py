@@ -5,19 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from r2med.core import Document, Documents, Qrels, Query, Task, UsageError
 from r2med.core.options import Options
 from r2med.core.queries import Queries, QueryText
 from r2med.core.spec import Spec
 from r2med.models import get_card
-from r2med.retrieve import Retriever, late_interaction
+from r2med.retrieve import Retriever
 from r2med.retrieve.encoders.token_states import token_encoder
-from r2med.retrieve.late_interaction import MaxSimRetriever, maxsim
+from r2med.retrieve.late_interaction import MaxSimRetriever
 from tests.retrieve.encoders import tiny
 from tests.retrieve.encoders.weights import real_model
 
@@ -36,20 +33,6 @@ def tiny_task() -> Task:
         Documents.of(Document(f"d{i}", t) for i, t in enumerate(texts)),
         Qrels.from_judgments([("q0", "d0", 1)]),
     )
-
-
-@given(st.lists(st.integers(1, 6), min_size=1, max_size=5), st.lists(st.integers(1, 6), min_size=1, max_size=6))
-def test_maxsim_is_the_sum_of_best_matches(queries: list[int], documents: list[int]) -> None:
-    rng = np.random.default_rng(sum(queries) + sum(documents))
-    left = [rng.standard_normal((n, 5)).astype(np.float32) for n in queries]
-    right = [rng.standard_normal((n, 5)).astype(np.float32) for n in documents]
-    expected = [[plain_maxsim(q, d) for d in right] for q in left]
-    assert np.allclose(maxsim(left, right), expected, atol=1e-5)
-
-
-def test_many_query_tokens_are_taken_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(late_interaction, "QUERY_TOKENS", 3)
-    test_maxsim_is_the_sum_of_best_matches()
 
 
 def test_late_interaction_over_torch(tmp_path: Path) -> None:
@@ -71,7 +54,7 @@ def test_late_interaction_over_torch(tmp_path: Path) -> None:
         scores = {hit.doc_id: hit.score for hit in run.of(query.id)}
         for document in task.documents:
             assert scores[document.id] == pytest.approx(
-                plain_maxsim(states(query.text, 64), states(document.text, 16)), abs=1e-4
+                plain_maxsim(states(query.text, 64), states(document.text, 16)), rel=2e-5
             )
         assert scores["d4"] == scores["d9"]
     assert run.notes["truncation"]["document"]["texts_cut"] > 0  # type: ignore[index]

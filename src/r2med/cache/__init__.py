@@ -2,18 +2,20 @@
 
 from .admin import PRUNED, Entry, entries, prune, verify
 from .arrays import ArrayCache
-from .shards import LARGE, DamagedShard, Found, Keys, ShardSet, compact, open_shard, write_shard
+from .shards import LARGE, DamagedShard, Found, Int16, Keys, ShardSet, compact, open_shard, write_shard
 from .vectors import (
     CachedRows,
     EmbeddingCache,
     Piece,
     ScoreCache,
+    TokenPiece,
     find_scores,
     known_speed,
     pair_keys,
     remember_speed,
     store_scores,
     text_keys,
+    token_pieces,
     verify_sample,
 )
 
@@ -26,10 +28,12 @@ __all__ = [
     "EmbeddingCache",
     "Entry",
     "Found",
+    "Int16",
     "Keys",
     "Piece",
     "ScoreCache",
     "ShardSet",
+    "TokenPiece",
     "compact",
     "entries",
     "find_scores",
@@ -40,6 +44,7 @@ __all__ = [
     "remember_speed",
     "store_scores",
     "text_keys",
+    "token_pieces",
     "verify",
     "verify_sample",
     "write_shard",

@@ -27,7 +27,7 @@ from ..core import ModelError, ResultError, TextColumn, fingerprint
 from ..core.atomic import write_bytes
 from ..core.columns import Int32, Int64
 from ..core.places import home
-from .shards import Float32, Found, Keys, ShardSet
+from .shards import Float32, Found, Int16, Keys, ShardSet
 
 KEY_BYTES = 16
 UNLIMITED = "unlimited"
@@ -115,6 +115,30 @@ class Piece(NamedTuple):
     matrix: Float32
     places: Int64 | None  # rows of the matrix in rising order; None: all of them
     documents: Int64 | None  # which documents these are; None: the same numbers
+
+
+class TokenPiece(NamedTuple):
+    """Vectors of tokens as they lie in memory or in a file."""
+
+    matrix: Int16
+    starts: Int64  # first row of each document, in rising order
+    sizes: Int64  # and how many it has
+    documents: Int64 | None = None  # which documents these are; None: the same numbers
+
+    @classmethod
+    def of(cls, documents: Sequence[Int16]) -> TokenPiece:
+        """Documents in memory."""
+        sizes = np.array([len(vectors) for vectors in documents], dtype=np.int64)
+        return cls(np.ascontiguousarray(np.concatenate(documents)), np.cumsum(sizes) - sizes, sizes)
+
+
+def token_pieces(shards: ShardSet, found: Found) -> Iterator[TokenPiece]:
+    """Vectors of the tokens of found texts, shard by shard, in the order of the file."""
+    for number in found.shards:
+        documents = np.flatnonzero(found.shard == number)
+        documents = documents[np.argsort(found.row[documents], kind="stable")]
+        starts, sizes = shards.shards[number].spans(found.row[documents])
+        yield TokenPiece(shards.shards[number].vectors, starts, sizes, documents)
 
 
 class CachedRows:

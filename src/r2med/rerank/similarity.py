@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from ..cache import Int16, TokenPiece
 from ..core import UsageError
 from ..core.columns import Int32
 from ..core.options import Options
@@ -14,10 +15,10 @@ from ..core.queries import Side
 from ..models import Card
 from ..retrieve.dense import DenseRetriever
 from ..retrieve.embed import Embedded
-from ..retrieve.encoders import Float32, model_folder
+from ..retrieve.encoders import model_folder
 from ..retrieve.encoders.base import WorkOrder
 from ..retrieve.encoders.token_states import TokenEncoder, token_encoder
-from ..retrieve.late_interaction import maxsim
+from ..retrieve.maxsim import STORED, fixed_point, maxsim
 from ..retrieve.rows import unit
 from .pairs import Pairs, Scored, by_query
 
@@ -97,6 +98,7 @@ class MaxSimScorer:
         sides: tuple[Side, Side] = ("query", "document")
         return {
             "scorer": "maxsim",
+            "stored": STORED,
             **{side: {k: v for k, v in self.encoder.describe(side).items() if k != "max_length"} for side in sides},
             "query_length": self.encoder.max_length("query"),
             "instructions": self.card.describe().get("instructions", {}),
@@ -130,17 +132,17 @@ class MaxSimScorer:
             for row, states, tokens in zip(batch.rows.tolist(), batch.states, batch.tokens.tolist(), strict=True):
                 rows = by_document[bounds[row] : bounds[row + 1]]
                 asked = pairs.query[rows].tolist()
-                scores = maxsim([queries[q] for q in asked], [unit(states)])[:, 0]
+                scores = maxsim([queries[q] for q in asked], [TokenPiece.of([fixed_point(states)])], 1)[:, 0]
                 cut = [(self._cut(tokens, "document"), cut_queries[q]) for q in asked]
                 yield Scored(rows, scores, np.array(cut, dtype=np.int32))
 
-    def _queries(self, pairs: Pairs, names: tuple[str, ...]) -> tuple[dict[int, Float32], dict[int, int]]:
+    def _queries(self, pairs: Pairs, names: tuple[str, ...]) -> tuple[dict[int, Int16], dict[int, int]]:
         used = np.unique(pairs.query).tolist()
-        states: dict[int, Float32] = {}
+        states: dict[int, Int16] = {}
         cut: dict[int, int] = {}
         texts = [pairs.queries[i] for i in used]
         for batch in self.encoder.stream_states(texts, "query", self._prefix("query", names)):
             for row, vectors, tokens in zip(batch.rows.tolist(), batch.states, batch.tokens.tolist(), strict=True):
-                states[used[row]] = unit(vectors)
+                states[used[row]] = fixed_point(vectors)
                 cut[used[row]] = self._cut(tokens, "query")
         return states, cut

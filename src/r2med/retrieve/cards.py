@@ -164,12 +164,12 @@ def remembered(text: str, *declared: Any) -> Entry[Any] | None:
 def entry_of(card: Card) -> Entry[Retriever] | None:
     """The entry of a card that retrieves."""
     from .dense import DenseParameters, DenseRetriever
-    from .late_interaction import MaxSimRetriever
+    from .late_interaction import InteractionParameters, MaxSimRetriever
     from .splade import SpladeRetriever
 
     makers: dict[str, tuple[Any, Any]] = {
         "dense": (DenseRetriever.from_spec, DenseParameters),
-        "late-interaction": (MaxSimRetriever.from_spec, ModelParameters),
+        "late-interaction": (MaxSimRetriever.from_spec, InteractionParameters),
         "sparse": (SpladeRetriever.from_spec, ModelParameters),
     }
     if card.kind not in makers:
