@@ -50,7 +50,7 @@ static void totals(const Job *job, Py_ssize_t document) {
 #define TARGET __attribute__((target("avx512f,avx512bw,prefer-vector-width=512")))
 #define LANES 16
 #define GROUPS 2
-#define ROWS 4
+#define SUMS 8
 #define MADD(a, b) (Vector_512) _mm512_madd_epi16((__m512i)(a), (__m512i)(b))
 #include "maxsim_tile.h"
 
@@ -58,7 +58,7 @@ static void totals(const Job *job, Py_ssize_t document) {
 #define TARGET __attribute__((target("avx2")))
 #define LANES 8
 #define GROUPS 4
-#define ROWS 2
+#define SUMS 8
 #define MADD(a, b) (Vector_256) _mm256_madd_epi16((__m256i)(a), (__m256i)(b))
 #include "maxsim_tile.h"
 #endif
@@ -67,7 +67,7 @@ static void totals(const Job *job, Py_ssize_t document) {
 #define TARGET
 #define LANES 4
 #define GROUPS 4
-#define ROWS 2
+#define SUMS 8
 #ifdef WIDE
 #define MADD(a, b) (Vector_plain) _mm_madd_epi16((__m128i)(a), (__m128i)(b)) /* every x86-64 has it */
 #else

@@ -3,8 +3,8 @@
  *   SUFFIX   what names of functions end in
  *   TARGET   the attribute that lets the compiler use the instruction set
  *   LANES    query tokens in one vector register
- *   GROUPS   registers of query tokens that meet a row together
- *   ROWS     rows that meet them at once
+ *   GROUPS   most registers of query tokens that meet a row together
+ *   SUMS     registers that hold sums: fewer tokens meet more rows at once
  *   MADD     sum of the two products of 16-bit numbers in each 32-bit lane
  */
 #define JOIN(a, b) a##b
@@ -29,12 +29,11 @@ INSIDE Vector NAMED(larger, SUFFIX)(Vector a, Vector b) {
 INSIDE void NAMED(tile, SUFFIX)(const int16_t *row, Py_ssize_t dimension, const int16_t *panel, int groups, int rows,
                                 Vector *best) {
     const Py_ssize_t stride = dimension * LANES;
-    Vector sums[GROUPS][ROWS];
-    for (int g = 0; g < groups; g++)
-        for (int r = 0; r < rows; r++) sums[g][r] = (Vector){0};
+    Vector sums[SUMS];
+    for (int s = 0; s < groups * rows; s++) sums[s] = (Vector){0};
 #pragma GCC unroll 2 /* without it every sum is copied once more */
     for (Py_ssize_t k = 0; k < dimension; k += 2) {
-        Vector pairs[ROWS];
+        Vector pairs[SUMS];
         for (int r = 0; r < rows; r++) {
             int32_t pair;
             memcpy(&pair, row + r * dimension + k, sizeof pair);
@@ -42,24 +41,25 @@ INSIDE void NAMED(tile, SUFFIX)(const int16_t *row, Py_ssize_t dimension, const 
         }
         for (int g = 0; g < groups; g++) {
             Vector tokens = NAMED(at, SUFFIX)(panel + g * stride + k * LANES);
-            for (int r = 0; r < rows; r++) sums[g][r] += MADD(tokens, pairs[r]);
+            for (int r = 0; r < rows; r++) sums[g * rows + r] += MADD(tokens, pairs[r]);
         }
     }
     for (int g = 0; g < groups; g++)
-        for (int r = 0; r < rows; r++) best[g] = NAMED(larger, SUFFIX)(best[g], sums[g][r]);
+        for (int r = 0; r < rows; r++) best[g] = NAMED(larger, SUFFIX)(best[g], sums[g * rows + r]);
 }
 
 /* All rows of a document with `groups` registers of query tokens: the best product of each token. */
 INSIDE void NAMED(document, SUFFIX)(const Job *job, const int16_t *rows, Py_ssize_t count, const int16_t *panel,
                                     int groups, int32_t *out) {
+    const int together = SUMS / groups;
     Vector best[GROUPS];
     for (int g = 0; g < groups; g++) best[g] = INT32_MIN - (Vector){0};
     Py_ssize_t r = 0;
-    for (; r + ROWS <= count; r += ROWS) {
+    for (; r + together <= count; r += together) {
         const int16_t *row = rows + r * job->dimension;
-        for (Py_ssize_t ahead = 0; ahead < ROWS * job->dimension; ahead += 32)
+        for (Py_ssize_t ahead = 0; ahead < together * job->dimension; ahead += 32)
             __builtin_prefetch(row + AHEAD + ahead);
-        NAMED(tile, SUFFIX)(row, job->dimension, panel, groups, ROWS, best);
+        NAMED(tile, SUFFIX)(row, job->dimension, panel, groups, together, best);
     }
     for (; r < count; r++) NAMED(tile, SUFFIX)(rows + r * job->dimension, job->dimension, panel, groups, 1, best);
     memcpy(out, best, (size_t)groups * sizeof *best);
@@ -93,5 +93,5 @@ TARGET static void NAMED(run, SUFFIX)(const Job *job) {
 #undef TARGET
 #undef LANES
 #undef GROUPS
-#undef ROWS
+#undef SUMS
 #undef MADD
