@@ -64,6 +64,23 @@ class Paper(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     # What cannot be written as a field.
 
 
+class Interaction(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Which tokens of a text have a vector in late interaction, and which are added to them."""
+
+    query_marker: str = ""
+    # The token behind the first one of every query.
+    document_marker: str = ""
+    # The same of documents.
+    expansion: bool = False
+    # Queries are filled up to their length with the mask token, whose vectors count like the others.
+    expansion_seen: bool = False
+    # Whether a query's own tokens attend to those.
+    skipped: list[str] = []
+    # Tokens of documents that are read but have no vector, such as punctuation.
+    first: bool = True
+    # Whether the first token has a vector.
+
+
 class Judgment(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """How a language model scores a pair: what it reads around the two texts, and the next tokens that are compared."""
 

@@ -125,6 +125,8 @@ def card_parameters(card: Card, declared: Any) -> dict[str, Parameter]:
         defaults["truncation"] = card.truncation
     # Beside `protocol` a length or a similarity is the paper's unless it is said, so the card's own must be kept.
     found |= {name: found[name]._replace(default=value, unless="protocol") for name, value in defaults.items()}
+    if "query_length" in found:
+        found["query_length"] = found["query_length"]._replace(default=card.query_length, unless="max_length")
     if "dim" in found and card.dimension is not None:
         found["dim"] = found["dim"]._replace(default=card.dimension)
     if card.published() == card and not own_wording(card) and card.backend != "transformers":

@@ -37,14 +37,12 @@ from .truncation import positives_cut, truncation_note
 class InteractionParameters(ModelParameters):
     """What may be set on a model of late interaction."""
 
-    query_length: Annotated[int, Meta(ge=1, description="tokens that a query keeps or is filled up to")] | None = None
-    document_length: Annotated[int, Meta(ge=1, description="tokens that a document keeps")] | None = None
+    query_length: Annotated[int, Meta(ge=2, description="tokens that a query keeps or is filled up to")] | None = None
 
     def changed(self, card: Card) -> Card:
         """The card as these parameters set it."""
         card = super().changed(card)
-        lengths = {"query_length": self.query_length, "document_length": self.document_length}
-        return card.replace(**{name: length for name, length in lengths.items() if length is not None})
+        return card if self.query_length is None else card.replace(query_length=self.query_length)
 
 
 class MaxSimRetriever(Retriever):

@@ -94,6 +94,8 @@ def late_interaction(folder: Path) -> Path:
     tiny.save_projection(folder / "1_Dense", 8)
     steps = [{"type": "models.Transformer", "path": ""}, {"type": "models.Dense", "path": "1_Dense"}]
     (folder / "modules.json").write_text(json.dumps(steps))
+    markers = {"query_prefix": "Query", "document_prefix": "Represent"}
+    (folder / "config_sentence_transformers.json").write_text(json.dumps(markers))
     return folder
 
 
