@@ -165,6 +165,8 @@ def test_other_kinds(tmp_path: Path) -> None:
     colbert = folder_card(build(tmp_path / "late", config=BERT, modules=steps, **given))
     assert (colbert.kind, colbert.pooling, colbert.projection) == ("late-interaction", "tokens", "1_Dense+2_Dense")
     assert (colbert.query_length, colbert.document_length, colbert.dimension) == (32, 180, 48)
+    short = {**given, "config": BERT | {"max_position_embeddings": 64}}
+    assert folder_card(build(tmp_path / "short", modules=steps, **short)).document_length == 64
     assert (colbert.interaction.query_marker, colbert.interaction.expansion) == ("[Q] ", True)
     assert colbert.interaction.skipped == list(string.punctuation)
     splade = build(tmp_path / "sparse", config=BERT, modules=[POOLED[0], {"type": "x.SpladePooling", "path": "1"}])

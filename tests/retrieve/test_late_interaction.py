@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from r2med.core import Document, Documents, Qrels, Query, Task, UsageError
+from r2med.core import Document, Documents, IdTable, Qrels, Query, Task, TextColumn, UsageError
 from r2med.core.options import Options
 from r2med.core.queries import Queries, QueryText
 from r2med.core.spec import Spec
 from r2med.models import get_card
-from r2med.retrieve import Retriever
+from r2med.retrieve import Explains, Retriever
 from r2med.retrieve.encoders.token_states import token_encoder
 from r2med.retrieve.late_interaction import MaxSimRetriever
 from tests.retrieve.encoders import tiny
@@ -85,3 +85,52 @@ def test_a_backend_without_tokens_is_refused(tmp_path: Path) -> None:
     card = tiny.card("api", "none", backend="openai", kind="late-interaction")
     with pytest.raises(UsageError, match="gives no vectors of tokens"):
         token_encoder(card, tmp_path, Options())
+
+
+@pytest.fixture(scope="module")
+def tiny_bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    pytest.importorskip("torch", reason="the torch extra is not installed")
+    folder = tmp_path_factory.mktemp("bert")
+    tiny.save_model(folder, "bert")
+    tiny.save_tokenizer(folder, "bert")
+    return folder
+
+
+def over(folder: Path, options: Options) -> MaxSimRetriever:
+    card = tiny.card("bert", "tokens", kind="late-interaction", normalize=True, document_length=16)
+    return MaxSimRetriever(card, Spec(card.name), token_encoder(card, folder, options), options)
+
+
+@pytest.mark.parametrize("cache", [True, False])
+def test_tokens_add_up_to_the_score(tiny_bert: Path, cache: bool) -> None:
+    task = tiny_task()
+    index = over(tiny_bert, Options(device="cpu", threads=1, cache=cache)).prepare(task)
+    assert isinstance(index, Explains)
+    texts = [(QueryText(task.queries[0].text), QueryText(task.queries[1].text, 3.0))]
+    for asked in (Queries.typed([task.queries[0].text]), Queries(IdTable(["q"]), TextColumn.from_texts(["x"]), texts)):
+        run = index.search(asked, 10)
+        documents = run.docs[0].tolist()
+        for score, document, found in zip(run.scores[0], documents, index.explain(asked, documents), strict=True):
+            assert sum(share.adds for share in found.shares) == pytest.approx(score, rel=1e-6)
+            words = " ".join(share.match for share in found.shares if not share.match.startswith(("[", "##")))
+            assert set(words.split()) <= set(task.documents[document].text.lower().split())
+
+
+def test_documents_are_encoded_once(tiny_bert: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Searches after the first, and explanations, read the vectors that lie on disk; without a cache, too."""
+    task, asked = tiny_task(), Queries.of(tiny_task())
+    kept, lent = (over(tiny_bert, Options(device="cpu", threads=1, cache=cache)) for cache in (True, False))
+    expected = kept.prepare(task).search(asked, 10)
+    for used in (kept, lent):
+        index = used.prepare(task)
+
+        def queries_only(texts: Any, side: Any, instruction: str = "", used: MaxSimRetriever = used) -> Any:
+            assert side == "query", "documents are encoded again"
+            return type(used.encoder).stream_states(used.encoder, texts, side, instruction)
+
+        monkeypatch.setattr(used.encoder, "stream_states", queries_only)
+        found = index.search(asked, 10)
+        assert found.docs.tolist() == expected.docs.tolist()
+        assert found.scores.tolist() == expected.scores.tolist()
+        assert index.explain(Queries.typed(["pain"]), [0])[0].shares
+    assert kept.prepare(task).documents.encoded == 0

@@ -91,7 +91,7 @@ def derive(folder: Path) -> dict[str, Any]:
     native = model_type == "nvembed"  # built here, whatever code lies beside the weights
     steps = Steps("latent-attention", "", True) if native else _after(folder, modules, model_type, kind)
     length = _length(folder, config)
-    late = _interaction(folder) if kind == "late-interaction" else {}
+    late = _interaction(folder, length) if kind == "late-interaction" else {}
     return {
         "kind": kind,
         "summary": f"{model_type} model, described by its own files",
@@ -113,19 +113,19 @@ def stated(folder: Path, kind: str) -> dict[str, Any]:
     """What a card leaves to the model's own files: how it pools, or which tokens count in late interaction."""
     if not (modules := _modules(folder)):
         raise ModelError(f"{folder} has no modules.json, so it does not say how it pools")
-    late = {"interaction": _interaction(folder)["interaction"]} if kind == "late-interaction" else {}
+    late = {"interaction": _interaction(folder, UNLIMITED)["interaction"]} if kind == "late-interaction" else {}
     return {**_after(folder, modules, "", kind)._asdict(), **late}
 
 
-def _interaction(folder: Path) -> dict[str, Any]:
-    """Which tokens count in late interaction, and lengths, as PyLate saves them."""
+def _interaction(folder: Path, most: int) -> dict[str, Any]:
+    """Which tokens count in late interaction, and lengths, as PyLate saves them; `most` is what the model can read."""
     path = folder / "config_sentence_transformers.json"
     config = _optional(path)
     if not {"query_prefix", "document_prefix"} <= config.keys():
         raise ModelError(f"{path} names no query_prefix and document_prefix, so which tokens to add is not known")
     expansion = config.get("do_query_expansion") is not False
     words = config.get("skiplist_words")
-    lengths = {name: config.get(name) or usual for name, usual in LATE_LENGTHS.items()}
+    lengths = {name: config.get(name) or min(usual, most) for name, usual in LATE_LENGTHS.items()}
     if not all(isinstance(length, int) and length > 0 for length in lengths.values()):
         raise ModelError(f"{path}: query_length and document_length must be whole numbers above 0")
     return {

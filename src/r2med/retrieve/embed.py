@@ -79,6 +79,12 @@ class EmbeddedTokens(NamedTuple):
         """All vectors, file by file."""
         return token_pieces(self.shards, self.found)
 
+    def of(self, text: int) -> Int16:
+        """The vectors of one text."""
+        shard = self.shards.shards[self.found.shard[text]]
+        made: Int16 = shard.vectors[shard.rows_of(self.found.row[[text]])]
+        return made
+
 
 class Made(NamedTuple):
     """Rows of some texts, ready to be kept."""

@@ -21,13 +21,14 @@ from ..core.columns import Int32
 from ..core.options import Options
 from ..core.queries import Queries, QueryText, Side
 from ..core.spec import Spec
+from ..core.typed import Explanation, largest_first
 from ..models import Card
 from .cards import ModelParameters, card_of, instructed, instructed_for, prefix_for
 from .contract import Build, Remote, Retriever, Work, check_depth
 from .embed import EmbeddedTokens, embed_tokens, remaining_work, token_identity
 from .encoders import Float32, model_folder
 from .encoders.token_states import TokenEncoder, token_encoder
-from .maxsim import STORED, fixed_point, maxsim
+from .maxsim import EXPLAINED, STORED, fixed_point, maxsim, token_shares
 from .memory import CELLS
 from .sparse import TopK, top_k
 from .truncation import positives_cut, truncation_note
@@ -142,12 +143,14 @@ class MaxSimIndex:
         }
         return Run(queries.ids, ids, *top, name=self.retriever.name, notes=notes)
 
+    def _prefix(self, side: Side) -> str:
+        return prefix_for(self.retriever.card, side, self.task)
+
     def _states(self, texts: Sequence[str]) -> tuple[list[Int16], Int32]:
         """Token vectors of queries, and how many tokens each has."""
         states: dict[int, Int16] = {}
         tokens = np.empty(len(texts), dtype=np.int32)
-        prefix = prefix_for(self.retriever.card, "query", self.task)
-        for batch in self.retriever.encoder.stream_states(texts, "query", prefix):
+        for batch in self.retriever.encoder.stream_states(texts, "query", self._prefix("query")):
             states |= dict(zip(batch.rows.tolist(), map(fixed_point, batch.states), strict=True))
             tokens[batch.rows] = batch.tokens
         return [states[row] for row in range(len(texts))], tokens
@@ -167,6 +170,23 @@ class MaxSimIndex:
             top.docs[begin:end], top.scores[begin:end] = found
             begin = end
         return top
+
+    def explain(self, queries: Queries, documents: Sequence[int]) -> list[Explanation]:
+        """What each token of the query adds, and which token of the document it met."""
+        group, encoder, contents = queries.texts[0], self.retriever.encoder, self.task.documents.contents
+        texts, passages = [part.text for part in group], [contents[document] for document in documents]
+        states, _ = self._states(texts)
+        tokens = encoder.token_names(passages, "document", self._prefix("document"))
+        weights = [part.weight / sum(p.weight for p in group) for part in group]
+        asked = list(zip(states, encoder.token_names(texts, "query", self._prefix("query")), weights, strict=True))
+        found = []
+        for document, named in zip(documents, tokens, strict=True):
+            vectors = self.documents.of(document)
+            shares = [
+                share for own, names, weight in asked for share in token_shares(own, names, vectors, named, weight)
+            ]
+            found.append(Explanation(EXPLAINED, largest_first(shares)))
+        return found
 
 
 def _mean_scores(scores: Float32, groups: Sequence[tuple[QueryText, ...]]) -> Float32:

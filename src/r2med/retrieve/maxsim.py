@@ -14,8 +14,9 @@ import numpy as np
 
 from ..cache import Int16, TokenPiece
 from ..core import ModelError
+from ..core.typed import Share
 from . import _maxsim_python
-from .rows import Float32, unit
+from .rows import Float32
 from .sparse import in_parallel
 
 native: ModuleType = _maxsim_python
@@ -30,11 +31,18 @@ STEPS = 1 << 15
 LARGEST = STEPS - 1
 STORED = "int16"
 """What results and cache keys call this arithmetic."""
+EXPLAINED = "A sum over the query's tokens: the cosine of each with the token of the document that is most like it."
 
 
 def fixed_point(vectors: Float32) -> Int16:
-    """Vectors scaled to length one, in steps of 2^-15; an odd dimension gets a zero beside it."""
-    scaled = np.clip(np.rint(unit(vectors) * np.float32(STEPS)), -LARGEST, LARGEST).astype(np.int16)
+    """Vectors scaled to length one, in steps of 2^-15; an odd dimension gets a zero beside it.
+
+    Lengths are taken in float64: those of float32 differ between processors, and some numbers would round otherwise.
+    """
+    wide = vectors.astype(np.float64)
+    lengths = np.sqrt(np.einsum("ij,ij->i", wide, wide))
+    wide *= (STEPS / np.where(lengths > 0, lengths, 1.0))[:, None]
+    scaled = np.clip(np.rint(wide), -LARGEST, LARGEST).astype(np.int16)
     return np.pad(scaled, ((0, 0), (0, 1))) if scaled.shape[1] % 2 else scaled
 
 
@@ -64,3 +72,13 @@ def _piece(tokens: Int16, ends: np.ndarray[tuple[int], np.dtype[np.int64]], piec
         )
 
     in_parallel(work, width)
+
+
+def token_shares(query: Int16, names: list[str], document: Int16, tokens: list[str], weight: float) -> list[Share]:
+    """What each token of a query adds to its MaxSim with a document, and the token of the document that it met."""
+    products = query.astype(np.int64) @ document.astype(np.int64).T
+    best = products.argmax(axis=1).tolist()
+    return [
+        Share(name, weight * int(products[row, place]) / STEPS**2, match=tokens[place])
+        for row, (name, place) in enumerate(zip(names, best, strict=True))
+    ]

@@ -49,5 +49,10 @@ class HashEncoder(BaseEncoder):
     def stream_states(self, texts: Sequence[str], side: Side, instruction: str = "") -> Iterator[TokenBatch]:
         """A vector for each word, and one for the end."""
         for rows, _, tokens in self.stream(texts, side, instruction):
-            words = ([*texts[row].split()[: self.limit], "."] for row in rows.tolist())
+            words = self.token_names([texts[row] for row in rows.tolist()], side, instruction)
             yield TokenBatch(rows, [np.stack([hashed(w, self.dimension) for w in some]) for some in words], tokens)
+
+    def token_names(self, texts: Sequence[str], side: Side, instruction: str = "") -> list[list[str]]:
+        """The words that have a vector."""
+        del side, instruction
+        return [[*text.split()[: self.limit], "."] for text in texts]

@@ -16,8 +16,9 @@ import pytest
 
 from r2med.core import Document, Documents, ModelError, Qrels, Query, Task, UsageError
 from r2med.core.options import Options
+from r2med.core.queries import Queries
 from r2med.models import cards, folder_card, get_card
-from r2med.retrieve import get_retriever, retrievers
+from r2med.retrieve import Explains, get_retriever, retrievers
 from r2med.retrieve.encoders.base import Float32
 from r2med.retrieve.encoders.token_states import token_encoder
 from r2med.retrieve.late_interaction import MaxSimRetriever
@@ -141,6 +142,15 @@ def test_moderncolbert(models: Path, name: str, seen: bool) -> None:
         wanted = {f"d{j}": float((queries[i] @ d.T).max(axis=1).sum()) for j, d in enumerate(documents)}
         assert scores == pytest.approx(wanted, abs=2e-5 * length)
     assert run.notes["vectors"] == sum(map(len, documents))
+    index = get_retriever(spec, CPU).prepare(of(1))
+    assert isinstance(index, Explains)
+    (found,) = index.explain(Queries.of(of(1)), [TEXTS.index("fever, rash; and pain!")])
+    assert sum(share.adds for share in found.shares) == pytest.approx(
+        {hit.doc_id: hit.score for hit in run.of("q0")}["d12"], rel=1e-6
+    )
+    assert "[Q] " in {share.part for share in found.shares}
+    assert len(found.shares) == length
+    assert not {share.match for share in found.shares} & {",", ";", "!", "[MASK]"}
 
 
 def test_a_query_may_be_longer_than_the_model_was_trained_for(models: Path) -> None:
