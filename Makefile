@@ -1,17 +1,18 @@
-# The few things people do. Everything happens in .venv; nothing outside the clone is touched.
+# The few things people do. Everything happens in .venv (the site and releases in small ones of their own); nothing
+# outside the clone is touched.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 # Every package at a locked version and compared with its hash (requirements/lock.sh writes the locks).
-LOCKED := $(PIP) install --no-deps --require-hashes --requirement
+LOCKED := -m pip --disable-pip-version-check --quiet install --no-deps --require-hashes --requirement
 NATIVE := $(wildcard src/r2med/_native/*.[ch])
 JOBS ?= 2
 SIDE_BY_SIDE := --numprocesses $(JOBS) --dist loadfile
 TEST_HOME := $(abspath $(VENV)/home)
 BENCHMARKS := loading lexical measures intervals dense rerank llm_throughput nano view scale
 
-.PHONY: run test test-all faults lint bench docs clean
+.PHONY: run test test-all faults lint bench docs dist clean
 
 run: $(VENV)/.installed  ## the main job: Mini, the default systems, a table
 	@$(BIN)/r2med models fetch bge-small || echo "Going on without it: BM25 alone." >&2
@@ -36,28 +37,36 @@ bench: $(VENV)/.weights  ## speed against the peers, as ratios
 	@for name in $(BENCHMARKS); do echo "== benchmarks/$$name.py"; \
 		R2MED_HOME=$(TEST_HOME) $(BIN)/python benchmarks/$$name.py || echo "A target was missed."; done
 
-docs: $(VENV)/.tested  ## the site, into site/
-	@$(BIN)/python tools/docs.py
-	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+docs: $(VENV)-docs/.installed  ## the site, into site/
+	@PYTHONPATH=src $(VENV)-docs/bin/python tools/docs.py
+	@NO_MKDOCS_2_WARNING=1 $(VENV)-docs/bin/mkdocs build --strict --quiet
+
+dist: $(VENV)-release/.installed  ## the source archive and the Linux wheels, into dist/ (PYTHON=python3.10)
+	@$(VENV)-release/bin/python tools/wheels.py
 
 clean:
-	rm -rf $(VENV) build dist site docs/reference src/*.egg-info src/r2med/*.so
+	rm -rf $(VENV) $(VENV)-docs $(VENV)-release build dist site docs/reference src/*.egg-info src/r2med/*.so
+
+$(VENV)-docs/.installed $(VENV)-release/.installed: $(VENV)-%/.installed: requirements/%.txt
+	@$(PYTHON) -m venv $(@D)
+	@$(@D)/bin/python $(LOCKED) $<
+	@touch $@
 
 $(VENV)/.python:
 	@$(PYTHON) -m venv $(VENV)
-	@$(LOCKED) requirements/build.txt
+	@$(BIN)/python $(LOCKED) requirements/build.txt
 	@touch $@
 
 $(VENV)/.installed: $(VENV)/.python pyproject.toml setup.py requirements/run.txt $(NATIVE)
 	@echo "Installing r2med into $(VENV) ..." >&2
-	@$(LOCKED) requirements/run.txt
+	@$(BIN)/python $(LOCKED) requirements/run.txt
 	@$(PIP) install --no-deps --no-build-isolation --editable .
 	@touch $@
 
 # PyTorch last and pinned, without a hash: the index says which build of that version comes (requirements/torch.in).
 $(VENV)/.tested: $(VENV)/.installed requirements/dev.txt
 	@echo "Installing what the tests need ..." >&2
-	@$(LOCKED) requirements/dev.txt
+	@$(BIN)/python $(LOCKED) requirements/dev.txt
 	@$(PIP) install torch==2.13.0
 	@touch $@
 

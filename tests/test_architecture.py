@@ -130,6 +130,17 @@ def test_servers_are_asked_by_two_modules_alone() -> None:
     assert found == CLIENTS
 
 
+ONE_SYSTEM_ONLY = re.compile(
+    r"\b(fcntl|msvcrt|resource|termios|pwd|ctypes)\.\w|\bos\.(kill|killpg|fork|pread|pwrite|sysconf|geteuid|getuid|mkfifo)\("
+)
+
+
+def test_calls_of_one_system_stand_in_one_module() -> None:
+    """Windows ends the process that `os.kill(pid, 0)` asks after, and has no fcntl: such calls have a twin there."""
+    using = {path.relative_to(ROOT).as_posix() for path in FILES if ONE_SYSTEM_ONLY.search(path.read_text("utf-8"))}
+    assert using == {"core/portable.py"}
+
+
 def loaded_after(statement: str) -> set[str]:
     code = f"import sys, json; {statement}; print(json.dumps(sorted(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

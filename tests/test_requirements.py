@@ -32,6 +32,8 @@ class Lock(NamedTuple):
 LOCKS = {
     "dev": Lock(("all", "torch", "ray"), ("test", "docs", "lint")),
     "run": Lock(("onnx",)),
+    "docs": Lock(groups=("docs",)),
+    "portable": Lock(groups=("portable",)),
     "cpu": Lock(IMAGE),
     "cuda": Lock((*IMAGE, "torch"), torch=True),
 }
@@ -84,12 +86,12 @@ def test_a_lock_holds_what_the_project_asks_for(name: str) -> None:
 
 def test_the_locks_agree() -> None:
     development = locked("dev")
-    for name in ("run", "cpu"):
+    for name in ("run", "cpu", "docs", "portable"):
         for package, versions in locked(name).items():
             assert set(versions) <= set(development[package]), package
 
 
-@pytest.mark.parametrize("name", ["build", *LOCKS])
+@pytest.mark.parametrize("name", ["build", "release", *LOCKS])
 def test_a_lock_names_no_place(name: str) -> None:
     text = (FOLDER / f"{name}.txt").read_text("utf-8")
     assert "://" not in text
@@ -100,6 +102,6 @@ def test_a_lock_names_no_place(name: str) -> None:
 def test_development_installs_with_hashes() -> None:
     """All but PyTorch, whose build the index chooses, and r2med itself."""
     for line in (ROOT / "Makefile").read_text("utf-8").splitlines():
-        if re.search(r"\$\(PIP\) install|pip install", line) and "--require-hashes" not in line:
+        if re.search(r"\$\(PIP\) install|pip .*install", line) and "--require-hashes" not in line:
             allowed = r"torch==2\.13\.0$|--no-deps --no-build-isolation --editable \.$|--group bench$"
             assert re.search(allowed, line), line

@@ -235,7 +235,7 @@ def test_encoding_goes_on_after_a_kill(tmp_path: Path) -> None:
 def test_two_processes_at_once(tmp_path: Path) -> None:
     running = [worker(0, 300, tmp_path, "0.005"), worker(200, 500, tmp_path, "0.005")]
     for process in running:
-        process.communicate(timeout=60)
+        process.communicate(timeout=300)
         assert process.returncode == 0
     texts = [f"text {i}" for i in range(500)]
     made = embed(HashEncoder(), texts, "document", cache=EmbeddingCache(tmp_path))

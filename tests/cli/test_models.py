@@ -32,7 +32,7 @@ def r2med(
     unset = {"OPENAI_API_KEY", "OPENAI_API_KEY_FILE", "OPENAI_BASE_URL", "VOYAGE_API_KEY"}
     given = {name: value for name, value in os.environ.items() if name not in unset} | (environment or {})
     command = [sys.executable, "-m", "r2med", *arguments]
-    done = subprocess.run(command, env=given, capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(command, env=given, capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == code, done.stderr
     return done
 

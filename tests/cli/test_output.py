@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +73,16 @@ def test_every_way_to_print(capsys: pytest.CaptureFixture[str]) -> None:
     assert not CONTROL.search(out + err)
     assert r"one\x1b]0;owned\x07\x1b[2J\ntwo" in out
     assert "one\ntwo\\x07\n" in out
+
+
+def test_output_is_utf8_whatever_the_locale_says() -> None:
+    """A table into a file stopped with a stack trace on Windows, whose encoding has no lines to draw."""
+    settings = os.environ | {"PYTHONIOENCODING": "cp1252:strict"}
+    command = [sys.executable, "-m", "r2med"]
+    done = subprocess.run([*command, "no─such─command"], env=settings, capture_output=True, check=False)
+    assert "no─such─command" in done.stderr.decode("utf-8")
+    done = subprocess.run([*command, "tasks"], env=settings, capture_output=True, check=False)
+    assert "───" in done.stdout.decode("utf-8")
 
 
 def test_markdown_of_a_run_keeps_its_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

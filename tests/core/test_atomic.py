@@ -174,7 +174,7 @@ def test_one_that_was_taken_for_abandoned_before_it_was_locked_is_made_again(
             path.unlink()  # as another process would between the two
         return None
 
-    monkeypatch.setattr(atomic, "_lock", unlucky)
+    monkeypatch.setattr(atomic, "lock_temporary", unlucky)
     write_bytes(tmp_path / "file", b"content")
     assert len(set(made)) == 2
     assert (tmp_path / "file").read_bytes() == b"content"

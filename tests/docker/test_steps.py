@@ -73,7 +73,7 @@ def test_from_sources_to_a_checked_environment(context: Path, tmp_path: Path) ->
         assert done.returncode == 0, done.stdout + done.stderr
     (wheel,) = (tmp_path / "wheels").glob("r2med-*.whl")
     names = zipfile.ZipFile(wheel).namelist()
-    for wanted in (r"r2med/_sparse.*\.so", r"r2med/_fast.*\.so", r"r2med/tasks/mini@1/Biology/corpus\.jsonl",
+    for wanted in (r"r2med/_sparse.*\.so", r"r2med/_fast.*\.so", r"r2med/tasks/mini1/Biology/corpus\.jsonl",
                    r"r2med/models/cards/bge-small\.toml", r"r2med/doctor/checks\.py"):  # fmt: skip
         assert any(re.fullmatch(wanted, name) for name in names), wanted
     assert "r2med, version" in done.stdout

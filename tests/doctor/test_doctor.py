@@ -36,7 +36,7 @@ def _no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
 def doctor(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "r2med", "doctor", *arguments],
-        cwd=folder, env=os.environ | environment, capture_output=True, text=True, timeout=60, check=False,
+        cwd=folder, env=os.environ | environment, capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip
 
 
@@ -134,7 +134,7 @@ def test_the_text_names_every_section(tmp_path: Path) -> None:
 
 
 def test_every_extension_is_looked_for() -> None:
-    assert {"_dots", "_fast", "_sparse"} <= native_extensions().keys()
+    assert {"_dots", "_fast", "_maxsim", "_sparse"} <= native_extensions().keys()
 
 
 def test_extras_are_those_of_the_package() -> None:

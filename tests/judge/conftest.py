@@ -113,7 +113,7 @@ class Client(NamedTuple):
             f"{self.base}{path}", data=data, method=method or ("POST" if data is not None else "GET"), headers=kept
         )
         try:
-            with urllib.request.urlopen(request, timeout=60) as answer:
+            with urllib.request.urlopen(request, timeout=300) as answer:
                 return Answer(answer.status, dict(answer.headers), answer.read().decode())
         except urllib.error.HTTPError as error:
             with error:

@@ -323,7 +323,7 @@ def test_a_limit_on_file_size_is_said_too(tmp_path: Path, serve: Callable[..., A
 @pytest.mark.slow
 def test_a_client_that_never_ends_its_request_holds_nobody_up(ada: Client) -> None:
     where = urlsplit(ada.base)
-    connection = http.client.HTTPConnection(where.hostname or "", where.port, timeout=60)
+    connection = http.client.HTTPConnection(where.hostname or "", where.port, timeout=300)
     connection.putrequest("POST", "/api/save")
     own = {**ada.headers(), "Origin": ada.base, "Content-Type": "application/json", "Content-Length": "100"}
     for name, value in own.items():

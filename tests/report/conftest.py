@@ -74,7 +74,7 @@ class Server(NamedTuple):
     def get(self, path: str, *, method: str = "GET", data: bytes | None = None, **headers: str) -> Answer:
         request = urllib.request.Request(self.base + path, data, method=method, headers=headers)
         try:
-            with urllib.request.urlopen(request, timeout=60) as answer:
+            with urllib.request.urlopen(request, timeout=300) as answer:
                 return Answer(answer.status, dict(answer.headers), answer.read().decode())
         except urllib.error.HTTPError as error:
             with error:

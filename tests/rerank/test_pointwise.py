@@ -198,7 +198,7 @@ def test_killed_in_the_middle_it_goes_on_where_it_was() -> None:
     shards = len(list(folder.rglob("*.shard")))
     assert 4 <= shards < 30
     finished = start()
-    output, _ = finished.communicate(timeout=60)
+    output, _ = finished.communicate(timeout=300)
     scored, _, docs = output.partition(" ")
     assert int(scored) == 60 - 2 * shards
     task = tiny.a_task(6)

@@ -50,7 +50,7 @@ class Client(NamedTuple):
             env=inherited | settings | environment,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=300,
             check=False,
         )
         assert done.returncode == 0, done.stderr

@@ -7,19 +7,14 @@
  * `pairs`: the scores that are reported (r2med/retrieve/exact.py). Products of float32 numbers are exact in double, and
  * the order of the sums is fixed, so that every machine gets the same bits.
  */
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
+#include "buffers.h"
+
 #include <stdint.h>
 #include <string.h>
 
-enum { LANES = 16, TOGETHER = 4, CHAINS = 4, AHEAD = 512 /* floats: 2 kB */ };
+#include "compiler.h"
 
-typedef float Lanes __attribute__((vector_size(64)));
-
-#define INLINE static inline __attribute__((always_inline))
-#ifdef __x86_64__
-#define WIDE 1 /* there may be wider vectors than the compiler counts on */
-#endif
+enum { TOGETHER = 4, CHAINS = 4, AHEAD = 512 /* floats: 2 kB */ };
 
 typedef struct {
     const float *queries; /* count × dimension */
@@ -31,47 +26,35 @@ typedef struct {
     Py_ssize_t width, offset;
 } Job;
 
-INLINE Lanes at(const float *values) {
-    Lanes loaded;
-    memcpy(&loaded, values, sizeof loaded);
-    return loaded;
-}
-
-INLINE float total(Lanes lanes) {
-    float parts[LANES];
-    memcpy(parts, &lanes, sizeof parts);
-    for (int half = LANES / 2; half; half /= 2)
-        for (int lane = 0; lane < half; lane++) parts[lane] += parts[lane + half];
-    return parts[0];
-}
-
 /* One row with one query. Four chains of sums, so that none waits for the last addition, and a look ahead: both keep
  * more of memory under way at once. */
 INLINE float product(const float *row, const float *query, Py_ssize_t dimension) {
     Lanes sums[CHAINS];
-    for (int c = 0; c < CHAINS; c++) sums[c] = (Lanes){0};
+    for (int c = 0; c < CHAINS; c++) sums[c] = zeros();
     Py_ssize_t k = 0;
     for (; k + CHAINS * LANES <= dimension; k += CHAINS * LANES)
         for (int c = 0; c < CHAINS; c++) {
-            __builtin_prefetch(row + k + c * LANES + AHEAD);
-            sums[c] += at(row + k + c * LANES) * at(query + k + c * LANES);
+            PREFETCH(row + k + c * LANES + AHEAD);
+            sums[c] = add(sums[c], multiply(at(row + k + c * LANES), at(query + k + c * LANES)));
         }
-    for (; k + LANES <= dimension; k += LANES) sums[0] += at(row + k) * at(query + k);
+    for (; k + LANES <= dimension; k += LANES)
+        sums[0] = add(sums[0], multiply(at(row + k), at(query + k)));
     float rest = 0;
     for (; k < dimension; k++) rest += row[k] * query[k];
-    return rest + total((sums[0] + sums[1]) + (sums[2] + sums[3]));
+    return rest + total(add(add(sums[0], sums[1]), add(sums[2], sums[3])));
 }
 
 /* One row with several queries, each in its own chain. One row at a time: rows side by side would be read at several
  * places at once, which takes three times as long. */
 INLINE void products(const float *row, const float *queries, Py_ssize_t dimension, float *sums) {
     Lanes lanes[TOGETHER];
-    for (int q = 0; q < TOGETHER; q++) lanes[q] = (Lanes){0};
+    for (int q = 0; q < TOGETHER; q++) lanes[q] = zeros();
     Py_ssize_t k = 0;
     for (; k + LANES <= dimension; k += LANES) {
-        __builtin_prefetch(row + k + AHEAD);
+        PREFETCH(row + k + AHEAD);
         Lanes held = at(row + k);
-        for (int q = 0; q < TOGETHER; q++) lanes[q] += held * at(queries + q * dimension + k);
+        for (int q = 0; q < TOGETHER; q++)
+            lanes[q] = add(lanes[q], multiply(held, at(queries + q * dimension + k)));
     }
     for (int q = 0; q < TOGETHER; q++) {
         float rest = 0;
@@ -95,25 +78,14 @@ INLINE void run(const Job *job) {
     }
 }
 
-#ifdef WIDE
-__attribute__((target("avx512f,fma,prefer-vector-width=512"))) static void run_512(const Job *job) { run(job); }
-__attribute__((target("avx2,fma"))) static void run_256(const Job *job) { run(job); }
-#endif
 static void run_plain(const Job *job) { run(job); }
-
-static void dispatch(const Job *job) {
 #ifdef WIDE
-    if (__builtin_cpu_supports("avx512f")) {
-        run_512(job);
-        return;
-    }
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
-        run_256(job);
-        return;
-    }
+TARGET_256 static void run_256(const Job *job) { run(job); }
+TARGET_512 static void run_512(const Job *job) { run(job); }
 #endif
-    run_plain(job);
-}
+
+/* The way of this machine, chosen when the module is loaded. */
+static void (*dispatch)(const Job *) = run_plain;
 
 /* Sums in LANES chains that are added up in one order, however wide the vectors of the machine are. */
 INLINE double exact_product(const float *row, const double *query, Py_ssize_t dimension) {
@@ -141,25 +113,13 @@ INLINE void sum_pairs(const Pairs *job) {
                                     job->queries + job->query[i] * job->dimension, job->dimension);
 }
 
+static void pairs_plain(const Pairs *job) { sum_pairs(job); }
 #ifdef WIDE
-__attribute__((target("avx512f,fma"))) static void sum_pairs_512(const Pairs *job) { sum_pairs(job); }
-__attribute__((target("avx2,fma"))) static void sum_pairs_256(const Pairs *job) { sum_pairs(job); }
+TARGET_256 static void pairs_256(const Pairs *job) { sum_pairs(job); }
+TARGET_512 static void pairs_512(const Pairs *job) { sum_pairs(job); }
 #endif
-static void sum_pairs_plain(const Pairs *job) { sum_pairs(job); }
 
-static void dispatch_pairs(const Pairs *job) {
-#ifdef WIDE
-    if (__builtin_cpu_supports("avx512f")) {
-        sum_pairs_512(job);
-        return;
-    }
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
-        sum_pairs_256(job);
-        return;
-    }
-#endif
-    sum_pairs_plain(job);
-}
+static void (*dispatch_pairs)(const Pairs *) = pairs_plain;
 
 static int all_within(const int64_t *values, Py_ssize_t begin, Py_ssize_t end, Py_ssize_t limit) {
     for (Py_ssize_t i = begin; i < end; i++)
@@ -169,17 +129,12 @@ static int all_within(const int64_t *values, Py_ssize_t begin, Py_ssize_t end, P
 
 static PyObject *dots(PyObject *self, PyObject *args) {
     (void)self;
-    Py_buffer queries, rows, out, places = {0};
-    PyObject *chosen;
+    R2Buffer queries = {0}, rows = {0}, places = {0}, out = {0};
     Job job;
-    if (!PyArg_ParseTuple(args, "y*y*Ow*nnnnn", &queries, &rows, &chosen, &out, &job.dimension, &job.width, &job.begin,
-                          &job.end, &job.offset))
+    if (!PyArg_ParseTuple(args, "O&O&O&O&nnnnn", r2_readable, &queries, r2_readable, &rows, r2_readable_or_none, &places,
+                          r2_writable, &out, &job.dimension, &job.width, &job.begin, &job.end, &job.offset))
         return NULL;
-    int given = chosen != Py_None;
-    if (given && PyObject_GetBuffer(chosen, &places, PyBUF_C_CONTIGUOUS) < 0) {
-        PyBuffer_Release(&queries), PyBuffer_Release(&rows), PyBuffer_Release(&out);
-        return NULL;
-    }
+    int given = places.buf != NULL;
     const Py_ssize_t number = (Py_ssize_t)sizeof(float);
     int fits = job.dimension > 0 && job.dimension <= PY_SSIZE_T_MAX / number && job.width >= 0 && job.begin >= 0 &&
                job.offset >= 0;
@@ -203,18 +158,17 @@ static PyObject *dots(PyObject *self, PyObject *args) {
     } else {
         PyErr_SetString(PyExc_ValueError, "the sizes of queries, rows, places and products do not fit");
     }
-    PyBuffer_Release(&queries), PyBuffer_Release(&rows), PyBuffer_Release(&out);
-    if (given) PyBuffer_Release(&places);
+    r2_release(&queries), r2_release(&rows), r2_release(&places), r2_release(&out);
     if (!fits) return NULL;
     Py_RETURN_NONE;
 }
 
 static PyObject *pairs(PyObject *self, PyObject *args) {
     (void)self;
-    Py_buffer queries, rows, query, place, out;
+    R2Buffer queries = {0}, rows = {0}, query = {0}, place = {0}, out = {0};
     Pairs job;
-    if (!PyArg_ParseTuple(args, "y*y*y*y*w*nnn", &queries, &rows, &query, &place, &out, &job.dimension, &job.begin,
-                          &job.end))
+    if (!PyArg_ParseTuple(args, "O&O&O&O&O&nnn", r2_readable, &queries, r2_readable, &rows, r2_readable, &query,
+                          r2_readable, &place, r2_writable, &out, &job.dimension, &job.begin, &job.end))
         return NULL;
     const Py_ssize_t wide = (Py_ssize_t)sizeof(double), narrow = (Py_ssize_t)sizeof(float);
     int fits = job.dimension > 0 && job.dimension <= PY_SSIZE_T_MAX / wide && job.begin >= 0 && job.begin <= job.end &&
@@ -233,8 +187,7 @@ static PyObject *pairs(PyObject *self, PyObject *args) {
     } else {
         PyErr_SetString(PyExc_ValueError, "the sizes of queries, rows, pairs and products do not fit");
     }
-    PyBuffer_Release(&queries), PyBuffer_Release(&rows), PyBuffer_Release(&query), PyBuffer_Release(&place);
-    PyBuffer_Release(&out);
+    r2_release(&queries), r2_release(&rows), r2_release(&query), r2_release(&place), r2_release(&out);
     if (!fits) return NULL;
     Py_RETURN_NONE;
 }
@@ -261,4 +214,11 @@ static struct PyModuleDef module = {
     .m_slots = slots,
 };
 
-PyMODINIT_FUNC PyInit__dots(void) { return PyModuleDef_Init(&module); }
+PyMODINIT_FUNC PyInit__dots(void) {
+#ifdef WIDE
+    int bits = r2_vector_bits();
+    dispatch = bits == 512 ? run_512 : bits == 256 ? run_256 : run_plain;
+    dispatch_pairs = bits == 512 ? pairs_512 : bits == 256 ? pairs_256 : pairs_plain;
+#endif
+    return PyModuleDef_Init(&module);
+}

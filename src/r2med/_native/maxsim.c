@@ -2,23 +2,24 @@
  *
  * Vectors are 16-bit fixed-point numbers, so products and sums are whole numbers: a score is the same whatever
  * instruction set, number of threads or order of queries computes it. A vector of length one is 2^15 long, and a
- * product of two, or of any of their parts, stays within 32 bits.
+ * product of two, or of any of their parts, stays within 32 bits. Sums are kept without a sign, so that numbers of a damaged file cannot overflow one.
  *
  * Query tokens lie across the lanes of a vector register, and a document's token meets all of them: the best product
  * of each is one comparison of registers, and no sum runs across lanes.
  */
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
+#include "buffers.h"
+
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { WIDEST = 16, AHEAD = 2048 /* numbers: 4 kB */ };
+#include "compiler.h"
 
-#ifdef __x86_64__
+#ifdef WIDE
 #include <immintrin.h>
-#define WIDE 1 /* there may be wider vectors than the compiler counts on */
 #endif
+
+enum { WIDEST = 16, AHEAD = 2048 /* numbers: 4 kB */ };
 
 typedef struct {
     const int16_t *queries; /* tokens × dimension */
@@ -45,35 +46,62 @@ static void totals(const Job *job, Py_ssize_t document) {
     }
 }
 
+#if defined(__GNUC__) && !defined(R2_PORTABLE)
+
 #ifdef WIDE
 #define SUFFIX _512
-#define TARGET __attribute__((target("avx512f,avx512bw,prefer-vector-width=512")))
-#define LANES 16
+#define TARGET TARGET_512
+#define WIDTH 16
 #define GROUPS 2
 #define SUMS 8
-#define MADD(a, b) (Vector_512) _mm512_madd_epi16((__m512i)(a), (__m512i)(b))
+#define MADD(a, b) _mm512_madd_epi16((__m512i)(a), (__m512i)(b))
 #include "maxsim_tile.h"
 
 #define SUFFIX _256
-#define TARGET __attribute__((target("avx2")))
-#define LANES 8
+#define TARGET TARGET_256
+#define WIDTH 8
 #define GROUPS 4
 #define SUMS 8
-#define MADD(a, b) (Vector_256) _mm256_madd_epi16((__m256i)(a), (__m256i)(b))
+#define MADD(a, b) _mm256_madd_epi16((__m256i)(a), (__m256i)(b))
 #include "maxsim_tile.h"
 #endif
 
+enum { PLAIN = 4 };
 #define SUFFIX _plain
 #define TARGET
-#define LANES 4
+#define WIDTH 4
 #define GROUPS 4
 #define SUMS 8
 #ifdef WIDE
-#define MADD(a, b) (Vector_plain) _mm_madd_epi16((__m128i)(a), (__m128i)(b)) /* every x86-64 has it */
+#define MADD(a, b) _mm_madd_epi16((__m128i)(a), (__m128i)(b)) /* every x86-64 has it */
 #else
-#define MADD(a, b) (((a) << 16 >> 16) * ((b) << 16 >> 16) + ((a) >> 16) * ((b) >> 16))
+#define LOW(a) ((Vector_plain)((Unsigned_plain)(a) << 16) >> 16)
+#define MADD(a, b) ((Unsigned_plain)(LOW(a) * LOW(b)) + (Unsigned_plain)(((a) >> 16) * ((b) >> 16)))
 #endif
 #include "maxsim_tile.h"
+
+#else
+
+enum { PLAIN = 1 };
+
+static void run_plain(const Job *job) {
+    for (Py_ssize_t i = job->begin; i < job->end; i++) {
+        const int16_t *rows = job->rows + job->starts[i] * job->dimension;
+        for (Py_ssize_t token = 0; token < job->tokens; token++) {
+            const int16_t *query = job->panel + token * job->dimension;
+            job->best[token] = INT32_MIN;
+            for (Py_ssize_t r = 0; r < job->sizes[i]; r++) {
+                uint32_t sum = 0;
+                for (Py_ssize_t k = 0; k < job->dimension; k++)
+                    sum += (uint32_t)((int32_t)rows[r * job->dimension + k] * query[k]);
+                if ((int32_t)sum > job->best[token]) job->best[token] = (int32_t)sum;
+            }
+        }
+        totals(job, i);
+    }
+}
+
+#endif
 
 typedef struct {
     const char *name;
@@ -85,11 +113,11 @@ typedef struct {
 static int ways(Way *found) {
     int count = 0;
 #ifdef WIDE
-    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw"))
-        found[count++] = (Way){"avx512", run_512, 16};
-    if (__builtin_cpu_supports("avx2")) found[count++] = (Way){"avx2", run_256, 8};
+    const int bits = r2_vector_bits();
+    if (bits >= 512) found[count++] = (Way){"avx512", run_512, 16};
+    if (bits >= 256) found[count++] = (Way){"avx2", run_256, 8};
 #endif
-    found[count++] = (Way){"plain", run_plain, 4};
+    found[count++] = (Way){"plain", run_plain, PLAIN};
     return count;
 }
 
@@ -113,7 +141,7 @@ static int within(const Job *job, Py_ssize_t rows) {
 }
 
 /* Whether all sizes fit each other; divided rather than multiplied, as a product of two sizes may overflow. */
-static int fits(Job *job, const Py_buffer *given) {
+static int fits(Job *job, const R2Buffer *given) {
     const Py_ssize_t number = sizeof(int16_t), place = sizeof(int64_t), score = sizeof(float);
     if (job->dimension < 2 || job->dimension % 2 || job->dimension > PY_SSIZE_T_MAX / (WIDEST * number)) return 0;
     const Py_ssize_t row = job->dimension * number;
@@ -127,11 +155,12 @@ static int fits(Job *job, const Py_buffer *given) {
 
 static PyObject *scores(PyObject *self, PyObject *args) {
     (void)self;
-    Py_buffer given[6];
+    R2Buffer given[6] = {{0}};
     Job job = {0};
     int chosen;
     Way known[3];
-    if (!PyArg_ParseTuple(args, "y*y*y*y*y*w*nnnnni", &given[0], &given[1], &given[2], &given[3], &given[4], &given[5],
+    if (!PyArg_ParseTuple(args, "O&O&O&O&O&O&nnnnni", r2_readable, &given[0], r2_readable, &given[1], r2_readable,
+                          &given[2], r2_readable, &given[3], r2_readable, &given[4], r2_writable, &given[5],
                           &job.dimension, &job.width, &job.begin, &job.end, &job.offset, &chosen))
         return NULL;
     job.queries = given[0].buf, job.ends = given[1].buf, job.rows = given[2].buf;
@@ -154,7 +183,7 @@ static PyObject *scores(PyObject *self, PyObject *args) {
     } else {
         PyErr_SetString(PyExc_ValueError, "the sizes of queries, rows, documents and scores do not fit");
     }
-    for (int i = 0; i < 6; i++) PyBuffer_Release(&given[i]);
+    for (int i = 0; i < 6; i++) r2_release(&given[i]);
     if (PyErr_Occurred()) return NULL;
     Py_RETURN_NONE;
 }

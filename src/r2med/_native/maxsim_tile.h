@@ -2,7 +2,7 @@
  *
  *   SUFFIX   what names of functions end in
  *   TARGET   the attribute that lets the compiler use the instruction set
- *   LANES    query tokens in one vector register
+ *   WIDTH    query tokens in one vector register
  *   GROUPS   most registers of query tokens that meet a row together
  *   SUMS     registers that hold sums: fewer tokens meet more rows at once
  *   MADD     sum of the two products of 16-bit numbers in each 32-bit lane
@@ -10,9 +10,11 @@
 #define JOIN(a, b) a##b
 #define NAMED(name, suffix) JOIN(name, suffix)
 #define Vector NAMED(Vector, SUFFIX)
-#define INSIDE static inline __attribute__((always_inline)) TARGET
+#define Unsigned NAMED(Unsigned, SUFFIX)
+#define INSIDE TARGET INLINE
 
-typedef int32_t Vector __attribute__((vector_size(4 * LANES)));
+typedef int32_t Vector __attribute__((vector_size(4 * WIDTH)));
+typedef uint32_t Unsigned __attribute__((vector_size(4 * WIDTH)));
 
 INSIDE Vector NAMED(at, SUFFIX)(const void *place) {
     Vector loaded;
@@ -28,9 +30,9 @@ INSIDE Vector NAMED(larger, SUFFIX)(Vector a, Vector b) {
 /* `rows` rows with `groups` registers of query tokens; both are constants where it is called. */
 INSIDE void NAMED(tile, SUFFIX)(const int16_t *row, Py_ssize_t dimension, const int16_t *panel, int groups, int rows,
                                 Vector *best) {
-    const Py_ssize_t stride = dimension * LANES;
-    Vector sums[SUMS];
-    for (int s = 0; s < groups * rows; s++) sums[s] = (Vector){0};
+    const Py_ssize_t stride = dimension * WIDTH;
+    Unsigned sums[SUMS];
+    for (int s = 0; s < groups * rows; s++) sums[s] = (Unsigned){0};
 #pragma GCC unroll 2 /* without it every sum is copied once more */
     for (Py_ssize_t k = 0; k < dimension; k += 2) {
         Vector pairs[SUMS];
@@ -40,12 +42,12 @@ INSIDE void NAMED(tile, SUFFIX)(const int16_t *row, Py_ssize_t dimension, const 
             pairs[r] = pair - (Vector){0};
         }
         for (int g = 0; g < groups; g++) {
-            Vector tokens = NAMED(at, SUFFIX)(panel + g * stride + k * LANES);
-            for (int r = 0; r < rows; r++) sums[g * rows + r] += MADD(tokens, pairs[r]);
+            Vector tokens = NAMED(at, SUFFIX)(panel + g * stride + k * WIDTH);
+            for (int r = 0; r < rows; r++) sums[g * rows + r] += (Unsigned)MADD(tokens, pairs[r]);
         }
     }
     for (int g = 0; g < groups; g++)
-        for (int r = 0; r < rows; r++) best[g] = NAMED(larger, SUFFIX)(best[g], sums[g * rows + r]);
+        for (int r = 0; r < rows; r++) best[g] = NAMED(larger, SUFFIX)(best[g], (Vector)sums[g * rows + r]);
 }
 
 /* All rows of a document with `groups` registers of query tokens: the best product of each token. */
@@ -58,7 +60,7 @@ INSIDE void NAMED(document, SUFFIX)(const Job *job, const int16_t *rows, Py_ssiz
     for (; r + together <= count; r += together) {
         const int16_t *row = rows + r * job->dimension;
         for (Py_ssize_t ahead = 0; ahead < together * job->dimension; ahead += 32)
-            __builtin_prefetch(row + AHEAD + ahead);
+            PREFETCH(row + AHEAD + ahead);
         NAMED(tile, SUFFIX)(row, job->dimension, panel, groups, together, best);
     }
     for (; r < count; r++) NAMED(tile, SUFFIX)(rows + r * job->dimension, job->dimension, panel, groups, 1, best);
@@ -66,12 +68,12 @@ INSIDE void NAMED(document, SUFFIX)(const Job *job, const int16_t *rows, Py_ssiz
 }
 
 TARGET static void NAMED(run, SUFFIX)(const Job *job) {
-    const Py_ssize_t registers = (job->tokens + LANES - 1) / LANES;
+    const Py_ssize_t registers = (job->tokens + WIDTH - 1) / WIDTH;
     for (Py_ssize_t i = job->begin; i < job->end; i++) {
         const int16_t *rows = job->rows + job->starts[i] * job->dimension;
         for (Py_ssize_t g = 0; g < registers; g += GROUPS) {
-            const int16_t *panel = job->panel + g * LANES * job->dimension;
-            int32_t *out = job->best + g * LANES;
+            const int16_t *panel = job->panel + g * WIDTH * job->dimension;
+            int32_t *out = job->best + g * WIDTH;
             switch (registers - g) {
                 case 1: NAMED(document, SUFFIX)(job, rows, job->sizes[i], panel, 1, out); break;
 #if GROUPS > 2
@@ -88,10 +90,11 @@ TARGET static void NAMED(run, SUFFIX)(const Job *job) {
 #undef JOIN
 #undef NAMED
 #undef Vector
+#undef Unsigned
 #undef INSIDE
 #undef SUFFIX
 #undef TARGET
-#undef LANES
+#undef WIDTH
 #undef GROUPS
 #undef SUMS
 #undef MADD

@@ -1,8 +1,8 @@
 /* The Python module r2med._fast: arguments and results of the C library, and nothing else.
  *
  * Texts come in through the buffer protocol and are read without the GIL; results are handed over as they are. */
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
+#include "buffers.h"
+
 #include <limits.h>
 #include <stdlib.h>
 
@@ -10,13 +10,13 @@
 
 static PyObject *fast_analyze(PyObject *self, PyObject *argument)
 {
-    Py_buffer text;
+    R2Buffer text;
     PyObject *tokens;
     size_t at = 0, start, length;
     uint8_t term[R2_TERM_MAX];
 
     (void)self;
-    if (PyObject_GetBuffer(argument, &text, PyBUF_SIMPLE) < 0)
+    if (r2_borrow(argument, &text, 0) < 0)
         return NULL;
     tokens = PyList_New(0);
     while (tokens && (length = r2_next_token(text.buf, (size_t)text.len, &at, &start))) {
@@ -29,25 +29,25 @@ static PyObject *fast_analyze(PyObject *self, PyObject *argument)
             Py_CLEAR(tokens);
         Py_XDECREF(token);
     }
-    PyBuffer_Release(&text);
+    r2_release(&text);
     return tokens;
 }
 
 static PyObject *fast_analyze_nano(PyObject *self, PyObject *argument)
 {
-    Py_buffer text;
+    R2Buffer text;
     PyObject *tokens = NULL;
     size_t at = 0, start, length;
     uint16_t *letters;
     uint8_t *term;
 
     (void)self;
-    if (PyObject_GetBuffer(argument, &text, PyBUF_SIMPLE) < 0)
+    if (r2_borrow(argument, &text, 0) < 0)
         return NULL;
     letters = text.len < INT_MAX ? malloc(((size_t)text.len + 1) * 3) : NULL; /* a token may be the whole text */
     if (!letters) {
         PyErr_NoMemory();
-        PyBuffer_Release(&text);
+        r2_release(&text);
         return NULL;
     }
     term = (uint8_t *)(letters + text.len + 1);
@@ -63,7 +63,7 @@ static PyObject *fast_analyze_nano(PyObject *self, PyObject *argument)
         Py_XDECREF(token);
     }
     free(letters);
-    PyBuffer_Release(&text);
+    r2_release(&text);
     return tokens;
 }
 
@@ -85,8 +85,8 @@ static int grow_postings(void *context, size_t capacity, int32_t **terms, int32_
     } else if (PyErr_CheckSignals() == 0 &&
                PyByteArray_Resize(p->terms, (Py_ssize_t)(capacity * sizeof(int32_t))) == 0 &&
                PyByteArray_Resize(p->counts, (Py_ssize_t)(capacity * sizeof(int32_t))) == 0) {
-        *terms = (int32_t *)PyByteArray_AS_STRING(p->terms);
-        *counts = (int32_t *)PyByteArray_AS_STRING(p->counts);
+        *terms = (int32_t *)PyByteArray_AsString(p->terms);
+        *counts = (int32_t *)PyByteArray_AsString(p->counts);
         failed = 0;
     }
     p->thread = PyEval_SaveThread();
@@ -104,7 +104,7 @@ static void raise_status(enum r2_status status)
     /* R2_STOPPED: the callback has raised already */
 }
 
-static PyObject *count_terms(const Py_buffer *data, const Py_buffer *offsets, enum r2_analyzer analyzer)
+static PyObject *count_terms(const R2Buffer *data, const R2Buffer *offsets, enum r2_analyzer analyzer)
 {
     const Py_ssize_t texts = offsets->len / (Py_ssize_t)sizeof(int64_t) - 1;
     r2_vocabulary vocabulary = {NULL, NULL, 0};
@@ -115,7 +115,7 @@ static PyObject *count_terms(const Py_buffer *data, const Py_buffer *offsets, en
 
     if (!indptr || !p.terms || !p.counts)
         goto done;
-    ends = (int64_t *)PyByteArray_AS_STRING(indptr);
+    ends = (int64_t *)PyByteArray_AsString(indptr);
     p.thread = PyEval_SaveThread();
     status = r2_count_terms(data->buf, (size_t)data->len, offsets->buf, (size_t)texts, analyzer, ends, grow_postings, &p,
                             &vocabulary);
@@ -140,12 +140,12 @@ done:
 
 static PyObject *fast_count_terms(PyObject *self, PyObject *arguments)
 {
-    Py_buffer data, offsets;
+    R2Buffer data = {0}, offsets = {0};
     PyObject *result = NULL;
     int analyzer;
 
     (void)self;
-    if (!PyArg_ParseTuple(arguments, "y*y*i:count_terms", &data, &offsets, &analyzer))
+    if (!PyArg_ParseTuple(arguments, "O&O&i:count_terms", r2_readable, &data, r2_readable, &offsets, &analyzer))
         return NULL;
     if (offsets.len < (Py_ssize_t)sizeof(int64_t) || offsets.len % (Py_ssize_t)sizeof(int64_t))
         PyErr_SetString(PyExc_ValueError, "offsets must be one or more int64 values");
@@ -153,8 +153,8 @@ static PyObject *fast_count_terms(PyObject *self, PyObject *arguments)
         PyErr_Format(PyExc_ValueError, "no analyzer has the number %d", analyzer);
     else
         result = count_terms(&data, &offsets, (enum r2_analyzer)analyzer);
-    PyBuffer_Release(&data);
-    PyBuffer_Release(&offsets);
+    r2_release(&data);
+    r2_release(&offsets);
     return result;
 }
 

@@ -5,8 +5,8 @@
  * function stands in r2med/retrieve/_sparse_python.py and gives the same bits: sums run in double precision, in the
  * same order, without fused multiply-add.
  */
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
+#include "buffers.h"
+
 #include <math.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -15,26 +15,25 @@
 enum { MAX_BUFFERS = 9, STRIDE = 16, STRETCH = 32 };
 
 typedef struct {
-    Py_buffer view[MAX_BUFFERS];
+    R2Buffer view[MAX_BUFFERS];
     int held;
 } Buffers;
 
 static void release(Buffers *buffers) {
-    while (buffers->held > 0) PyBuffer_Release(&buffers->view[--buffers->held]);
+    while (buffers->held > 0) r2_release(&buffers->view[--buffers->held]);
 }
 
 /* Borrow `object` as a contiguous array of `count` items (any number if count < 0) of `size` bytes. */
 static void *borrow(Buffers *buffers, PyObject *object, Py_ssize_t size, Py_ssize_t count, int writable) {
-    Py_buffer *view = &buffers->view[buffers->held];
-    int flags = PyBUF_C_CONTIGUOUS | (writable ? PyBUF_WRITABLE : PyBUF_SIMPLE);
-    if (PyObject_GetBuffer(object, view, flags) < 0) return NULL;
+    R2Buffer *view = &buffers->view[buffers->held];
+    if (r2_borrow(object, view, writable) < 0) return NULL;
     buffers->held++;
     if (view->len % size != 0 || (count >= 0 && view->len != count * size)) {
         PyErr_Format(PyExc_ValueError, "buffer %d has %zd bytes, expected %zd items of %zd", buffers->held - 1, view->len,
                      count, size);
         return NULL;
     }
-    return view->buf ? view->buf : (void *)"";
+    return view->buf;
 }
 
 static Py_ssize_t items(const Buffers *buffers, int index, Py_ssize_t size) { return buffers->view[index].len / size; }

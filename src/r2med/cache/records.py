@@ -15,17 +15,12 @@ import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 import msgspec
 
 from ..core import ResultError
-
-fcntl: Any
-try:
-    import fcntl
-except ImportError:  # Windows: one process at a time
-    fcntl = None
+from ..core.portable import BINARY, lock, lock_byte, read_at, unlock, unlock_byte
 
 SCHEMA = 1
 BLOCK = 1 << 24
@@ -56,7 +51,7 @@ class RecordFile(Generic[Record]):
             if not read_only:
                 self._open(msgspec.json.encode({"schema": SCHEMA, "key": key}) + b"\n")
             elif path.exists():
-                self._file = os.open(path, os.O_RDONLY)
+                self._file = os.open(path, os.O_RDONLY | BINARY)
         except OSError as error:
             verb = "read" if read_only else "written"
             raise ResultError(f"{path}: cannot be {verb} ({error.strerror or error})") from None
@@ -104,7 +99,7 @@ class RecordFile(Generic[Record]):
             if size < self._read_to:
                 raise ResultError(f"{self.path}: became shorter while in use")
             while self._read_to < size:
-                block = os.pread(self._file, min(size - self._read_to, BLOCK), self._read_to)
+                block = read_at(self._file, min(size - self._read_to, BLOCK), self._read_to)
                 if not block:
                     break
                 self._read_to += len(block)
@@ -119,13 +114,9 @@ class RecordFile(Generic[Record]):
         with self._lock:
             if place in self._claimed:
                 return False
-            if fcntl is not None:
-                try:
-                    fcntl.lockf(self._claims, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, _offset(place))
-                except (BlockingIOError, PermissionError):
+            with suppress(OSError):  # a file system without locks: no sharing, but work goes on
+                if not lock_byte(self._claims, _offset(place)):
                     return False
-                except OSError:
-                    pass  # a file system without locks: no sharing, but work goes on
             self._claimed.add(place)
             return True
 
@@ -134,8 +125,7 @@ class RecordFile(Generic[Record]):
         with self._lock:
             if place in self._claimed:
                 self._claimed.discard(place)
-                if fcntl is not None:
-                    fcntl.lockf(self._claims, fcntl.LOCK_UN, 1, _offset(place))
+                unlock_byte(self._claims, _offset(place))
 
     def close(self) -> None:
         """Give back both files; claims end here."""
@@ -148,10 +138,10 @@ class RecordFile(Generic[Record]):
     def _open(self, header: bytes) -> None:
         """Open or begin the file and its claims."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        self._file = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
-        self._claims = os.open(self.path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT, 0o644)
+        self._file = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | BINARY, 0o644)
+        self._claims = os.open(self.path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | BINARY, 0o644)
         with self._exclusive():
-            if b"\n" not in os.pread(self._file, BLOCK, 0):  # new, or killed while its first line was written
+            if b"\n" not in read_at(self._file, BLOCK, 0):  # new, or killed while its first line was written
                 os.ftruncate(self._file, 0)
                 self._write(header)
                 _sync_folder(self.path.parent)
@@ -159,7 +149,7 @@ class RecordFile(Generic[Record]):
             os.utime(self.path)  # when it was last used, for pruning
 
     def _check_schema(self) -> None:
-        first = os.pread(self._file, 1 << 20, 0).split(b"\n", 1)[0]
+        first = read_at(self._file, 1 << 20, 0).split(b"\n", 1)[0]
         try:
             schema = msgspec.json.decode(first).get("schema")
         except (ValueError, RecursionError, AttributeError):
@@ -170,7 +160,7 @@ class RecordFile(Generic[Record]):
     def _write(self, data: bytes) -> None:
         """One write at the end of the file, on a line of its own even after a torn one."""
         size = os.fstat(self._file).st_size
-        if size and os.pread(self._file, 1, size - 1) != b"\n":
+        if size and read_at(self._file, 1, size - 1) != b"\n":
             data = b"\n" + data
         view = memoryview(data)
         try:
@@ -192,14 +182,14 @@ class RecordFile(Generic[Record]):
 
     @contextmanager
     def _exclusive(self) -> Iterator[None]:
-        # On a system or a file system without locks appending whole lines is still safe on most.
-        with suppress(OSError, AttributeError):
-            fcntl.flock(self._file, fcntl.LOCK_EX)
+        # On a file system without locks appending whole lines is still safe on most.
+        with suppress(OSError):
+            lock(self._file, wait=True)
         try:
             yield
         finally:
-            with suppress(OSError, AttributeError):
-                fcntl.flock(self._file, fcntl.LOCK_UN)
+            with suppress(OSError):
+                unlock(self._file)
 
 
 def with_checksum(record: msgspec.Struct) -> bytes:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import importlib
+import io
 import os
 import signal
 import sys
@@ -134,6 +135,10 @@ def main() -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         if signal.getsignal(number) != signal.SIG_IGN:  # signals that nohup ignores stay ignored
             signal.signal(number, _on_signal)
+    for stream in (sys.stdout, sys.stderr):
+        # UTF-8 whatever the locale says, as Python does from 3.15 on: tables and texts of tasks hold what others lack.
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(encoding="utf-8", errors=stream.errors)
     try:
         sys.exit(_run())
     except BrokenPipeError:  # `r2med … | head` is no error

@@ -1,7 +1,8 @@
 """Files and folders that are whole or not there: written under a temporary name, then renamed.
 
 What a killed command leaves under such a name is removed by the next one that writes into the same folder. A living
-command holds a lock on its temporary file or folder, so that nothing in use is ever removed.
+command holds a lock on its temporary file or folder, so that nothing in use is ever removed. On Windows, where what is
+locked cannot be renamed, there are no such locks, and what a killed command leaves stays.
 """
 
 from __future__ import annotations
@@ -15,15 +16,10 @@ import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from .errors import DataError, ResultError
-
-fcntl: Any
-try:
-    import fcntl
-except ImportError:  # Windows has no such locks, so nothing is removed there
-    fcntl = None
+from .portable import lock, lock_temporary, open_folder_lock, replace
 
 # Machines that share a disk may not see each other's locks: each removes only what was written on it.
 _HOST = hashlib.blake2b(os.uname().nodename.encode() if hasattr(os, "uname") else b"", digest_size=4).hexdigest()
@@ -40,7 +36,7 @@ def atomic_file(path: Path) -> Iterator[IO[bytes]]:
             stream.flush()
             os.fsync(stream.fileno())
         temporary.chmod(0o644 & ~_umask())
-        temporary.replace(path)
+        replace(temporary, path)
 
 
 def write_bytes(path: Path, data: bytes) -> None:
@@ -63,7 +59,7 @@ def atomic_folder(path: Path) -> Iterator[Path]:
         temporary.chmod(0o755 & ~_umask())
         if path.exists():
             path.rmdir()
-        temporary.replace(path)
+        replace(temporary, path)
 
 
 @contextmanager
@@ -86,16 +82,16 @@ def _make_folder(path: Path) -> None:
 def _temporary(path: Path, make: Callable[[Path], None]) -> Iterator[Path]:
     """A temporary file or folder beside `path`, locked until the block ends and removed where it ends badly."""
     # The name is known before anything is there, so that an interrupt at any moment finds what to remove.
-    temporary, lock = _new_name(path), None
+    temporary, handle = _new_name(path), None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         remove_abandoned(path.parent)
         while not temporary.exists():  # also where another process took it for abandoned before it was locked
-            if lock is not None:
-                os.close(lock)
-            temporary, lock = _new_name(path), None
+            if handle is not None:
+                os.close(handle)
+            temporary, handle = _new_name(path), None
             make(temporary)
-            lock = _lock(temporary, wait=True)
+            handle = lock_temporary(temporary, wait=True)
         yield temporary
     except OSError as error:
         _remove(temporary)
@@ -104,45 +100,31 @@ def _temporary(path: Path, make: Callable[[Path], None]) -> Iterator[Path]:
         _remove(temporary)
         raise
     finally:
-        if lock is not None:
-            os.close(lock)
+        if handle is not None:
+            os.close(handle)
 
 
 def _new_name(path: Path) -> Path:
     return path.with_name(f".{path.name[:50]}.{_HOST}-{secrets.token_hex(4)}.tmp")
 
 
-def _lock(path: Path, *, wait: bool) -> int | None:
-    """Lock a file or folder until the handle is closed; None where somebody else holds it or locks do not work."""
-    if fcntl is None:
-        return None
-    handle = None
-    try:
-        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
-        fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-    except OSError:
-        if handle is not None:
-            os.close(handle)
-        return None
-    return handle
-
-
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
     """A block that one process at a time is in, of those that name the same folder; it is made where it is missing.
 
-    Where locks do not work (Windows, some network disks) processes are not kept apart.
+    Where locks do not work (some network disks) processes are not kept apart.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        handle = open_folder_lock(folder)
     except OSError as error:
         raise _cannot_write(folder, error) from None
-    handle = _lock(folder, wait=True)
     try:
+        with suppress(OSError):
+            lock(handle, wait=True)
         yield
     finally:
-        if handle is not None:
-            os.close(handle)
+        os.close(handle)
 
 
 def remove_abandoned(folder: Path) -> None:
@@ -152,9 +134,9 @@ def remove_abandoned(folder: Path) -> None:
     _LOOKED_THROUGH.add(str(folder))
     with suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
-            if _TEMPORARY.fullmatch(entry.name) and (lock := _lock(Path(entry.path), wait=False)) is not None:
+            if _TEMPORARY.fullmatch(entry.name) and (handle := lock_temporary(Path(entry.path), wait=False)):
                 _remove(Path(entry.path))
-                os.close(lock)
+                os.close(handle)
 
 
 def _remove(path: Path) -> None:

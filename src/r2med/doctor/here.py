@@ -22,6 +22,7 @@ import msgspec
 from .._version import __version__
 from ..core.keys import key_place
 from ..core.places import home, hub_cache
+from ..core.portable import total_memory
 from ..models import cards, chat_cards
 from ..results.schema import environment
 from ..retrieve.sparse import available_cores
@@ -163,15 +164,11 @@ def extras() -> list[Extra]:
 
 def look_at_machine() -> Machine:
     """Cores, memory and GPUs; PyTorch is not imported to find them, which would take seconds."""
-    try:
-        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, ValueError, OSError):  # not a Unix, or one that does not say
-        memory = None
     return Machine(
         platform=platform.platform(),
         processor=str(environment()["processor"]),
         cores=available_cores(),
-        memory_bytes=memory,
+        memory_bytes=total_memory(),
         gpus=_gpus(),
         torch=installed_version("torch"),
     )
@@ -265,8 +262,9 @@ def size_of(path: Path, patience: float = PATIENCE) -> tuple[int, bool]:
                         waiting.append(entry.path)
                     elif entry.is_file(follow_symlinks=False):
                         facts = entry.stat(follow_symlinks=False)
-                        total += 0 if (facts.st_dev, facts.st_ino) in seen else facts.st_size
-                        seen.add((facts.st_dev, facts.st_ino))
+                        identity = (facts.st_dev, facts.st_ino)
+                        total += 0 if identity in seen else facts.st_size
+                        seen |= {identity} if facts.st_ino else set()  # Windows does not say it here
         except OSError:
             continue  # gone meanwhile, or not ours to read
     return total, True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
@@ -25,7 +26,8 @@ from .system import Reranking, System
 T = TypeVar("T")
 
 
-class Timed(NamedTuple, Generic[T]):
+@dataclass(frozen=True)  # Python 3.10 has no generic NamedTuple
+class Timed(Generic[T]):
     """A value and the seconds it took."""
 
     value: T
@@ -63,8 +65,9 @@ def _no_text(expander: Expander, task: Task) -> UsageError:
 
 def search(retriever: Retriever, index: Timed[Index], queries: Queries, depth: int) -> Ranked:
     """Rank the documents for queries."""
-    run, seconds = Timed.of(lambda: index.value.search(queries, depth))
-    return Ranked(run.renamed(retriever.name), {"retrieve": index.seconds + seconds}, dict(run.notes))
+    found = Timed.of(lambda: index.value.search(queries, depth))
+    run, seconds = found.value.renamed(retriever.name), index.seconds + found.seconds
+    return Ranked(run, {"retrieve": seconds}, dict(found.value.notes))
 
 
 def search_expanded(
@@ -102,15 +105,17 @@ def fuse(fusion: Fusion, made: Sequence[Ranked], names: Sequence[str], task: Tas
     for retriever, stage in zip(names, made, strict=True):
         seconds |= {f"{retriever}.{key}": value for key, value in stage.seconds.items()}
         notes |= {retriever: stage.notes} if stage.notes else {}
-    run, seconds["fuse"] = Timed.of(lambda: fusion.fuse([s.run for s in made], task, depth, name))
-    return Ranked(run, seconds, notes | run.notes, expansions=made[0].expansions)
+    fused = Timed.of(lambda: fusion.fuse([s.run for s in made], task, depth, name))
+    seconds["fuse"] = fused.seconds
+    return Ranked(fused.value, seconds, notes | fused.value.notes, expansions=made[0].expansions)
 
 
 def rerank(reranking: Reranking, first: Ranked, task: Task, name: str) -> Ranked:
     """The best candidates in a new order; what an earlier reranker of the system said is kept behind its own."""
     given = Run(first.run.query_ids, first.run.doc_ids, first.run.docs, first.run.scores, name=first.run.name)
     reranker, depth, rest = reranking.reranker, reranking.depth, reranking.rest
-    run, seconds = Timed.of(lambda: reranker.rerank(task, given, depth, rest=rest).renamed(name))
+    reranked = Timed.of(lambda: reranker.rerank(task, given, depth, rest=rest).renamed(name))
+    run, seconds = reranked.value, reranked.seconds
     notes = first.notes | run.notes
     if first.candidates is not None:
         before = first.notes.get("reranked_before", [])
@@ -131,7 +136,8 @@ def score_and_store(
     provenance: Mapping[str, object],
 ) -> TaskResult:
     """The last stage: measure what a system ranked and store it. The driver does this, and nobody else."""
-    evaluation, scoring = Timed.of(lambda: score(stage.run, task.qrels))
+    scored = Timed.of(lambda: score(stage.run, task.qrels))
+    evaluation, scoring = scored.value, scored.seconds
     notes = dict(stage.notes)
     if stage.candidates is not None and system.rerankings:
         notes["before_after"] = reranking_effect(stage, system.rerankings, task)

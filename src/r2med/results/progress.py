@@ -12,6 +12,7 @@ import msgspec
 from ..core import ResultError
 from ..core.atomic import write_bytes
 from ..core.places import open_regular
+from ..core.portable import process_lives
 
 FILE = ".progress.json"
 KEPT_FINISHED = 200
@@ -46,13 +47,7 @@ class Progress(msgspec.Struct, kw_only=True):
             return False
         if self.host != platform.node() or self.pid <= 0:
             return time.time() - self.updated < 3600
-        try:
-            os.kill(self.pid, 0)
-        except (ProcessLookupError, OverflowError):  # no process has a number that large
-            return False
-        except OSError:  # somebody else's process
-            return True
-        return True
+        return process_lives(self.pid)
 
 
 class ProgressFile:

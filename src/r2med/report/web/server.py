@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...core import MissingExtra, R2MedError, UsageError
+from ...core.portable import allow_open_files
 from .app import ASGIApp
 from .render import compile_templates
 from .site import Site
@@ -26,18 +27,6 @@ REQUEST_SECONDS, ANSWER_SECONDS = 10.0, 120.0
 MOST_CONNECTIONS = 1_000
 PATIENCE = 1.0  # Seconds after which a connection without a request gives way to a new one where there are too many.
 HOST, PORT, TRIED = "127.0.0.1", 8642, 20
-
-
-def allow_connections() -> None:
-    """Let this process open as many files as connections may need, where the machine permits it."""
-    with contextlib.suppress(ImportError, OSError, ValueError):  # Windows has no such limit
-        import resource
-
-        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        wanted = 2 * MOST_CONNECTIONS
-        if soft != resource.RLIM_INFINITY and soft < wanted:
-            most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
-            resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
 class LimitedProtocol(H11Protocol):
@@ -99,7 +88,8 @@ def listen(host: str, port: int | None) -> socket.socket:
     wanted = range(PORT, PORT + TRIED) if port is None else [port]
     for number in wanted:
         opened = socket.socket(family, socket.SOCK_STREAM)
-        opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        # On Windows SO_REUSEADDR would let another program take the port while the app answers on it.
+        opened.setsockopt(socket.SOL_SOCKET, getattr(socket, "SO_EXCLUSIVEADDRUSE", socket.SO_REUSEADDR), 1)
         try:
             opened.bind((host, number))
             opened.listen(128)
@@ -121,7 +111,7 @@ def address(opened: socket.socket, host: str) -> str:
 
 def make_server(application: ASGIApp) -> Any:
     """An HTTP server with limits on what its clients may hold."""
-    allow_connections()
+    allow_open_files(2 * MOST_CONNECTIONS)
     settings = uvicorn.Config(
         application, http=LimitedProtocol, ws="none", lifespan="off", log_level="error", server_header=False
     )

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence, Sized
 from concurrent.futures import ThreadPoolExecutor
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
 
 import numpy as np
 
@@ -86,7 +87,8 @@ def by_length(texts: Sequence[str], window: int = WINDOW, *, free: bool = False)
     return WorkOrder(np.argsort(-text_lengths(texts), kind="stable"), window, free)
 
 
-class Bounded(NamedTuple, Generic[T]):
+@dataclass(frozen=True)  # Python 3.10 has no generic NamedTuple
+class Bounded(Generic[T]):
     """The beginning of a text that was tokenized: all of it, unless it is very long."""
 
     text: str
@@ -132,7 +134,8 @@ def plan(lengths: Sequence[int], budget: int, most: int) -> list[list[int]]:
     return groups
 
 
-class Job(NamedTuple, Generic[T]):
+@dataclass(frozen=True)
+class Job(Generic[T]):
     """What goes through a model together."""
 
     rows: Int64
