@@ -189,7 +189,7 @@ def late(folder: Path) -> Case:
     whole = read(seed + b"\1\0" * 54)
     assert isinstance(whole, list)
     assert len(whole) == len(engine.ways()), "the untouched sizes must fit, or nothing is tested"
-    assert all((out == np.float32([[18], [108]]) / 2**30).all() for out in whole)
+    assert all((out == np.array([[18], [108]], dtype=np.float32) / 2**30).all() for out in whole)
     return Case([seed + b"\1\0" * 54, seed + b"\0\x80" * 54], read)
 
 

@@ -22,10 +22,11 @@ NAMED = {
     "qwen3-reranker-0.6b", "qwen3-reranker-4b", "qwen3-reranker-8b", "bge-reranker-v2-gemma", "mxbai-rerank-base-v2",
     "mxbai-rerank-large-v2",
     "splade-v3", "reason-moderncolbert", "gte-moderncolbert", "bge-m3-sparse", "bge-m3-multi",
+    "jina-reranker-v3",
 }  # fmt: skip
 UNPINNED = {"rankllama", "reason-embed-4b", "reason-embed-llama-8b", "rader", "bge-reranker-v2-gemma"}
 # No public record of a commit was found; a pin that is added should leave this list.
-UNSIZED = {"rader", "medembed-large", "bge-m3-sparse"}
+UNSIZED = {"rader", "medembed-large", "bge-m3-sparse", "jina-reranker-v3"}
 # No public record of the length of a vector was found; nor, for MedEmbed, of the number of weights.
 FAMILIES = sorted({task.family for collection in collections().values() for task in collection.tasks})
 SHA = re.compile(r"[0-9a-f]{40}")

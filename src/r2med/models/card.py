@@ -12,7 +12,7 @@ from typing import Any, Literal
 import msgspec
 
 from ..core import UsageError
-from .parts import Carrier, Instructions, Interaction, Judgment, Paper, Price
+from .parts import Carrier, Instructions, Interaction, Judgment, OneContext, Paper, Price
 
 Kind = Literal["dense", "late-interaction", "sparse", "cross-encoder"]
 Side = Literal["query", "document"]
@@ -187,6 +187,8 @@ class Card(ModelCard, frozen=True, kw_only=True, forbid_unknown_fields=True):
     # What a pair that is too long for a cross-encoder loses: the document's end, or the end of whichever is longer.
     judgment: Judgment | None = None
     # How a language model, which has no classification head, scores a pair by its next token.
+    one_context: OneContext | None = None
+    # How a model scores many passages in one context.
     service_tokenizer: str = ""
     # Hub id of the tokenizer that cuts texts for an API, which are then quoted; empty: they go as they are.
     query_template: str = "{text}"
@@ -260,6 +262,8 @@ class Card(ModelCard, frozen=True, kw_only=True, forbid_unknown_fields=True):
             del facts["instructions"]
         if self.judgment is None:
             del facts["judgment"]
+        if self.one_context is None:
+            del facts["one_context"]
         if not self.head:
             del facts["head"]
         if self.interaction == Interaction():

@@ -106,6 +106,29 @@ class Judgment(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     # Whether the length counts all tokens, or all but `before` and `after`.
 
 
+class OneContext(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What a model reads that scores many passages in one context: the prompt, and the tokens that stand for texts."""
+
+    before: str
+    # Before the passages; {count} and {query} are replaced.
+    passage: str
+    # One passage; {number}, from 0, and {text} are replaced.
+    after: str
+    # Behind the passages; {query} is replaced.
+    passage_token: str
+    # The token behind each passage whose state is compared.
+    query_token: str
+    # The same behind the query.
+    most: int
+    # Passages that share a context.
+
+    def prompt(self, query: str, passages: list[str]) -> str:
+        """All that the model reads of a query and some passages."""
+        shown = [self.passage.replace("{number}", str(i)).replace("{text}", text) for i, text in enumerate(passages)]
+        before = self.before.replace("{count}", str(len(passages))).replace("{query}", query)
+        return before + "\n".join(shown) + self.after.replace("{query}", query)
+
+
 class Price(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Dollars for a million tokens, as seen on a day."""
 
