@@ -12,9 +12,10 @@ Tasks that share passages share their vectors, whatever ids the passages have.
 from __future__ import annotations
 
 import hashlib
+import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
@@ -102,6 +103,13 @@ class EmbeddingCache(SetCache):
     """Vectors of texts."""
 
     place = "embeddings"
+
+    @classmethod
+    @contextmanager
+    def temporary(cls) -> Iterator[EmbeddingCache]:
+        """A cache that goes again."""
+        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+            yield cls(Path(folder))
 
 
 class ScoreCache(SetCache):

@@ -6,7 +6,6 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -199,8 +198,7 @@ def embed_tokens(
     passages' own.
     """
     if cache is None:
-        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:  # what is mapped outlives its folder
-            lent = EmbeddingCache(Path(folder))
+        with EmbeddingCache.temporary() as lent:  # what is mapped outlives its folder
             return embed_tokens(encoder, texts, side, instruction, cache=lent, options=options)
     begin, before = time.perf_counter(), Counter(encoder.notes)
 
