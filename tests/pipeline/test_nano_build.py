@@ -237,6 +237,18 @@ def test_nothing_is_left_of_a_failed_build(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_group_is_refused_before_the_first_text_is_encoded(tmp_path: Path) -> None:
+    """The last of five tasks had too many positives, which was said after a quarter of an hour."""
+    told: list[str] = []
+    refs = [*resolve("mini/Biology"), *resolve("mini/MedQA-Diag")]  # 91 and 144 positives
+    with pytest.raises(UsageError, match="MedQA-Diag has 144 positives: --docs 100 cannot hold them"):
+        build_nano(
+            refs, tmp_path / "nano", PoolSettings(docs=100), bm25=BM25Lucene(), dense=hashed_words(),
+            notify=lambda task, what: told.append(what),
+        )  # fmt: skip
+    assert told == ["checking", "checking"]
+
+
 def test_a_folder_in_use_is_not_overwritten(tmp_path: Path) -> None:
     (tmp_path / "keep.txt").write_text("mine")
     with pytest.raises(DataError, match="not an empty folder"):

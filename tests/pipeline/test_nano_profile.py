@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 import r2med
 from r2med.core import Document, Documents, Qrels, Query, Run, Task, UsageError
 from r2med.core.trec import write_run
+from r2med.pipeline import nano_profile
 from r2med.pipeline.nano_build import _resampled, compare, kendall, spearman, tau_ap
 from r2med.pipeline.nano_profile import (
     Safeguard,
@@ -27,7 +28,7 @@ from r2med.retrieve import BM25
 from r2med.retrieve.bm25 import BM25Lucene
 from r2med.scoring import score
 from r2med.scoring.compare import compare as compare_systems
-from r2med.scoring.intervals import score_intervals, share_interval
+from r2med.scoring.intervals import Settings, score_intervals, share_interval
 from r2med.scoring.score_set import ScoreSet
 from r2med.tasks import load
 from r2med.tasks.nano import PoolSettings, build_pool
@@ -168,7 +169,22 @@ def test_intervals_are_those_of_scores_and_comparisons() -> None:
         assert profile.ndcg_at_10_interval == pytest.approx((found.tasks["t"].low, found.tasks["t"].high))
     (pair,) = compare_systems(scores).pairs
     (contrast,) = contrasts("dense", measured.per_query)
-    assert contrast[2:] == pytest.approx((pair.macro.difference, pair.macro.low, pair.macro.high))
+    assert contrast[2:5] == pytest.approx((pair.macro.difference, pair.macro.low, pair.macro.high))
+    assert contrast.clear == pair.macro.different
+
+
+def test_contrasts_are_corrected_for_all_profiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The best is chosen by the data, so its tests are those of all pairs: two alone would find too much."""
+    monkeypatch.setattr(nano_profile, "INTERVALS", Settings(resamples=100))
+    rng, alone, together = np.random.default_rng(5), 0, 0
+    for _ in range(400):
+        noise = rng.normal(0.4, 0.15, size=(3, 40))
+        per_query = dict(zip(("bm25", "dense", "hybrid"), noise, strict=True))
+        best = max(per_query, key=lambda role: float(per_query[role].mean()))
+        found = contrasts(best, per_query)
+        alone += any(c.low > 0 for c in found)
+        together += any(c.clear for c in found)
+    assert together / 400 <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / 400) < alone / 400
 
 
 def test_an_interval_of_hits_and_misses_is_exact() -> None:

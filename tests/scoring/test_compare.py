@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import re
+
 import msgspec
 import numpy as np
 import pytest
@@ -115,9 +117,51 @@ def of_line(line: Difference, alpha: float) -> list[str]:
         "star and interval": excluded or not line.different,
         "star that was said to be impossible": line.reachable or not line.different,
         "difference outside its interval": line.low <= line.difference <= line.high,
-        "verdict and star": judged is None or (judged.verdict in ("better", "worse")) == line.different,
     }
+    if judged is not None:
+        inside = -judged.margin < line.low and line.high < judged.margin
+        outside = line.low > judged.margin or line.high < -judged.margin
+        checks |= {
+            "verdict and star": (judged.verdict in ("better", "worse")) == line.different,
+            "verdict and p": judged.equivalent == (judged.p < alpha),
+            "an interval within the margin that is undecided": judged.equivalent or not inside,
+            "an interval beyond the margin that is equivalent": not (judged.equivalent and outside),
+            "better and not shown to be no worse": judged.not_worse or judged.verdict != "better",
+            "worse by more than the margin and not worse": not (judged.not_worse and line.high < -judged.margin),
+        }
     return [f"{name}: {line}" for name, right in checks.items() if not right]
+
+
+def printed(cell: str) -> float:
+    return 0.0 if cell.startswith("<") else float(cell.rstrip("* "))
+
+
+def of_tables(found: Comparison) -> list[str]:
+    """What the printed cells of the tables say in two ways, rounding included."""
+    alpha, tables = 1.0 - found.settings.level, comparison_tables(found)
+    letters = {row[0]: row[1] for row in tables[0].rows}
+    ranks = {row[0]: [int(n) for n in re.findall(r"[0-9]+", row[2])] for row in tables[0].rows}
+    wrong = [f"rank: {name} {rank}" for name, rank in ranks.items() if not rank[1] <= rank[0] <= rank[2]]
+    for pair, table in zip(found.pairs, (t for t in tables if "p adjusted" in t.titles), strict=True):
+        for row in table.rows:
+            said = dict(zip(table.titles[4:], row[4:], strict=True))
+            star, (p, adjusted) = "*" in said["p adjusted"], (printed(said[name]) for name in ("p", "p adjusted"))
+            ends = re.findall(r"[-+0-9.]+", said[next(t for t in table.titles if t.endswith("interval"))])
+            excluded = bool(ends) and ends[0][0] == ends[1][0] in ("+", "-")
+            checks = {
+                "star": star == (adjusted < alpha),
+                "p": p <= adjusted,
+                "interval": excluded == (p < alpha),
+                "detectable": not (star and said["Detectable"] == "cannot"),
+                "verdict": not table.titles[-1].startswith("Margin")
+                or star == (row[-1].partition(",")[0] in ("better", "worse")),
+            }
+            wrong += [f"printed {name}: {row}" for name, right in checks.items() if not right]
+        last = table.rows[-2 if len(table.rows) > 1 else 0]
+        shared = set(letters[pair.first]) & set(letters[pair.second])
+        if bool(shared) == ("*" in last[7]):
+            wrong.append(f"printed letters: {last} {shared}")
+    return wrong
 
 
 def of_pair(pair: Pair, found: Comparison) -> list[str]:
@@ -147,13 +191,15 @@ def contradictions(found: Comparison) -> list[str]:
     wrong += [problem for pair in found.pairs for problem in of_pair(pair, found)]
     wrong += [f"{name}: {rank}" for name, rank in found.ranks.items() if not rank.low <= rank.rank <= rank.high]
     estimates = [e for s in found.systems for e in (*s.tasks.values(), s.macro, s.query_weighted)]
-    return wrong + [f"score: {e}" for e in estimates if not e.low <= e.value <= e.high]
+    wrong += [f"score: {e}" for e in estimates if not e.low <= e.value <= e.high]
+    return wrong + of_tables(found)
 
 
-def random_comparison(seed: int) -> Comparison:
-    """Few or many queries, ties, binary scores, systems that are the same or far apart, singletons."""
+def random_comparison(seed: int, systems: int = 0) -> Comparison:
+    """Few or many queries, ties, binary scores, systems that are the same or far apart, lost queries, singletons."""
     rng = np.random.default_rng(seed)
-    systems, tasks = int(rng.integers(2, 6)), int(rng.integers(1, 4))
+    systems, tasks = systems or int(rng.integers(2, 8)), int(rng.integers(1, 4))
+    copies = np.where(rng.random(systems) < rng.choice([0.0, 0.3]), 0, np.arange(systems))  # of the first system
     matrices = []
     for _ in range(tasks):
         n = int(rng.choice([1, 2, 5, 6, 9, 13, 17, 30, 60]))
@@ -162,9 +208,10 @@ def random_comparison(seed: int) -> Comparison:
         matrix += rng.choice([0.0, 0.0, 0.1, 0.4], size=(systems, 1))
         same = rng.random((systems, n)) < rng.choice([0.0, 0.5, 0.9])
         matrix = np.where(same, matrix[0], matrix)
-        matrices.append(np.clip(matrix, 0.0, 1.0).round(int(rng.choice([0, 1, 4]))))
+        matrix[rng.random((systems, n)) < rng.choice([0.0, 0.0, 0.4])] = 0.0  # queries without results
+        matrices.append(np.clip(matrix, 0.0, 1.0).round(int(rng.choice([0, 1, 4])))[copies])
     settings = Settings(resamples=300, seed=seed, level=float(rng.choice([0.9, 0.95, 0.99])))
-    return compare(scores_of(*matrices), settings, margin=0.03)
+    return compare(scores_of(*matrices), settings, margin=float(rng.choice([0.005, 0.03, 0.2])))
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -172,9 +219,14 @@ def test_no_table_contradicts_itself(seed: int) -> None:
     assert contradictions(random_comparison(seed)) == []
 
 
+def test_no_table_of_many_systems_contradicts_itself() -> None:
+    assert contradictions(random_comparison(1, systems=24)) == []
+
+
 @pytest.mark.slow
 def test_no_table_of_many_contradicts_itself() -> None:
     assert [seed for seed in range(1_000, 2_500) if contradictions(random_comparison(seed))] == []
+    assert [n for n in range(8, 41, 4) if contradictions(random_comparison(n, systems=n))] == []
 
 
 def test_twelve_systems_and_fifty_points() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from r2med.core import DataError, Judgment, Qrels, ResultError, Run, UsageError
@@ -20,7 +20,7 @@ from r2med.scoring.holes import (
     read_labels,
     score_bounds,
     unjudged,
-    with_relevant,
+    with_labels,
     write_pool,
 )
 from tests.builders import small_task
@@ -51,7 +51,7 @@ def test_holes_are_what_nobody_judged() -> None:
 
 def test_adding_judgments() -> None:
     qrels = Qrels.from_judgments([("a", "x", 1), ("b", "y", 2)])
-    more = with_relevant(qrels, [(1, "n"), (0, "y")], 3)
+    more = with_labels(qrels, [(1, "n", 3), (0, "y", 3)])
     assert (more.of("a"), more.of("b")) == ({"x": 1, "y": 3}, {"y": 2, "n": 3})
     assert qrels.of("a") == {"x": 1}
 
@@ -90,6 +90,43 @@ def test_bounds_are_the_extremes_over_every_labelling_of_the_pool(
         low, _, high = (float(v[0]) for v in score_bounds(run, qrels, measure, depth=3, pool=pool))
         assert low == pytest.approx(min(values))
         assert high == pytest.approx(max(values))
+
+
+GRADED = st.dictionaries(st.sampled_from([*documents, "elsewhere"]), st.sampled_from([0, 1, 2, 3]), max_size=4)
+
+
+@given(GRADED, ranked, st.sets(st.sampled_from([*documents, "x"]), max_size=2))
+@example({"d4": 3, "d1": 1}, ["d1", "d3", "d5", "d4", "d0", "d2"], {"d2"})  # 0.8378 with grades 3 and 1, "most" 0.8367
+def test_bounds_are_the_extremes_over_every_grade(grades: dict[str, int], ranking: list[str], pooled: set[str]) -> None:
+    """Holes may have different grades: with one grade for all of them, the most was too little."""
+    grades = grades | {"sure": 1}
+    qrels, run = Qrels.from_judgments(("q", d, g) for d, g in grades.items()), run_of(q=ranking)
+    pool = {(0, d) for d in pooled if d not in grades}
+    holes = sorted({d for _, d in pool} | {d for d in ranking[:2] if d not in grades})
+    levels = sorted({0, *grades.values()})
+    for measure in (Measure("ndcg", 3), Measure("ndcg", 10), Measure.parse("AP(rel=2)")):
+        values = []
+        for labels in product(levels, repeat=len(holes)):
+            judgments = Qrels.from_judgments(
+                ("q", d, g) for d, g in (grades | dict(zip(holes, labels, strict=True))).items()
+            )
+            values.append(score(run, judgments, [measure]).mean(measure))
+        low, _, high = (float(v[0]) for v in score_bounds(run, qrels, measure, depth=2, pool=pool))
+        if measure.family == "ndcg" or max(levels) >= 2:
+            assert (low, high) == pytest.approx((min(values), max(values))), measure
+
+
+def test_many_holes_are_gone_through_with_one_grade_each() -> None:
+    qrels = Qrels.from_judgments([("q", "a", 3), ("q", "b", 2), ("q", "c", 1)])
+    run = run_of(q=["a", *(f"z{i:02d}" for i in range(40)), "b"])
+    low, judged, high = (float(v[0]) for v in score_bounds(run, qrels, Measure("ndcg", 30), depth=30))
+    assert 0 < low < judged < high <= 1
+
+
+def test_measures_of_judged_documents_have_no_range() -> None:
+    qrels = Qrels.from_judgments([("q", "a", 1)])
+    with pytest.raises(UsageError, match="judged documents only"):
+        score_bounds(run_of(q=["a", "b"]), qrels, Measure("bpref"))
 
 
 @given(

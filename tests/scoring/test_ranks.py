@@ -1,14 +1,17 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from r2med.scoring.hits import Bools
+from r2med.scoring import ranks
+from r2med.scoring.compare import compare
+from r2med.scoring.hits import Bools, Float64
 from r2med.scoring.intervals import Settings
 from r2med.scoring.ranks import letter, letter_groups, standings
 
-from .examples import R2MED_SIZES, drawn
+from .examples import R2MED_SIZES, drawn, scores_of
 
 QUICK = Settings(resamples=500)
 
@@ -43,6 +46,28 @@ def test_letters_overlap() -> None:
 
 def test_letters_do_not_run_out() -> None:
     assert [letter(n) for n in (0, 25, 26, 51, 52)] == ["a", "z", "A", "Z", "(53)"]
+
+
+def close_systems(seed: int) -> list[Float64]:
+    """A few systems with small steps between them, on one to three tasks, some of few queries and with ties."""
+    rng = np.random.default_rng(seed)
+    systems, tasks = int(rng.integers(2, 8)), []
+    for _ in range(int(rng.integers(1, 4))):
+        n = int(rng.choice([5, 6, 9, 13, 30, 60]))
+        steps = np.linspace(0.0, 0.12, systems)[:, None]
+        matrix = np.clip(rng.beta(0.6, 1.4, n) + rng.normal(0.0, 0.15, (systems, n)) + steps, 0.0, 1.0)
+        tasks.append(np.where(rng.random((systems, n)) < rng.choice([0.0, 0.5]), matrix[0], matrix))
+    return tasks
+
+
+@pytest.mark.parametrize("seed", [*range(8), 13])
+def test_a_board_says_what_a_comparison_says(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A board draws fewer signs at first. With 13, as few as here parted systems that the comparison did not."""
+    monkeypatch.setattr(ranks, "_FIRST_DRAWS", 2_000)
+    tasks, settings = close_systems(seed), Settings(resamples=5_000)
+    board, compared = standings(tasks, settings), compare(scores_of(*tasks), settings)
+    assert board.letters == list(compared.letters.values())
+    assert board.ranks == list(compared.ranks.values())
 
 
 def test_a_ladder_with_wide_steps() -> None:

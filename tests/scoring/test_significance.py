@@ -50,6 +50,27 @@ def test_drawn_and_exact_agree() -> None:
     assert padded.p[0] == pytest.approx(exact.p[0], abs=0.01)
 
 
+@pytest.mark.parametrize("n", [1, 2, 3, 5])
+def test_every_draw_is_any_pattern_with_the_same_chance(n: int) -> None:
+    """Draws of a block share their random signs; alone, each must still be any of all patterns."""
+    draws = 40_000
+    line = SignFlips([np.stack((np.zeros(n), 2.0 ** np.arange(n)))], draws=draws).line(ONE)
+    patterns, counts = np.unique(np.round(n * (line.sums[1] - line.sums[0])), return_counts=True)
+    assert len(patterns) == 2**n
+    assert np.abs(counts - draws / 2**n).max() < 5 * np.sqrt(draws / 2**n)
+    assert np.array_equal(np.unique(np.round(n * line.balance)) % 2, [n % 2] * (n + 1))
+
+
+@pytest.mark.parametrize("n", [17, 65, 100, 600])
+def test_drawn_p_scatters_no_more_than_that_of_independent_draws(n: int) -> None:
+    """Also where the number of queries is just above a power of two, or larger than a block."""
+    values = np.random.default_rng(n).normal(size=n)
+    values = 2.0 / np.sqrt(n) + (values - values.mean()) / values.std(ddof=1)
+    p = np.array([one_pair(values, draws=2_048, seed=seed).p[0] for seed in range(80)])
+    assert 0.03 < p.mean() < 0.08
+    assert p.std() < 1.1 * np.sqrt(p.mean() * (1.0 - p.mean()) / 2_048)
+
+
 def test_p_is_uniform_where_nothing_differs() -> None:
     rng = np.random.default_rng(5)
     p = [one_pair(rng.normal(0.0, 0.2, size=40), draws=2_000, seed=seed).p[0] for seed in range(400)]

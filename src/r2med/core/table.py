@@ -198,13 +198,20 @@ def signed(value: float, digits: int = 2) -> str:
 
 
 def interval(low: float, high: float) -> str:
-    """Two scores × 100 in brackets."""
-    return f"[{points(low)}, {points(high)}]"
+    """Two ends of a score's interval × 100 in brackets: resampling leaves one digit certain."""
+    return f"[{points(low, 1)}, {points(high, 1)}]"
+
+
+LEVELS = (0.1, 0.05, 0.01)
+"""What p values are held against."""
 
 
 def p_value(value: float) -> str:
-    """A p value with three digits."""
-    return "<0.001" if value < 0.001 else f"{value:.3f}"
+    """A p value with three digits, or as many as it takes not to print a usual level for what lies beside it."""
+    if value < 0.001:
+        return "<0.001"
+    shown = (f"{value:.{digits}f}" for digits in range(3, 18))
+    return next(text for text in shown if float(text) not in LEVELS or float(text) == value)
 
 
 def share(value: float | None, digits: int = 0) -> str:

@@ -163,6 +163,7 @@ def inspect(ref: TaskRef, *, against: Sequence[OutsideTexts] = (), audited: bool
         trapped=len(lexical_traps(task, first)),
         empty={role: int((run.lengths() == 0).sum()) for role, run in zip(roles, scored, strict=True)},
         made_by={config: str(facts["name"]) for config, facts in described.items() if "name" in facts},
+        columns=nano.columns,
         metadata=nano.metadata,
     )
 

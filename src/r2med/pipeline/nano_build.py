@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from statistics import NormalDist
@@ -84,6 +85,10 @@ def build_nano(
     splits = [split_name(ref, name) for ref in refs]
     check_file_names(splits)
     group = set_name(refs, splits, title)
+    if dense is not None:  # minutes or hours: what cannot be built is refused before them
+        for ref in refs:
+            notify(ref.full_name, "checking")
+            build_pool(ref.load(), replace(settings, fill="source-order"))
     built, cards = [], []
     with atomic_folder(out) as folder:
         for ref, split in zip(refs, splits, strict=True):

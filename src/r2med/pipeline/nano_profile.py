@@ -28,7 +28,7 @@ from ..scoring.hits import Float64
 from ..scoring.intervals import Bootstrap, Settings
 from ..scoring.score_set import ScoreSet, TaskScores
 from ..tasks import TaskRef, entries, stats
-from ..tasks.formats.parquet import candidate_configs, read_candidates
+from ..tasks.formats.parquet import candidate_configs, read_candidates, split_columns
 from ..tasks.nano.figures import ROLES, Contrast, NanoProfile, ProfileFigures, TaskFigures, group, published_shapes
 from ..tasks.nano.folder import HYBRID, Metadata, config_name, read_metadata, role_of
 from .experiment import missing_for
@@ -151,6 +151,8 @@ class NanoTask(NamedTuple):
     split: str
     runs: dict[str, Run]
     metadata: Metadata | None
+    columns: dict[str, list[str]]
+    """Of its files, by config; empty where it is not a Nano folder."""
 
     @property
     def safeguarded(self) -> set[str]:
@@ -174,7 +176,8 @@ def read_nano(ref: TaskRef) -> NanoTask:
     metadata = read_metadata(path, ref.split) if ref.split and path.is_dir() else None
     if metadata is not None and metadata.fingerprint != task.fingerprint:
         raise DataError(f"metadata/{ref.split}.json was made for other data; build the task again", path=path)
-    return NanoTask(task, ref.split or ref.name, runs, metadata)
+    columns = split_columns(store, ref.split) if configs else {}
+    return NanoTask(task, ref.split or ref.name, runs, metadata, columns)
 
 
 def profile(refs: Sequence[TaskRef], *, source: str, bm25: Retriever | None = None) -> NanoProfile:
@@ -230,16 +233,15 @@ def mean_interval(values: Float64) -> tuple[float, float]:
 
 
 def contrasts(best: str, per_query: Mapping[str, Float64]) -> list[Contrast]:
-    """The best profile against each of the others on the same queries, as `r2med compare` has it."""
-    found = []
-    for name in per_query:
-        if name == best:
-            continue
-        scores = np.stack([per_query[name], per_query[best]])
-        queries = tuple(map(str, range(scores.shape[1])))
-        (pair,) = compare(ScoreSet((name, best), (TaskScores("task", queries, scores),), 1), INTERVALS).pairs
-        found.append(Contrast(best, name, pair.macro.difference, pair.macro.low, pair.macro.high))
-    return found
+    """The best profile against each of the others on the same queries, as `r2med compare` of all of them has it."""
+    names = (*(name for name in per_query if name != best), best)
+    if len(names) < 2:
+        return []
+    scores = np.stack([per_query[name] for name in names])
+    queries = tuple(map(str, range(scores.shape[1])))
+    pairs = compare(ScoreSet(names, (TaskScores("task", queries, scores),), 1), INTERVALS).pairs
+    of_best = [(pair.first, pair.macro) for pair in pairs if pair.second == best]
+    return [Contrast(best, name, d.difference, d.low, d.high, d.different) for name, d in of_best]
 
 
 def published_profile() -> NanoProfile:

@@ -173,13 +173,13 @@ def across_tasks(tasks: Sequence[Inspected]) -> list[str]:
     for page in tasks:
         if page.contrasts:
             alike.setdefault(_standing(page.contrasts), []).append(code(page.split))
-    said = [f"On {joined(names)}, {standing}." for standing, names in alike.items()]
+    said = [f"On {joined(names)}, {standing} (5 % for each task)." for standing, names in alike.items()]
     for role in ROLES:
         falling = [code(p.split) for p in tasks for s in p.slopes if s.role == role and s.clear and s.difference > 0]
         if falling:
             said.append(
-                f"{opening(role)} scores significantly less where queries share few terms with their positives on "
-                f"{joined(falling)}."
+                f"{opening(role)} scores less where queries share few terms with their positives on {joined(falling)} "
+                f"(95 % intervals leave out 0)."
             )
     missed = [(len(missed_by_all(p)) / len(p.outcomes), p) for p in tasks if missed_by_all(p)]
     if missed:

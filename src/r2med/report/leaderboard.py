@@ -5,7 +5,7 @@ Only figures of one protocol stand in one list unless all are asked for: the sam
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
@@ -21,7 +21,7 @@ from ..results.protocols import MAIN_PROTOCOL, get_protocol, own_words, protocol
 from ..results.published_models import Terms, system_facts
 from ..scoring import MAIN, Measure
 from ..scoring.evaluation import mean_judged
-from ..scoring.intervals import Settings, SystemScores, score_intervals
+from ..scoring.intervals import Bootstrap, Settings, SystemScores, score_intervals
 from ..scoring.measures import JUDGED
 from ..scoring.ranks import Rank, standings
 from .collection import ORDER, CollectionResults, collection_named, collection_results, task_names
@@ -29,7 +29,6 @@ from .scores import short_name
 
 MANY_SYSTEMS, MANY_QUERIES = 100, 20_000
 AT_ONCE = 50  # Systems resampled together: the means of more would not fit comfortably in memory.
-BOARD = Settings(resamples=2_000)  # 20,000 sign flips: a board is drawn while somebody waits.
 SCALE = 100
 HERE, PUBLISHED, REFERENCE = "measured here", "published", "our reference"
 ALL, CUSTOM = "all", "custom"
@@ -66,22 +65,33 @@ def standing(results: CollectionResults, measure: Measure) -> Standing:
         if readable:
             alike.setdefault(readable, []).append(system)
     settings = usual_settings(results, few=len(results.systems) <= MANY_SYSTEMS)
-    scores: dict[str, SystemScores] = {}
+    scores, drawn = dict[str, SystemScores](), dict[tuple[str, ...], Bootstrap]()
     for tasks, systems in alike.items():
         for begin in range(0, len(systems), AT_ONCE):
             chunk = results.score_set(measure, systems[begin : begin + AT_ONCE], tasks)
             if chunk is not None:
-                scores |= {s.name: s for s in score_intervals(chunk, settings)}
+                bootstrap = Bootstrap(chunk.matrices, settings)
+                drawn = {chunk.systems: bootstrap} if tasks == results.whole else drawn
+                scores |= {s.name: s for s in score_intervals(chunk, settings, bootstrap=bootstrap)}
     complete = [s for tasks, systems in alike.items() if set(results.whole) <= set(tasks) for s in systems]
-    return Standing(scores, places_of(results, measure, complete))
+    return Standing(scores, places_of(results, measure, complete, drawn))
 
 
-def places_of(results: CollectionResults, measure: Measure, complete: list[str]) -> dict[str, Place]:
-    """Letters and ranks among systems that have every task; none where there are fewer than two of them."""
+def places_of(
+    results: CollectionResults,
+    measure: Measure,
+    complete: list[str],
+    drawn: Mapping[tuple[str, ...], Bootstrap] | None = None,
+) -> dict[str, Place]:
+    """Letters and ranks among systems that have every task; none where there are fewer than two of them.
+
+    `drawn` holds what was resampled already, by the systems.
+    """
     whole = results.score_set(measure, complete, results.whole) if len(complete) > 1 else None
     if whole is None:
         return {}
-    found = standings(whole.matrices, BOARD)
+    settings = usual_settings(results, few=len(complete) <= MANY_SYSTEMS)
+    found = standings(whole.matrices, settings, bootstrap=(drawn or {}).get(whole.systems))
     places = map(Place, found.letters, found.groups, found.ranks)
     return dict(zip(whole.systems, places, strict=True))
 
@@ -381,9 +391,9 @@ def board_caption(rows: Sequence[Row], measure: Measure) -> str:
     shown = "".join(r.marks for r in rows)
     text += "".join(f" {mark} {meaning}." for mark, meaning in MARKS.items() if mark in shown)
     if any(r.rank for r in rows):
-        text += " Systems measured here that share a letter do not differ significantly (randomisation test, 5 % over"
-        text += " all pairs). Rank: among them, and the ranks that these tests leave open. Best: how often it was first"
-        text += " when queries were resampled."
+        text += " Letters, Rank and Best are about systems measured here, by Macro: those that share a letter do not"
+        text += " differ significantly (randomisation test, 5 % over all pairs); Rank has the ranks that these tests"
+        text += " leave open; Best is how often it was first when queries were resampled."
     return text
 
 

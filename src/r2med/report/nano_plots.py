@@ -23,7 +23,9 @@ TITLES = {"bm25": "BM25", "dense": "Dense", "hybrid": "Reranking hybrid"}
 def draw_profiles(tasks: Sequence[TaskFigures]) -> str:
     """A bar for every profile of every task, with the interval of its nDCG@10 where there is one."""
     roles = [role for role in ROLES if any(role in task.profiles for task in tasks)]
-    chart = Chart(WIDTH, "nDCG@10 of the candidate lists", headed=False, series=[TITLES[role] for role in roles])
+    known = any(p.ndcg_at_10_interval is not None for task in tasks for p in task.profiles.values())
+    title = "nDCG@10 of the candidate lists" + (", with 95 % intervals over queries" if known else "")
+    chart = Chart(WIDTH, title, headed=False, series=[TITLES[role] for role in roles])
     names = [fit(task.split, LONGEST, NORMAL) for task in tasks]
     left = MARGIN + max(text_width(name, NORMAL) for name in names) + 12
     band = BAR * len(roles) + GAP

@@ -16,7 +16,7 @@ from ..scoring import Measure
 from ..scoring.compare import Comparison, Pair, compare
 from ..scoring.intervals import Settings, SystemScores, score_intervals
 from ..scoring.measures import JUDGED
-from ..scoring.tables import pair_table
+from ..scoring.tables import CORRECTED, pair_table
 from .collection import by_system
 from .comparison import from_store
 from .scores import short_name
@@ -68,7 +68,7 @@ def scores_latex(
         (number, 1 + column): Mark(
             bold=comparison is not None and float(cell) == best[column],
             raised=_raised(comparison, system.name, column) if comparison is not None else "",
-            below=f"{points(scores[number][column].low)}–{points(scores[number][column].high)}",
+            below=f"{points(scores[number][column].low, 1)}–{points(scores[number][column].high, 1)}",
         )
         for number, system in enumerate(systems)
         for column, cell in enumerate(cells[number])
@@ -113,8 +113,7 @@ def pair_latex(pair: Pair, comparison: Comparison) -> str:
     rows = [[row[i].strip() for i in kept] for row in whole.rows]
     note = (
         f"Interval: {_percent(comparison.settings.level)}, of the line alone. p adjusted: paired randomisation tests, "
-        f"corrected over all lines and pairs by the step-down maximum; * differs significantly. W/T/L: queries where "
-        f"{pair.second} is better, equal, worse."
+        f"{CORRECTED}; * differs significantly. W/T/L: queries where {pair.second} is better, equal, worse."
     )
     note += " Margin: two one-sided tests of the line alone." if pair.macro.equivalence is not None else ""
     heading = f"{Measure.parse(comparison.measure)} × 100: {pair.second} minus {pair.first}."

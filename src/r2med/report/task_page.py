@@ -231,13 +231,13 @@ def _profiles(page: Inspected) -> list[str]:
     """The candidate lists as systems, and what their figures say."""
     rows = []
     for role, p in page.figures.profiles.items():
-        interval = NONE if p.ndcg_at_10_interval is None else "{:.4f}–{:.4f}".format(*p.ndcg_at_10_interval)
+        interval = NONE if p.ndcg_at_10_interval is None else "{:.3f}–{:.3f}".format(*p.ndcg_at_10_interval)
         rows.append(
             [ROLE_TITLES[role], f"`{p.profile}`", str(p.top_k), score(p.ndcg_at_10), interval, score(p.hit_at_10),
              score(p.recall_at_100), score(p.recall_macro_at_100)]
         )  # fmt: skip
     titles = ["Profile", "Config", "Depth", "nDCG@10", "95 % interval", "hit@10", "recall@100", "recall@100, macro"]
-    caption = "recall@100 counts judgments, its macro form averages queries. Intervals are over queries."
+    caption = "recall@100 counts judgments, its macro form averages queries. Intervals: other queries of this task."
     lines = [Table(titles, rows, caption, left=2).markdown(ready=True), ""]
     for role in page.figures.profiles:
         lines += [f"#### {ROLE_TITLES[role]}", "", " ".join(profile_reading(page, role)), ""]
@@ -272,15 +272,17 @@ def _failures(page: Inspected) -> list[str]:
         if query is None or wrong is None or right is None:
             continue
         rank = "nowhere in its list" if trap.positive_rank is None else f"at rank {trap.positive_rank}"
-        words = f" Only the wrong one has: {', '.join(markdown_text(w) for w in trap.words)}." if trap.words else ""
+        words = (
+            f" Only the first document has: {', '.join(markdown_text(w) for w in trap.words)}." if trap.words else ""
+        )
         lines += [
             f"**Query {code(trap.query)}.** BM25 puts {code(trap.document)} first, which holds {share(trap.share)} of "
-            f"the query's terms and is not relevant; the positive that matches best holds {share(trap.positive_share)} "
-            f"and the first positive stands {rank}.{words}",
+            f"the query's terms and is not judged relevant; the positive that matches best holds "
+            f"{share(trap.positive_share)} and the first positive stands {rank}.{words}",
             "",
             f"> Query: {_quote(query.text)}",
             ">",
-            f"> Wrong, first: {_quote(wrong.contents, 220)}",
+            f"> First, not judged relevant: {_quote(wrong.contents, 220)}",
             ">",
             f"> Positive {code(trap.positive)}: {_quote(right.contents, 220)}",
             "",
@@ -302,8 +304,8 @@ def _leakage(page: Inspected) -> list[str]:
         "no training data were given (`r2med pages --against`), so overlap with any is not known"
     )  # fmt: skip
     lines = [
-        f"{verdict(page)} Runs of {settings['width']} words were looked for, and near copies from a similarity of "
-        f"{settings['threshold']:g}; {compared}; few-shot examples looked "
+        f"{verdict(page)} Texts were compared by runs of {settings['width']} words; near copies are those with a "
+        f"similarity of {settings['threshold']:g} or more; {compared}; few-shot examples looked "
         f"through: {markdown_text(str(settings.get('few_shot') or 'none given'))}.",
         "",
         *(f"- {markdown_text(line)}" for line in audit_lines(a)[1:]),  # the verdict says the first
@@ -391,19 +393,15 @@ def _dataset(page: Inspected, group: str) -> list[str]:
         "Positive judgments": f"{f.positives:,}",
         "Positives per query, min / median / max": f"{f.positives_min} / {f.positives_median:g} / {f.positives_max}",
     }
-    graded = any(grade != 1 for grade in set(page.task.qrels.grades.tolist()))
-    titled = page.task.documents.titles is not None
-    rows = [
-        ["`corpus`", "`_id`, `text`" + (", `title`" if titled else ""), f"{f.documents:,}"],
-        ["`queries`", "`_id`, `text`", f"{f.queries:,}"],
-        ["`qrels`", "`query-id`, `corpus-id`" + (", `score`" if graded else ""), f"{f.positives:,}"],
-    ]
     fields = [[name, markdown_text(value or "not given")] for name, value in stated.items()]
-    return [
-        Table(["Field", "Value"], fields, left=2).markdown(ready=True),
-        "",
-        Table(["Config", "Columns", "Rows"], rows, left=2).markdown(ready=True),
+    lines = [Table(["Field", "Value"], fields, left=2).markdown(ready=True)]
+    counts = {"corpus": f.documents, "queries": f.queries, "qrels": f.positives}
+    rows = [
+        [code(config), ", ".join(map(code, page.columns[config])), f"{count:,}"]
+        for config, count in counts.items()
+        if config in page.columns
     ]
+    return [*lines, "", Table(["Config", "Columns", "Rows"], rows, left=2).markdown(ready=True)] if rows else lines
 
 
 def _candidates(page: Inspected) -> list[str]:

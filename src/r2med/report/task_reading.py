@@ -5,6 +5,7 @@ A difference is called one only where its interval leaves out zero, and queries 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
 
@@ -64,7 +65,8 @@ def versus(contrast: Contrast) -> str:
     interval = f"95 % interval {contrast.low:+.4f} to {contrast.high:+.4f}"
     if contrast.clear:
         return f"{contrast.difference:.4f} above {name} ({interval})"
-    return f"{contrast.difference:.4f} above {name}, which is not significant on these queries ({interval})"
+    among = ", with all lists compared" if contrast.low > 0 else " on these queries"
+    return f"{contrast.difference:.4f} above {name}, which is not significant{among} ({interval})"
 
 
 def measures_reading(page: Inspected) -> list[str]:
@@ -72,16 +74,16 @@ def measures_reading(page: Inspected) -> list[str]:
     shape, figures = page.tendencies, page.figures
     hits = sum(o.hit("bm25") for o in page.outcomes)
     said = [
-        f"Queries of {shape.query_words[1]:g} words in the median ask for passages of {shape.document_words[1]:g}; the "
-        f"passage that matches best holds {part(shape.overlap[1])} of a query's terms. BM25, which only matches words, "
-        f"has a positive among the first ten for {hits:,} of {counted(len(page.outcomes), 'query', 'queries')}."
+        f"Queries of {shape.query_words[1]:.0f} words in the median ask for passages of {shape.document_words[1]:.0f}; "
+        f"the positive that matches best holds {part(shape.overlap[1])} of a query's terms. BM25, which only matches "
+        f"words, has a positive among the first ten for {hits:,} of "
+        f"{counted(len(page.outcomes), 'query', 'queries')}."
     ]
     against = next((c for c in page.contrasts if c.worse == "bm25"), None)
     if against is not None and against.difference >= LEVEL:
-        better = f"{opening(against.better)} is {versus(against)}"
-        said.append(f"{better}: meaning beyond the words counts." if against.clear else f"{better}.")
+        said.append(f"{opening(against.better)}, which does not need the same words, is {versus(against)}.")
     elif page.contrasts and figures.best == "bm25":
-        said.append("No list that uses meaning is better than matching words here.")
+        said.append("No other list is better.")
     return said
 
 
@@ -99,9 +101,10 @@ def tendencies_reading(page: Inspected) -> str:
 
 def _lengths(page: Inspected) -> str:
     low, middle, high = page.tendencies.query_words
-    if low == high:
-        return f"{'at least half have' if page.figures.queries > 1 else 'it has'} {counted(round(low), 'word')}"
-    return f"half of them have between {low:g} and {high:g} words, median {middle:g}"
+    least, most = math.floor(low), math.ceil(high)  # quartiles may lie between two queries
+    if least == most:
+        return f"{'at least half have' if page.figures.queries > 1 else 'it has'} {counted(least, 'word')}"
+    return f"at least half have {least:,} to {most:,} words, median {middle:g}"
 
 
 def profile_reading(page: Inspected, role: str) -> list[str]:
@@ -135,14 +138,14 @@ def _standing(page: Inspected, role: str) -> list[str]:
     """The profile against the best, or the best against the others."""
     if role == page.figures.best:
         if not page.contrasts:
-            return ["There is no other profile to compare it with."]
+            return []
         alone = all(c.difference >= LEVEL for c in page.contrasts)
         best = "It is the best of the profiles" if alone else "None is better"
         return [f"{best}: {' and '.join(versus(c) for c in page.contrasts)}."]
     (against,) = (c for c in page.contrasts if c.worse == role)
     if against.difference < LEVEL:
         return [f"It is level with {LISTS[against.better]}."]
-    doubt = "" if against.clear else ", which is not significant on these queries"
+    doubt = "" if against.clear else ", which is not significant"
     return [f"It is {against.difference:.4f} below {LISTS[against.better]}{doubt}."]
 
 
@@ -151,7 +154,7 @@ def _slope(slope: Slope) -> str:
     return (
         f"Its nDCG@10 {moves} from {slope.fewest:.4f} in the third of the queries that share the fewest terms with "
         f"their positives to {slope.most:.4f} in the third that shares the most (difference {slope.difference:+.4f}, "
-        f"95 % interval {slope.low:+.4f} to {slope.high:+.4f})."
+        f"95 % interval {slope.low:+.3f} to {slope.high:+.3f})."
     )
 
 
@@ -179,8 +182,8 @@ def metric_reading(page: Inspected) -> list[str]:
         low, high = best.ndcg_at_10_interval
         which = "The best nDCG@10" if len(figures.profiles) > 1 else "The nDCG@10"
         said.append(
-            f"{which}, {best.ndcg_at_10:.4f} of {LISTS[role]}, has a 95 % interval from {low:.4f} to "
-            f"{high:.4f} over {counted(len(page.outcomes), 'judged query', 'judged queries')}."
+            f"{which}, {best.ndcg_at_10:.4f} of {LISTS[role]}, has a 95 % interval from {low:.3f} to "
+            f"{high:.3f} over {counted(len(page.outcomes), 'judged query', 'judged queries')}."
         )
     if hits:
         rest = len(page.outcomes) - len(hits)
@@ -196,10 +199,10 @@ def metric_reading(page: Inspected) -> list[str]:
         )
     macro = best.recall_macro_at_100
     if macro is not None and abs(macro - best.recall_at_100) >= NOTICEABLE:
-        which = "fewer of their positives" if macro > best.recall_at_100 else "more of their positives"
+        which = "a smaller" if macro > best.recall_at_100 else "a larger"
         said.append(
             f"recall@100 of {LISTS[role]} is {best.recall_at_100:.4f} over judgments and {macro:.4f} over "
-            f"queries: queries with many positives have {which} found."
+            f"queries: of queries with many positives {which} share is found."
         )
     return said
 
@@ -222,8 +225,8 @@ def training_reading(page: Inspected) -> list[str]:
     if page.trapped:
         traps = counted(page.trapped, "query", "queries")
         said.append(
-            f"Hard negatives that share words with the query: for {traps} BM25's first document is wrong and holds "
-            f"more of the query's terms than any positive (for example {code(page.traps[0].query)})."
+            f"Hard negatives that share words with the query: for {traps} BM25's first document is not judged relevant "
+            f"and holds more of the query's terms than any positive (for example {code(page.traps[0].query)})."
         )
     if figures.multi_positive_queries >= MANY * figures.queries:
         said.append(
@@ -242,7 +245,7 @@ def improvement_reading(page: Inspected) -> list[str]:
     by_order, by_lack = ceiling - profile.ndcg_at_10, 1 - ceiling
     listed = f"the {ROLE_NAMES[role]} list's {counted(profile.top_k, 'candidate')}"
     if by_order < LEVEL and by_lack < LEVEL:
-        said.append(f"Nothing can be gained beyond {listed}: they hold what the measure asks for, in the best order.")
+        said.append(f"The order of {listed} is the best there is: neither reranking nor other documents can add to it.")
     else:
         more = ""
         if abs(by_order - by_lack) >= NOTICEABLE:
@@ -287,6 +290,7 @@ def verdict(page: Inspected) -> str:
     profile = page.figures.profiles[best]
     flagged = f"{audit.flagged_queries:,} of {counted(audit.queries, 'query', 'queries')}"
     said = f"Verdict: {flagged} {'is' if audit.flagged_queries == 1 else 'are'} flagged"
+    said += ", by ids alone" if {flag.level for flag in audit.flags} == {"id"} else ""
     rest = next((s.without.get("any") for s in page.scores if s.system == profile.profile), None)
     if rest is None or rest.measures is None:
         return f"{said}; no other query is left."

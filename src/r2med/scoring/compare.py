@@ -194,9 +194,8 @@ def _line(lines: _Lines, row: int, pairs: Pairs, level: float, margin: float | N
     reachable = different or bool(2.0 ** (1 - differing) < alpha and tested.most[row] > lines.critical)
     detectable = None
     if of is not None and reachable:
-        values = lines.line.scores[pairs[row][1]] - lines.line.scores[pairs[row][0]]
-        values[signs == 0.0] = 0.0
-        detectable = detectable_difference(values, lines.line.weights, lines.critical, of.freedom)
+        values = lines.line.differences(*pairs[row])
+        detectable = detectable_difference(values, lines.line.weights, lines.critical, of.freedom, alpha=alpha)
     return Difference(
         difference=difference,
         low=float(tested.low[row]),
@@ -215,7 +214,9 @@ def _line(lines: _Lines, row: int, pairs: Pairs, level: float, margin: float | N
         different=different,
         equivalence=None
         if margin is None
-        else equivalence(lines.line, pairs[row], margin, alpha, of=of, difference=difference, different=different),
+        else equivalence(
+            lines.line, pairs[row], margin, alpha, of=of, difference=difference, p_adjusted=float(lines.adjusted[row])
+        ),
     )
 
 

@@ -93,23 +93,25 @@ def widened(tested: PairTests, spreads: Sequence[Spread | None], weights: Float6
 
 
 def detectable_difference(
-    values: Float64, weights: Float64, critical: float, freedom: float, *, power: float = 0.8
+    values: Float64, weights: Float64, critical: float, freedom: float, *, alpha: float = 0.05, power: float = 0.8
 ) -> float | None:
     """The smallest true difference that the starred test would find with the given power; None where none would do.
 
     `values` are the differences of queries times their `weights`, and `critical` is the |z| that gets a star. The true
-    difference is thought to lie in as many queries as differ here. It makes the squares under z larger as well, so
-    with few such queries no difference is large enough.
+    difference is thought to lie in as large a share of the queries as differ here. It makes the squares under z larger
+    as well, and other queries may hold too few that differ for any p below `alpha`: with few such queries no
+    difference is large enough.
     """
     if not 0 < power < 1:
         raise UsageError(f"a power lies between 0 and 1, got {power:g}")
     differing = values != 0.0
     inside = weights[differing]
     share = float(inside.sum())
-    if share == 0.0:
+    enough = _chance_of_enough(len(values), int(differing.sum()), alpha)
+    if enough <= power:
         return None
     noise = float(((values[differing] - values.sum() / share * inside) ** 2).sum())
-    squares, luck = float((inside**2).sum()) / share**2, student_quantile(power, freedom)
+    squares, luck = float((inside**2).sum()) / share**2, student_quantile(power / enough, freedom)
 
     def needed(true: float) -> float:
         added = true**2 * squares
@@ -123,6 +125,13 @@ def detectable_difference(
         middle = (low + high) / 2.0
         low, high = (middle, high) if needed(middle) > middle else (low, middle)
     return high
+
+
+def _chance_of_enough(queries: int, differing: int, alpha: float) -> float:
+    """How likely so many other queries hold as many that differ as a p below alpha takes: 2 to 1 − their number."""
+    least, share = math.floor(2.0 - math.log2(alpha)), differing / queries
+    fewer = (math.comb(queries, m) * share**m * (1.0 - share) ** (queries - m) for m in range(min(least, queries + 1)))
+    return 1.0 - sum(fewer)
 
 
 class Equivalence(msgspec.Struct, frozen=True, kw_only=True):
@@ -150,12 +159,13 @@ def equivalence(
     *,
     of: Spread | None,
     difference: float,
-    different: bool,
+    p_adjusted: float,
 ) -> Equivalence:
     """Judge one pair on one line against plus and minus the margin, by randomisation and by Student's t.
 
     The larger p counts: randomisation alone claims too much where most queries tie. Where nothing differs, p is the
-    chance that these queries show nothing although a share of the margin differs.
+    chance that these queries show nothing although a share of the margin differs. `p_adjusted` decides whether one is
+    better; the better one is not worse by the margin either.
     """
     if not 0 < margin < 1:
         raise UsageError(f"a margin lies between 0 and 100 points, got {100 * margin:g}")
@@ -172,6 +182,10 @@ def equivalence(
         p = [max(drawn, 1.0 - student_cdf(t, of.freedom)) for drawn, t in zip(p, distances, strict=True)]
     elif not np.abs(values).max() > SAME:
         p = [(1.0 - margin) ** (1.0 / float((line.weights**2).sum()))] * 2
+    different = p_adjusted < alpha
+    if different:
+        side = 0 if difference > 0 else 1
+        p[side] = min(p[side], p_adjusted)
     equivalent = max(p) < alpha
     verdict: Verdict = "equivalent" if equivalent else "undecided"
     if different:

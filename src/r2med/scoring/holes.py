@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+import math
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import combinations_with_replacement
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,6 +18,7 @@ from .hits import UNJUDGED, Float64, grades_along, place_in_query
 from .measures import MAIN, Measure
 
 DEPTH = 10
+MOST_LABELLINGS = 2_000  # that are gone through for one system: ten holes with up to four grades
 COLUMNS = ("task", "query_id", "doc_id", "grade", "best_rank", "systems", "query", "passage", "judge")
 
 
@@ -56,15 +59,15 @@ def hole_shares(run: Run, qrels: Qrels, depth: int = DEPTH) -> Float64:
     return np.divide(counts, shown, out=np.zeros(len(shown)), where=shown > 0)
 
 
-def with_relevant(qrels: Qrels, pairs: Iterable[tuple[int, str]], grade: int = 1) -> Qrels:
-    """The judgments, and a positive one for each given pair of query position and document."""
-    added = list(pairs)
-    names = [doc_id for _, doc_id in added]
+def with_labels(qrels: Qrels, labels: Iterable[tuple[int, str, int]]) -> Qrels:
+    """The judgments, and one for each given query position, document and grade."""
+    added = list(labels)
+    names = [doc_id for _, doc_id, _ in added]
     table = IdTable(dict.fromkeys((*qrels.doc_ids, *names)))
     known = np.repeat(np.arange(len(qrels.query_ids)), np.diff(qrels.indptr))
-    rows = np.concatenate((known, np.array([query for query, _ in added], dtype=np.int64)))
+    rows = np.concatenate((known, np.array([query for query, _, _ in added], dtype=np.int64)))
     docs = np.concatenate((table.positions(qrels.doc_ids)[qrels.docs], table.positions(names)))
-    grades = np.concatenate((qrels.grades, np.full(len(added), grade, dtype=np.int32)))
+    grades = np.concatenate((qrels.grades, np.array([grade for _, _, grade in added], dtype=np.int32)))
     order = np.argsort(rows, kind="stable")
     sizes = np.bincount(rows, minlength=len(qrels.query_ids))
     indptr = np.concatenate(([0], np.cumsum(sizes))).astype(np.int64)
@@ -82,33 +85,51 @@ class ScoreBounds(NamedTuple):
 def score_bounds(
     run: Run, qrels: Qrels, measure: Measure = MAIN, *, depth: int = DEPTH, pool: Collection[tuple[int, str]] = ()
 ) -> ScoreBounds:
-    """The range of a measure over every way to label the pool: each document irrelevant, or relevant with one grade.
+    """The range of a measure over every way to label the pool: each document with 0 or a grade that the judgments use.
 
     The pool is the holes in the run's own top `depth` and those of other systems: pairs of query position and document.
     "All relevant" is not the most: each new relevant document also makes the ideal ranking longer. So the least is
-    with all documents relevant that the run does not show, the most with none of them. For a given number of relevant
-    documents that it shows, the best case has them at the top and the worst at the bottom, so going through the numbers
-    finds both ends. Every grade that the judgments use is tried.
+    with all documents at the highest grade that the run does not show, the most with all of them irrelevant. Of the
+    same grades for the documents that it shows, the best order has the higher ones above and the worst below, so going
+    through the grades in these two orders finds both ends.
     """
-    shown = max(depth, run.depth if measure.cutoff is None else measure.cutoff)
+    if measure.family in ("bpref", "judged"):
+        raise UsageError(f"{measure} looks at judged documents only: holes are for measures that count others as wrong")
+    looked_at = run if measure.cutoff is None else run.top(measure.cutoff)
     inside = {(hole.query, hole.doc_id) for hole in unjudged(run, qrels, depth)} | set(pool)
-    own = [hole for hole in unjudged(run, qrels, shown) if (hole.query, hole.doc_id) in inside]
+    own = [hole for hole in unjudged(looked_at, qrels, looked_at.depth) if (hole.query, hole.doc_id) in inside]
     elsewhere = inside - {(hole.query, hole.doc_id) for hole in own}
     query = np.array([hole.query for hole in own], dtype=np.int64)
     counts = np.bincount(query, minlength=len(qrels.query_ids))
     from_top = place_in_query(query, len(counts))
     from_bottom = counts[query] - 1 - from_top
-    judged = score(run, qrels, [measure]).per_query[measure]
+    levels = _levels(qrels, measure)
+    unseen = [(*pair, levels[0]) for pair in sorted(elsewhere)]
+    judged = score(looked_at, qrels, [measure]).per_query[measure]
     low, high = judged, judged
-    for grade in sorted({1, *qrels.grades[qrels.grades > 0].tolist()}):
-        for number in range(int(counts.max(initial=0)) + 1):
-            for place, others in ((from_top, ()), (from_bottom, elsewhere)):
-                chosen = np.flatnonzero((place < number) & (counts >= number)[query]).tolist()
-                labelled = sorted({(own[i].query, own[i].doc_id) for i in chosen} | set(others))
-                scored = score(run, with_relevant(qrels, labelled, grade), [measure]).per_query[measure]
-                # A query with fewer holes than this number has none of them labelled here: a case met before.
-                low, high = np.minimum(low, scored), np.maximum(high, scored)
+    for grades in _falling(levels, int(counts.max(initial=0))):
+        for place, others in ((from_top, []), (from_bottom, unseen)):
+            labels = [(hole.query, hole.doc_id, grades[at]) for hole, at in zip(own, place.tolist(), strict=True)]
+            scored = score(looked_at, with_labels(qrels, labels + others), [measure]).per_query[measure]
+            low, high = np.minimum(low, scored), np.maximum(high, scored)
     return ScoreBounds(low, judged, high)
+
+
+def _levels(qrels: Qrels, measure: Measure) -> list[int]:
+    """The grades of relevant documents to try, highest first; one where a measure only asks who is relevant."""
+    used = sorted({1, *qrels.grades[qrels.grades > 0].tolist()}, reverse=True)
+    threshold = dict(measure.parameters).get("rel", 1)
+    assert isinstance(threshold, int)
+    return used if measure.family == "ndcg" else [max(used[0], threshold)]
+
+
+def _falling(levels: Sequence[int], length: int) -> Iterator[tuple[int, ...]]:
+    """Every falling sequence of grades and 0; where there are too many, those with one grade beside 0."""
+    if math.comb(length + len(levels), length) <= MOST_LABELLINGS:
+        yield from combinations_with_replacement((*levels, 0), length)
+        return
+    for level in levels:
+        yield from combinations_with_replacement((level, 0), length)
 
 
 class HoleReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -135,7 +156,7 @@ def hole_report(
 ) -> list[HoleReport]:
     """How the unjudged documents could change the order of systems."""
     pairs = {(hole.query, hole.doc_id) for run in runs.values() for hole in unjudged(run, qrels, depth)}
-    pooled = with_relevant(qrels, sorted(pairs))
+    pooled = with_labels(qrels, [(*pair, 1) for pair in sorted(pairs)])
     bounds = [score_bounds(run, qrels, measure, depth=depth, pool=pairs) for run in runs.values()]
     low, judged, high = np.array([[side.mean() for side in of_run] for of_run in bounds]).T
     relevant = np.array([score(run, pooled, [measure]).mean(measure) for run in runs.values()])

@@ -24,6 +24,7 @@ import msgspec
 import numpy as np
 
 from ..core import UsageError
+from ..core.table import interval, points
 from .hits import Float64, Int64
 from .score_set import ScoreSet, Weights
 
@@ -70,7 +71,7 @@ class Estimate(msgspec.Struct, frozen=True):
     n: int
 
     def __str__(self) -> str:
-        return f"{100 * self.value:.2f} [{100 * self.low:.2f}, {100 * self.high:.2f}]"
+        return f"{points(self.value)} {interval(self.low, self.high)}"
 
 
 class Average(Estimate, frozen=True):
@@ -122,7 +123,7 @@ class Bootstrap:
 
     def scores(self, weights: Float64) -> Bounds:
         """Intervals of every system's score, exact where all its scores are 0 or 1, or equal."""
-        found = self.bounds(np.eye(len(self._matrices[0])), weights)
+        found = self.bounds(None, weights)
         used = [m for m, weight in zip(self._matrices, weights.tolist(), strict=True) if weight]
         pooled = np.concatenate(used, axis=1)
         single = len(used) == 1
@@ -137,22 +138,22 @@ class Bootstrap:
                 low[row], high[row] = share_interval(int(scores.sum()), len(scores), tail)
         return Bounds(found.value, low, high)
 
-    def bounds(self, contrasts: Float64, weights: Float64) -> Bounds:
+    def bounds(self, contrasts: Float64 | None, weights: Float64) -> Bounds:
         """Intervals of weighted sums of task means.
 
-        `contrasts` has a row per value wanted and a column per system: a unit row gives a system's score, +1 and -1
-        give a difference. `weights` has an entry per task.
+        `contrasts` has a row per value wanted and a column per system: +1 and -1 give a difference. Without, the values
+        are the scores of all systems. `weights` has an entry per task.
         """
-        rows = len(contrasts)
+        rows = len(self._matrices[0]) if contrasts is None else len(contrasts)
         value, replicates = np.zeros(rows), np.zeros((rows, self.settings.resamples))
         moments = _Moments(rows)
         for matrix, means, weight in zip(self._matrices, self._means, weights.tolist(), strict=True):
             if weight == 0.0:
                 continue
-            per_query = contrasts @ matrix
+            per_query, drawn = (matrix, means) if contrasts is None else (contrasts @ matrix, contrasts @ means)
             centre = per_query.mean(axis=1)
             value += weight * centre
-            replicates += weight * (contrasts @ means)
+            replicates += weight * drawn
             moments.add((per_query - centre[:, None]) * (weight / matrix.shape[1]))
         return _bounds(replicates, value, moments, self.settings)
 

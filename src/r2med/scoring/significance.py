@@ -12,6 +12,7 @@ not yet found to differ. Its smallest p is one over the number of draws, however
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from itertools import combinations
 from typing import NamedTuple
 
@@ -25,7 +26,8 @@ EXACT_MOST = 16  # up to this many queries, all sign patterns are gone through
 SLACK = 1e-5  # of z: sums that are equal on paper differ in their last bits
 SAME = 1e-12
 ENDS = 1.0  # scores lie in 0–1, so no difference is larger
-_CELLS_AT_ONCE = 1 << 22
+_CELLS_AT_ONCE = 1 << 18
+_LARGEST_BLOCK = 512  # draws that share their random signs
 _INTERVAL_CELLS = 4_000_000  # draws × pairs of one line that intervals are read from
 _FEWEST = 10_000
 
@@ -45,6 +47,12 @@ class Line(NamedTuple):
     sums: Float32  # systems × draws
     balance: Float32  # the sum of the signed weights of each draw
     exact: bool  # the draws are all sign patterns, up to a common change of sign
+
+    def differences(self, first: int, second: int) -> Float64:
+        """The second system minus the first, query by query; 0 where only rounding differs."""
+        values: Float64 = self.scores[second] - self.scores[first]
+        values[np.abs(values) <= SAME * self.weights] = 0.0
+        return values
 
 
 class SignFlips:
@@ -89,18 +97,38 @@ def exact_line(scores: Float64, weights: Float64) -> Line:
 
 
 def _signed_sums(scores: Float64, draws: int, rng: np.random.Generator) -> Float32:
-    """Sums of each system's scores under each draw of signs, and in the last row the sums of the signs."""
+    """Sums of each system's scores under each draw of signs, and in the last row the sums of the signs.
+
+    One random sign a query is drawn for a whole block of draws, which turn it by the columns of a Hadamard matrix: each
+    draw is any pattern with the same chance, patterns of a block differ in about half of their signs, and all of them
+    take one product of matrices. Queries get random rows of the matrix, so that this holds for any number of them.
+    """
     systems, queries = scores.shape
     rows = np.concatenate((scores, np.ones((1, queries)))).astype(np.float32)
-    sums = np.empty((systems + 1, draws), dtype=np.float32)
-    step, width = max(1, _CELLS_AT_ONCE // queries), -(-queries // 8)
-    ones = rows.sum(axis=1)[:, None]
-    for begin in range(0, draws, step):
-        size = min(step, draws - begin)
-        bits = rng.integers(0, 256, size=(size, width), dtype=np.uint8)
-        flipped = np.unpackbits(bits, axis=1, count=queries).astype(np.float32)
-        sums[:, begin : begin + size] = ones - 2.0 * (rows @ flipped.T)
-    return sums
+    size = min(1 << (queries - 1).bit_length(), _LARGEST_BLOCK)
+    blocks = -(-draws // size)
+    sums = np.zeros((systems + 1, blocks * size), dtype=np.float32)
+    for begin in range(0, queries, size):
+        part = rows[:, begin : begin + size]
+        width = part.shape[1]
+        turns = _hadamard(size)[rng.permutation(size)[:width]]
+        step = max(1, _CELLS_AT_ONCE // part.size)
+        for first in range(0, blocks, step):
+            count = min(step, blocks - first)
+            bits = rng.integers(0, 256, size=(count, -(-width // 8)), dtype=np.uint8)
+            signs = 1.0 - 2.0 * np.unpackbits(bits, axis=1, count=width).astype(np.float32)
+            signed = (part[:, None, :] * signs).reshape(-1, width) @ turns
+            sums[:, first * size : (first + count) * size] += signed.reshape(systems + 1, -1)
+    return sums[:, :draws]
+
+
+@cache
+def _hadamard(size: int) -> Float32:
+    """Sylvester's matrix of a power of two: signs such that any two columns differ in half of the rows."""
+    matrix = np.ones((1, 1), dtype=np.float32)
+    while len(matrix) < size:
+        matrix = np.block([[matrix, matrix], [matrix, -matrix]])
+    return matrix
 
 
 class PairTests(NamedTuple):
@@ -120,8 +148,7 @@ def pair_tests(line: Line, pairs: Pairs, level: float) -> PairTests:
     draws = line.sums.shape[1]
     used = draws if line.exact else min(draws, max(_FEWEST, _INTERVAL_CELLS // max(1, len(pairs))))
     for first, second in pairs:
-        values = line.scores[second] - line.scores[first]
-        values[np.abs(values) <= SAME * line.weights] = 0.0
+        values = line.differences(first, second)
         signed = line.sums[second] - line.sums[first]
         total, norm = float(values.sum()), float(np.linalg.norm(values))
         few = int(np.count_nonzero(values)) <= EXACT_MOST

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from .slices import Slice
 
 
+CORRECTED = "corrected by the step-down maximum: lines of tasks for all tasks and pairs, averages for all pairs"
+
+
 def evaluation_table(evaluation: Evaluation) -> Table:
     """The means of the usual measures, or of those that were asked for."""
     shown = [m for m in USUAL if m in evaluation.per_query.measures] or evaluation.per_query.measures
@@ -47,7 +50,7 @@ def comparison_tables(comparison: Comparison) -> list[Table]:
     """Systems with intervals, then each pair and the queries on which it differs most."""
     found = [systems_table(comparison)]
     for pair in comparison.pairs:
-        asked = populations_table(pair)
+        asked = populations_table(pair, comparison.settings.level)
         found += [pair_table(pair, comparison), *([asked] if asked else [])]
         found += [moved_table(pair)] if pair.moved else []
     return found
@@ -69,11 +72,11 @@ def systems_table(comparison: Comparison) -> Table:
     macro = "Score" if single else "Macro" if scope.complete else f"Mean of {scope.scope}"
     titles = ["System", "Letters", "Rank", "Best", macro, *([] if single else ["By query"])]
     titles += [str(JUDGED)] if comparison.judged_at_10 else []
-    level = f"{100 * comparison.settings.level:g} %"
+    level, average = f"{100 * comparison.settings.level:g} %", "the score" if single else "the mean of the tasks"
     caption = (
-        f"{_settings(comparison)}; they speak of other queries of these tasks. Systems that share a letter do not "
-        f"differ significantly. Rank: by average, and the ranks that the same tests leave open ({level}, all systems "
-        f"together). Best: how often it was first when queries were resampled."
+        f"{_settings(comparison)}, each by itself; they speak of other queries of these tasks. Systems that share a "
+        f"letter do not differ significantly on {average}. Rank: by {average}, and the ranks that the same tests leave "
+        f"open ({level}, all systems together). Best: how often it was first when queries were resampled."
     )
     if comparison.judged_at_10:
         caption += f" {JUDGED}: share of the top ten that somebody judged."
@@ -103,13 +106,14 @@ def pair_table(pair: Pair, comparison: Comparison) -> Table:
         titles.append(f"Margin {points(judged.margin)}")
     caption = (
         f"{Measure.parse(comparison.measure)} × 100; {pair.second} minus {pair.first}, for other queries of these "
-        f"tasks. Interval and p: paired randomisation test of the line alone. p adjusted: over all lines and pairs "
-        f"(step-down maximum); * differs. Effect: in standard deviations of single differences. Detectable: the "
-        f"smallest true difference that gets a star with 80 % power (cannot: none would). W/T/L: queries where "
-        f"{pair.second} is better, equal, worse."
+        f"tasks. Interval and p: paired randomisation test of the line alone. p adjusted: {CORRECTED}; * differs. "
+        f"Effect: in standard deviations of single differences. Detectable: the smallest true difference that gets a "
+        f"star with 80 % power (cannot: these queries never get one; –: no difference gets one so often). "
+        f"W/T/L: queries where {pair.second} is better, equal, worse."
     )
     if judged is not None:
-        caption += " Margin: two one-sided tests of the line alone."
+        alpha = f"{100 * (1.0 - comparison.settings.level):.4g} %"
+        caption += f" Margin: two one-sided tests of the line alone, {alpha} each."
     return Table(titles, rows, caption, heading=f"{pair.second} minus {pair.first}")
 
 
@@ -119,8 +123,8 @@ def _difference_row(name: str, first: float, second: float, line: Difference) ->
         _ends(line.low, line.high) if line.wins + line.losses else NONE, p_value(line.p),
         p_value(line.p_adjusted) + ("*" if line.different else " "),
         NONE if line.t_test is None else p_value(line.t_test.p),
-        NONE if line.effect is None else f"{line.effect:+.2f}",
-        points(line.detectable) if line.reachable else "cannot",
+        NONE if line.effect is None else signed(round(line.effect, 2) / 100),
+        points(line.detectable, 1) if line.reachable else "cannot",
         f"{line.wins}/{line.ties}/{line.losses}",
         *([] if line.equivalence is None else [_verdict(line.equivalence)]),
     ]  # fmt: skip
@@ -134,7 +138,7 @@ def _verdict(judged: Equivalence) -> str:
     return judged.verdict
 
 
-def populations_table(pair: Pair) -> Table | None:
+def populations_table(pair: Pair, level: float) -> Table | None:
     """One difference asked about three populations; None where there is one task."""
     found = pair.populations
     if found is None:
@@ -148,11 +152,12 @@ def populations_table(pair: Pair) -> Table | None:
          NONE if found.p_other_tasks is None else p_value(found.p_other_tasks)],
     ]  # fmt: skip
     caption = (
-        f"The macro difference of {pair.second} and {pair.first}, asked about three populations. Standard deviation of "
-        f"tasks {points(found.deviation_of_tasks)}, of queries within tasks {points(found.deviation_of_queries)}; "
-        f"other tasks: t-test over {found.tasks} tasks."
+        f"The macro difference of {pair.second} and {pair.first}, asked about three populations; intervals and p of "
+        f"this pair alone. Standard deviation of tasks {points(found.deviation_of_tasks, 1)}, of queries within tasks "
+        f"{points(found.deviation_of_queries, 1)}. Other tasks: t-test over {found.tasks} tasks, or what other queries "
+        f"leave open where that is more."
     )
-    return Table(["Population", "Difference", "Interval", "p"], rows, caption)
+    return Table(["Population", "Difference", f"{100 * level:g} % interval", "p"], rows, caption)
 
 
 def design_table(found: Design) -> Table:
@@ -166,9 +171,9 @@ def design_table(found: Design) -> Table:
         f"Queries a task needs to find a macro difference of {points(found.effect)} points with {share(found.power)} "
         f"power at {share(1.0 - found.level)}, {found.systems} systems compared together. {NONE}: more tasks are "
         f"needed. From {found.pairs} pairs of real systems: differences of queries vary by "
-        f"{points(found.deviation_of_queries)} points within a task"
+        f"{points(found.deviation_of_queries, 1)} points within a task"
     )
-    caption += "." if found.deviation_of_tasks is None else f", tasks by {points(found.deviation_of_tasks)}."
+    caption += "." if found.deviation_of_tasks is None else f", tasks by {points(found.deviation_of_tasks, 1)}."
     return Table(["Tasks", "Other queries of these tasks", "Other tasks of this kind"], rows, caption, left=0)
 
 
@@ -213,7 +218,8 @@ def holes_table(reports: Mapping[str, Sequence[HoleReport]], depth: int) -> Tabl
     titles = ["Task", "System", f"hole@{depth}", "Score", "Could be", "If relevant", "Rank", "Then", "Could be"]
     caption = (
         f"hole@{depth}: share of the top {depth} that nobody judged. Could be: the range over every way to label "
-        f"the holes of all systems. If relevant: all holes of all systems relevant."
+        f"the holes of all systems; of ranks, what these ranges leave open. If relevant, and the rank Then: all holes "
+        f"of all systems relevant, with grade 1."
     )
     return Table(titles, rows, caption, 2)
 

@@ -37,7 +37,8 @@ def check_site(headers: dict[str, str], *, media: str = "") -> None:
     origin = urlsplit(headers.get("origin", ""))
     same = origin.scheme in ("http", "https") and origin.netloc.casefold() == headers.get("host", "").casefold()
     # A page that tells nobody where it comes from sends its forms with the origin `null`.
-    if not same and not (site == "same-origin" and headers.get("origin") == "null"):
+    unnamed = media == FORM and site == "same-origin" and headers.get("origin") == "null"
+    if not same and not unnamed:
         raise Refused(403, "This was sent by a page of another site, or by no page.")
     if headers.get("content-type", "").partition(";")[0].strip().casefold() != media:
         raise Refused(415, f"Only {media} is taken.")

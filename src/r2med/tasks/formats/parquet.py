@@ -201,6 +201,13 @@ def candidate_configs(store: Store, split: str) -> list[str]:
     ]
 
 
+def split_columns(store: Store, split: str) -> dict[str, list[str]]:
+    """The columns of a task's own configs, as the files have them."""
+    found = shards(store.names(), store.path)
+    return {config: column_names(store, splits[split][0])
+            for config, splits in found.items() if config in OWN_CONFIGS and split in splits}  # fmt: skip
+
+
 def read_candidates(store: Store, config: str, split: str, doc_ids: IdTable) -> Run:
     """Ranked candidates of a Nano config as a run; scores only say the order, for the files hold none."""
     files = shards(store.names(), store.path).get(config, {}).get(split)

@@ -69,11 +69,7 @@ class Contrast(NamedTuple):
     difference: float
     low: float
     high: float
-
-    @property
-    def clear(self) -> bool:
-        """Whether the interval leaves out zero."""
-        return self.low > 0 or self.high < 0
+    clear: bool  # Whether it is significant at 5 %, corrected for all pairs of profiles; the interval is not.
 
 
 class GroupFigures(msgspec.Struct, kw_only=True):
@@ -213,4 +209,6 @@ class Inspected(NamedTuple):
     """Queries without a single candidate, by profile."""
     made_by: dict[str, str]
     """The retriever behind each config, where it is known."""
+    columns: dict[str, list[str]]
+    """Of its files, by config; empty where it is not a Nano folder."""
     metadata: Metadata | None
