@@ -67,6 +67,7 @@ setup(
     ext_modules=[
         native("_fast", "module", "analyze", "porter", "trec"),
         native("_dots", "dots"),
+        native("_maxsim", "maxsim"),
         native("_sparse", "sparse"),
     ],
     cmdclass={"build_ext": Build},

@@ -18,7 +18,7 @@ BUILT = "R2MED_FUZZ_NATIVE"
 
 
 def extension(name: str) -> Any:
-    """`_fast`, `_sparse` or `_dots`: ours as installed, or the one built with sanitizers."""
+    """`_fast`, `_sparse`, `_dots` or `_maxsim`: ours as installed, or the one built with sanitizers."""
     if folder := os.environ.get(BUILT):
         loader = ExtensionFileLoader(f"r2med.{name}", str(Path(folder) / f"{name}.so"))
         spec = spec_from_file_location(f"r2med.{name}", loader.path, loader=loader)
@@ -172,6 +172,34 @@ def pairs(folder: Path) -> Case:
     return Case([seed], read)
 
 
+def late(folder: Path) -> Case:
+    """Late interaction whose sizes, bounds and numbers come out of the input, in every way of this processor."""
+    import numpy as np
+
+    engine = extension("_maxsim")
+    ends, starts, sizes = [3, 21], [0, 2, 5], [2, 3, 4]
+
+    def read(data: bytes) -> object:
+        head = np.frombuffer(data[:104].ljust(104, b"\0"), dtype=np.int64)
+        rows = np.frombuffer(data[104:212].ljust(108, b"\0"), dtype=np.int16).reshape(9, 6).copy()
+        queries = np.resize(rows, (21, 6))
+        bounds = [part.copy() for part in (head[:2], head[2:5], head[5:8])]
+        found = []
+        for way in range(len(engine.ways())):
+            out = np.zeros((2, 3), dtype=np.float32)
+            with suppress(ValueError):  # sizes that do not fit
+                engine.scores(queries, bounds[0], rows, *bounds[1:], out, *head[8:].tolist(), way)
+                found.append(out)
+        return found
+
+    seed = struct.pack("<13q", *ends, *starts, *sizes, 6, 3, 0, 3, 0)
+    whole = read(seed + b"\1\0" * 54)
+    assert isinstance(whole, list)
+    assert len(whole) == len(engine.ways()), "the untouched sizes must fit, or nothing is tested"
+    assert all((out == np.array([[18], [108]], dtype=np.float32) / 2**30).all() for out in whole)
+    return Case([seed + b"\1\0" * 54, seed + b"\0\x80" * 54], read)
+
+
 NATIVE: dict[str, Maker] = {
     "C analyzer": analyze,
     "C run columns": run_columns,
@@ -180,4 +208,5 @@ NATIVE: dict[str, Maker] = {
     "C top-k": topk,
     "C inner products": dots,
     "C exact products": pairs,
+    "C late interaction": late,
 }

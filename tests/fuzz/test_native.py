@@ -13,7 +13,12 @@ import pytest
 from tests.fuzz.native_readers import BUILT, NATIVE
 from tests.fuzz.test_readers import ROOT, fuzz
 
-SOURCES = {"_fast": ("module.c", "analyze.c", "porter.c", "trec.c"), "_sparse": ("sparse.c",), "_dots": ("dots.c",)}
+SOURCES = {
+    "_fast": ("module.c", "analyze.c", "porter.c", "trec.c"),
+    "_sparse": ("sparse.c",),
+    "_dots": ("dots.c",),
+    "_maxsim": ("maxsim.c",),
+}
 FLAGS = (
     "-shared", "-fPIC", "-O1", "-g", "-std=c11", "-ffp-contract=off", "-fno-omit-frame-pointer",
     "-fsanitize=address,undefined", "-fno-sanitize-recover=all",
@@ -49,6 +54,7 @@ def sanitized(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     [
         ("C term counts", 500),
         ("C inner products", 500),
+        ("C late interaction", 500),
         *(pytest.param(name, 40_000, marks=pytest.mark.faults) for name in NATIVE),
     ],
 )

@@ -105,6 +105,7 @@ def test_memory_against_what_the_gpus_have() -> None:
         ("reasonrank-7b --gpu-memory lots", "cannot read 'lots' as a size"),
         ("rank1-32b --gpus 2", "wrongly on more than 1 GPU"),
         ("reasonrank-7b --gpu-memory 12GB", "needs .* not 12.0GB"),
+        ("reasonrank --gpu-memory 12GB", "reasonrank-7b needs .* not 12.0GB"),
     ],
 )
 def test_what_cannot_be_served(name: str, words: str) -> None:
@@ -124,6 +125,24 @@ def test_the_command() -> None:
     assert found["shell"] == plain.stdout.strip()
     assert found["memory"]["needed"] > found["memory"]["weights"]
     assert (found["ready"], found["revision"]) == (False, "")
+
+
+@pytest.mark.parametrize(
+    ("given", "served"),
+    [
+        ("reasonrank --gpus 1", "reasonrank-7b"),
+        ("reasonrank --gpu-memory 24GB --context 8192", "reasonrank-7b"),
+        ("reasonrank --gpu-memory 80GB", "reasonrank-32b"),
+        ("reasonrank --gpus 4 --gpu-memory 40GB", "reasonrank-32b"),
+        ("rank1 --gpus 2 --gpu-memory 80GB", "rank1-7b"),
+    ],
+)
+def test_a_method_stands_for_the_largest_of_its_models_that_fits(given: str, served: str) -> None:
+    done = CliRunner().invoke(app, ["models", "serve", *given.split(), "--json"])
+    assert done.exit_code == 0, done.exception
+    found = json.loads(done.stdout)
+    assert found["name"] == served
+    assert f":{served}@100" in found["use"]
 
 
 def test_waiting_for_nobody() -> None:

@@ -21,10 +21,12 @@ NAMED = {
     "voyage-3-large", "gemini-embed", "cohere-embed",
     "qwen3-reranker-0.6b", "qwen3-reranker-4b", "qwen3-reranker-8b", "bge-reranker-v2-gemma", "mxbai-rerank-base-v2",
     "mxbai-rerank-large-v2",
+    "splade-v3", "reason-moderncolbert", "gte-moderncolbert", "bge-m3-sparse", "bge-m3-multi",
+    "jina-reranker-v3",
 }  # fmt: skip
 UNPINNED = {"rankllama", "reason-embed-4b", "reason-embed-llama-8b", "rader", "bge-reranker-v2-gemma"}
 # No public record of a commit was found; a pin that is added should leave this list.
-UNSIZED = {"rader", "medembed-large"}
+UNSIZED = {"rader", "medembed-large", "bge-m3-sparse", "jina-reranker-v3"}
 # No public record of the length of a vector was found; nor, for MedEmbed, of the number of weights.
 FAMILIES = sorted({task.family for collection in collections().values() for task in collection.tasks})
 SHA = re.compile(r"[0-9a-f]{40}")
@@ -34,7 +36,9 @@ SHA256 = re.compile(r"[0-9a-f]{64}")
 def test_every_promised_name_has_a_card() -> None:
     assert set(card_names()) == NAMED
     assert [card.name for card in cards()] == sorted(NAMED)
-    assert {card.name for card in cards("late-interaction")} == {"colbert-small-backbone"}
+    late = {"colbert-small-backbone", "reason-moderncolbert", "gte-moderncolbert", "bge-m3-multi"}
+    assert {card.name for card in cards("late-interaction")} == late
+    assert {card.name for card in cards("sparse")} == {"splade-v3", "bge-m3-sparse"}
 
 
 @pytest.mark.parametrize("name", sorted(NAMED))
@@ -115,7 +119,13 @@ def test_facts_of_the_models() -> None:
         "nv",
     }
     assert proven | {"bge-reranker", "monobert", "rankllama"} <= {c.name for c in cards() if c.proven}
-    assert {c.name for c in cards() if c.pickled} == {"contriever", "monobert", "bge-m3"}
+    assert {c.name for c in cards() if c.pickled} == {
+        "contriever",
+        "monobert",
+        "bge-m3",
+        "bge-m3-sparse",
+        "bge-m3-multi",
+    }
     dot = {"contriever", "medcpt", "bmr-410m", "bmr-2b", "bmr-7b"}
     assert {c.name for c in cards("dense") if c.similarity == "dot"} == dot
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import string
 from pathlib import Path
 from typing import Any
 
@@ -157,8 +158,17 @@ def test_a_similarity_that_is_not_searched_by(tmp_path: Path) -> None:
 def test_other_kinds(tmp_path: Path) -> None:
     cross = build(tmp_path / "cross", config=BERT | {"architectures": ["BertForSequenceClassification"]})
     assert folder_card(cross).kind == "cross-encoder"
-    colbert = build(tmp_path / "late", config=BERT, modules=[POOLED[0], {"type": "pylate.Dense", "path": "1_Dense"}])
-    assert (folder_card(colbert).kind, folder_card(colbert).pooling) == ("late-interaction", "tokens")
+    markers = {"query_prefix": "[Q] ", "document_prefix": "[D] ", "similarity_fn_name": "MaxSim"}
+    steps = [POOLED[0], {"type": "pylate.Dense", "path": "1_Dense"}, {"type": "pylate.Dense", "path": "2_Dense"}]
+    sizes = {f"{i}_Dense__config": {"out_features": 96 // i} for i in (1, 2)}
+    given: dict[str, Any] = {"config_sentence_transformers": markers, **sizes}
+    colbert = folder_card(build(tmp_path / "late", config=BERT, modules=steps, **given))
+    assert (colbert.kind, colbert.pooling, colbert.projection) == ("late-interaction", "tokens", "1_Dense+2_Dense")
+    assert (colbert.query_length, colbert.document_length, colbert.dimension) == (32, 180, 48)
+    short = {**given, "config": BERT | {"max_position_embeddings": 64}}
+    assert folder_card(build(tmp_path / "short", modules=steps, **short)).document_length == 64
+    assert (colbert.interaction.query_marker, colbert.interaction.expansion) == ("[Q] ", True)
+    assert colbert.interaction.skipped == list(string.punctuation)
     splade = build(tmp_path / "sparse", config=BERT, modules=[POOLED[0], {"type": "x.SpladePooling", "path": "1"}])
     assert folder_card(splade).kind == "sparse"
 

@@ -18,6 +18,7 @@ import pytest
 
 _dots = pytest.importorskip("r2med._dots", reason="the C extensions are not built")
 _fast = pytest.importorskip("r2med._fast")
+_maxsim = pytest.importorskip("r2med._maxsim")
 _sparse = pytest.importorskip("r2med._sparse")
 
 SOURCES = Path(__file__).parents[2] / "src" / "r2med" / "_native"
@@ -44,6 +45,14 @@ def pairs(engine: Any, queries: Any, rows: Any) -> Any:
     out = np.empty(len(query), np.float64)
     engine.pairs(queries.astype(np.float64), rows, query, place, out, rows.shape[1], 0, len(out))
     return out.reshape(len(queries), len(rows))
+
+
+def maxsim(engine: Any, way: int, queries: Any, rows: Any) -> Any:
+    """Two queries, the first of one token, with three documents."""
+    ends, starts, sizes = np.array([1, len(queries)]), np.array([0, 1, 8]), np.array([1, 7, len(rows) - 8])
+    out = np.empty((2, 3), np.float32)
+    engine.scores(queries, ends, rows, starts, sizes, out, rows.shape[1], 3, 0, 3, 0, way)
+    return out
 
 
 @pytest.mark.parametrize("dimension", [1, 15, 16, 64, 101, 384])
@@ -77,6 +86,7 @@ def test_memory_is_given_back(fits: bool) -> None:
     """A bytearray cannot be resized while somebody borrows it, and objects keep their counts."""
     text, offsets = bytearray(b"the fevers of children"), bytearray(np.array([0, 22 if fits else 99], np.int64))
     out, rows, ranks = bytearray(64), bytearray(some(4, 8)), np.array([1, 0, 3, 2, 4, 5, 6, 7], np.int32)
+    none, one = np.array([0]), np.array([1])
     before = [sys.getrefcount(thing) for thing in (None, text, offsets, out, rows)]
     refused = 0
     for _ in range(500):
@@ -86,38 +96,58 @@ def test_memory_is_given_back(fits: bool) -> None:
             lambda: _dots.dots(rows, rows, None, out, 8, 4 if fits else 5, 0, 4, 0),
             lambda: _dots.dots(rows, rows, None, out, 8, 4, 0, 4, 0 if fits else "offset"),
             lambda: _sparse.topk(rows, ranks, out, out if fits else b"read only"),
+            lambda: _maxsim.scores(rows, one, rows, none, one, out, 64, 16, 0, 1, 0, 0 if fits else 9),
         )
         for call in calls:
             try:
                 call()
             except (ValueError, TypeError, BufferError):
                 refused += 1
-    assert refused == (0 if fits else 4 * 500)
+    assert refused == (0 if fits else 5 * 500)
     after = [sys.getrefcount(thing) for thing in (None, text, offsets, out, rows)]
     assert max(abs(now - then) for now, then in zip(after, before, strict=True)) < 100
     for memory in (text, offsets, out, rows):
         memory.extend(b"more")
 
 
-@compiled
-def test_plain_c_gives_the_same(tmp_path: Path) -> None:
-    """Compiled as strictly as the standard allows, without what only GCC and Clang understand."""
+def built_plain(name: str, folder: Path) -> Any:
+    """An extension compiled as strictly as the standard allows, without what only GCC and Clang understand."""
     assert COMPILER is not None
     strict = ("-std=c11", "-pedantic-errors", "-Wall", "-Wextra", "-Werror", "-Wno-deprecated-declarations", "-O2")
     include = f"-isystem{sysconfig.get_path('include')}"
-    library = tmp_path / "_dots.so"
+    library = folder / f"_{name}.so"
     command = [COMPILER, "-shared", "-fPIC", *strict, "-ffp-contract=off", *PORTABLE, include]
-    subprocess.run([*command, str(SOURCES / "dots.c"), "-o", str(library)], check=True)
-    loader = ExtensionFileLoader("r2med._dots", str(library))
-    spec = spec_from_file_location("r2med._dots", library, loader=loader)
+    subprocess.run([*command, str(SOURCES / f"{name}.c"), "-o", str(library)], check=True)
+    loader = ExtensionFileLoader(f"r2med._{name}", str(library))
+    spec = spec_from_file_location(f"r2med._{name}", library, loader=loader)
     assert spec is not None
     plain = module_from_spec(spec)
     loader.exec_module(plain)
+    return plain
+
+
+@compiled
+def test_plain_c_gives_the_same(tmp_path: Path) -> None:
+    plain = built_plain("dots", tmp_path)
     queries, rows = some(6, 101), some(50, 101)
     np.testing.assert_allclose(dots(plain, queries, rows), queries @ rows.T, rtol=1e-4, atol=1e-4)
     exact = pairs(plain, queries, rows)
     np.testing.assert_allclose(exact, queries.astype(np.float64) @ rows.T.astype(np.float64), rtol=1e-12, atol=1e-12)
     np.testing.assert_array_equal(exact, pairs(_dots, queries, rows))
+
+
+@compiled
+def test_plain_c_of_late_interaction_gives_the_same(tmp_path: Path) -> None:
+    plain = built_plain("maxsim", tmp_path)
+    assert plain.ways() == ["plain"]
+    numbers = np.random.default_rng(3)
+    queries, rows = (numbers.integers(-4000, 4000, (count, 64), np.int16) for count in (40, 30))
+    wanted = maxsim(plain, 0, queries, rows)
+    products = queries.astype(np.int64) @ rows.astype(np.int64).T
+    best = np.maximum.reduceat(products, [0, 1, 8], axis=1)
+    np.testing.assert_array_equal(wanted, (np.add.reduceat(best, [0, 1], axis=0) / 2**30).astype(np.float32))
+    for way in range(len(_maxsim.ways())):
+        np.testing.assert_array_equal(maxsim(_maxsim, way, queries, rows), wanted)
 
 
 @compiled

@@ -23,8 +23,11 @@ def _config(tokens: Sequence[str], name: str, **facts: object) -> str:
     return json.dumps({"added_tokens_decoder": added, "tokenizer_class": name, **facts})
 
 
-def save_qwen_tokenizer(folder: Path, *, eos: bool = False) -> Any:
-    """Byte-level pairs split as Qwen splits text; with `eos` every text ends in `<|endoftext|>`."""
+def save_qwen_tokenizer(folder: Path, *added: str, eos: bool = False) -> Any:
+    """Byte-level pairs split as Qwen splits text; with `eos` every text ends in `<|endoftext|>`.
+
+    `added` are special tokens that a model has besides.
+    """
     from tokenizers import (
         AddedToken,
         Regex,
@@ -44,7 +47,8 @@ def save_qwen_tokenizer(folder: Path, *, eos: bool = False) -> Any:
     split = pre_tokenizers.Split(Regex(QWEN_SPLIT), "isolated")
     made.pre_tokenizer = pre_tokenizers.Sequence([split, bytes_only])
     made.decoder = decoders.ByteLevel()
-    special = [AddedToken(token, normalized=False, special=True) for token in QWEN_SPECIAL]
+    tokens = (*QWEN_SPECIAL, *added)
+    special = [AddedToken(token, normalized=False, special=True) for token in tokens]
     trainer = trainers.BpeTrainer(
         vocab_size=520,
         special_tokens=special,
@@ -59,7 +63,7 @@ def save_qwen_tokenizer(folder: Path, *, eos: bool = False) -> Any:
     folder.mkdir(parents=True, exist_ok=True)
     made.save(str(folder / "tokenizer.json"))
     facts = {"pad_token": "<|endoftext|>", "eos_token": "<|im_end|>", "unk_token": None, "model_max_length": 131072}
-    (folder / "tokenizer_config.json").write_text(_config(QWEN_SPECIAL, "Qwen2Tokenizer", **facts))
+    (folder / "tokenizer_config.json").write_text(_config(tokens, "Qwen2Tokenizer", **facts))
     return AutoTokenizer.from_pretrained(folder)
 
 

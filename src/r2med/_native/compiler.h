@@ -72,9 +72,9 @@ INLINE float total(Lanes lanes) {
 #define WIDE 1
 #define TARGET_256 __attribute__((target("avx2,fma")))
 #ifdef __clang__
-#define TARGET_512 __attribute__((target("avx512f,fma")))
+#define TARGET_512 __attribute__((target("avx512f,avx512bw,fma")))
 #else /* which would use half the width, and Clang ignores the whole attribute for the last word */
-#define TARGET_512 __attribute__((target("avx512f,fma,prefer-vector-width=512")))
+#define TARGET_512 __attribute__((target("avx512f,avx512bw,fma,prefer-vector-width=512")))
 #endif
 
 /* 512 or 256 where processor and operating system both have vectors of that many bits, with fused multiply-add. */
@@ -83,7 +83,7 @@ static int r2_vector_bits(void) {
     if (!__get_cpuid(1, &a, &b, &c, &d) || !(c >> 12 & 1) || !(c >> 27 & 1)) return 0; /* FMA, XGETBV */
     __asm__("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
     if ((low & 0x06) != 0x06 || !__get_cpuid_count(7, 0, &a, &b, &c, &d)) return 0;
-    if (b >> 16 & 1 && (low & 0xe6) == 0xe6) return 512;
+    if (b >> 16 & 1 && b >> 30 & 1 && (low & 0xe6) == 0xe6) return 512; /* AVX512F, AVX512BW */
     return b >> 5 & 1 ? 256 : 0;
 }
 #endif

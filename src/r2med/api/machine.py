@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,18 @@ from ..cache import verify as verify_cache
 from ..core import ModelError, UnknownName, UsageError
 from ..core.options import Options
 from ..core.parameters import parse_size
-from ..models import Card, Row, card_names, chat_names, find_any_card, find_chat_card, get_card, listing, locate
+from ..models import (
+    Card,
+    Row,
+    card_names,
+    chat_cards,
+    chat_names,
+    find_any_card,
+    find_chat_card,
+    get_card,
+    listing,
+    locate,
+)
 from ..models import fetch as fetch_model
 from ..models.listing import row
 
@@ -78,10 +90,21 @@ def serve_command(
     gpu_memory: int | None = None,
     context: int | None = None,
 ) -> Start:
-    """The command that serves a chat model's weights, and the GPU memory it takes; nothing is started."""
+    """The command that serves a chat model's weights, and the GPU memory it takes; nothing is started.
+
+    `name` may also be a method of reranking: of the models trained for it, the largest that fits is served, or the
+    smallest where no memory is given.
+    """
     from ..llm.serving import start_of
 
-    return start_of(_chat_card(name), server, gpus=gpus, gpu_memory=gpu_memory, context=context)
+    sizes = [card for card in chat_cards() if card.served and card.reranker == name] or [_chat_card(name)]
+    sizes.sort(key=lambda card: card.parameters or 0)
+    if gpu_memory is None:
+        del sizes[1:]
+    while len(sizes) > 1:
+        with suppress(UsageError):  # too large: the next smaller one may fit
+            return start_of(sizes.pop(), server, gpus=gpus, gpu_memory=gpu_memory, context=context)
+    return start_of(sizes[0], server, gpus=gpus, gpu_memory=gpu_memory, context=context)
 
 
 def wait_for_server(name: str, url: str, seconds: float = 600.0) -> str:

@@ -2,13 +2,14 @@
 
 from .admin import PRUNED, Entry, entries, prune, verify
 from .arrays import ArrayCache
-from .shards import LARGE, DamagedShard, Found, Keys, ShardSet, compact, open_shard, write_shard
+from .shards import LARGE, DamagedShard, Found, Int16, Keys, ShardSet, compact, open_shard, write_shard
 from .vectors import (
     CachedRows,
     EmbeddingCache,
     Laps,
     Piece,
     ScoreCache,
+    TokenPiece,
     find_scores,
     known_speed,
     pair_keys,
@@ -16,6 +17,7 @@ from .vectors import (
     reused,
     store_scores,
     text_keys,
+    token_pieces,
     verify_sample,
 )
 
@@ -28,11 +30,13 @@ __all__ = [
     "EmbeddingCache",
     "Entry",
     "Found",
+    "Int16",
     "Keys",
     "Laps",
     "Piece",
     "ScoreCache",
     "ShardSet",
+    "TokenPiece",
     "compact",
     "entries",
     "find_scores",
@@ -44,6 +48,7 @@ __all__ = [
     "reused",
     "store_scores",
     "text_keys",
+    "token_pieces",
     "verify",
     "verify_sample",
     "write_shard",

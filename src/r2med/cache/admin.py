@@ -91,6 +91,7 @@ def _entries(kind: str, place: Path) -> Iterator[Entry]:
             continue  # not ours
         label = about.pop(LABEL, "") or about.get("model") or about.get("name") or ""
         detail = about.get("side") or about.get("task") or ""
+        detail = f"{detail} tokens" if about.get("of") == "tokens" else detail
         _, used = _size_and_time(folder / marker)
         yield Entry(kind, folder, str(label), str(detail), about, _bytes_in(folder), count, used)
 

@@ -1,11 +1,13 @@
-"""Shard files: rows of float32 with the keys they are found by, whole or not at all.
+"""Shard files: rows of numbers with the keys they are found by, whole or not at all.
 
     magic        16 bytes
     header       count, dimension, CRC-32 of the body, CRC-32 of the header so far; filled up to 64 bytes
     keys         count × 16 bytes: hash of the text
     tokens       count × int32: length of the text before it was cut, -1 if unknown
-    seconds      count × float32: what making the row took, NaN if unknown; filled up to 64 bytes
-    rows         count × dimension × float32
+    seconds      count × float32: what making the text's rows took, NaN if unknown
+    sizes        only where a text has several rows, one for each token: count × int32
+    (filled up to 64 bytes)
+    rows         one of float32 for each text, or as many of int16 as `sizes` says
 
 Shards of earlier versions have another magic and no seconds; those of their rows are unknown.
 
@@ -26,7 +28,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -72,6 +74,9 @@ def intact(identity: FileIdentity, matches: Callable[[], bool]) -> bool:
 
 MAGIC = b"r2med vectors 2\n"
 UNTIMED = b"r2med vectors 1\n"
+TOKENS_MAGIC = b"r2med tokens 01\n"
+BESIDE = {MAGIC: 24, UNTIMED: 20, TOKENS_MAGIC: 28}
+"""Bytes that each text has before the rows."""
 HEADER = struct.Struct("<QIII")
 START = 64
 SUFFIX = ".shard"
@@ -79,6 +84,8 @@ SUFFIX = ".shard"
 Keys = npt.NDArray[np.uint64]
 Float32 = npt.NDArray[np.float32]
 Column = TypeVar("Column", Int32, Float32)
+Int16 = npt.NDArray[np.int16]
+Numbers = Float32 | Int16
 
 
 class DamagedShard(Exception):
@@ -92,7 +99,8 @@ class Shard(NamedTuple):
     keys: Keys  # count × 2
     tokens: Int32
     seconds: Float32
-    vectors: Float32
+    sizes: Int32 | None  # rows of each text; None: one
+    vectors: Any  # Float32, or Int16 where a text has several
     identity: FileIdentity
     matches: Callable[[], bool]  # reads the body and compares it with its checksum
 
@@ -100,31 +108,60 @@ class Shard(NamedTuple):
         """Whether the body is what was written; read once per process."""
         return intact(self.identity, self.matches)
 
+    def spans(self, texts: Int64) -> tuple[Int64, Int64]:
+        """First row of each text, and how many it has."""
+        if self.sizes is None:
+            return texts, np.ones(len(texts), dtype=np.int64)
+        sizes = self.sizes.astype(np.int64)
+        return (np.cumsum(sizes) - sizes)[texts], sizes[texts]
 
-def write_shard(folder: Path, keys: Keys, tokens: Int32, vectors: Float32, seconds: Float32 | None = None) -> Path:
+    def rows_of(self, texts: Int64) -> Int64:
+        """All rows of some texts, one after the other."""
+        starts, sizes = self.spans(texts)
+        rows: Int64 = np.arange(sizes.sum()) + np.repeat(starts - (np.cumsum(sizes) - sizes), sizes)
+        return rows
+
+
+def write_shard(
+    folder: Path,
+    keys: Keys,
+    tokens: Int32,
+    vectors: Numbers,
+    seconds: Float32 | None = None,
+    sizes: Int32 | None = None,
+) -> Path:
     """Write rows as a new shard of `folder`."""
     timed = np.full(len(keys), np.nan, dtype=np.float32) if seconds is None else seconds
-    return write_blocks(folder, keys, tokens, timed, vectors.shape[1], lambda: iter([vectors]))
+    return write_blocks(folder, keys, tokens, timed, vectors.shape[1], lambda: iter([vectors]), sizes)
 
 
 def write_blocks(
-    folder: Path, keys: Keys, tokens: Int32, seconds: Float32, dimension: int, blocks: Callable[[], Iterator[Float32]]
+    folder: Path,
+    keys: Keys,
+    tokens: Int32,
+    seconds: Float32,
+    dimension: int,
+    blocks: Callable[[], Iterator[Numbers]],
+    sizes: Int32 | None = None,
 ) -> Path:
     """The same with rows that come a block at a time, twice: once for the checksum, once to be written."""
     path = folder / f"{time.time_ns():016x}-{os.getpid()}-{secrets.token_hex(4)}{SUFFIX}"
+    magic = MAGIC if sizes is None else TOKENS_MAGIC
 
     def parts() -> Iterator[bytes | memoryview]:
         yield np.ascontiguousarray(keys, dtype="<u8").tobytes()
         yield np.ascontiguousarray(tokens, dtype="<i4").tobytes()
         yield np.ascontiguousarray(seconds, dtype="<f4").tobytes()
-        yield bytes(_rows_start(len(keys), MAGIC) - START - _beside(MAGIC) * len(keys))
+        if sizes is not None:
+            yield np.ascontiguousarray(sizes, dtype="<i4").tobytes()
+        yield bytes(_rows_start(len(keys), magic) - START - BESIDE[magic] * len(keys))
         for block in blocks():
-            yield np.ascontiguousarray(block, dtype="<f4").data
+            yield np.ascontiguousarray(block, dtype="<f4" if sizes is None else "<i2").data
 
     checksum = 0
     for part in parts():
         checksum = zlib.crc32(part, checksum)
-    head = MAGIC + HEADER.pack(len(keys), dimension, checksum, 0)[:-4]
+    head = magic + HEADER.pack(len(keys), dimension, checksum, 0)[:-4]
     head += struct.pack("<I", zlib.crc32(head))
     with atomic_file(path) as stream:
         stream.write(head.ljust(START, b"\0"))
@@ -142,10 +179,18 @@ def open_shard(path: Path, *, check: bool = False) -> Shard:
         head = stream.read(START)
         facts = os.fstat(stream.fileno())
         count, dimension, checksum = _read_header(head)
-        start = _rows_start(count, head[: len(MAGIC)])
-        if facts.st_size != start + 4 * count * dimension:
+        magic = head[: len(MAGIC)]
+        several = magic == TOKENS_MAGIC
+        start = _rows_start(count, magic)
+        if facts.st_size < start:
             raise DamagedShard("wrong size")
         mapped = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
+    sizes = np.frombuffer(mapped, dtype="<i4", count=count, offset=START + 24 * count) if several else None
+    rows = count if sizes is None else int(sizes.sum(dtype=np.int64))
+    if facts.st_size != start + (4 if sizes is None else 2) * rows * dimension:
+        raise DamagedShard("wrong size")
+    if sizes is not None and (sizes < 1).any():
+        raise DamagedShard("texts without rows")
 
     def matches() -> bool:
         with memoryview(mapped) as view, view[START:] as body:
@@ -154,10 +199,11 @@ def open_shard(path: Path, *, check: bool = False) -> Shard:
     keys = np.frombuffer(mapped, dtype="<u8", count=2 * count, offset=START).reshape(count, 2)
     tokens = np.frombuffer(mapped, dtype="<i4", count=count, offset=START + 16 * count)
     seconds = np.full(count, np.nan, dtype=np.float32)
-    if head.startswith(MAGIC):
+    if magic != UNTIMED:
         seconds = np.frombuffer(mapped, dtype="<f4", count=count, offset=START + 20 * count)
-    vectors = np.frombuffer(mapped, dtype="<f4", count=count * dimension, offset=start).reshape(count, dimension)
-    shard = Shard(path, keys, tokens, seconds, vectors, FileIdentity.of(facts), matches)
+    vectors = np.frombuffer(mapped, dtype="<i2" if several else "<f4", count=rows * dimension, offset=start)
+    matrix = vectors.reshape(rows, dimension)
+    shard = Shard(path, keys, tokens, seconds, sizes, matrix, FileIdentity.of(facts), matches)
     if check and not shard.is_intact():
         raise DamagedShard("wrong checksum")
     return shard
@@ -165,7 +211,7 @@ def open_shard(path: Path, *, check: bool = False) -> Shard:
 
 def _read_header(head: bytes) -> tuple[int, int, int]:
     end = len(MAGIC) + HEADER.size
-    if len(head) < START or not head.startswith((MAGIC, UNTIMED)):
+    if len(head) < START or head[: len(MAGIC)] not in BESIDE:
         raise DamagedShard("not a shard")
     count, dimension, checksum, own = HEADER.unpack(head[len(MAGIC) : end])
     if own != zlib.crc32(head[: end - 4]):
@@ -173,13 +219,8 @@ def _read_header(head: bytes) -> tuple[int, int, int]:
     return count, dimension, checksum
 
 
-def _beside(magic: bytes) -> int:
-    """Bytes that a row has before those of the vectors."""
-    return 24 if magic == MAGIC else 20
-
-
 def _rows_start(count: int, magic: bytes) -> int:
-    used = _beside(magic) * count
+    used = BESIDE[magic] * count
     return START + used + -used % 64
 
 
@@ -269,14 +310,21 @@ class ShardSet:
         hit = (known[at] == keys).all(axis=1)
         return Found(np.where(hit, shard[at], np.int32(-1)), np.where(hit, row[at], np.int64(-1)))
 
-    def append(self, keys: Keys, tokens: Int32, vectors: Float32, seconds: Float32 | None = None) -> None:
+    def append(
+        self,
+        keys: Keys,
+        tokens: Int32,
+        vectors: Numbers,
+        seconds: Float32 | None = None,
+        sizes: Int32 | None = None,
+    ) -> None:
         """Keep rows on disk from now on."""
         if self.shards and vectors.shape[1] != self.dimension:
             raise ModelError(
                 f"the model returned vectors of {vectors.shape[1]} dimensions, but the cache holds "
                 f"{self.dimension} for it ({self.folder})"
             )
-        self._add(open_shard(write_shard(self.folder, keys, tokens, vectors, seconds)))
+        self._add(open_shard(write_shard(self.folder, keys, tokens, vectors, seconds, sizes)))
 
     def tokens(self, found: Found) -> Int32:
         """Token counts of found texts."""
@@ -313,15 +361,17 @@ def compact(folder: Path, *, large: int = LARGE) -> int:
     keep = np.sort(first)
     tokens = np.concatenate([shard.tokens for shard in small])[keep]
     seconds = np.concatenate([shard.seconds for shard in small])[keep]
+    several = [shard.sizes for shard in small if shard.sizes is not None]
+    sizes = np.concatenate(several)[keep] if several else None
     ends = np.cumsum([len(shard.keys) for shard in small])
 
-    def blocks() -> Iterator[Float32]:
+    def blocks() -> Iterator[Numbers]:
         for shard, end in zip(small, ends.tolist(), strict=True):
             start = end - len(shard.keys)
-            rows = keep[(keep >= start) & (keep < end)] - start
+            rows = shard.rows_of(keep[(keep >= start) & (keep < end)] - start)
             yield from (shard.vectors[rows[begin : begin + BLOCK]] for begin in range(0, len(rows), BLOCK))
 
-    write_blocks(folder, keys[keep], tokens, seconds, shards.dimension, blocks)
+    write_blocks(folder, keys[keep], tokens, seconds, shards.dimension, blocks, sizes)
     for shard in small:
         with suppress(OSError):  # another process was faster, or Windows, where a mapped file stays
             shard.path.unlink()

@@ -12,9 +12,10 @@ Tasks that share passages share their vectors, whatever ids the passages have.
 from __future__ import annotations
 
 import hashlib
+import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
@@ -29,7 +30,7 @@ from ..core.atomic import write_bytes
 from ..core.columns import Int32, Int64
 from ..core.places import home
 from ..core.reuse import Account, Reused
-from .shards import Float32, Found, Keys, ShardSet
+from .shards import Float32, Found, Int16, Keys, ShardSet
 
 KEY_BYTES = 16
 UNLIMITED = "unlimited"
@@ -104,6 +105,13 @@ class EmbeddingCache(SetCache):
 
     place = "embeddings"
 
+    @classmethod
+    @contextmanager
+    def temporary(cls) -> Iterator[EmbeddingCache]:
+        """A cache that goes again."""
+        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+            yield cls(Path(folder))
+
 
 class ScoreCache(SetCache):
     """Scores of pairs: a row is the score and how many tokens of document and query were cut."""
@@ -117,6 +125,30 @@ class Piece(NamedTuple):
     matrix: Float32
     places: Int64 | None  # rows of the matrix in rising order; None: all of them
     documents: Int64 | None  # which documents these are; None: the same numbers
+
+
+class TokenPiece(NamedTuple):
+    """Vectors of tokens as they lie in memory or in a file."""
+
+    matrix: Int16
+    starts: Int64  # first row of each document, in rising order
+    sizes: Int64  # and how many it has
+    documents: Int64 | None = None  # which documents these are; None: the same numbers
+
+    @classmethod
+    def of(cls, documents: Sequence[Int16]) -> TokenPiece:
+        """Documents in memory."""
+        sizes = np.array([len(vectors) for vectors in documents], dtype=np.int64)
+        return cls(np.ascontiguousarray(np.concatenate(documents)), np.cumsum(sizes) - sizes, sizes)
+
+
+def token_pieces(shards: ShardSet, found: Found) -> Iterator[TokenPiece]:
+    """Vectors of the tokens of found texts, shard by shard, in the order of the file."""
+    for number in found.shards:
+        documents = np.flatnonzero(found.shard == number)
+        documents = documents[np.argsort(found.row[documents], kind="stable")]
+        starts, sizes = shards.shards[number].spans(found.row[documents])
+        yield TokenPiece(shards.shards[number].vectors, starts, sizes, documents)
 
 
 class CachedRows:

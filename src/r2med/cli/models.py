@@ -125,7 +125,11 @@ def serve_command(
     timeout: float,
     as_json: bool,
 ) -> None:
-    """Print the command that serves an open chat model on your GPUs, and the memory it takes; nothing is started."""
+    """Print the command that serves an open chat model on your GPUs, and the memory it takes; nothing is started.
+
+    NAME is a chat model, or a method such as reasonrank: then the largest of its models that fits into --gpu-memory, or
+    the smallest where that is not given.
+    """
     from msgspec.structs import asdict
 
     from ..api.machine import serve_command as start_of
@@ -138,8 +142,8 @@ def serve_command(
         say(start.shell, whole=True)
         for line in (_memory(start), *start.notes):
             note(line)
-    served = None if url is None else wait_for_server(name, url, timeout)
-    use = f"OPENAI_BASE_URL={url or start.url} {use_of(name)}"
+    served = None if url is None else wait_for_server(start.name, url, timeout)
+    use = f"OPENAI_BASE_URL={url or start.url} {use_of(start.name)}"
     if as_json:
         emit({**asdict(start), "shell": start.shell, "ready": served is not None, "use": use})
         return

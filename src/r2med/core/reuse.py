@@ -27,6 +27,11 @@ class Timed(Generic[T]):
         begin = time.perf_counter()
         return cls(make(), time.perf_counter() - begin)
 
+    @property
+    def nbytes(self) -> int:
+        """Memory that the value takes, where it says so."""
+        return int(getattr(self.value, "nbytes", 0))
+
 
 class Reused(NamedTuple):
     """What was used of one cache set; None where an earlier r2med stored it without the time it took."""

@@ -2,11 +2,11 @@
 
 from .card import Card, ChatCard, ModelCard
 from .fetch import Fetched, fetch, find_any_card
-from .generic import folder_card, generic_card, stated_steps
+from .generic import folder_card, generic_card, stated
 from .hashes import verified
 from .listing import Row, listing, missing_extra
 from .locate import locate, ready
-from .parts import Carrier, CarrierFile, Instructions, Paper, Price
+from .parts import Carrier, CarrierFile, Instructions, Interaction, Paper, Price
 from .registry import card_names, cards, chat_cards, chat_names, find_card, find_chat_card, get_card, named_card
 
 __all__ = [
@@ -16,6 +16,7 @@ __all__ = [
     "ChatCard",
     "Fetched",
     "Instructions",
+    "Interaction",
     "ModelCard",
     "Paper",
     "Price",
@@ -36,6 +37,6 @@ __all__ = [
     "missing_extra",
     "named_card",
     "ready",
-    "stated_steps",
+    "stated",
     "verified",
 ]

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import msgspec
 
 from ..core import UsageError
-from .parts import Carrier, Instructions, Judgment, Paper, Price
+from .parts import Carrier, Instructions, Interaction, Judgment, OneContext, Paper, Price
 
 Kind = Literal["dense", "late-interaction", "sparse", "cross-encoder"]
 Side = Literal["query", "document"]
@@ -149,12 +149,16 @@ class Card(ModelCard, frozen=True, kw_only=True, forbid_unknown_fields=True):
     pooling: Pooling
     # How token states become one vector. `last-eos`: the text is cut one token early and EOS appended, so that the last
     # state is always EOS's. `mean-after-instruction`: instruction tokens are read but not averaged. `tokens`: all kept.
-    # `latent-attention`: the model pools by itself. `stated`: pooling, projection and normalisation are read from the
-    # model's own files (modules.json). `none`: not known (an API), or a score.
+    # `latent-attention`: the model pools by itself. `stated`: pooling, projection, normalisation and interaction are
+    # read from the model's own files (modules.json). `none`: not known (an API), or a score.
     end_token: str = ""
     # The token that `last-eos` appends; empty: the tokenizer's EOS.
     projection: str = ""
-    # Sub-folders of the linear layers that follow pooling: "2_Dense", "2_Dense+3_Dense".
+    # Sub-folders of the linear layers that follow pooling, or every token's state: "2_Dense", "2_Dense+3_Dense".
+    head: str = ""
+    # File of a linear layer behind every token's state, without its ending (.safetensors or .pt): "colbert_linear".
+    interaction: Interaction = Interaction()
+    # Which tokens count in late interaction.
     similarity: Similarity = "cosine"
     # What the model was trained with.
     normalize: bool = False
@@ -183,6 +187,8 @@ class Card(ModelCard, frozen=True, kw_only=True, forbid_unknown_fields=True):
     # What a pair that is too long for a cross-encoder loses: the document's end, or the end of whichever is longer.
     judgment: Judgment | None = None
     # How a language model, which has no classification head, scores a pair by its next token.
+    one_context: OneContext | None = None
+    # How a model scores many passages in one context.
     service_tokenizer: str = ""
     # Hub id of the tokenizer that cuts texts for an API, which are then quoted; empty: they go as they are.
     query_template: str = "{text}"
@@ -256,6 +262,12 @@ class Card(ModelCard, frozen=True, kw_only=True, forbid_unknown_fields=True):
             del facts["instructions"]
         if self.judgment is None:
             del facts["judgment"]
+        if self.one_context is None:
+            del facts["one_context"]
+        if not self.head:
+            del facts["head"]
+        if self.interaction == Interaction():
+            del facts["interaction"]
         if self.carrier and self.carrier.only:
             facts["files"] = {file.name: file.sha256 for file in self.carrier.files}
         return facts

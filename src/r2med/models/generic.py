@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+import string
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,13 +16,17 @@ from ..core.untrusted import inside
 from .card import Card
 from .hashes import folder_hashes
 from .locate import complete, own_folder, snapshot
-from .parts import Instructions
+from .parts import Instructions, Interaction
 
 DECODERS = {"mistral", "llama", "qwen2", "qwen3", "gemma", "gemma2", "gemma3", "gemma3_text", "gpt_neox", "phi3", "opt"}
 ARCHITECTURES = {"t5": "t5-encoder", "gpt_neox": "gpt-neox", "gemma3_text": "gemma3", "nvembed": "nv-embed"}
 POOLING = {"cls": "cls", "mean": "mean", "lasttoken": "last", "last": "last"}
 ORDER = re.compile(r"Transformer Pooling(?: Dense| Dropout)*(?: Normalize)*")
 # Steps of a dense model that are run here; dropout does nothing outside training.
+LATE_ORDER = re.compile(r"Transformer(?: Dense)+")
+# Those of late interaction, as PyLate lists them.
+LATE_LENGTHS = {"query_length": 32, "document_length": 180}
+# What PyLate takes where a model's files state no lengths.
 DOCUMENT_PROMPTS = ("document", "passage", "corpus")
 UNLIMITED = 1 << 20
 # Tokenizers without a limit say 1e30.
@@ -86,6 +91,7 @@ def derive(folder: Path) -> dict[str, Any]:
     native = model_type == "nvembed"  # built here, whatever code lies beside the weights
     steps = Steps("latent-attention", "", True) if native else _after(folder, modules, model_type, kind)
     length = _length(folder, config)
+    late = _interaction(folder, length) if kind == "late-interaction" else {}
     return {
         "kind": kind,
         "summary": f"{model_type} model, described by its own files",
@@ -96,17 +102,42 @@ def derive(folder: Path) -> dict[str, Any]:
         "query_length": length,
         "document_length": length,
         "dtype": str(config.get("dtype") or config.get("torch_dtype") or "float32"),
-        "dimension": _dimension(folder, config, steps.projection) if kind == "dense" else None,
+        "dimension": _dimension(folder, config, steps.projection) if kind in ("dense", "late-interaction") else None,
         "remote_code": bool(config.get("auto_map")) and not native,
-        **_prompts(folder),
+        **_prompts(folder, kind),
+        **late,
     }
 
 
-def stated_steps(folder: Path) -> Steps:
-    """How a dense model pools, as its own files state it; a model whose files do not is refused."""
+def stated(folder: Path, kind: str) -> dict[str, Any]:
+    """What a card leaves to the model's own files: how it pools, or which tokens count in late interaction."""
     if not (modules := _modules(folder)):
         raise ModelError(f"{folder} has no modules.json, so it does not say how it pools")
-    return _after(folder, modules, "", "dense")
+    late = {"interaction": _interaction(folder, UNLIMITED)["interaction"]} if kind == "late-interaction" else {}
+    return {**_after(folder, modules, "", kind)._asdict(), **late}
+
+
+def _interaction(folder: Path, most: int) -> dict[str, Any]:
+    """Which tokens count in late interaction, and lengths, as PyLate saves them; `most` is what the model can read."""
+    path = folder / "config_sentence_transformers.json"
+    config = _optional(path)
+    if not {"query_prefix", "document_prefix"} <= config.keys():
+        raise ModelError(f"{path} names no query_prefix and document_prefix, so which tokens to add is not known")
+    expansion = config.get("do_query_expansion") is not False
+    words = config.get("skiplist_words")
+    lengths = {name: config.get(name) or min(usual, most) for name, usual in LATE_LENGTHS.items()}
+    if not all(isinstance(length, int) and length > 0 for length in lengths.values()):
+        raise ModelError(f"{path}: query_length and document_length must be whole numbers above 0")
+    return {
+        **lengths,
+        "interaction": Interaction(
+            query_marker=str(config["query_prefix"] or ""),
+            document_marker=str(config["document_prefix"] or ""),
+            expansion=expansion,
+            expansion_seen=expansion and bool(config.get("attend_to_expansion_tokens")),
+            skipped=list(string.punctuation if words is None else map(str, words)),
+        ),
+    }
 
 
 def _architecture(config: dict[str, Any], model_type: str) -> str:
@@ -156,20 +187,36 @@ def _after(folder: Path, modules: list[tuple[str, str]], model_type: str, kind: 
     dense = [path for name, path in modules if name == "Dense"]
     if kind == "cross-encoder":
         return Steps("none", "", False)
-    if kind != "dense":
-        return Steps("tokens", next(iter(dense), ""), kind == "late-interaction")
+    if kind == "sparse":
+        return _splade(folder, modules)
     if not modules:
         return Steps("last" if model_type in DECODERS else "mean", "", False)
-    names = " ".join(name for name, _ in modules)
-    if not ORDER.fullmatch(names):
-        runs = "Transformer, Pooling, Dense and Normalize, in that order"
+    names, late = " ".join(name for name, _ in modules), kind == "late-interaction"
+    if not (LATE_ORDER if late else ORDER).fullmatch(names):
+        runs = "Transformer and Dense" if late else "Transformer, Pooling, Dense and Normalize, in that order"
         raise ModelError(f"{folder / 'modules.json'} lists {names.replace(' ', ', ')}; r2med runs {runs}")
     for path in dense:
         if not (config := _module(folder, path) / "config.json").is_file():
-            raise ModelError(f"{config} is missing, so the projection behind pooling is not known")
+            what = "of the tokens" if late else "behind pooling"
+            raise ModelError(f"{config} is missing, so the projection {what} is not known")
+    if late:
+        return Steps("tokens", "+".join(dense), True)
     pooling = next(path for name, path in modules if name == "Pooling")
     normalize = any(name == "Normalize" for name, _ in modules)
     return Steps(_pooling(_module(folder, pooling) / "config.json"), "+".join(dense), normalize)
+
+
+def _splade(folder: Path, modules: list[tuple[str, str]]) -> Steps:
+    """A masked-language head whose largest weights count; other ways of pooling are not run."""
+    names = ", ".join(name for name, _ in modules)
+    if names not in ("Transformer, SpladePooling", "MLMTransformer, SpladePooling"):
+        raise ModelError(f"{folder / 'modules.json'} lists {names}; r2med runs Transformer and SpladePooling")
+    path = _module(folder, modules[-1][1]) / "config.json"
+    config = _optional(path)
+    how = config.get("pooling_strategy", "max"), config.get("activation_function", "relu")
+    if how != ("max", "relu"):
+        raise ModelError(f"{path}: {how[0]} of {how[1]} is not run here, only max of relu")
+    return Steps("tokens", "", False)
 
 
 def _module(folder: Path, path: str) -> Path:
@@ -221,7 +268,7 @@ def _backend(folder: Path) -> str:
     return "onnx" if onnx and not torch else "transformers"
 
 
-def _prompts(folder: Path) -> dict[str, Any]:
+def _prompts(folder: Path, kind: str) -> dict[str, Any]:
     """Prompts the model's authors stored for queries and documents, and the similarity they trained with."""
     config = _optional(folder / "config_sentence_transformers.json")
     stored = config.get("prompts")
@@ -229,7 +276,8 @@ def _prompts(folder: Path) -> dict[str, Any]:
     usual = str(config.get("default_prompt_name"))
     query = prompts.get("query") or ("" if usual in DOCUMENT_PROMPTS else prompts.get(usual, ""))
     document = next((prompts[name] for name in DOCUMENT_PROMPTS if name in prompts), "")
-    if (measure := config.get("similarity_fn_name") or "cosine") not in ("cosine", "dot", "dot_product"):
+    measure = "cosine" if kind == "late-interaction" else config.get("similarity_fn_name") or "cosine"
+    if measure not in ("cosine", "dot", "dot_product"):
         raise ModelError(f"{folder / 'config_sentence_transformers.json'}: similarity {measure!r} is not cosine or dot")
     fields: dict[str, Any] = {
         "similarity": "cosine" if measure == "cosine" else "dot",

@@ -18,7 +18,10 @@ from .locate import from_carrier
 
 WEIGHTS = ("*.safetensors", "*.onnx", "*.onnx_data", "*.bin", "*.pt", "*.pth")
 CODE = ("*.py",)
-SETTINGS = ("config.json", "modules.json", "tokenizer.json", "tokenizer_config.json", "vocab.txt", "tokenizer.model")
+SETTINGS = (
+    *("config.json", "modules.json", "sentence_bert_config.json", "config_sentence_transformers.json"),
+    *("tokenizer.json", "tokenizer_config.json", "vocab.txt", "tokenizer.model"),
+)
 SLOW_TOKENIZERS = ("vocab.json", "merges.txt", "added_tokens.json", "special_tokens_map.json", "*.model")
 """What a tokenizer is made from where there is no tokenizer.json."""
 

@@ -7,7 +7,7 @@ from pathlib import PurePosixPath
 
 from ..core import ModelError
 from ..core.hub import Download, Repository, download
-from .card import ModelCard
+from .card import Card, ModelCard
 from .locate import Part
 
 TEXT = (".json", ".txt", ".model")
@@ -37,6 +37,8 @@ def wanted(names: list[str], card: ModelCard, *, allow_pickle: bool) -> list[str
     pickles = [
         n for n in kept if PICKLES.fullmatch(PurePosixPath(n).name) and str(PurePosixPath(n).parent) not in folders
     ]
+    if isinstance(card, Card) and card.head and f"{card.head}.safetensors" not in files:
+        pickles += [name for name in kept if name == f"{card.head}.pt"]
     if pickles and not allow_pickle:
         raise ModelError(
             f"{card.name}: the hub has {pickles[0]} only as a pickle, which can run code when it is loaded; "

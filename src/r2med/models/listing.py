@@ -31,6 +31,8 @@ LEXICAL = {
     "bm25-nano": ("BM25 as NanoR2MED's candidate lists were made", "scores equal to those of bm25s to the last bit"),
 }
 # Name: what it is, and how that was shown.
+CHAT = "its protocol (OpenAI's), against a server on loopback that speaks it; not with its own weights"
+# How it was shown that chat models behind an API are asked as they should be.
 SERVER = "http://localhost:8000/v1"
 
 
@@ -101,7 +103,7 @@ def row(card: ModelCard) -> Row:
         revision="" if card.is_api and not isinstance(card, Card) else card.revision,
         ready=not missing,
         get=_command(card, missing),
-        proven=card.proven,
+        proven=card.proven or (CHAT if isinstance(card, ChatCard) and card.is_api else ""),
         missing=tuple(missing),
         path="" if card.is_api else str(locate(card) or ""),
         summary=card.summary,

@@ -12,6 +12,8 @@ from ..core.untrusted import component, inside
 from .card import Card, ModelCard
 
 WEIGHTS = ("*.safetensors", "*.bin", "*.onnx", "onnx/*.onnx")
+HEADS = (".safetensors", ".pt")
+# Endings of the file that a card names as its head, the first that is there.
 MARK = "CARRIER.txt"
 # File that marks a folder as filled from a carrier, not by the user.
 
@@ -59,11 +61,11 @@ def locate(card: ModelCard, part: str = "main") -> Path | None:
     if card.carrier and card.carrier.only:
         # The hub has other weights under this id, so its cache is not looked at.
         return own if all(inside(own, file.name, "file").is_file() for file in card.carrier.files) else None
-    if complete(own):
+    if complete(own) and has_head(card, own):
         return own
     found = next((p for p in parts(card) if p.name == part), None)
     folder = snapshot(found.source, found.revision) if found else None
-    return folder if folder and complete(folder) else None
+    return folder if folder and complete(folder) and has_head(card, folder) else None
 
 
 def ready(card: ModelCard) -> bool:
@@ -78,6 +80,12 @@ def snapshot(source: str, revision: str) -> Path | None:
     commit = reference.read_text().strip() if reference.is_file() else revision
     folder = repository / "snapshots" / component(commit, "revision", path=reference)
     return folder if folder.is_dir() else None
+
+
+def has_head(card: ModelCard, folder: Path) -> bool:
+    """Whether the file is there that a card names as its head, if it names one."""
+    head = card.head if isinstance(card, Card) else ""
+    return not head or any(inside(folder, head + ending, "head").is_file() for ending in HEADS)
 
 
 def complete(folder: Path) -> bool:

@@ -64,6 +64,23 @@ class Paper(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     # What cannot be written as a field.
 
 
+class Interaction(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Which tokens of a text have a vector in late interaction, and which are added to them."""
+
+    query_marker: str = ""
+    # The token behind the first one of every query.
+    document_marker: str = ""
+    # The same of documents.
+    expansion: bool = False
+    # Queries are filled up to their length with the mask token, whose vectors count like the others.
+    expansion_seen: bool = False
+    # Whether a query's own tokens attend to those.
+    skipped: list[str] = []
+    # Tokens of documents that are read but have no vector, such as punctuation.
+    first: bool = True
+    # Whether the first token has a vector.
+
+
 class Judgment(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """How a language model scores a pair: what it reads around the two texts, and the next tokens that are compared."""
 
@@ -87,6 +104,29 @@ class Judgment(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     # The part of the length that a query may fill.
     length_counts: Literal["all", "pair"] = "all"
     # Whether the length counts all tokens, or all but `before` and `after`.
+
+
+class OneContext(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What a model reads that scores many passages in one context: the prompt, and the tokens that stand for texts."""
+
+    before: str
+    # Before the passages; {count} and {query} are replaced.
+    passage: str
+    # One passage; {number}, from 0, and {text} are replaced.
+    after: str
+    # Behind the passages; {query} is replaced.
+    passage_token: str
+    # The token behind each passage whose state is compared.
+    query_token: str
+    # The same behind the query.
+    most: int
+    # Passages that share a context.
+
+    def prompt(self, query: str, passages: list[str]) -> str:
+        """All that the model reads of a query and some passages."""
+        shown = [self.passage.replace("{number}", str(i)).replace("{text}", text) for i, text in enumerate(passages)]
+        before = self.before.replace("{count}", str(len(passages))).replace("{query}", query)
+        return before + "\n".join(shown) + self.after.replace("{query}", query)
 
 
 class Price(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

@@ -31,7 +31,6 @@ from .system import Builder, System, SystemSpec
 
 MEMORY = 1 << 30
 """Bytes of texts and indexes that are kept."""
-TOKEN_MEMORY = MEMORY // 4
 PER_TEXT = 4  # An index takes up to so many times the bytes of its texts, texts included.
 ENCODED = 2_000
 """Documents that a model may still have to encode before the first answer: a few minutes on a laptop."""
@@ -129,7 +128,7 @@ class TypedSearch:
     def __init__(self, *, memory: int = MEMORY, options: Options | None = None) -> None:
         self.memory = memory
         self.doing = ""  # what it is busy with, for people who wait
-        private = {"keep_queries": False, "token_memory": min(TOKEN_MEMORY, memory // 4), "on_progress": self._progress}
+        private = {"keep_queries": False, "on_progress": self._progress}
         self._builder = Builder((options or Options()).changed(private))
         self._kept: OrderedDict[str, _Workspace] = OrderedDict()
         self._preparing = ""

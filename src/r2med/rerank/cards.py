@@ -79,6 +79,8 @@ def _maxsim(spec: Spec, build: Build) -> Reranker:
 def _from_card(spec: Spec, build: Build) -> Reranker:
     """The reranker of a card."""
     card, options = card_of(spec), build.options.changed(spec.options)
+    if card.one_context is not None:
+        return _one_context(spec, card, options)
     if card.judgment is not None:
         return PointwiseReranker(_judging(card, spec.values(JudgmentParameters), options), spec, options)
     if card.kind == "cross-encoder":
@@ -128,6 +130,15 @@ def _judging(card: Card, given: JudgmentParameters, options: Options) -> PairSco
     return JudgingModel(card, model_folder(card), options, dtype=given.precision(card))
 
 
+def _one_context(spec: Spec, card: Card, options: Options) -> Reranker:
+    from .one_context import OneContextModel, OneContextReranker
+
+    given = spec.values(CardParameters)
+    card = given.changed(card)
+    model = OneContextModel(card, model_folder(card), options, dtype=given.precision(card))
+    return OneContextReranker(model, spec, options)
+
+
 def relevant_class(folder: Path, name: str) -> int:
     """The score's place among a classifier's outputs: the only one, or the second of irrelevant and relevant."""
     try:
@@ -147,7 +158,11 @@ def _entry(card: Card) -> Entry[Reranker] | None:
     declared = {"cross-encoder": CrossEncoderParameters, "dense": DenseParameters, "late-interaction": ModelParameters}
     if card.kind not in declared:
         return None
-    parameters = JudgmentParameters if card.judgment is not None else declared[card.kind]
+    parameters: type[CardParameters] = declared[card.kind]
+    if card.kind == "cross-encoder" and card.one_context is not None:
+        parameters = CardParameters
+    elif card.judgment is not None:
+        parameters = JudgmentParameters
     return Entry(card.name, _from_card, card.summary, card_parameters(card, parameters))
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from ..cache import Int16, TokenPiece
 from ..core import UsageError
 from ..core.columns import Int32
 from ..core.options import Options
@@ -16,10 +17,10 @@ from ..core.typed import Explanation, largest_first
 from ..models import Card
 from ..retrieve.dense import DenseRetriever
 from ..retrieve.embed import Embedded
-from ..retrieve.encoders import Float32, model_folder
+from ..retrieve.encoders import model_folder
 from ..retrieve.encoders.base import WorkOrder
 from ..retrieve.encoders.token_states import TokenEncoder, token_encoder
-from ..retrieve.late_interaction import EXPLAINED, maxsim, token_shares
+from ..retrieve.maxsim import EXPLAINED, STORED, fixed_point, maxsim, token_shares
 from ..retrieve.rows import unit
 from .pairs import Pairs, Scored, by_query
 
@@ -102,6 +103,7 @@ class MaxSimScorer:
         sides: tuple[Side, Side] = ("query", "document")
         return {
             "scorer": "maxsim",
+            "stored": STORED,
             **{side: {k: v for k, v in self.encoder.describe(side).items() if k != "max_length"} for side in sides},
             "query_length": self.encoder.max_length("query"),
             "instructions": self.card.describe().get("instructions", {}),
@@ -135,7 +137,7 @@ class MaxSimScorer:
             for row, states, tokens in zip(batch.rows.tolist(), batch.states, batch.tokens.tolist(), strict=True):
                 rows = by_document[bounds[row] : bounds[row + 1]]
                 asked = pairs.query[rows].tolist()
-                scores = maxsim([queries[q] for q in asked], [unit(states)])[:, 0]
+                scores = maxsim([queries[q] for q in asked], [TokenPiece.of([fixed_point(states)])], 1)[:, 0]
                 cut = [(self._cut(tokens, "document"), cut_queries[q]) for q in asked]
                 yield Scored(rows, scores, np.array(cut, dtype=np.int32))
 
@@ -148,17 +150,17 @@ class MaxSimScorer:
         found = [Explanation(EXPLAINED)] * len(documents)
         for batch in self.encoder.stream_states(documents, "document", self._prefix("document", names)):
             for row, states in zip(batch.rows.tolist(), batch.states, strict=True):
-                shares = token_shares(own, asked, unit(states), tokens[row], 1.0)
+                shares = token_shares(own, asked, fixed_point(states), tokens[row], 1.0)
                 found[row] = Explanation(EXPLAINED, largest_first(shares))
         return found
 
-    def _queries(self, pairs: Pairs, names: tuple[str, ...]) -> tuple[dict[int, Float32], dict[int, int]]:
+    def _queries(self, pairs: Pairs, names: tuple[str, ...]) -> tuple[dict[int, Int16], dict[int, int]]:
         used = np.unique(pairs.query).tolist()
-        states: dict[int, Float32] = {}
+        states: dict[int, Int16] = {}
         cut: dict[int, int] = {}
         texts = [pairs.queries[i] for i in used]
         for batch in self.encoder.stream_states(texts, "query", self._prefix("query", names)):
             for row, vectors, tokens in zip(batch.rows.tolist(), batch.states, batch.tokens.tolist(), strict=True):
-                states[used[row]] = unit(vectors)
+                states[used[row]] = fixed_point(vectors)
                 cut[used[row]] = self._cut(tokens, "query")
         return states, cut

@@ -353,6 +353,11 @@ class _Built(NamedTuple):
     seconds: tuple[float | None, float | None]
     found: tuple[bool, bool]
 
+    @property
+    def nbytes(self) -> int:
+        """Memory that the index takes."""
+        return self.value.nbytes
+
 
 def _arrays(index: BM25Index) -> dict[str, Array]:
     """What is kept of an index."""

@@ -125,6 +125,8 @@ def card_parameters(card: Card, declared: Any) -> dict[str, Parameter]:
         defaults["truncation"] = card.truncation
     # Beside `protocol` a length or a similarity is the paper's unless it is said, so the card's own must be kept.
     found |= {name: found[name]._replace(default=value, unless="protocol") for name, value in defaults.items()}
+    if "query_length" in found:
+        found["query_length"] = found["query_length"]._replace(default=card.query_length, unless="max_length")
     if "dim" in found and card.dimension is not None:
         found["dim"] = found["dim"]._replace(default=card.dimension)
     if card.published() == card and not own_wording(card) and card.backend != "transformers":
@@ -164,12 +166,12 @@ def remembered(text: str, *declared: Any) -> Entry[Any] | None:
 def entry_of(card: Card) -> Entry[Retriever] | None:
     """The entry of a card that retrieves."""
     from .dense import DenseParameters, DenseRetriever
-    from .late_interaction import MaxSimRetriever
+    from .late_interaction import InteractionParameters, MaxSimRetriever
     from .splade import SpladeRetriever
 
     makers: dict[str, tuple[Any, Any]] = {
         "dense": (DenseRetriever.from_spec, DenseParameters),
-        "late-interaction": (MaxSimRetriever.from_spec, ModelParameters),
+        "late-interaction": (MaxSimRetriever.from_spec, InteractionParameters),
         "sparse": (SpladeRetriever.from_spec, ModelParameters),
     }
     if card.kind not in makers:

@@ -1,13 +1,13 @@
-"""From texts to vectors through the cache: what is known is read, what is not is encoded and kept."""
+"""From texts to vectors, or to vectors of their tokens, through the cache: what is known is read, the rest encoded."""
 
 from __future__ import annotations
 
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -16,14 +16,17 @@ from ..cache import (
     CachedRows,
     EmbeddingCache,
     Found,
+    Int16,
     Keys,
     Laps,
     ShardSet,
+    TokenPiece,
     compact,
     known_speed,
     remember_speed,
     reused,
     text_keys,
+    token_pieces,
     verify_sample,
 )
 from ..core import TextColumn
@@ -32,9 +35,13 @@ from ..core.options import Options
 from ..core.queries import Side
 from ..core.reuse import Account
 from .contract import Work
-from .encoders.base import Batch, Encoder
+from .encoders.base import Encoder
 from .encoders.batching import estimated_tokens
+from .maxsim import STORED, fixed_point
 from .rows import ArrayRows, Float32, Rows, TakenRows
+
+if TYPE_CHECKING:
+    from .encoders.token_states import TokenEncoder
 
 FLUSH_SECONDS = 10.0
 FLUSH_BYTES = 64 << 20
@@ -60,11 +67,63 @@ class Embedded(NamedTuple):
     """What making the vectors took, and what of that the cache saved."""
 
 
-def identity(encoder: Encoder, side: Side, instruction: str) -> dict[str, object]:
+class EmbeddedTokens(NamedTuple):
+    """A vector for each token of some texts, on disk, with an account of where they came from."""
+
+    shards: ShardSet
+    found: Found
+    tokens: Int32
+    """Length of each text in tokens before it was cut."""
+    cached: int
+    encoded: int
+    reused: Account
+    seconds: float = 0.0
+    repaired: Mapping[str, int] = MappingProxyType({})
+
+    def pieces(self) -> Iterator[TokenPiece]:
+        """All vectors, file by file."""
+        return token_pieces(self.shards, self.found)
+
+    def of(self, text: int) -> Int16:
+        """The vectors of one text."""
+        shard = self.shards.shards[self.found.shard[text]]
+        made: Int16 = shard.vectors[shard.rows_of(self.found.row[[text]])]
+        return made
+
+
+class Made(NamedTuple):
+    """Rows of some texts, ready to be kept."""
+
+    texts: Int64
+    vectors: Float32 | Int16
+    tokens: Int32
+    sizes: Int32 | None = None
+    """Rows of each text; None: one."""
+
+
+class Kept(NamedTuple):
+    """Where the rows of all texts lie, and how many texts had some before and how many had none."""
+
+    shards: ShardSet
+    found: Found
+    cached: int
+    encoded: int
+    reused: Account
+
+
+Make = Callable[[Sequence[str]], Iterator[Made]]
+
+
+def identity(encoder: Encoder | TokenEncoder, side: Side, instruction: str) -> dict[str, object]:
     """All that shapes a vector besides its text and the maximum length."""
     facts = {**encoder.describe(side), "side": side, "instruction": instruction}
     facts.pop("max_length", None)
     return facts
+
+
+def token_identity(encoder: TokenEncoder, side: Side, instruction: str) -> dict[str, object]:
+    """The same for vectors of tokens, which no text's own vector may be taken for."""
+    return {**identity(encoder, side, instruction), "of": "tokens", "stored": STORED}
 
 
 def verify_cache(
@@ -81,14 +140,19 @@ def verify_cache(
 
 
 def remaining_work(
-    encoder: Encoder, texts: Sequence[str], side: Side, instruction: str, cache: EmbeddingCache | None
+    encoder: Encoder | TokenEncoder,
+    texts: Sequence[str],
+    side: Side,
+    instruction: str,
+    cache: EmbeddingCache | None,
+    facts: dict[str, object] | None = None,
 ) -> Work:
     """The texts of a side that would go through the model, counted without encoding."""
     keys = text_keys(texts)
     _, first = np.unique(keys, axis=0, return_index=True)
     distinct, speed = len(first), None
     if cache is not None:
-        shards = cache.look(identity(encoder, side, instruction), encoder.max_length(side))
+        shards = cache.look(facts or identity(encoder, side, instruction), encoder.max_length(side))
         first = first[shards.find(keys[first]).row < 0]
         speed = known_speed(shards.folder.parent)
     tokens = int(estimated_tokens(texts, first, instruction, encoder.max_length(side)).sum())
@@ -123,35 +187,77 @@ def _embed(
     cache: EmbeddingCache | None,
     options: Options,
 ) -> Embedded:
-    keys = text_keys(texts)
     if cache is None:
-        return _without_cache(encoder, texts, keys, side, instruction, options)
-    shards = cache.open(identity(encoder, side, instruction), encoder.max_length(side), label=encoder.name)
+        return _without_cache(encoder, texts, text_keys(texts), side, instruction, options)
+
+    def make(missing: Sequence[str]) -> Iterator[Made]:
+        return (Made(*batch) for batch in encoder.stream(missing, side, instruction))
+
+    limit = encoder.max_length(side)
+    shards = cache.open(identity(encoder, side, instruction), limit, label=encoder.name)
+    kept = _keep(make, texts, shards, cache, instruction, limit, options)
+    rows, tokens = CachedRows(kept.shards, kept.found), kept.shards.tokens(kept.found)
+    return Embedded(rows, tokens, kept.cached, kept.encoded, kept.shards.damaged, reused=kept.reused)
+
+
+def embed_tokens(
+    encoder: TokenEncoder,
+    texts: Sequence[str],
+    side: Side,
+    instruction: str = "",
+    *,
+    cache: EmbeddingCache | None = None,
+    options: Options | None = None,
+) -> EmbeddedTokens:
+    """Vectors of the tokens of all texts; equal texts are encoded once.
+
+    They lie on disk, without a cache in a temporary folder: those of a passage take as much room as two hundred
+    passages' own.
+    """
+    if cache is None:
+        with EmbeddingCache.temporary() as lent:  # what is mapped outlives its folder
+            return embed_tokens(encoder, texts, side, instruction, cache=lent, options=options)
+    begin, before = time.perf_counter(), Counter(encoder.notes)
+
+    def make(missing: Sequence[str]) -> Iterator[Made]:
+        for rows, states, tokens in encoder.stream_states(missing, side, instruction):
+            sizes = np.array([len(vectors) for vectors in states], dtype=np.int32)
+            yield Made(rows, np.concatenate([fixed_point(vectors) for vectors in states]), tokens, sizes)
+
+    limit = encoder.max_length(side)
+    shards = cache.open(token_identity(encoder, side, instruction), limit, label=encoder.name)
+    kept = _keep(make, texts, shards, cache, instruction, limit, options or Options())
+    seconds, repaired = time.perf_counter() - begin, dict(encoder.notes - before)
+    tokens = kept.shards.tokens(kept.found)
+    return EmbeddedTokens(kept.shards, kept.found, tokens, kept.cached, kept.encoded, kept.reused, seconds, repaired)
+
+
+def _keep(
+    make: Make,
+    texts: Sequence[str],
+    shards: ShardSet,
+    cache: EmbeddingCache,
+    instruction: str,
+    limit: int | None,
+    options: Options,
+) -> Kept:
+    """Keep rows of all texts, and make those that are missing."""
+    keys = text_keys(texts)
     found = shards.find(keys)
     missing = _first_of_each(keys, np.flatnonzero(found.row < 0))
     distinct = _distinct(keys)
     if len(missing):
-        missing = _borrow(cache, shards, encoder.max_length(side), keys, missing)
+        missing = _borrow(cache, shards, limit, keys, missing)
         begin = time.perf_counter()
-        _encode_missing(encoder, texts, keys, missing, side, instruction, shards, options)
+        _make_missing(make, texts, keys, missing, shards, options)
         if len(missing):
-            remember_speed(
-                shards.folder.parent,
-                int(estimated_tokens(texts, missing, instruction, encoder.max_length(side)).sum()),
-                time.perf_counter() - begin,
-            )
+            tokens = int(estimated_tokens(texts, missing, instruction, limit).sum())
+            remember_speed(shards.folder.parent, tokens, time.perf_counter() - begin)
         if sum(shard.vectors.nbytes < LARGE for shard in shards.shards) > MANY_SHARDS:
             compact(shards.folder)
             shards = ShardSet(shards.folder)
         found = shards.find(keys)
-    return Embedded(
-        CachedRows(shards, found),
-        shards.tokens(found),
-        distinct - len(missing),
-        len(missing),
-        shards.damaged,
-        reused=reused(shards, found, missing),
-    )
+    return Kept(shards, found, distinct - len(missing), len(missing), reused(shards, found, missing))
 
 
 def _first_of_each(keys: Keys, positions: Int64) -> Int64:
@@ -167,16 +273,19 @@ def _distinct(keys: Keys) -> int:
 
 
 def _borrow(cache: EmbeddingCache, shards: ShardSet, limit: int | None, keys: Keys, missing: Int64) -> Int64:
-    """Take over vectors made at another maximum length of texts that neither length cuts."""
+    """Take over rows made at another maximum length of texts that neither length cuts."""
     for length, sibling in cache.siblings(shards) if limit is not None else ():
         found = sibling.find(keys[missing])
         tokens = sibling.tokens(found)
         whole = (found.row >= 0) & (tokens >= 0) & (tokens <= min(length, limit or 0))
-        if whole.any():
-            rows = CachedRows(sibling, Found(found.shard[whole], found.row[whole]))
-            seconds = sibling.seconds(found)[whole]
-            shards.append(keys[missing[whole]], tokens[whole], rows.read(0, int(whole.sum())), seconds)
-            missing = missing[~whole]
+        for number in found.take(whole).shards:
+            shard = sibling.shards[number]
+            here = np.flatnonzero(whole & (found.shard == number))
+            texts = found.row[here]
+            sizes = None if shard.sizes is None else shard.sizes[texts]
+            vectors = shard.vectors[shard.rows_of(texts)]
+            shards.append(keys[missing[here]], tokens[here], vectors, shard.seconds[texts], sizes)
+        missing = missing[~whole]
     return missing
 
 
@@ -186,36 +295,31 @@ def _subset(texts: Sequence[str], positions: Int64) -> Sequence[str]:
     return [texts[i] for i in positions.tolist()]
 
 
-def _encode_missing(
-    encoder: Encoder,
-    texts: Sequence[str],
-    keys: Keys,
-    missing: Int64,
-    side: Side,
-    instruction: str,
-    shards: ShardSet,
-    options: Options,
+def _make_missing(
+    make: Make, texts: Sequence[str], keys: Keys, missing: Int64, shards: ShardSet, options: Options
 ) -> None:
     """Encode and keep in groups, so that a kill costs the last seconds only."""
     if not len(missing):
         return
-    group: list[Batch] = []
+    group: list[Made] = []
     took: list[Float32] = []
     done, size, since, clock = 0, 0, time.monotonic(), Laps()
 
     def flush() -> None:
-        rows = np.concatenate([b.rows for b in group])
-        tokens, vectors = (np.concatenate([b[i] for b in group]) for i in (2, 1))
-        shards.append(keys[missing[rows]], tokens, vectors, np.concatenate(took))
+        rows = np.concatenate([made.texts for made in group])
+        tokens, vectors = (np.concatenate([made[i] for made in group]) for i in (2, 1))
+        several = [made.sizes for made in group if made.sizes is not None]
+        sizes = np.concatenate(several) if several else None
+        shards.append(keys[missing[rows]], tokens, vectors, np.concatenate(took), sizes)
         group.clear()
         took.clear()
 
     try:
-        for batch in encoder.stream(_subset(texts, missing), side, instruction):
-            group.append(batch)
-            took.append(clock.lap(len(batch.rows)))
-            size += batch.vectors.nbytes
-            done += len(batch.rows)
+        for made in make(_subset(texts, missing)):
+            group.append(made)
+            took.append(clock.lap(len(made.texts)))
+            size += made.vectors.nbytes
+            done += len(made.texts)
             options.progress(done, len(missing))
             if size > FLUSH_BYTES or time.monotonic() - since > FLUSH_SECONDS:
                 flush()

@@ -1,7 +1,8 @@
-"""Learned sparse retrieval: a masked language model says which words a text is about, and how much.
+"""Learned sparse retrieval: a model says which words a text is about, and how much.
 
-The weight of a term is the largest log(1 + relu(logit)) over the text's tokens; search is the exact search over
-postings that BM25 uses.
+A masked language model (SPLADE) weighs every term there is: by the largest log(1 + relu(logit)) over the text's tokens.
+A model with a head of its own (BGE-M3) weighs the tokens of the text: by the largest relu(head) of each. Search is the
+exact search over postings that BM25 uses.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from functools import cached_property
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -52,17 +54,13 @@ class SparseMatrix(NamedTuple):
 
 
 class SpladeEncoder(TorchEncoder):
-    """Term weights from a masked language model in torch."""
+    """Term weights from a model in torch: from its language head, or from a head for tokens where the card has one."""
 
-    def replica(self, side: Side, worker: int) -> Replica:
-        """The model with its language head, one per device."""
-        place = worker % len(self.devices)
-        key = self.folders[side], place
-        with self._lock:
-            if key not in self._replicas:
-                model = load_masked_lm(self.folders[side], self.options, self.devices[place], self.dtype)
-                self._replicas[key] = Replica.of(model, self.devices[place])
-            return self._replicas[key]
+    def load(self, folder: Path, device: str) -> Replica:
+        """The model with its head."""
+        if self.card.head:
+            return super().load(folder, device)
+        return Replica.of(load_masked_lm(folder, self.options, device, self.dtype), device)
 
     def forward(self, batch: list[list[int]], side: Side, instruction: str, worker: int) -> Float32:
         """Weights of all terms, most of them zero."""
@@ -73,9 +71,15 @@ class SpladeEncoder(TorchEncoder):
         with torch.inference_mode(), mixed_precision(self.dtype, replica.device):
             arrays = pad(batch, tokenizer.pad_token_id or 0)
             ids, mask = (torch.from_numpy(a).to(replica.device) for a in arrays)
-            logits: Any = replica.model(input_ids=ids, attention_mask=mask).logits.float()
-            weights = torch.log1p(torch.relu(logits)) * mask.unsqueeze(-1)
-            return np.asarray(weights.amax(dim=1).cpu().numpy(), dtype=np.float32)
+            made: Any = replica.model(input_ids=ids, attention_mask=mask)
+            if replica.projection is not None:
+                weights = torch.relu(replica.projection(made.last_hidden_state.float())).squeeze(-1) * mask
+                terms = torch.zeros(len(ids), replica.model.config.vocab_size, device=ids.device)
+                terms.scatter_reduce_(1, ids, weights, "amax")
+                terms[:, _marks(tokenizer)] = 0
+            else:
+                terms = (torch.log1p(torch.relu(made.logits.float())) * mask.unsqueeze(-1)).amax(dim=1)
+            return np.asarray(terms.cpu().numpy(), dtype=np.float32)
 
     def stream_terms(self, texts: Sequence[str], side: Side, instruction: str = "") -> Iterator[TermBatch]:
         """Term weights of all texts, a batch at a time."""
@@ -83,6 +87,12 @@ class SpladeEncoder(TorchEncoder):
             terms = [np.flatnonzero(vector).astype(np.int32) for vector in vectors]
             weights = [vector[held] for vector, held in zip(vectors, terms, strict=True)]
             yield TermBatch(rows, terms, weights, tokens, vectors.shape[1])
+
+
+def _marks(tokenizer: Any) -> list[int]:
+    """Tokens that are no words: those that begin, end and fill up texts, and that of unknown words."""
+    named = (tokenizer.cls_token_id, tokenizer.eos_token_id, tokenizer.pad_token_id, tokenizer.unk_token_id)
+    return [token for token in named if token is not None]
 
 
 class SpladeRetriever(Retriever):

@@ -94,6 +94,8 @@ def late_interaction(folder: Path) -> Path:
     tiny.save_projection(folder / "1_Dense", 8)
     steps = [{"type": "models.Transformer", "path": ""}, {"type": "models.Dense", "path": "1_Dense"}]
     (folder / "modules.json").write_text(json.dumps(steps))
+    markers = {"query_prefix": "Query", "document_prefix": "Represent"}
+    (folder / "config_sentence_transformers.json").write_text(json.dumps(markers))
     return folder
 
 
@@ -116,7 +118,7 @@ def test_vectors_of_tokens_and_weights_of_terms_are_made_by_workers(
     specs = [SystemSpec.parse(text) for text in texts]
     found = []
     for executor in (Executor(), PoolExecutor("workers", Processes(1), print)):
-        with Builder(Options(device="cpu", threads=1)) as builder, executor:
+        with Builder(Options(device="cpu", threads=1, cache=False)) as builder, executor:
             systems = [builder.build(spec) for spec in specs]
             executor.adopt(builder.components)
             store = ResultStore(tmp_path / executor.name)

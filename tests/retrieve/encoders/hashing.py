@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from r2med.core.queries import Side
-from r2med.retrieve.encoders.base import BaseEncoder, Batch
+from r2med.retrieve.encoders.base import BaseEncoder, Batch, TokenBatch
 
 
 def hashed(text: str, dimension: int) -> Any:
@@ -45,3 +45,14 @@ class HashEncoder(BaseEncoder):
             vectors = np.stack([hashed(instruction + " ".join(t.split()[: self.limit]), self.dimension) for t in chunk])
             tokens = np.array([len(t.split()) for t in chunk], dtype=np.int32)
             yield Batch(np.arange(begin, begin + len(chunk)), vectors, tokens)
+
+    def stream_states(self, texts: Sequence[str], side: Side, instruction: str = "") -> Iterator[TokenBatch]:
+        """A vector for each word, and one for the end."""
+        for rows, _, tokens in self.stream(texts, side, instruction):
+            words = self.token_names([texts[row] for row in rows.tolist()], side, instruction)
+            yield TokenBatch(rows, [np.stack([hashed(w, self.dimension) for w in some]) for some in words], tokens)
+
+    def token_names(self, texts: Sequence[str], side: Side, instruction: str = "") -> list[list[str]]:
+        """The words that have a vector."""
+        del side, instruction
+        return [[*text.split()[: self.limit], "."] for text in texts]

@@ -13,6 +13,7 @@ from r2med.core.options import Options
 from r2med.models import get_card
 from r2med.rerank.onnx_cross_encoder import OnnxCrossEncoder
 from r2med.retrieve.encoders.onnx import FileTokenizer, OnnxEncoder, pool, scales_batches
+from r2med.retrieve.encoders.token_states import OnnxTokenEncoder
 
 from .weights import real_model
 
@@ -40,8 +41,8 @@ def plain(folder: Path, text: str, limit: int) -> Any:
     ids = np.array([tokenizer.encode(text).ids])
     session = ort.InferenceSession(str(folder / "model.onnx"), providers=["CPUExecutionProvider"])
     feed = {"input_ids": ids, "attention_mask": np.ones_like(ids), "token_type_ids": np.zeros_like(ids)}
-    first = np.asarray(session.run(None, feed)[0])[0, 0]
-    return first / np.linalg.norm(first)
+    states = np.asarray(session.run(None, feed)[0])[0]
+    return states / np.linalg.norm(states, axis=1, keepdims=True)
 
 
 @pytest.mark.parametrize("limit", [16, 512])
@@ -50,9 +51,18 @@ def test_vectors_are_those_of_plain_calls_whatever_the_neighbours(folder: Path, 
     encoder = OnnxEncoder(card, folder)
     made = encoder.encode(TEXTS, "document")
     for text, vector in zip(TEXTS, made, strict=True):
-        assert np.abs(vector - plain(folder, text, limit)).max() < 1e-5
+        assert np.abs(vector - plain(folder, text, limit)[0]).max() < 1e-5
     alone = OnnxEncoder(card, folder, Options(threads=1)).encode(TEXTS[:1], "document")
     assert np.array_equal(alone[0], made[0])
+
+
+@pytest.mark.parametrize("name", ["bge-small", "colbert-small-backbone"])
+def test_vectors_of_tokens_are_those_of_plain_calls(name: str) -> None:
+    folder = real_model(name, "model.onnx")
+    for batch in OnnxTokenEncoder(get_card(name), folder).stream_states(TEXTS, "document"):
+        for row, states in zip(batch.rows.tolist(), batch.states, strict=True):
+            made = states / np.linalg.norm(states, axis=1, keepdims=True)
+            assert np.abs(made - plain(folder, TEXTS[row], 512)).max() < 1e-5
 
 
 def test_vectors_are_cut_and_scaled_again(folder: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import string
 from pathlib import Path
 from typing import Any
 
@@ -87,11 +88,11 @@ def save_llama3_tokenizer(folder: Path) -> int:
     )
 
 
-def save_modernbert_tokenizer(folder: Path) -> int:
-    """ModernBERT's: byte-level pairs between BERT's special tokens."""
+def save_modernbert_tokenizer(folder: Path, *added: str) -> int:
+    """ModernBERT's: byte-level pairs between BERT's special tokens, and tokens that somebody added."""
     return save_byte_tokenizer(
         folder,
-        special=["[CLS]", "[SEP]", "[PAD]", "[MASK]", "[UNK]"],
+        special=["[CLS]", "[SEP]", "[PAD]", "[MASK]", "[UNK]", *added],
         before="[CLS]",
         after="[SEP]",
         normalizer=True,
@@ -103,6 +104,61 @@ def save_modernbert_tokenizer(folder: Path) -> int:
         mask_token="[MASK]",
         unk_token="[UNK]",
     )
+
+
+def save_bert_tokenizer(folder: Path) -> int:
+    """BERT's word pieces in lower case."""
+    from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+
+    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    made = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    made.normalizer, made.pre_tokenizer = normalizers.BertNormalizer(), pre_tokenizers.BertPreTokenizer()
+    made.decoder = decoders.WordPiece()
+    made.train_from_iterator(SAID, trainers.WordPieceTrainer(vocab_size=160, special_tokens=special))
+    made.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
+    )
+    folder.mkdir(parents=True, exist_ok=True)
+    made.save(str(folder / "tokenizer.json"))
+    names = {f"{name}_token": f"[{name.upper()}]" for name in ("pad", "unk", "cls", "sep", "mask")}
+    settings = {**names, "do_lower_case": True, "tokenizer_class": "BertTokenizer", "model_max_length": 512}
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings))
+    vocabulary = sorted((number, token) for token, number in made.get_vocab().items())
+    (folder / "vocab.txt").write_text("".join(f"{token}\n" for _, token in vocabulary))
+    return made.get_vocab_size()
+
+
+def save_pylate(folder: Path, width: int = 12, **config: Any) -> None:
+    """A ModernBERT as PyLate saves it: markers as tokens, a projection of every token, and what it does with them."""
+    import torch
+    from safetensors.torch import save_file
+
+    size = save_modernbert_tokenizer(folder, "[Q] ", "[D] ")
+    save_model(folder, "modernbert", size)
+    (folder / "1_Dense").mkdir()
+    torch.manual_seed(4)
+    save_file({"linear.weight": torch.randn(width, 32)}, folder / "1_Dense" / "model.safetensors")
+    identity = "torch.nn.modules.linear.Identity"
+    layer = {"in_features": 32, "out_features": width, "bias": False, "activation_function": identity}
+    (folder / "1_Dense" / "config.json").write_text(json.dumps({**layer, "use_residual": False}))
+    kinds = ("sentence_transformers.models.Transformer", "pylate.models.Dense.Dense")
+    steps = [{"idx": i, "name": str(i), "path": "1_Dense" if i else "", "type": kind} for i, kind in enumerate(kinds)]
+    (folder / "modules.json").write_text(json.dumps(steps))
+    (folder / "sentence_bert_config.json").write_text(json.dumps({"max_seq_length": 127, "do_lower_case": False}))
+    usual: dict[str, Any] = {
+        "model_type": "ColBERT",
+        "prompts": {},
+        "default_prompt_name": None,
+        "similarity_fn_name": "MaxSim",
+        "query_prefix": "[Q] ",
+        "document_prefix": "[D] ",
+        "query_length": 32,
+        "document_length": 48,
+        "attend_to_expansion_tokens": False,
+        "skiplist_words": list(string.punctuation),
+        "do_query_expansion": True,
+    }
+    (folder / "config_sentence_transformers.json").write_text(json.dumps({**usual, **config}))
 
 
 def save_gemma_tokenizer(folder: Path) -> int:

@@ -2,6 +2,6 @@
 
 from .base import BaseEncoder, Batch, Encoder, Float32
 from .devices import resolve_devices
-from .load import load_encoder, model_folder
+from .load import as_stated, load_encoder, model_folder
 
-__all__ = ["BaseEncoder", "Batch", "Encoder", "Float32", "load_encoder", "model_folder", "resolve_devices"]
+__all__ = ["BaseEncoder", "Batch", "Encoder", "Float32", "as_stated", "load_encoder", "model_folder", "resolve_devices"]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ...core import ModelError, UsageError
 from ...core.options import Options
-from ...models import Card, locate, stated_steps, verified
+from ...models import Card, locate, stated, verified
 from .base import Encoder
 
 
@@ -20,8 +20,7 @@ def load_encoder(card: Card, options: Options | None = None, *, dtype: str | Non
 
         return ApiEncoder(card, options)
     folder = model_folder(card)
-    if card.pooling == "stated":
-        card = card.replace(**stated_steps(folder)._asdict())
+    card = as_stated(card, folder)
     if card.backend == "onnx":
         from .onnx import OnnxEncoder
 
@@ -34,6 +33,11 @@ def load_encoder(card: Card, options: Options | None = None, *, dtype: str | Non
     from .torch_encoder import TorchEncoder
 
     return TorchEncoder(card, folder, options, document_folder=second, dtype=dtype)
+
+
+def as_stated(card: Card, folder: Path) -> Card:
+    """The card with what it leaves to the model's own files."""
+    return card.replace(**stated(folder, card.kind)) if card.pooling == "stated" else card
 
 
 def model_folder(card: Card, part: str = "main") -> Path:

@@ -27,6 +27,7 @@ from .torch_models import (
     BIDIRECTIONAL,
     bidirectional,
     check_folder,
+    load_head,
     load_model,
     load_projections,
     load_tokenizer,
@@ -44,6 +45,8 @@ class Replica:
         self.device = device
         self.model = load_model(card, folder, options, device, dtype)
         self.projection = load_projections(folder, card.projection, device)
+        if card.head:
+            self.projection = load_head(folder, card.head, device)
 
     @classmethod
     def of(cls, model: Any, device: str) -> Replica:
@@ -96,6 +99,7 @@ class TorchEncoder(BaseEncoder):
             "dtype": self.dtype,
             "max_length": self.max_length(side),
             **({"end_token": card.end_token} if card.end_token else {}),
+            **({"head": card.head} if card.head else {}),
             **length_facts(card),
         }
 
@@ -147,7 +151,10 @@ class TorchEncoder(BaseEncoder):
 
     def tokenize(self, texts: list[str], side: Side, instruction: str) -> list[Tokens]:
         """Token ids of each text, instruction in front, cut at the limit."""
-        tokenizer, limit = self.tokenizer(side), self.max_length(side)
+        return self._tokenize(texts, side, instruction, self.max_length(side))
+
+    def _tokenize(self, texts: list[str], side: Side, instruction: str, limit: int) -> list[Tokens]:
+        tokenizer = self.tokenizer(side)
         whole = [instruction + t for t in texts]
         if self.card.pooling == "last-eos":
             return self._with_eos(whole, tokenizer, limit)

@@ -15,6 +15,7 @@ from ...core.options import Options
 from ...core.plugins import first_line
 from ...core.untrusted import inside
 from ...models import Card
+from ...models.locate import HEADS
 from .devices import torch_dtype
 
 if TYPE_CHECKING:
@@ -183,6 +184,28 @@ def load_projections(folder: Path, names: str, device: str) -> torch.nn.Module |
         return None
     layers = [_load_projection(inside(folder, name, "projection"), device) for name in names.split("+")]
     return torch.nn.Sequential(*layers)
+
+
+def load_head(folder: Path, name: str, device: str) -> torch.nn.Module:
+    """The linear layer in a file beside the weights; of a pickle, tensors are read and nothing that could run."""
+    import torch
+
+    path = next((p for ending in HEADS if (p := inside(folder, name + ending, "head")).is_file()), None)
+    if path is None:
+        raise ModelError(f"{folder} holds no {name}.safetensors or {name}.pt: the layer behind the tokens is missing")
+    try:
+        if path.suffix == ".safetensors":
+            from safetensors.torch import load_file
+
+            state = load_file(path)
+        else:
+            state = torch.load(path, map_location="cpu", weights_only=True)
+        out, into = state["weight"].shape
+        layer = torch.nn.Linear(into, out, bias="bias" in state)
+        layer.load_state_dict(state)
+    except Exception as error:  # torch and safetensors each have their own
+        raise ModelError(f"{path} is not a linear layer ({first_line(error)})") from None
+    return layer.float().eval().to(device)
 
 
 def _load_projection(folder: Path, device: str) -> torch.nn.Module:

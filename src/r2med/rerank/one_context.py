@@ -1,0 +1,237 @@
+"""Models that read a query and many passages in one context and score all of them at once (jina-reranker-v3).
+
+A token of its own stands behind each passage and behind the query. The states of these tokens go through a small
+network, and a passage scores the cosine of its vector with the query's. Every passage has read those before it, so a
+score belongs to the whole list, in its order: scores are kept under the list, not under the pair.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+
+from ..cache import ScoreCache, find_scores, store_scores, text_keys
+from ..core import ModelError, Run, Task
+from ..core.columns import Int32, Int64
+from ..core.fingerprint import fingerprint
+from ..core.options import Options
+from ..core.spec import Spec
+from ..models import Card
+from ..retrieve.encoders.base import WorkOrder
+from ..retrieve.encoders.batching import Job, stream_jobs
+from ..retrieve.encoders.devices import mixed_precision
+from ..retrieve.encoders.torch_models import import_transformers, load_with, stated_config
+from ..retrieve.sparse import available_cores
+from ..retrieve.stored import on_task
+from .contract import DEPTH, Reranker, Rest
+from .ordering import Float32, check_depth, reordered, tied, top_pairs
+from .pairs import Pairs, Scored
+from .pointwise import cut_note
+from .torch_cross_encoder import TorchCrossEncoder
+
+LAYERS = ("projector.0.weight", "projector.2.weight")
+# The two linear layers of the network, with a ReLU between them, as they are called in the weights.
+WINDOW = 64
+# Lists that are tokenized together.
+
+
+class Listed:
+    """A query with its passages, cut to what the model takes."""
+
+    def __init__(self, query: str, passages: list[str], lengths: list[int], cut: Int32) -> None:
+        self.query, self.passages = query, passages
+        self.lengths = lengths
+        """Tokens of the query, then of each passage."""
+        self.cut = cut
+
+    def __len__(self) -> int:
+        return sum(self.lengths)
+
+
+class Vectors(NamedTuple):
+    """The vector of a query in one context, and those of the passages beside it."""
+
+    query: Any
+    passages: Any
+
+
+class OneContextModel(TorchCrossEncoder):
+    """A decoder with a small network behind the tokens that stand for the texts."""
+
+    def __init__(self, card: Card, folder: Path, options: Options | None = None, *, dtype: str | None = None) -> None:
+        super().__init__(card, folder, options, dtype=dtype)
+        assert card.one_context is not None
+        self.rules = card.one_context
+
+    def facts(self) -> dict[str, object]:
+        """What of the card changes a score, besides the length of passages."""
+        return {"one_context": msgspec.to_builtins(self.rules), "query_length": self.card.query_length}
+
+    def load(self, device: str) -> Any:
+        """The decoder and the network, read from the weights; code that lies beside them is not run."""
+        stated = stated_config(self.folder, self.card.architecture)
+        body = load_with(import_transformers().Qwen3Model, self.folder, self.options, device, self.dtype, **stated)
+        return body, [weight.to(device, body.dtype) for weight in _network(self.folder)]
+
+    def read(self, query: str, passages: Sequence[str]) -> Listed:
+        """The texts without the tokens that mark them, cut as the model's authors cut them."""
+        limits = [self.card.query_length, *[self.card.document_length] * len(passages)]
+        texts, lengths, lost = [], [], []
+        for given, limit in zip([query, *passages], limits, strict=True):
+            text = given.replace(self.rules.passage_token, "").replace(self.rules.query_token, "")
+            ids = self.hub_tokenizer(text)["input_ids"]
+            texts.append(text if len(ids) < limit else self.hub_tokenizer.decode(ids[:limit]))
+            lengths.append(min(len(ids), limit))
+            lost.append(max(len(ids) - limit, 0))
+        cut = np.column_stack((lost[1:], np.full(len(passages), lost[0]))).astype(np.int32)
+        return Listed(texts[0], texts[1:], lengths, cut)
+
+    def scores(self, listed: Listed, worker: int) -> Float32:
+        """The score of each passage; lists that do not fit into one context meet the weighted mean of their queries."""
+        made = [self._vectors(listed.query, part, worker) for part in self._parts(listed)]
+        passages = np.concatenate([vectors.passages for vectors in made])
+        query = made[0].query
+        if len(made) > 1:
+            weights = [(1 + _cosines(vectors.query, vectors.passages).max()) / 2 for vectors in made]
+            query = np.average([vectors.query for vectors in made], axis=0, weights=weights)
+        return np.asarray(_cosines(query, passages), dtype=np.float32)
+
+    def _parts(self, listed: Listed) -> list[list[str]]:
+        """Passages that share a context: so many that another one of full length would still fit."""
+        room = self.hub_tokenizer.model_max_length - 2 * listed.lengths[0]
+        parts: list[list[str]] = []
+        left, open_ = room, False
+        for passage, length in zip(listed.passages, listed.lengths[1:], strict=True):
+            if not open_:
+                parts.append([])
+                left = room
+            parts[-1].append(passage)
+            left -= length
+            open_ = len(parts[-1]) < self.rules.most and left > self.card.document_length
+        return parts
+
+    def _vectors(self, query: str, passages: list[str], worker: int) -> Vectors:
+        torch, device, (body, network) = self.on_device(worker)
+        ids = torch.tensor([self.hub_tokenizer(self.rules.prompt(query, passages))["input_ids"]], device=device)
+        with torch.inference_mode(), mixed_precision(self.dtype, device):
+            states = body(input_ids=ids, use_cache=False).last_hidden_state[0]
+            made = []
+            for token, count in ((self.rules.query_token, 1), (self.rules.passage_token, len(passages))):
+                here = states[ids[0] == self._token(token)]
+                if len(here) != count:
+                    raise ModelError(f"{self.name}: {token!r} stands {len(here)} times in a prompt, not {count}")
+                vectors = torch.relu(here @ network[0].T) @ network[1].T
+                made.append(vectors.float().cpu().numpy().astype(np.float64))
+        if not all(np.isfinite(vectors).all() for vectors in made):
+            raise ModelError(f"{self.name} made a vector that is not finite for {' '.join(query.split())[:40]!r}")
+        return Vectors(made[0][0], made[1])
+
+    def _token(self, token: str) -> int:
+        found: int | None = self.hub_tokenizer.get_vocab().get(token)
+        if found is None:
+            raise ModelError(f"the tokenizer of {self.name} has no token {token!r}, which marks its texts")
+        return found
+
+
+def _network(folder: Path) -> list[Any]:
+    """The weights of both layers, from whichever file holds them."""
+    from safetensors import safe_open
+
+    found: dict[str, Any] = {}
+    for path in sorted(folder.glob("*.safetensors")):
+        with safe_open(path, framework="pt") as file:
+            found |= {name: file.get_tensor(name) for name in LAYERS if name in file.keys()}  # noqa: SIM118
+    if missing := [name for name in LAYERS if name not in found]:
+        raise ModelError(f"the weights in {folder} have no {missing[0]}: the projection of its scores is not known")
+    if found[LAYERS[0]].shape[0] != found[LAYERS[1]].shape[1]:
+        raise ModelError(f"the layers {' and '.join(LAYERS)} in {folder} do not fit each other")
+    return [found[name] for name in LAYERS]
+
+
+def _cosines(query: Any, passages: Any) -> Any:
+    return passages @ query / (np.linalg.norm(query) * np.linalg.norm(passages, axis=1))
+
+
+class OneContextReranker(Reranker):
+    """Orders candidates by the scores that a model gives them in one context, in their first-stage order."""
+
+    kind = "listwise"
+
+    def __init__(
+        self, model: OneContextModel, spec: Spec, options: Options | None = None, *, cache: ScoreCache | None = None
+    ) -> None:
+        self.model, self.spec, self.options, self._cache = model, spec, options or Options(), cache
+
+    def describe(self) -> dict[str, object]:
+        """Everything that changes its rankings."""
+        return {"kind": self.kind, **self.model.describe(), "max_length": self.model.max_length()}
+
+    def rerank(self, task: Task, candidates: Run, depth: int = DEPTH, *, rest: Rest = "keep") -> Run:
+        """Reorder the first `depth` candidates of each query."""
+        check_depth(depth, rest)
+        begin = time.perf_counter()
+        candidates = on_task(candidates, task)
+        rows, docs, width = top_pairs(candidates, depth)
+        pairs = Pairs(task.query_texts, task.documents.contents, rows, docs)
+        scores, cut, scored = self._scores(pairs)
+        table = np.full((len(candidates), width), np.nan, dtype=np.float32)
+        table[candidates.docs[:, :width] >= 0] = scores
+        run = reordered(candidates, table, rest, f"{candidates.name}.{self.name}@{depth}")
+        run.notes = {
+            **candidates.notes,
+            "rerank": {
+                "reranker": self.name,
+                "depth": depth,
+                "rest": rest,
+                "pairs": len(pairs),
+                "queries_below_depth": int((candidates.lengths() < depth).sum()),
+                "cache_hits": len(pairs) - scored,
+                "scored": scored,
+                "truncation": cut_note(pairs, cut, self.model.max_length()),
+                "tied": sum(map(tied, table)),
+                "seconds": round(time.perf_counter() - begin, 4),
+            },
+        }
+        return run
+
+    def _scores(self, pairs: Pairs) -> tuple[Float32, Int32, int]:
+        """Scores and cut tokens of all pairs, through the cache, and how many were made anew."""
+        bounds = [0, *(np.flatnonzero(np.diff(pairs.query)) + 1).tolist(), len(pairs)] if len(pairs) else [0]
+        lists = [pairs.texts(np.arange(first, last)) for first, last in pairwise(bounds)]
+        keys = text_keys([f"{fingerprint('list', texts)} {i}" for texts in lists for i in range(len(texts))])
+        scores, cut = np.full(len(pairs), np.nan, dtype=np.float32), np.full((len(pairs), 2), -1, dtype=np.int32)
+        missing: Int64 = np.arange(len(pairs))
+        shards = None
+        if self.options.cache and self.options.keep_queries:
+            facts = {"scorer": "one context", **self.model.describe()}
+            shards = (self._cache or ScoreCache()).open(facts, self.model.max_length(), label=self.model.name)
+            scores, cut, missing = find_scores(shards, keys)
+        again = np.unique(np.searchsorted(bounds, missing, side="right") - 1)
+        stream = self._stream(lists, bounds, again)
+        done = 0
+        for made in stream if shards is None else store_scores(shards, keys, stream):
+            scores[made.rows], cut[made.rows] = made.scores, made.cut
+            done += len(made.rows)
+            self.options.progress(done, int(np.diff(bounds)[again].sum()))
+        return scores, cut, done
+
+    def _stream(self, lists: list[list[tuple[str, str]]], bounds: list[int], wanted: Int64) -> Iterator[Scored]:
+        model = self.model
+
+        def read(numbers: Int64) -> list[Listed]:
+            chosen = (lists[number] for number in numbers.tolist())
+            return [model.read(texts[0][0], [passage for _, passage in texts]) for texts in chosen]
+
+        def work(job: Job[Listed], worker: int) -> Scored:
+            number, listed = int(job.rows[0]), job.items[0]
+            rows = np.arange(bounds[number], bounds[number + 1])
+            return Scored(rows, model.scores(listed, worker), listed.cut)
+
+        cores = len(model.devices) if model.on_gpu else self.options.threads or available_cores()
+        return stream_jobs(WorkOrder(wanted, WINDOW), read, work, budget=1, most=1, workers=cores)
