@@ -144,6 +144,7 @@ def test_search_marks_what_matched(r2med: Any) -> None:
         (["run", "--depth", "0"], "depth"),
         (["run", "-r", "bm25", "--measure", "nDCG@7"], "nDCG@7 is not among the stored measures"),
         (["rnu"], "did you mean run"),
+        (["relabel"], "did you mean judge relabel"),
         (["score", "none.run", "none.qrels"], "no such file"),
         (["search", " "], "empty"),
         (["data", "convert", "mini@1/Biology", "out", "--to", "bear"], "did you mean beir"),
