@@ -374,7 +374,7 @@ def _queries(found: Check) -> list[Remark]:
 
 def _giveaways(found: Check) -> list[Remark]:
     if not found.artefacts:
-        text = "The corpus that was pooled from is not at hand: whether documents give themselves away was not looked at."
+        text = "The corpus is not at hand: whether documents can be told relevant without the query is not known."
         return [Remark("warning", text)]
     failed = [finding for finding in found.artefacts if finding.verdict == "fails"]
     if failed:

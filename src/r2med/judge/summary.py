@@ -161,9 +161,8 @@ def _slices(
     found = {}
     for name, ids in sorted(queries.items()):
         some = {judge: {slot: g for slot, g in held.items() if slot[0] in ids} for judge, held in grades.items()}
-        found[name] = Slice(
-            queries=len(ids), people=group_agreement(some, intervals), pairs=agreement_of_pairs(project, some, intervals)
-        )
+        pairs = agreement_of_pairs(project, some, intervals)
+        found[name] = Slice(queries=len(ids), people=group_agreement(some, intervals), pairs=pairs)
     return found
 
 
