@@ -36,17 +36,23 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture
 def visit(browser: Any) -> Iterator[Callable[..., Any]]:
-    """Open pages; whatever a page complains about in its console fails the test."""
+    """Open pages; whatever a page complains about in its console fails the test, but for what is expected."""
     contexts, complaints = [], list[str]()
 
-    def open_page(*, width: int = 1280, scheme: str = "light", offline: bool = False, **more: Any) -> Any:
+    def open_page(
+        *, width: int = 1280, scheme: str = "light", offline: bool = False, expected: str = "nothing", **more: Any
+    ) -> Any:
+        def complain(text: str) -> None:
+            if expected not in text:
+                complaints.append(text)
+
         context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme, **more)
         context.set_offline(offline)
         contexts.append(context)
         context.set_default_timeout(10_000)
         page = context.new_page()
-        page.on("console", lambda m: complaints.append(m.text) if m.type in ("error", "warning") else None)
-        page.on("pageerror", lambda e: complaints.append(str(e)))
+        page.on("console", lambda m: complain(m.text) if m.type in ("error", "warning") else None)
+        page.on("pageerror", lambda e: complain(str(e)))
         return page
 
     yield open_page

@@ -251,3 +251,23 @@ def test_tuning_refusals() -> None:
         Tuned(folds=2).fuse(runs, task_of(3, [("elsewhere", "d3", 1)]), 1000, "x")
     with pytest.raises(UsageError, match="folds of tuned must be a number of at least 2, not '1'"):
         fusions.parse("tuned:folds=1")
+
+
+@pytest.mark.parametrize("name", ["rrf", "rrf:k=3,ties=rank", "weighted:w=0.3/0.7", "combsum:norm=z-score", "combmnz"])
+def test_an_explanation_adds_up_to_the_fused_score(name: str) -> None:
+    runs = [as_run([{"d1": 3.0, "d2": 2.0, "d3": 1.0}], "one"), as_run([{"d3": 9.0, "d4": 8.0}], "two")]
+    fusion = fusions.make(fusions.parse(name))
+    fused = fusion.fuse(runs, task_of(1), 10, "fused")
+    documents = fused.docs[0][: fused.lengths()[0]].tolist()
+    for document, score, found in zip(documents, fused.scores[0], fusion.explain(runs, documents), strict=False):
+        assert sum(share.adds for share in found.shares) == pytest.approx(score, rel=1e-5, abs=1e-6)
+        places = {share.part: dict(share.factors)["rank"] for share in found.shares}
+        assert places == {
+            run.name: list(run.docs[0]).index(document) + 1 for run in runs if document in run.docs[0].tolist()
+        }
+
+
+def test_what_is_no_sum_says_so() -> None:
+    (found,) = Tuned().explain(good_and_bad(3), [0])
+    assert found.shares == ()
+    assert "tuned" in found.note

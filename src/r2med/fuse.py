@@ -12,7 +12,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from itertools import product
-from typing import Annotated, Literal, NamedTuple, get_args
+from typing import Annotated, ClassVar, Literal, NamedTuple, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +22,7 @@ from .core import NO_DOCUMENT, DataError, Run, Task, UsageError
 from .core.columns import Int32
 from .core.registry import Registry
 from .core.spec import Spec
+from .core.typed import Explanation, Share
 from .scoring import MAIN, rescored
 
 Float64 = npt.NDArray[np.float64]
@@ -44,6 +45,7 @@ class Fusion(ABC):
     """How rankings become one."""
 
     spec: Spec
+    times_lists: ClassVar[bool] = False  # whether a sum is multiplied by the number of rankings that hold the document
 
     def describe(self) -> dict[str, object]:
         """Everything that changes a fused ranking."""
@@ -53,6 +55,28 @@ class Fusion(ABC):
         """Refuse what cannot be fused so."""
         if lists < 2:
             raise UsageError(f"fusion {self.spec} needs at least two retrievers")
+
+    def gains(self, runs: Sequence[Run]) -> list[Float64] | None:
+        """What each place of each ranking adds to its document; None where that is not a sum."""
+        del runs
+        return None
+
+    def explain(self, runs: Sequence[Run], documents: Sequence[int]) -> list[Explanation]:
+        """What each ranking adds to the scores of some documents, by their positions, for the first query."""
+        gains = self.gains(runs)
+        if gains is None:
+            return [Explanation(f"Several rankings, fused by {self.spec}.")] * len(documents)
+        found = []
+        for document in documents:
+            places = [np.flatnonzero(run.docs[0] == document).tolist() for run in runs]
+            times = sum(map(len, places)) if self.times_lists else 1
+            shares = [
+                Share(run.name, times * float(gain[0, place]), (("rank", place + 1),))
+                for run, gain, held in zip(runs, gains, places, strict=True)
+                for place in held
+            ]
+            found.append(Explanation(f"A sum over the rankings that hold the document, by {self.spec}.", tuple(shares)))
+        return found
 
     @abstractmethod
     def fuse(self, runs: Sequence[Run], task: Task, depth: int, name: str) -> Run:
@@ -72,10 +96,14 @@ class ReciprocalRank(Fusion):
     ) -> None:
         self.k, self.ties, self.spec = k, ties, fusions.spec("rrf", k=k, ties=ties)
 
+    def gains(self, runs: Sequence[Run]) -> list[Float64]:
+        """By the rank alone."""
+        return [np.broadcast_to(1.0 / (self.k + np.arange(1, run.depth + 1)), run.docs.shape) for run in runs]
+
     def fuse(self, runs: Sequence[Run], task: Task, depth: int, name: str) -> Run:
         """Fuse by ranks; scores do not matter."""
         del task
-        gains = [np.broadcast_to(1.0 / (self.k + np.arange(1, run.depth + 1)), run.docs.shape) for run in runs]
+        gains = self.gains(runs)
         if self.ties == "rank":
             return merge_by_rank(runs, gains, depth=depth, name=name)
         return merge(runs, gains, depth=depth, name=name)
@@ -85,18 +113,20 @@ class ScoreFusion(Fusion):
     """Fusion by scores on a common scale; a document that a list lacks gets 0 from it."""
 
     norm: Normalisation
-    times_lists = False
 
     def weights(self, lists: int) -> Sequence[float]:
         """The weight of each list."""
         return [1.0] * lists
 
+    def gains(self, runs: Sequence[Run]) -> list[Float64]:
+        """Scores on a common scale, weighted."""
+        weights = self.weights(len(runs))
+        return [weight * normalised(run, self.norm) for run, weight in zip(runs, weights, strict=True)]
+
     def fuse(self, runs: Sequence[Run], task: Task, depth: int, name: str) -> Run:
         """Sum the weighted scores."""
         del task
-        weights = self.weights(len(runs))
-        gains = [weight * normalised(run, self.norm) for run, weight in zip(runs, weights, strict=True)]
-        return merge(runs, gains, depth=depth, name=name, times_lists=self.times_lists)
+        return merge(runs, self.gains(runs), depth=depth, name=name, times_lists=self.times_lists)
 
 
 @fusions.register("weighted")

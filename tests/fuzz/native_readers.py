@@ -142,10 +142,34 @@ def dots(folder: Path) -> Case:
     return Case([seed, struct.pack("<8q", 1, 4, 0, 4, 0, 3, 3, 3)], read)
 
 
+def pairs(folder: Path) -> Case:
+    """Exact products of pairs whose sizes and numbers come out of the input."""
+    import numpy as np
+
+    engine = extension("_dots")
+    queries, rows = np.ones((3, 19), dtype=np.float64), np.ones((4, 19), dtype=np.float32)
+
+    def read(data: bytes) -> object:
+        dimension, begin, end = struct.unpack("<3q", data[:24].ljust(24, b"\0"))
+        query, place = np.frombuffer(data[24:56].ljust(32, b"\0"), dtype=np.int64).copy().reshape(2, 2)
+        out = np.zeros(2, dtype=np.float64)
+        with suppress(ValueError):  # sizes that do not fit
+            engine.pairs(queries, rows, query.copy(), place.copy(), out, dimension, begin, end)
+            return out
+        return None
+
+    seed = struct.pack("<7q", 19, 0, 2, 0, 2, 3, 1)
+    whole = read(seed)
+    assert isinstance(whole, np.ndarray), "the untouched sizes must fit, or nothing is tested"
+    assert (whole == 19).all()
+    return Case([seed], read)
+
+
 NATIVE: dict[str, Maker] = {
     "C analyzer": analyze,
     "C term counts": count_terms,
     "C sparse search": sparse,
     "C top-k": topk,
     "C inner products": dots,
+    "C exact products": pairs,
 }

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import urllib.error
+import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,7 +19,7 @@ import pytest
 
 NEEDED = ("jinja2", "uvicorn")
 MISSING = [name for name in NEEDED if importlib.util.find_spec(name) is None]
-WEB = ("background", "browser", "failures", "hostile", "limits", "pages", "server", "single_file", "text")
+WEB = ("background", "browser", "try_it", "failures", "hostile", "limits", "pages", "server", "single_file", "text")
 collect_ignore = [f"test_{name}.py" for name in WEB] if MISSING else []
 
 START = "from r2med.cli.browse import view; view()"
@@ -70,8 +71,8 @@ class Server(NamedTuple):
     base: str
     pid: int
 
-    def get(self, path: str, *, method: str = "GET", **headers: str) -> Answer:
-        request = urllib.request.Request(self.base + path, method=method, headers=headers)
+    def get(self, path: str, *, method: str = "GET", data: bytes | None = None, **headers: str) -> Answer:
+        request = urllib.request.Request(self.base + path, data, method=method, headers=headers)
         try:
             with urllib.request.urlopen(request, timeout=60) as answer:
                 return Answer(answer.status, dict(answer.headers), answer.read().decode())
@@ -79,10 +80,16 @@ class Server(NamedTuple):
             with error:
                 return Answer(error.code, dict(error.headers), error.read().decode())
 
+    def try_it(self, text: str, *systems: str, **more: str) -> Answer:
+        """Send the form of the page as a browser does."""
+        fields = {"task": "mini@1/MedQA-Diag", "text": text, **more}
+        data = urllib.parse.urlencode([*fields.items(), *(("s", system) for system in systems)]).encode()
+        return self.get("/try", method="POST", data=data, Origin=self.base)
+
 
 @contextmanager
-def serving(*arguments: str | Path, cwd: Path | None = None) -> Iterator[Server]:
-    command = [sys.executable, "-c", START, *map(str, arguments), "--no-open", "--port", "0"]
+def serving(*arguments: str | Path, cwd: Path | None = None, start: str = START) -> Iterator[Server]:
+    command = [sys.executable, "-c", start, *map(str, arguments), "--no-open", "--port", "0"]
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=cwd, env=os.environ.copy()
     )

@@ -10,7 +10,10 @@ from typing import Any
 
 import pytest
 
+import r2med
+from r2med.pipeline import SystemSpec
 from r2med.results.progress import ProgressFile
+from r2med.tasks import resolve
 from tests.report.conftest import Server
 
 Visit = Callable[..., Any]
@@ -27,6 +30,7 @@ PAGES = {
     "system": "/system/mini@1/bm25",
     "document": "/document/mini@1/MedQA-Diag/MedQA-Diag-d003?query=MedQA-Diag-q01",
     "progress": "/progress",
+    "try it": "/try?task=mini@1/MedQA-Diag&query=MedQA-Diag-q01",
 }
 # What every run of the tests looks at; `make test-all` looks at every page in all four ways.
 USUAL = {
@@ -37,6 +41,7 @@ USUAL = {
     ("query", 400, "dark"),
     ("compare", 400, "light"),
     ("trade-offs", 1280, "light"),
+    ("try it", 400, "light"),
 }
 OVERFLOW = """() => {
     const width = document.documentElement.clientWidth;
@@ -203,7 +208,7 @@ def test_choosing_systems_in_the_inspector(server: Server, visit: Visit) -> None
 def test_the_scatter_leads_to_queries(server: Server, visit: Visit) -> None:
     page = visit()
     page.goto(server.base + "/compare/mini@1")
-    mark = page.locator("figure svg a").nth(7)
+    mark = page.locator("figure svg a:visible").nth(7)
     name = mark.get_attribute("aria-label")
     mark.focus()
     page.keyboard.press("Enter")
@@ -270,3 +275,137 @@ def test_on_paper_it_is_dark_on_white(server: Server, visit: Visit) -> None:
     page.emulate_media(media="print")
     assert page.evaluate("getComputedStyle(document.querySelector('td')).color") == "rgb(0, 0, 0)"
     assert not page.locator(".masthead nav").is_visible()
+
+
+def test_eight_tasks_fit_and_names_are_whole(
+    results: Path, tmp_path: Path, serve: Callable[..., Any], visit: Visit
+) -> None:
+    """The board was 700 px wider than a page of 1280, and long names ran over their rows."""
+    long = "bm25:b=0.9,k1=1.2+bm25-lucene:b=0.9,k1=1.2.weighted:w=0.3/0.7"
+    folder = tmp_path / "results"
+    shutil.copytree(results, folder)
+    r2med.run(SystemSpec.parse(long), tasks=resolve("mini@1"), results=folder)
+    with serve(folder) as server:
+        page = visit(width=1280)
+        for choices in ("", "?intervals=all", "?average=query"):
+            page.goto(server.base + "/board/mini@1" + choices)
+            page.locator("#scores:not([aria-busy])").wait_for()
+            assert page.locator("table.board thead th").all_inner_texts()[-2] == "IIYi"
+            assert page.evaluate("(e => e.scrollWidth <= e.clientWidth)(document.getElementById('scores'))"), choices
+        assert page.get_by_role("link", name=long).is_visible()
+        page.goto(server.base + "/task/mini@1/MedQA-Diag")
+        for table in page.locator("div.scroll").all():
+            assert table.evaluate("e => e.scrollWidth <= e.clientWidth"), table.get_attribute("aria-label")
+        page.close()
+
+
+@pytest.mark.parametrize(
+    "path", ["/board/mini@1", "/tradeoffs/mini@1", "/compare/mini@1", PAGES["task"], PAGES["query"]]
+)
+def test_choices_fold_on_a_phone(server: Server, visit: Visit, path: str) -> None:
+    page = visit(width=400, java_script_enabled=False)
+    page.goto(server.base + path)
+    chips, fold = page.locator(".choices .chip").first, page.get_by_label("Choices")
+    assert not chips.is_visible()
+    fold.focus()
+    page.keyboard.press("Space")
+    assert chips.is_visible()
+    wide = visit(width=1280)
+    wide.goto(server.base + path)
+    assert wide.locator(".choices .chip").first.is_visible()
+    assert not wide.get_by_label("Choices").is_visible()
+
+
+@pytest.mark.parametrize("path", ["/tradeoffs/mini@1", "/compare/mini@1", "/board/r2med", PAGES["query"]])
+@pytest.mark.parametrize("width", [1280, 400])
+def test_pictures_fit_and_can_be_read(server: Server, visit: Visit, path: str, width: int) -> None:
+    page = visit(width=width)
+    page.goto(server.base + path)
+    drawn = page.locator("main svg:visible:not(.mark)")
+    assert drawn.count() == 1
+    box = drawn.bounding_box()
+    assert box["x"] + box["width"] <= width
+    size = drawn.locator("text").first.evaluate("e => e.getBoundingClientRect().height")
+    assert size > 9  # pixels of a line of text on the screen
+
+
+def search(page: Any, text: str, expansion: str = "") -> None:
+    page.get_by_label("Query", exact=True).fill(text)
+    page.locator("textarea[name=expansion]").fill(expansion)
+    page.get_by_role("button", name="Search").click()
+    page.locator("#status", has_text="Answered").wait_for(state="attached")
+
+
+@pytest.mark.parametrize("width", [1280, 400])
+def test_trying_a_query(server: Server, visit: Visit, axe: str, width: int) -> None:
+    page = visit(width=width)
+    page.goto(server.base + PAGES["query"])
+    follow(page, "Try it with other words")
+    address = page.url
+    assert (
+        page.get_by_label("Query", exact=True).input_value().startswith(r2med.load("mini@1/MedQA-Diag").queries[0].text)
+    )
+    page.get_by_role("button", name="Search").click()
+    page.locator(".lists").wait_for()
+    assert page.locator(".list").count() == 3
+    assert page.locator(".hit").count() == 30
+    assert page.locator(".tag.yes:visible").count() > 0
+    shares = page.locator(".shares").first
+    shares.locator("summary").click()
+    assert "idf" in shares.inner_text()
+    search(
+        page, "a patient with fever and a rash after a walk in the woods", "Lyme disease is an infection with Borrelia"
+    )
+    assert page.locator("h2", has_text="What the expansion changes").is_visible()
+    assert page.locator("mark.added").count() > 0
+    assert page.evaluate(OVERFLOW) == []
+    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+    assert page.url == address  # nothing typed is in the history
+    assert "woods" not in page.url
+    page.evaluate("document.querySelectorAll('details').forEach(d => { d.open = true; })")
+    page.evaluate(axe)
+    found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
+    assert [(v["id"], [n["html"][:160] for n in v["nodes"][:3]]) for v in found["violations"]] == []
+
+
+def test_trying_with_the_keyboard_alone(server: Server, visit: Visit) -> None:
+    page = visit()
+    page.goto(server.base + "/try?task=mini@1/Biology")
+    page.get_by_label("Query", exact=True).focus()
+    page.keyboard.type("why do cells die")
+    page.keyboard.press("Control+Enter")
+    page.locator(".hit").first.wait_for()
+    for wanted in ("Expansion", "behind the query", "Task", "System 1", "System 2", "System 3", "Search"):
+        page.keyboard.press("Tab")
+        label = page.evaluate(
+            "(e => (e.labels && e.labels.length ? e.labels[0] : e).innerText)(document.activeElement)"
+        )
+        assert wanted in label
+    summary = page.locator(".shares summary").first
+    summary.focus()
+    page.keyboard.press("Enter")
+    assert page.locator(".shares[open] table").first.is_visible()
+
+
+def test_trying_without_script(server: Server, visit: Visit) -> None:
+    page = visit(java_script_enabled=False, expected="status of 400")
+    page.goto(server.base + "/try?task=mini@1/Biology")
+    page.get_by_label("Query", exact=True).fill("why do cells die")
+    with page.expect_navigation():
+        page.get_by_role("button", name="Search").click()
+    assert page.locator(".hit").count() == 30
+    assert page.url == server.base + "/try"
+    assert page.get_by_label("Query", exact=True).input_value() == "why do cells die"
+    page.get_by_label("System 1").fill("openai")
+    with page.expect_navigation():
+        page.get_by_role("button", name="Search").click()
+    assert "cannot be tried here" in page.get_by_role("alert").inner_text()
+
+
+def test_a_server_that_is_gone_is_told(results: Path, serve: Callable[..., Any], visit: Visit) -> None:
+    page = visit(expected="ERR_CONNECTION_REFUSED")
+    with serve(results) as server:
+        page.goto(server.base + "/try?task=mini@1/Biology")
+    page.get_by_label("Query", exact=True).fill("why do cells die")
+    page.get_by_role("button", name="Search").click()
+    page.get_by_text("The app does not answer").wait_for()

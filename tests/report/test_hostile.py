@@ -94,20 +94,57 @@ def test_nothing_runs_and_nothing_overflows(
             assert "\nnew line" not in table
 
 
+@pytest.mark.parametrize("width", [1280, 400])
+def test_typed_text_stays_text(
+    hostile: Path, serve: Callable[..., Any], visit: Callable[..., Any], width: int
+) -> None:  # fmt: skip
+    """What is typed and what is found: both are hostile here."""
+    typed = (
+        "pain</textarea><script>window.hacked = 1</script><img src=x onerror='window.hacked = 1'> \u202e {{ 7 * 7 }} "
+        + "y" * 3000
+    )
+    with serve(hostile / "results", "--tasks", hostile / "own") as server:
+        page = visit(width=width, expected="status of 400")
+        page.goto(server.base + "/try?task=own/own")
+        page.get_by_label("Query", exact=True).fill(typed)
+        page.locator("textarea[name=expansion]").fill(typed)
+        page.get_by_label("System 1").fill("bm25")
+        for number in (2, 3):
+            page.get_by_label(f"System {number}").fill("")
+        page.get_by_role("button", name="Search").click()
+        page.locator(".hit").first.wait_for()
+        page.evaluate("document.querySelectorAll('details').forEach(d => { d.open = true; })")
+        assert page.evaluate("window.hacked") is None
+        assert page.evaluate("document.querySelectorAll('main img, main script, main iframe, main i').length") == 0
+        assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+        assert page.get_by_label("Query", exact=True).input_value() == typed
+        assert "U+202E" in page.locator("#answer").inner_text()
+        page.get_by_label("System 1").fill("<script>window.hacked = 1</script>")
+        page.get_by_role("button", name="Search").click()
+        page.get_by_role("alert").wait_for()
+        assert page.evaluate("window.hacked") is None
+
+
 def test_the_single_file_is_as_safe(hostile: Path, visit: Callable[..., Any]) -> None:
     from r2med.report.web.single_file import write_report
     from r2med.report.web.site import Site
+    from tests.report.unpack import unpack
 
     target = hostile / "out.html"
     write_report(Site([hostile / "results"], task_folders=[hostile / "own"]), target, most=5_000_000)
     page = visit(offline=True)
     page.goto(target.as_uri())
-    for section in page.evaluate("[...document.querySelectorAll('section.page')].map(s => s.id)"):
-        page.evaluate("id => { location.hash = id; }", section)
-        page.evaluate("document.querySelectorAll('.current details').forEach(d => { d.open = true; })")
+    page.locator("form.find").wait_for()
+    for anchor in [*unpack(target).pages, "find/script", "find/%3Cimg"]:
+        page.evaluate("id => { location.hash = id; }", anchor)
+        if anchor.startswith("find/"):
+            page.locator("ol.moved + *, .notice").first.wait_for()
+        else:
+            page.wait_for_function("id => document.querySelector('section.page').id === id", arg=anchor)
+        page.evaluate("document.querySelectorAll('main details').forEach(d => { d.open = true; })")
         assert page.evaluate("window.hacked") is None
-        assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
-    assert page.evaluate("document.querySelectorAll('main img, main script, main iframe').length") == 0
+        assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"), anchor
+        assert page.evaluate("document.querySelectorAll('main img, main script, main iframe').length") == 0
 
 
 def test_a_name_of_twenty_thousand_characters_stops_neither_pages_nor_the_report(hostile: Path) -> None:

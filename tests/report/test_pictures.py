@@ -17,6 +17,9 @@ from r2med.report.collection import SideBySide, collection_results, side_by_side
 from r2med.report.costs import AXES, CostPoint, CutPoint, cost_of, cost_points, cut_points, unknown_parameters
 from r2med.report.pictures import (
     MOST_MARKS,
+    PHONE,
+    PHONE_SIDE,
+    WIDTH,
     draw_field,
     draw_ranks,
     draw_scatter,
@@ -101,9 +104,13 @@ def test_costs_and_the_front_they_make(found: SideBySide) -> None:
     assert [c.system for c in costs] == ["bm25", "bm25-lucene"]
     assert all(c.cost > 0 for c in costs)
     assert not left_out
-    for headed in (True, False):
-        picture = draw_tradeoff(costs, SECONDS, MAIN, "mini@1", headed=headed)
+    for headed, width in ((True, WIDTH), (False, WIDTH), (False, PHONE)):
+        picture = draw_tradeoff(costs, SECONDS, MAIN, "mini@1", headed=headed, width=width)
         assert {"bm25", "bm25-lucene"} <= set(check_legible(picture))
+    sizes = [CostPoint(f"{LONG}{i}", 10.0 ** (i % 13), 0.01 * i, measured=False) for i in range(40)]
+    check_legible(
+        draw_tradeoff([*sizes, CostPoint("bm25", 0, 0.3)], AXES["parameters"], MAIN, "x", headed=False, width=PHONE)
+    )
     free, _ = cost_points(found.results, found.results.tasks, MAIN, "dollars")
     assert [c.cost for c in free] == [0.0, 0.0]
     check_legible(draw_tradeoff(free, DOLLARS, MAIN, "mini@1", headed=True))
@@ -164,6 +171,7 @@ def test_scatter(found: SideBySide) -> None:
     assert {"Q&A reference", "Clinical evidence", "Clinical case"} <= set(texts)
     above = sum(int((t.scores[1] > t.scores[0] + 1e-9).sum()) for t in found.scores.tasks)
     assert any(f"bm25-lucene is better on {above}" in text for text in texts)
+    check_legible(draw_scatter(found.scores, "mini@1", headed=False, group=lambda task: task, side=PHONE_SIDE))
     linked = draw_scatter(found.scores, "mini@1", headed=False, link=lambda task, query: f"/query/{task}/{query}")
     assert linked.render().count("<a href=") == 102
     assert 'role="group"' in linked.render()

@@ -12,10 +12,11 @@ import pytest
 
 from r2med.report.web import site as sites
 from r2med.report.web.app import create_app
+from r2med.report.web.background import Background
 from r2med.report.web.pages.board import board
 from r2med.report.web.render import Links, PageRequest, page_html
 from r2med.report.web.server import listen, make_server
-from r2med.report.web.site import Background, Site
+from r2med.report.web.site import Site
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -53,3 +54,27 @@ def test_the_line_of_a_task_reaches_a_reranker(tasks: list[Task], tmp_path: Path
             found.append({hit.doc_id: hit.score for hit in made.rerank(task, candidates, 10).row(0)})
     assert found[0].keys() == found[1].keys()
     assert found[0] != found[1]
+
+
+def test_tokens_explain_a_score_and_no_query_is_kept(tasks: list[Task]) -> None:
+    pytest.importorskip("torch", reason="the torch extra is not installed")
+    folder = home() / "models" / "bge"
+    tiny.save_tokenizer(folder, "bert")
+    tiny.save_model(folder, "bert")
+    options = Options(device="cpu", threads=1, keep_queries=False)
+    task, candidates = tasks[0], BM25(analyzer="whitespace").retrieve(tasks[0])
+    with Builder(options) as builder:
+        for name in ("maxsim:max_length=64,model=bge", "bge:max_length=64"):
+            made = builder.reranker(name)
+            assert isinstance(made, PointwiseReranker)
+            run = made.rerank(task, candidates, 10)
+            documents = run.docs[0][: run.lengths()[0]].tolist()
+            for score, found in zip(run.scores[0], made.explain(task, documents), strict=False):
+                if name.startswith("bge"):
+                    assert found.shares == ()
+                    assert "does not say" in found.note
+                else:
+                    assert sum(share.adds for share in found.shares) == pytest.approx(score, abs=1e-4)
+    assert not (home() / "rerank").exists()
+    sets = [json.loads(path.read_text()) for path in (home() / "embeddings").rglob("set.json")]
+    assert {one["side"] for one in sets} == {"document"}

@@ -14,7 +14,7 @@ from r2med.cache import verify
 from r2med.core import Document, Documents, Qrels, Query, Task, UsageError
 from r2med.core.options import Options
 from r2med.core.queries import Queries, QueryText
-from r2med.retrieve import retrievers
+from r2med.retrieve import Explains, retrievers
 from r2med.retrieve.bm25 import BM25, BM25Lucene, BM25Nano, BM25Parameters
 from r2med.text import get_analyzer
 from r2med.text.analyzers import ANALYZERS
@@ -295,3 +295,47 @@ def test_native_and_python_give_the_same_bits(task: Task, retriever: BM25, analy
         sparse.native, ANALYZERS[analyzer] = kept
     assert np.array_equal(native.docs, python.docs)
     assert np.array_equal(native.scores, python.scores)
+
+
+@pytest.mark.parametrize("made", [BM25(), BM25(k1=2.0, b=0.1), BM25Lucene(), BM25Nano()], ids=lambda r: r.name)
+@pytest.mark.parametrize("several", [False, True], ids=["one text", "two texts"])
+def test_an_explanation_adds_up_to_the_score(task: Task, made: BM25, several: bool) -> None:
+    index = made.prepare(task)
+    assert isinstance(index, Explains)
+    for query in task.queries[:10]:
+        asked = Queries.typed([query.text])
+        if several:
+            asked = Queries(asked.ids, asked.originals, [(QueryText(query.text), QueryText("kidney stone", 2.0))])
+        run = index.search(asked, 300)
+        documents = [document for document in run.docs[0][:8].tolist() if document >= 0]
+        for score, document, explained in zip(run.scores[0], documents, index.explain(asked, documents), strict=False):
+            assert sum(share.adds for share in explained.shares) == pytest.approx(score, rel=1e-5, abs=1e-6)
+            terms = [share.part for share in explained.shares]
+            assert len(terms) == len(set(terms))
+            assert set(terms) <= set(get_analyzer(made.parameters.analyzer)(task.documents[document].contents))
+            for share in explained.shares:
+                assert share.adds == pytest.approx(np.prod([value for _, value in share.factors]), rel=1e-6)
+
+
+def test_a_document_without_shared_terms_has_no_shares(task: Task) -> None:
+    index = BM25().prepare(make_task(["fever", "cough"], ["fever"]))
+    (found,) = index.explain(Queries.typed(["fever"]), [1])
+    assert found.shares == ()
+    (found,) = index.explain(Queries.typed(["fever fever"]), [0])
+    (share,) = found.shares
+    assert share.part == "fever"
+    assert dict(share.factors)["idf"] == pytest.approx(0.693, abs=0.001)
+
+
+def test_feedback_is_explained_too(task: Task) -> None:
+    from r2med.expand import expanders, queries_for
+    from r2med.pipeline import Builder
+
+    one = replace(task, queries=task.queries[:1])
+    with Builder() as builder:
+        expansions = builder.expander(expanders.parse("rm3")).expand(one)
+    queries, _ = queries_for(BM25(), one, expansions)
+    index = BM25().prepare(one)
+    run = index.search(queries, 5)
+    (found,) = index.explain(queries, [int(run.docs[0][0])])
+    assert sum(share.adds for share in found.shares) == pytest.approx(run.scores[0][0], rel=1e-5)

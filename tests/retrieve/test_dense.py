@@ -15,6 +15,7 @@ from r2med.cache import EmbeddingCache
 from r2med.core import Document, Documents, MissingExtra, ModelError, Qrels, Query, Task, UsageError
 from r2med.core.identity import identify
 from r2med.core.options import Options
+from r2med.core.queries import Queries, QueryText
 from r2med.core.spec import Spec
 from r2med.models import folder_card, get_card
 from r2med.retrieve import Retriever, as_retriever, get_retriever
@@ -319,3 +320,33 @@ class TestTorch:
             # A model of another backend is searched on that device too.
             with pytest.raises(UsageError, match=words):
                 as_retriever(Letters(), options=Options(device=device))
+
+
+def test_a_dense_score_is_not_explained_by_words() -> None:
+    index = as_retriever(Letters()).prepare(task_of(["abc", "ddd"], ["a b"]))
+    found = index.explain(Queries.typed(["a b"]), [0, 1])  # type: ignore[attr-defined]
+    assert [one.shares for one in found] == [(), ()]
+    assert "cosine of two vectors (8 numbers each)" in found[0].note
+    assert "does not say what single words add" in found[0].note
+
+
+def test_queries_need_not_be_kept(tmp_path: Path) -> None:
+    """Neither the vector of a query, nor those of texts that stand for it, whatever side encodes them."""
+    cache = EmbeddingCache(tmp_path)
+    private = DenseRetriever(HashEncoder(), HASH, options=Options(keep_queries=False), cache=cache)
+    task = task_of(["abc", "ddd"], ["a b"])
+    index = private.prepare(task)
+
+    def held() -> dict[str, bytes]:
+        return {str(p): p.read_bytes() for p in tmp_path.rglob("*") if p.is_file() and p.name != "speed.json"}
+
+    before = held()
+    assert before
+    texts = [(QueryText("typed"), QueryText("an expansion", 1.0, "document"))]
+    asked = Queries(task.query_ids, task.query_texts, texts)
+    private_run, plain = index.search(asked, 2), index.search(Queries.typed(["typed"]), 2)
+    assert held() == before
+    usual = DenseRetriever(HashEncoder(), HASH, cache=cache).prepare(task)
+    assert usual.search(asked, 2).scores.tolist() == private_run.scores.tolist()
+    assert usual.search(Queries.typed(["typed"]), 2).scores.tolist() == plain.scores.tolist()
+    assert held() != before

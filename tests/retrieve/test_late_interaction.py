@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from r2med.core import Document, Documents, Qrels, Query, Task, UsageError
+from r2med.core import Document, Documents, IdTable, Qrels, Query, Task, TextColumn, UsageError
 from r2med.core.options import Options
 from r2med.core.queries import Queries, QueryText
 from r2med.core.spec import Spec
 from r2med.models import get_card
-from r2med.retrieve import Retriever, late_interaction
+from r2med.retrieve import Explains, Retriever, late_interaction
 from r2med.retrieve.encoders.token_states import token_encoder
 from r2med.retrieve.late_interaction import MaxSimRetriever, maxsim
 from tests.retrieve.encoders import tiny
@@ -102,3 +102,56 @@ def test_a_backend_without_tokens_is_refused(tmp_path: Path) -> None:
     card = tiny.card("api", "none", backend="openai", kind="late-interaction")
     with pytest.raises(UsageError, match="gives no vectors of tokens"):
         token_encoder(card, tmp_path, Options())
+
+
+@pytest.fixture(scope="module")
+def tiny_bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    pytest.importorskip("torch", reason="the torch extra is not installed")
+    folder = tmp_path_factory.mktemp("bert")
+    tiny.save_model(folder, "bert")
+    tiny.save_tokenizer(folder, "bert")
+    return folder
+
+
+def over(folder: Path, options: Options) -> MaxSimRetriever:
+    card = tiny.card("bert", "tokens", kind="late-interaction", normalize=True, document_length=16)
+    return MaxSimRetriever(card, Spec(card.name), token_encoder(card, folder, options), options)
+
+
+@pytest.mark.parametrize("memory", [0, 1 << 20], ids=["encoded again", "held"])
+def test_tokens_add_up_to_the_score(tiny_bert: Path, memory: int) -> None:
+    task = tiny_task()
+    index = over(tiny_bert, Options(device="cpu", threads=1, token_memory=memory)).prepare(task)
+    assert isinstance(index, Explains)
+    texts = [(QueryText(task.queries[0].text), QueryText(task.queries[1].text, 3.0))]
+    for asked in (Queries.typed([task.queries[0].text]), Queries(IdTable(["q"]), TextColumn.from_texts(["x"]), texts)):
+        run = index.search(asked, 10)
+        documents = run.docs[0].tolist()
+        for score, document, found in zip(run.scores[0], documents, index.explain(asked, documents), strict=True):
+            assert sum(share.adds for share in found.shares) == pytest.approx(score, abs=1e-4)
+            words = " ".join(share.match for share in found.shares if not share.match.startswith(("[", "##")))
+            assert set(words.split()) <= set(task.documents[document].text.lower().split())
+
+
+def test_token_vectors_are_held_where_there_is_room(tiny_bert: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    task, asked = tiny_task(), Queries.of(tiny_task())
+    without = over(tiny_bert, CPU).prepare(task)
+    expected = without.search(asked, 10)
+    assert without.nbytes == 0
+    large = over(tiny_bert, Options(device="cpu", threads=1, token_memory=1 << 20)).prepare(task)
+    small = over(tiny_bert, Options(device="cpu", threads=1, token_memory=100)).prepare(task)
+    for index in (large, small):
+        run = index.search(asked, 10)
+        assert run.docs.tolist() == expected.docs.tolist()
+        assert run.scores.tolist() == expected.scores.tolist()
+    assert 0 < large.nbytes <= 1 << 20
+    assert small.nbytes == 0
+
+    def encode_again(texts: Any, side: Any, instruction: str = "") -> Any:
+        assert side == "query", "documents are encoded again"
+        return original(texts, side, instruction)
+
+    original = large.encoder.stream_states
+    monkeypatch.setattr(large.encoder, "stream_states", encode_again)
+    assert large.search(asked, 10).scores.tolist() == expected.scores.tolist()
+    assert large.explain(Queries.typed(["pain"]), [0])[0].shares

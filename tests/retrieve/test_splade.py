@@ -71,3 +71,13 @@ def test_another_backend_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(splade_module, "card_of", lambda spec: card)
     with pytest.raises(UsageError, match="learned sparse models run in transformers"):
         SpladeRetriever.from_spec(Spec(card.name), Builder())
+
+
+def test_terms_add_up_to_the_score(splade: SpladeRetriever) -> None:
+    task = tiny_task()
+    index = splade.prepare(task)
+    asked = Queries.typed([task.queries[0].text])
+    run = index.search(asked, 5)
+    for score, found in zip(run.scores[0], index.explain(asked, run.docs[0].tolist()), strict=True):
+        assert sum(share.adds for share in found.shares) == pytest.approx(score, rel=1e-4)
+        assert all(isinstance(share.part, str) and share.part for share in found.shares)

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from r2med.core import IdTable, ModelError, UsageError
+from r2med.retrieve.exact import exact_products
 from r2med.retrieve.memory import MemoryPlan
 from r2med.retrieve.rows import ArrayRows, unit
 from r2med.retrieve.vectors import ProductFirstStage, search
@@ -97,15 +98,21 @@ def test_the_order_is_that_of_exact_products(kind: str, dimension: int) -> None:
 @pytest.mark.parametrize("dimension", [3, 64, 384])
 def test_a_score_depends_on_its_two_vectors_only(dimension: int) -> None:
     queries, documents, ties = made(21, 5000, dimension)
-    whole = ProductFirstStage()(queries, ArrayRows(documents), ties, 5000)
-    scores = np.empty((21, 5000), np.float32)
-    np.put_along_axis(scores, whole.docs.astype(np.int64), whole.scores, axis=1)
+    exact = (queries.astype(np.float64) @ documents.T.astype(np.float64)).astype(np.float32)
     order = np.random.default_rng(1).permutation(5000)[:4321]
-    for rows in (slice(0, 1), slice(3, 12)):
-        part = ProductFirstStage()(queries[rows], ArrayRows(documents[order]), np.arange(4321, dtype=np.int32), 4321)
-        again = np.empty((part.docs.shape[0], 4321), np.float32)
-        np.put_along_axis(again, part.docs.astype(np.int64), part.scores, axis=1)
-        assert np.array_equal(again, scores[rows][:, order])
+    for asked in (slice(0, 21), slice(0, 1), slice(3, 12)):
+        for chosen, ranks in ((np.arange(5000), ties), (order, np.arange(4321, dtype=np.int32))):
+            top = search(queries[asked], documents[chosen], ranks, len(chosen))
+            assert np.array_equal(top.scores, np.take_along_axis(exact[asked][:, chosen], top.docs.astype(np.int64), 1))
+
+
+def test_exact_products_are_the_same_without_the_c_extension(monkeypatch: pytest.MonkeyPatch) -> None:
+    queries, documents, _ = made(9, 3000, 100)
+    docs = np.random.default_rng(2).integers(0, 3000, (9, 500)).astype(np.int32)
+    with_it = exact_products(queries, ArrayRows(documents), docs).astype(np.float32)
+    monkeypatch.setattr("r2med.retrieve.exact._dots", None)
+    for gather in (None, 7):
+        assert np.array_equal(exact_products(queries, ArrayRows(documents), docs, gather).astype(np.float32), with_it)
 
 
 def test_torch_gives_the_same_ranking() -> None:

@@ -1,10 +1,11 @@
-/* Inner products of a few queries with many rows, at the speed at which the rows come out of memory.
+/* Inner products of a few queries with many rows, at the speed at which the rows come out of memory; and exact ones.
  *
- * A matrix product in blocks copies every row into a layout of its own first, which pays for many queries and costs
- * twice the reading for few. Here each row is read once and meets all queries while it is in the nearest cache.
+ * `dots`: a matrix product in blocks copies every row into a layout of its own first, which pays for many queries and
+ * costs twice the reading for few. Here each row is read once and meets all queries while it is in the nearest cache.
+ * The sums depend on the vector unit of the machine in their last bits. They choose candidates (r2med/retrieve/few.py).
  *
- * The sums depend on the vector unit of the machine in their last bits. They choose candidates; the scores that are
- * reported come from the same product as everywhere else (r2med/retrieve/few.py).
+ * `pairs`: the scores that are reported (r2med/retrieve/exact.py). Products of float32 numbers are exact in double, and
+ * the order of the sums is fixed, so that every machine gets the same bits.
  */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -114,9 +115,55 @@ static void dispatch(const Job *job) {
     run_plain(job);
 }
 
-static int places_within(const Job *job, Py_ssize_t rows) {
+/* Sums in LANES chains that are added up in one order, however wide the vectors of the machine are. */
+INLINE double exact_product(const float *row, const double *query, Py_ssize_t dimension) {
+    double sums[LANES] = {0};
+    Py_ssize_t k = 0;
+    for (; k + LANES <= dimension; k += LANES)
+        for (int lane = 0; lane < LANES; lane++) sums[lane] += (double)row[k + lane] * query[k + lane];
+    for (int lane = 0; k + lane < dimension; lane++) sums[lane] += (double)row[k + lane] * query[k + lane];
+    for (int half = LANES / 2; half; half /= 2)
+        for (int lane = 0; lane < half; lane++) sums[lane] += sums[lane + half];
+    return sums[0];
+}
+
+typedef struct {
+    const double *queries;
+    const float *rows;
+    const int64_t *query, *place;
+    double *out;
+    Py_ssize_t dimension, begin, end;
+} Pairs;
+
+INLINE void sum_pairs(const Pairs *job) {
     for (Py_ssize_t i = job->begin; i < job->end; i++)
-        if (job->places[i] < 0 || job->places[i] >= rows) return 0;
+        job->out[i] = exact_product(job->rows + job->place[i] * job->dimension,
+                                    job->queries + job->query[i] * job->dimension, job->dimension);
+}
+
+#ifdef WIDE
+__attribute__((target("avx512f,fma"))) static void sum_pairs_512(const Pairs *job) { sum_pairs(job); }
+__attribute__((target("avx2,fma"))) static void sum_pairs_256(const Pairs *job) { sum_pairs(job); }
+#endif
+static void sum_pairs_plain(const Pairs *job) { sum_pairs(job); }
+
+static void dispatch_pairs(const Pairs *job) {
+#ifdef WIDE
+    if (__builtin_cpu_supports("avx512f")) {
+        sum_pairs_512(job);
+        return;
+    }
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
+        sum_pairs_256(job);
+        return;
+    }
+#endif
+    sum_pairs_plain(job);
+}
+
+static int all_within(const int64_t *values, Py_ssize_t begin, Py_ssize_t end, Py_ssize_t limit) {
+    for (Py_ssize_t i = begin; i < end; i++)
+        if (values[i] < 0 || values[i] >= limit) return 0;
     return 1;
 }
 
@@ -145,7 +192,7 @@ static PyObject *dots(PyObject *self, PyObject *args) {
         int whole = job.count ? out.len % (job.count * number) == 0 && out.len / (job.count * number) == job.width
                               : out.len == 0;
         fits = whole && job.begin <= job.end && job.end <= known && job.end - job.begin <= job.width - job.offset &&
-               (!given || places_within(&job, rows.len / size));
+               (!given || all_within(job.places, job.begin, job.end, rows.len / size));
     } else {
         fits = 0;
     }
@@ -162,8 +209,39 @@ static PyObject *dots(PyObject *self, PyObject *args) {
     Py_RETURN_NONE;
 }
 
+static PyObject *pairs(PyObject *self, PyObject *args) {
+    (void)self;
+    Py_buffer queries, rows, query, place, out;
+    Pairs job;
+    if (!PyArg_ParseTuple(args, "y*y*y*y*w*nnn", &queries, &rows, &query, &place, &out, &job.dimension, &job.begin,
+                          &job.end))
+        return NULL;
+    const Py_ssize_t wide = (Py_ssize_t)sizeof(double), narrow = (Py_ssize_t)sizeof(float);
+    int fits = job.dimension > 0 && job.dimension <= PY_SSIZE_T_MAX / wide && job.begin >= 0 && job.begin <= job.end &&
+               job.end <= query.len / wide && job.end <= place.len / wide && job.end <= out.len / wide &&
+               queries.len % (job.dimension * wide) == 0 && rows.len % (job.dimension * narrow) == 0;
+    if (fits) {
+        job.queries = queries.buf, job.rows = rows.buf, job.query = query.buf, job.place = place.buf;
+        job.out = out.buf;
+        fits = all_within(job.query, job.begin, job.end, queries.len / (job.dimension * wide)) &&
+               all_within(job.place, job.begin, job.end, rows.len / (job.dimension * narrow));
+    }
+    if (fits) {
+        Py_BEGIN_ALLOW_THREADS;
+        dispatch_pairs(&job);
+        Py_END_ALLOW_THREADS;
+    } else {
+        PyErr_SetString(PyExc_ValueError, "the sizes of queries, rows, pairs and products do not fit");
+    }
+    PyBuffer_Release(&queries), PyBuffer_Release(&rows), PyBuffer_Release(&query), PyBuffer_Release(&place);
+    PyBuffer_Release(&out);
+    if (!fits) return NULL;
+    Py_RETURN_NONE;
+}
+
 static PyMethodDef methods[] = {
     {"dots", dots, METH_VARARGS, "Inner products of a few queries with some rows of a matrix."},
+    {"pairs", pairs, METH_VARARGS, "Exact inner products of pairs of a query and a row."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -15,6 +15,7 @@ from ..integrations.hub import Prepared, Uploaded, prepare, upload
 from ..integrations.mteb import Imported, Written, ledger_text, read_mteb
 from ..integrations.mteb import export_mteb as export_to_mteb
 from ..models import get_card
+from ..pipeline.typed import TypedSearch
 from ..results import ResultIndex
 from .results import FOLDER
 
@@ -33,15 +34,17 @@ __all__ = [
 ]
 
 
-def open_site(results: Sequence[str | Path], tasks: Sequence[str | Path] = ()) -> Site:
-    """The pages over folders of results; a folder that was named must be there."""
+def open_site(results: Sequence[str | Path], tasks: Sequence[str | Path] = (), *, search: bool = False) -> Site:
+    """The pages over folders of results; a folder that was named must be there. With `search`, queries can be tried."""
     from ..report.web import Site
 
     roots = [Path(root) for root in results]
     for root in roots:
         if not root.is_dir():
             raise ResultError(f"{root}: no such folder of results (r2med run makes one)")
-    return Site(roots or [Path(FOLDER)], task_folders=[Path(folder) for folder in tasks], parameters=parameters_of)
+    folders = [Path(folder) for folder in tasks]
+    searcher = TypedSearch() if search else None
+    return Site(roots or [Path(FOLDER)], task_folders=folders, parameters=parameters_of, search=searcher)
 
 
 def parameters_of(parts: Sequence[str]) -> int | None:
@@ -60,11 +63,13 @@ def view(
     """Show results in the browser until interrupted.
 
     `tasks` are folders whose texts may be shown; `host` listens elsewhere than on loopback, under the names `allowed`.
+    Queries can be tried on loopback only.
     """
-    from ..report.web.app import create_app
+    from ..report.web.app import LOOPBACK, create_app
     from ..report.web.server import serve, warm_up
 
-    site = open_site(results, tasks)
+    # What others type would travel to this machine and be searched at its expense.
+    site = open_site(results, tasks, search=host in ("", "::1", *LOOPBACK))
     application = create_app(site, host=host, allowed=allowed)
     serve(application, host=host, port=port, browser=browser, announce=announce, warm=lambda: warm_up(site))
 

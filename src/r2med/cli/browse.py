@@ -101,7 +101,8 @@ def view(
 ) -> None:  # fmt: skip
     """Look at results in the browser: leaderboard, trade-offs, tasks, queries, comparisons, a run that is going.
 
-    Without folders, `results`. The app reads these folders and the texts of tasks, and sends nothing anywhere.
+    Without folders, `results`. The app reads these folders and the texts of tasks, and sends nothing anywhere. On its
+    page Try it, systems that run on this machine search for a query of your own, which is kept nowhere.
     """
     from ..api import publish as api
 

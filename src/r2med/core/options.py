@@ -25,6 +25,8 @@ class Options:
     """Bytes that dense search may hold beside its mapped vectors; None: what is fastest."""
     verify: int = 0  # cached texts that are encoded again and compared
     cache: bool = True  # whether vectors, scores and indexes are kept on disk
+    keep_queries: bool = True  # whether that holds for vectors and scores of queries, too
+    token_memory: int = 0  # bytes of documents' token vectors that late interaction may hold between searches
     trust_remote_code: bool = False
     allow_pickle: bool = False  # load weights that are published as pickles only, which can run code
     base_url: str = ""  # of an API, instead of the environment's

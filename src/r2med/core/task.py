@@ -86,6 +86,17 @@ class Documents(Sequence[Document]):
         found: T = self._derived[key]
         return found
 
+    @property
+    def nbytes(self) -> int:
+        """Memory that the texts take, and what was made from them as far as it says so."""
+        columns = [self.texts, *([self.titles] if self.titles is not None else [])]
+        made = sum(getattr(value, "nbytes", 0) for value in self._derived.values())
+        return sum(column.nbytes for column in columns) * (1 if self.titles is None else 2) + int(made)
+
+    def apart(self) -> Documents:
+        """The same documents, without what was made from them: it is let go with them."""
+        return Documents(self.ids, self.texts, self.titles)
+
     @cached_property
     def contents(self) -> TextColumn:
         """Title and text of every document; the text column itself where there are no titles."""

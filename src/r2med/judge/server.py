@@ -12,19 +12,18 @@ import secrets
 import threading
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
-from urllib.parse import parse_qs, quote, unquote, urlsplit
+from urllib.parse import parse_qs, quote, unquote
 
 import msgspec
 
 from ..core import R2MedError, ResultError, UnknownName, UsageError
 from ..report.web.app import ASGIApp, Guard, Receive, Response, Scope, Send
 from ..report.web.render import static_file
+from ..report.web.requests import JSON, Refused, check_site, headers_of, read_body
 from .desk import Desk, Finished, Sent
 from .journal import Conflict, JudgeKind
 from .project import Project
 
-MOST_BYTES = 1 << 20
-BODY_SECONDS = 10.0
 HTML, CSS, SCRIPT = "text/html; charset=utf-8", "text/css; charset=utf-8", "text/javascript; charset=utf-8"
 OWN = {
     "judge.html": HTML,
@@ -46,14 +45,6 @@ class Judge(NamedTuple):
     name: str
     kind: JudgeKind
     url: str
-
-
-class Refused(Exception):
-    """A request that is not answered, with the reason."""
-
-    def __init__(self, status: int, reason: str) -> None:
-        super().__init__(reason)
-        self.status = status
 
 
 class _Code(msgspec.Struct, forbid_unknown_fields=True):
@@ -103,10 +94,10 @@ class JudgingApp:
 
     async def _answer(self, scope: Scope, receive: Receive) -> Response:
         path, method = scope["path"], scope["method"]
-        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        headers = headers_of(scope)
         if not path.startswith("/api/"):
             return _file("judge.html" if path == "/" else path.removeprefix("/static/"), method)
-        check_site(headers, writes=method == "POST")
+        check_site(headers, media=JSON if method == "POST" else "")
         if path == "/api/enter":
             if method != "POST":
                 raise Refused(405, "A code is sent, not asked for.")
@@ -129,45 +120,6 @@ class JudgingApp:
         if name is None:
             raise Refused(401, "This address lets in once: open the one that the server printed.")
         return _json({"judge": name, "token": self.tokens[name]})
-
-
-def check_site(headers: dict[str, str], *, writes: bool) -> None:
-    """Refuse what another site's page asks for, and writes that no page of ours can have sent."""
-    if headers.get("sec-fetch-site", "same-origin") != "same-origin":
-        raise Refused(403, "This was asked for by a page of another site.")
-    if not writes:
-        return
-    origin = urlsplit(headers.get("origin", ""))
-    if origin.scheme not in ("http", "https") or origin.netloc.casefold() != headers.get("host", "").casefold():
-        raise Refused(403, "This was sent by a page of another site, or by no page.")
-    if headers.get("content-type", "").partition(";")[0].strip().casefold() != "application/json":
-        raise Refused(415, "Only application/json is taken.")
-
-
-async def read_body(headers: dict[str, str], receive: Receive) -> bytes:
-    """What was sent, up to a limit in size and time."""
-    too_long = Refused(413, f"At most {MOST_BYTES:,} bytes are taken.")
-    announced = headers.get("content-length", "0")
-    if not announced.isdecimal() or int(announced) > MOST_BYTES:
-        raise too_long
-
-    async def read() -> bytes:
-        parts, size = list[bytes](), 0
-        while True:
-            message = await receive()
-            if message["type"] == "http.disconnect":
-                raise Refused(400, "The request ended early.")
-            parts.append(message.get("body", b""))
-            size += len(parts[-1])
-            if size > MOST_BYTES:
-                raise too_long
-            if not message.get("more_body"):
-                return b"".join(parts)
-
-    try:
-        return await asyncio.wait_for(read(), BODY_SECONDS)
-    except asyncio.TimeoutError:
-        raise Refused(408, "The request took too long.") from None
 
 
 def respond(desk: Desk, method: str, path: str, query: str, body: bytes) -> Response:

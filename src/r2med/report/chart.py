@@ -177,25 +177,30 @@ class Chart(Canvas):
 
     def x_axis(self, scale: Scale, top: float, bottom: float, title: str) -> None:
         """Vertical grid lines, their numbers below, the title below those."""
-        for tick in scale.ticks:
-            self.x_tick(scale(tick), top, bottom, tick_text(tick))
+        self.x_ticks([(scale(tick), tick_text(tick)) for tick in scale.ticks], top, bottom)
         self.line(scale.start, bottom, scale.end, bottom, "axis")
         shown = fit(title, abs(scale.end - scale.start), NORMAL)
         self.text((scale.start + scale.end) / 2, bottom + 40, shown, size=NORMAL, anchor="middle")
 
-    def x_tick(self, x: float, top: float, bottom: float, text: str) -> None:
-        self.line(x, top, x, bottom, "grid")
-        self.text(x, bottom + 18, text, size=SMALL, ink="muted", anchor="middle")
+    def x_ticks(self, ticks: Iterable[tuple[float, str]], top: float, bottom: float) -> None:
+        """Vertical grid lines and what is written below them; a text without room is left out."""
+        taken = -math.inf
+        for x, text in ticks:
+            self.line(x, top, x, bottom, "grid")
+            half = text_width(text, SMALL) / 2
+            if x - half > taken and x + half <= self.width:
+                self.text(x, bottom + 18, text, size=SMALL, ink="muted", anchor="middle")
+                taken = x + half + 4
 
-    def y_axis(self, scale: Scale, left: float, right: float, title: str) -> None:
-        """Horizontal grid lines, their numbers to the left, the title turned."""
+    def y_axis(self, scale: Scale, left: float, right: float, title: str, *, away: float = 46) -> None:
+        """Horizontal grid lines, their numbers to the left, the title turned and `away` from the line."""
         for tick in scale.ticks:
             y = scale(tick)
             self.line(left, y, right, y, "grid")
             self.text(left - 8, y + 4, tick_text(tick), size=SMALL, ink="muted", anchor="end")
         self.line(left, scale.end, left, scale.start, "axis")
         shown = fit(title, abs(scale.end - scale.start), NORMAL)
-        self.text(left - 46, (scale.start + scale.end) / 2, shown, size=NORMAL, anchor="middle", turned=True)
+        self.text(left - away, (scale.start + scale.end) / 2, shown, size=NORMAL, anchor="middle", turned=True)
 
     def labels(
         self, labels: Iterable[Label], area: Box, marks: Sequence[Box], lines: Sequence[Box], *, gap: float = 9

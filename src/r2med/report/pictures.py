@@ -25,12 +25,10 @@ WIDTH = 860.0
 STEP = 15.0
 LONGEST_TASK = 220.0
 TEXTS = {"document": "documents", "query": "queries"}
-PLOT = 400.0
-LEFT, RIGHT = MARGIN + 56, WIDTH - MARGIN - 20
-GUTTER = 96.0  # A place of its own for what costs nothing, which a logarithmic scale has not.
-LABELLED = 14
-SIDE, PAD = 520.0, 14.0
-EDGE = LEFT + SIDE + 2 * PAD
+PHONE, PHONE_SIDE = 360.0, 254.0  # The width of a picture for a narrow screen, and the side of a square one.
+LEFT = MARGIN + 56
+LABELLED, LABELLED_NARROW = 14, 5
+SIDE, MIDDLE_SIDE, PAD = 520.0, 320.0, 14.0  # The middle one serves wide and narrow screens.
 SAME = 1e-9
 MOST_MARKS = 2_000  # Queries that are drawn one by one; of more, those with about the same scores share a mark.
 CELL = 0.05
@@ -150,10 +148,11 @@ def draw_truncation(points: Sequence[CutPoint], measure: Measure, where: str, si
 
 
 def draw_field(shown: Mapping[str, float], others: Sequence[float], measure: Measure) -> Chart:
-    """One query's score under the systems shown, a line each, and one line for all others."""
-    left, right, height = 170.0, 596.0, 26.0
-    bottom = 10 + height * (len(shown) + bool(others))
-    chart = Chart(620, f"{measure} of this query under each system", headed=False)
+    """One query's score under the systems shown, a line each with its name above, and one line for all others."""
+    width, left, height = 420.0, 14.0, 38.0
+    right, room = width - 14.0, width - 28.0
+    bottom = 4 + height * (len(shown) + bool(others))
+    chart = Chart(width, f"{measure} of this query under each system", headed=False)
     chart.height = round(bottom) + 40
     x = linear(0, 100, left, right)
     for tick in x.ticks:
@@ -161,18 +160,18 @@ def draw_field(shown: Mapping[str, float], others: Sequence[float], measure: Mea
         chart.text(x(tick), bottom + 17, f"{tick:g}", size=SMALL, ink="muted", anchor="middle")
     chart.text((left + right) / 2, bottom + 34, f"{measure} × 100", size=SMALL, ink="muted", anchor="middle")
     for i, (system, score) in enumerate(shown.items()):
-        y = 10 + height * (i + 0.5)
-        chart.text(left - 12, y + 4, fit(system, left - 20, SMALL), size=SMALL, anchor="end")
+        y = 4 + height * (i + 0.75)
+        chart.text(left, y - 11, fit(system, room, SMALL), size=SMALL)
         chart.bar(x(0), y, x(100 * score), y, i, width=3)
         chart.marker(x(100 * score), y, i, radius=6)
     if others:
-        y = 10 + height * (len(shown) + 0.5)
+        y = 4 + height * (len(shown) + 0.75)
         noun = "other system" if len(others) == 1 else "others"
-        chart.text(left - 12, y + 4, f"{len(others)} {noun}", size=SMALL, ink="muted", anchor="end")
+        chart.text(left, y - 11, f"{len(others)} {noun}", size=SMALL, ink="muted")
         for score, count in Counter(round(s, 3) for s in others).items():
             chart.marker(x(100 * score), y, 6, radius=min(3 + count**0.5, 10), opacity=0.6)
         mean = sum(others) / len(others)
-        chart.line(x(100 * mean), y - 10, x(100 * mean), y + 10, "text", width=2)
+        chart.line(x(100 * mean), y - 8, x(100 * mean), y + 8, "text", width=2)
     return chart
 
 
@@ -201,33 +200,34 @@ def frontier(points: Sequence[CostPoint]) -> list[CostPoint]:
     return best
 
 
-def draw_tradeoff(points: Sequence[CostPoint], axis: Axis, measure: Measure, where: str, *, headed: bool) -> Chart:
+def draw_tradeoff(
+    points: Sequence[CostPoint], axis: Axis, measure: Measure, where: str, *, headed: bool, width: float = WIDTH
+) -> Chart:
     """A point per system, squares for published figures; the dashed line joins the Pareto front.
 
     A picture for a file is `headed`; a page has a heading of its own.
     """
     subtitle = f"{axis.note} Dashed: no other system is both better and cheaper."
-    chart = Chart(WIDTH, f"{measure} against {axis.title.lower()} on {where}", subtitle, headed=headed)
-    top = chart.top + 12
-    bottom = top + PLOT
+    chart = Chart(width, f"{measure} against {axis.title.lower()} on {where}", subtitle, headed=headed)
+    wide = width > PHONE
+    top, left, right = chart.top + 12, LEFT if wide else LEFT - 14, width - MARGIN - (20 if wide else 0)
+    bottom = top + (400.0 if wide else 300.0)
     chart.height = round(bottom) + 62
     free = any(p.cost <= 0 for p in points)
     paid = [p.cost for p in points if p.cost > 0]
-    start = LEFT + (GUTTER if free else 0)
-    x = logarithmic(min(paid), max(paid), start, RIGHT) if paid else linear(0, 1, start, RIGHT)
+    gutter = (right - left) / 8 if free else 0.0  # a place for what costs nothing, which a logarithmic scale has not
+    x = logarithmic(min(paid), max(paid), left + gutter, right) if paid else linear(0, 1, left + gutter, right)
     y = linear(0, max(100 * max(p.score for p in points), 1.0), bottom, top)
-    places = [(x(p.cost) if p.cost > 0 else LEFT + GUTTER / 2, y(100 * p.score)) for p in points]
+    places = [(x(p.cost) if p.cost > 0 else left + gutter / 2, y(100 * p.score)) for p in points]
     chart.x_axis(x._replace(ticks=()), top, bottom, axis.unit + (" (logarithmic)" if x.log else ""))
-    for tick in x.ticks if paid else ():
-        chart.x_tick(x(tick), top, bottom, short(tick))
-    if free:
-        chart.x_tick(LEFT + GUTTER / 2, top, bottom, "0")
-    chart.y_axis(y, LEFT, RIGHT, f"{measure} × 100, mean of the tasks")
+    marked = [(left + gutter / 2, "0")] if free else []
+    chart.x_ticks([*marked, *((x(tick), short(tick)) for tick in (x.ticks if paid else ()))], top, bottom)
+    chart.y_axis(y, left, right, f"{measure} × 100, mean of the tasks", away=46 if wide else 36)
     front, edge = frontier(points), list[tuple[float, float]]()
     for point in front:
         px, py = places[points.index(point)]
         edge += [(px, edge[-1][1]), (px, py)] if edge else [(px, py)]
-    edge.append((RIGHT, edge[-1][1]))
+    edge.append((right, edge[-1][1]))
     chart.polyline(edge, "axis", width=1.5, dash="5 4")
     for point, place in zip(points, places, strict=True):
         on_front = point in front
@@ -235,10 +235,11 @@ def draw_tradeoff(points: Sequence[CostPoint], axis: Axis, measure: Measure, whe
         label = f"{named}: {100 * point.score:.2f} at {short(point.cost)}"
         with chart.link(point.href, label + (" (on the front)" if on_front else "")):
             chart.marker(*place, 0 if point.measured else 1, radius=6.5 if on_front else 4.5)
-    labelled = [(p, place) for p, place in zip(points, places, strict=True) if len(points) <= LABELLED or p in front]
-    labels = [Label(*place, point.system) for point, place in labelled]
+    few = len(points) <= (LABELLED if wide else LABELLED_NARROW)
+    named_points = [(p, place) for p, place in zip(points, places, strict=True) if few or (wide and p in front)]
+    labels = [Label(*place, fit(point.system, width * 0.36, SMALL)) for point, place in named_points]
     marks = [around(*place, 6) for place in places]
-    chart.labels(labels, Box(LEFT, top, RIGHT, bottom), marks, along(edge), gap=11)
+    chart.labels(labels, Box(left, top, right, bottom), marks, along(edge), gap=11)
     return chart
 
 
@@ -261,8 +262,9 @@ class _Mark(NamedTuple):
 
 
 def draw_scatter(
-    scores: ScoreSet, where: str, *, headed: bool, group: Callable[[str], str] = str, link: Link | None = None
-) -> Chart:
+    scores: ScoreSet, where: str, *, headed: bool, group: Callable[[str], str] = str, link: Link | None = None,
+    side: float = SIDE,
+) -> Chart:  # fmt: skip
     """The first two systems of `scores`: above the diagonal the second is better.
 
     Tasks of one `group` share a colour. A picture for a file is `headed`; a page has a heading of its own.
@@ -272,15 +274,18 @@ def draw_scatter(
     each = scores.queries <= MOST_MARKS
     shared = "Queries with about the same scores share a mark, whose area is their number."
     subtitle = f"{_counts(scores)} {'Queries with equal scores lie around each other.' if each else shared}"
-    chart = Chart(EDGE + 16, f"{second} against {first} on {where}", subtitle, headed=headed, series=groups)
+    wide = side >= SIDE
+    left = LEFT if wide else LEFT - 14
+    edge = left + side + 2 * PAD
+    chart = Chart(edge + 16, f"{second} against {first} on {where}", subtitle, headed=headed, series=groups)
     top = chart.top + 6 + PAD
-    bottom = top + SIDE
+    bottom = top + side
     chart.height = round(bottom + PAD) + 62
-    x, y = linear(0, 100, LEFT + PAD, LEFT + PAD + SIDE), linear(0, 100, bottom, top)
+    x, y = linear(0, 100, left + PAD, left + PAD + side), linear(0, 100, bottom, top)
     chart.x_axis(x, top, bottom + PAD, f"{first} ({scores.measure} × 100)")
-    chart.y_axis(y, LEFT, EDGE, f"{second} ({scores.measure} × 100)")
+    chart.y_axis(y, left, edge, f"{second} ({scores.measure} × 100)", away=46 if wide else 36)
     chart.line(x(0), y(0), x(100), y(100), "axis", width=1.5)
-    room = SIDE * 0.6
+    room = side * 0.6
     chart.text(x(0) + 24, top + 22, fit(f"{second} better", room, SMALL), size=SMALL, ink="muted")
     chart.text(x(100) - 10, bottom - 28, fit(f"{first} better", room, SMALL), size=SMALL, ink="muted", anchor="end")
     group_of = {task.name: groups.index(group(task.name)) for task in scores.tasks}
@@ -294,7 +299,7 @@ def draw_scatter(
         away = min(radius * 1.7, 60 / math.sqrt(crowd[place])) * math.sqrt(number)  # equal scores lie in a spiral
         px = x(100 * mark.first) + away * math.cos(number * GOLDEN)
         py = y(100 * mark.second) + away * math.sin(number * GOLDEN)
-        px, py = min(max(px, LEFT + 4), EDGE - 4), min(max(py, top - PAD + 4), bottom + PAD - 4)
+        px, py = min(max(px, left + 4), edge - 4), min(max(py, top - PAD + 4), bottom + PAD - 4)
         with chart.link(mark.href, mark.label):
             chart.marker(px, py, mark.group, radius=radius, opacity=0.85)
     return chart

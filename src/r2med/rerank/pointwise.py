@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -11,6 +12,7 @@ from ..core import ModelError, Run, Task
 from ..core.columns import Int32, Int64
 from ..core.options import Options
 from ..core.spec import Spec
+from ..core.typed import Explanation
 from ..models.prompts import names_of
 from ..retrieve import Remote
 from ..retrieve.stored import on_task
@@ -75,6 +77,16 @@ class PointwiseReranker(Reranker):
         }
         return run
 
+    def explain(self, task: Task, documents: Sequence[int]) -> list[Explanation]:
+        """What the scores of some documents for the task's one query are made of, where the scorer can tell."""
+        explain = getattr(self.scorer, "explain", None)
+        if explain is None:
+            note = f"The score that {self.name} gives the pair. The model does not say what single words add."
+            return [Explanation(note)] * len(documents)
+        texts = [task.documents.contents[document] for document in documents]
+        found: list[Explanation] = explain(task.query_texts[0], texts, names_of(task))
+        return found
+
     def _scores(self, pairs: Pairs, names: tuple[str, ...]) -> tuple[Float32, Int32, dict[str, object]]:
         """Scores and cut tokens of all pairs, through the cache."""
         keys = pair_keys(pairs.queries, pairs.documents, pairs.query, pairs.document)
@@ -85,7 +97,7 @@ class PointwiseReranker(Reranker):
         missing: Int64 = np.arange(len(first))
         damaged = 0
         shards = None
-        if self.scorer.keeps_scores and self.options.cache:
+        if self.scorer.keeps_scores and self.options.cache and self.options.keep_queries:
             # What a task is called is part of the key: instructions may depend on it.
             facts = {**self.scorer.describe(), "names": names}
             shards = (self._cache or ScoreCache()).open(facts, self.scorer.max_length(), label=self.scorer.name)

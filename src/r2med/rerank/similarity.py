@@ -11,13 +11,14 @@ from ..core import UsageError
 from ..core.columns import Int32
 from ..core.options import Options
 from ..core.queries import Side
+from ..core.typed import Explanation, largest_first
 from ..models import Card
 from ..retrieve.dense import DenseRetriever
 from ..retrieve.embed import Embedded
 from ..retrieve.encoders import Float32, model_folder
 from ..retrieve.encoders.base import WorkOrder
 from ..retrieve.encoders.token_states import TokenEncoder, token_encoder
-from ..retrieve.late_interaction import maxsim
+from ..retrieve.late_interaction import EXPLAINED, maxsim, token_shares
 from ..retrieve.rows import unit
 from .pairs import Pairs, Scored, by_query
 
@@ -67,7 +68,8 @@ class VectorScorer:
             yield Scored(rows, exact.astype(np.float32), cut[rows].astype(np.int32))
 
     def _embed(self, texts: list[str], side: Side, names: tuple[str, ...]) -> Embedded:
-        return self.retriever.embed(texts, side, self.retriever.instruction(side, *names))
+        instruction = self.retriever.instruction(side, *names)
+        return self.retriever.embed(texts, side, instruction, of_query=side == "query")
 
     def _cut(self, made: Embedded, side: Side) -> Int32:
         limit = self.retriever.encoder.max_length(side)
@@ -133,6 +135,19 @@ class MaxSimScorer:
                 scores = maxsim([queries[q] for q in asked], [unit(states)])[:, 0]
                 cut = [(self._cut(tokens, "document"), cut_queries[q]) for q in asked]
                 yield Scored(rows, scores, np.array(cut, dtype=np.int32))
+
+    def explain(self, query: str, documents: list[str], names: tuple[str, ...] = ()) -> list[Explanation]:
+        """What each token of the query adds, and which token of the document it met."""
+        one, places = np.zeros(len(documents), np.int32), np.arange(len(documents), dtype=np.int32)
+        own = self._queries(Pairs([query], documents, one, places), names)[0][0]
+        (asked,) = self.encoder.token_names([query], "query", self._prefix("query", names))
+        tokens = self.encoder.token_names(documents, "document", self._prefix("document", names))
+        found = [Explanation(EXPLAINED)] * len(documents)
+        for batch in self.encoder.stream_states(documents, "document", self._prefix("document", names)):
+            for row, states in zip(batch.rows.tolist(), batch.states, strict=True):
+                shares = token_shares(own, asked, unit(states), tokens[row], 1.0)
+                found[row] = Explanation(EXPLAINED, largest_first(shares))
+        return found
 
     def _queries(self, pairs: Pairs, names: tuple[str, ...]) -> tuple[dict[int, Float32], dict[int, int]]:
         used = np.unique(pairs.query).tolist()

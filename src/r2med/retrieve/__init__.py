@@ -5,7 +5,7 @@ run = index.search(Queries.of(task), depth=1000)
 """
 
 from .bm25 import BM25, BM25Index, BM25Parameters
-from .contract import DEPTH, Build, Index, Remote, Retriever, Work, kind_of, retrievers
+from .contract import DEPTH, Build, Explains, Index, Remote, Retriever, Work, kind_of, retrievers
 from .custom import as_retriever, get_retriever
 
 __all__ = [
@@ -14,6 +14,7 @@ __all__ = [
     "BM25Index",
     "BM25Parameters",
     "Build",
+    "Explains",
     "Index",
     "Remote",
     "Retriever",

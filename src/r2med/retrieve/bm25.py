@@ -8,6 +8,7 @@ scores it has to the last bit.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal, get_args
@@ -23,6 +24,7 @@ from ..core.fingerprint import fingerprint
 from ..core.options import Options
 from ..core.queries import Feedback, Queries
 from ..core.spec import Spec
+from ..core.typed import Explanation, Share, largest_first
 from ..text import TermCounts, Vocabulary, get_analyzer
 from .contract import Build, Retriever, check_depth, retrievers
 from .feedback import RM3, Found, Mass, feed_back_terms, may_feed_back
@@ -37,6 +39,7 @@ Lengths = Literal["exact", "byte"]
 K1 = Annotated[float, Meta(ge=0, description="how slowly repeated terms saturate")]
 B = Annotated[float, Meta(ge=0, le=1, description="how far long documents are held back")]
 Analyzer = Annotated[str, Meta(description="how texts become terms: english, nano-english, whitespace, regex or none")]
+EXPLAINED = "A sum over the terms that query and document share."
 LARGE = 32 << 20
 """Bytes of text from which an index is kept on disk; a smaller one is made faster than it is noticed."""
 VERSION = 1
@@ -132,6 +135,11 @@ class BM25Index:
         size, length = self.documents, self.average_length
         return BM25Index(parameters, self.vocabulary, self.postings, documents=size, average_length=length)
 
+    @property
+    def nbytes(self) -> int:
+        """Memory that postings and terms take."""
+        return sum(array.nbytes for array in self.postings) + self.vocabulary.terms.nbytes
+
     @cached_property
     def idf(self) -> Float64:
         """The inverse document frequency of every term."""
@@ -210,16 +218,34 @@ class PreparedBM25:
     def search(self, queries: Queries, depth: int) -> Run:
         """The best documents of each query, among those that share a term with it."""
         check_depth(depth)
+        terms = self._terms(queries)
+        top = self._search(terms, depth)
+        empty = int((np.diff(terms.indptr) == 0).sum())
+        notes: dict[str, object] = {"queries_without_terms": empty} if empty else {}
+        return Run(queries.ids, self.ids, *top, name=self.name, notes=notes)
+
+    def _terms(self, queries: Queries) -> SparseQueries:
+        """What is searched with, after all feedback."""
         terms = self.index.weighted(queries)
         unknown = self.index.unknown(queries) if queries.feedback else Mass.none(0)
         for feedback in queries.feedback:
             found = self._search(terms, feedback.documents)
             terms = feed_back_terms(feedback, terms, unknown, found, self._found(feedback, found))
             unknown = Mass.none(len(queries))
-        top = self._search(terms, depth)
-        empty = int((np.diff(terms.indptr) == 0).sum())
-        notes: dict[str, object] = {"queries_without_terms": empty} if empty else {}
-        return Run(queries.ids, self.ids, *top, name=self.name, notes=notes)
+        return terms
+
+    def explain(self, queries: Queries, documents: Sequence[int]) -> list[Explanation]:
+        """What each term adds: its idf, times how it stands in the document, times its weight in the query."""
+        rows, index = np.asarray(documents, dtype=np.int32), self.index
+        postings = Postings(*map(np.asarray, index.postings))  # slices of mapped arrays are slow to make
+        shares: list[list[Share]] = [[] for _ in documents]
+        for term, weight in self._terms(queries).first().items():
+            idf = float(index.idf[term])
+            for place, impact in enumerate(postings.of(term, rows).tolist()):
+                if impact and idf:
+                    factors = (("idf", idf), ("in the document", impact / idf), ("in the query", weight))
+                    shares[place].append(Share(index.vocabulary[term], weight * impact, factors))
+        return [Explanation(EXPLAINED, largest_first(found)) for found in shares]
 
     def _search(self, terms: SparseQueries, depth: int) -> TopK:
         single = self.index.parameters.query == "tokens"

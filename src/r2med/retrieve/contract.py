@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 from ..core import Run, Task, UsageError
@@ -10,6 +11,7 @@ from ..core.options import run_options
 from ..core.queries import Queries, Side
 from ..core.registry import Registry
 from ..core.spec import Spec
+from ..core.typed import Explanation
 
 if TYPE_CHECKING:
     from ..core.options import Options
@@ -24,6 +26,15 @@ class Index(Protocol):
 
     def search(self, queries: Queries, depth: int) -> Run:
         """The best `depth` documents of each query; what happened on the way goes into the run's notes."""
+        ...
+
+
+@runtime_checkable
+class Explains(Protocol):
+    """What an index may offer besides: what its scores are made of."""
+
+    def explain(self, queries: Queries, documents: Sequence[int]) -> list[Explanation]:
+        """Why some documents, by their positions, have the scores they have for the one query of `queries`."""
         ...
 
 

@@ -17,6 +17,7 @@ from ..core import Run, Task, UsageError
 from ..core.options import Options
 from ..core.queries import Queries, QueryText, Side
 from ..core.spec import Spec
+from ..core.typed import Explanation
 from ..models import Card
 from ..models.prompts import names_of
 from .cards import ModelParameters, card_of, instructed, instructed_for, with_paper_pack, wording_of
@@ -136,9 +137,10 @@ class DenseRetriever(Retriever):
         """What its tokenizer puts between two texts."""
         return None if self.card is None else SEPARATORS.get(self.card.architecture, "\n")
 
-    def embed(self, texts: Sequence[str], side: Side, instruction: str) -> Embedded:
-        """Vectors of texts, through the cache."""
-        return embed(self.encoder, texts, side, instruction, cache=self.cache, options=self.options)
+    def embed(self, texts: Sequence[str], side: Side, instruction: str, *, of_query: bool = False) -> Embedded:
+        """Vectors of texts, through the cache; those of queries only where the options let them be kept."""
+        kept = not of_query or self.options.keep_queries
+        return embed(self.encoder, texts, side, instruction, cache=self.cache if kept else None, options=self.options)
 
     def _texts(self, task: Task, side: Side) -> Sequence[str]:
         return task.documents.contents if side == "document" else task.query_texts
@@ -228,10 +230,18 @@ class DenseIndex:
         }
         return Run(queries.ids, task.documents.ids, *top, name=retriever.name, notes=notes)
 
+    def explain(self, queries: Queries, documents: Sequence[int]) -> list[Explanation]:
+        """What is compared; which words did it, a vector does not tell."""
+        del queries
+        what = "cosine" if self.retriever.similarity == "cosine" else "inner product"
+        numbers = f"{self.documents.rows.shape[1]} numbers each"
+        note = f"The {what} of two vectors ({numbers}). The model does not say what single words add."
+        return [Explanation(note)] * len(documents)
+
     def _encode(self, queries: Queries) -> Vectors:
         prefix = self.retriever.instruction("query", *names_of(self.task))
         if queries.plain:
-            made = self.retriever.embed(queries.column, "query", prefix)
+            made = self.retriever.embed(queries.column, "query", prefix, of_query=True)
             return Vectors(made.rows.read(0, len(queries)), [made], 0)
         return self._mean(queries.texts, prefix)
 
@@ -248,7 +258,8 @@ class DenseIndex:
             # Documents carry what their side always carries; only the query's instruction can be left out.
             own = prefix if side == "query" else self.retriever.instruction(side, *names_of(self.task))
             texts = [parts[i].text for i in chosen]
-            made.append(self.retriever.embed(texts, side, own if told or side == "document" else ""))
+            before = own if told or side == "document" else ""
+            made.append(self.retriever.embed(texts, side, before, of_query=True))
             vectors = made[-1].rows.read(0, len(texts))
             if self.retriever.similarity == "cosine" and scaled:
                 vectors = unit(vectors)

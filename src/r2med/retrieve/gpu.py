@@ -1,6 +1,6 @@
 """The first stage of exact search on a GPU.
 
-float32 throughout (no TF32) and candidates with a margin; `near_ties` then decides on the CPU in float64, as it does
+float32 throughout (no TF32) and candidates with a margin; `exact` then decides on the CPU in float64, as it does
 for the CPU's own product, so both give the same ranking.
 """
 
@@ -39,7 +39,7 @@ class TorchFirstStage:
         self.block_bytes = block_bytes
 
     def __call__(self, queries: Float32, rows: Rows, tie_rank: Int32, depth: int) -> TopK:
-        """The best `depth` of each query; which of equal scores come first is left to `near_ties`."""
+        """The best `depth` of each query; which of equal scores come first is left to `exact`."""
         del tie_rank
         torch = self._torch
         before = torch.get_float32_matmul_precision()

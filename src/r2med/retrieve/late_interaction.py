@@ -7,41 +7,49 @@ forgotten.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import cached_property
 
 import numpy as np
 
 from ..cache import text_keys
 from ..core import Run, Task
-from ..core.columns import Int32
+from ..core.columns import Int32, Int64
 from ..core.options import Options
 from ..core.queries import Queries, QueryText, Side
 from ..core.spec import Spec
+from ..core.typed import Explanation, Share, largest_first
 from ..models import Card
 from .cards import ModelParameters, card_of, instructed, instructed_for, prefix_for
 from .contract import Build, Remote, Retriever, check_depth
 from .encoders import Float32, model_folder
+from .encoders.base import TokenBatch
 from .encoders.token_states import TokenEncoder, token_encoder
 from .rows import unit
 from .sparse import top_k
 from .truncation import positives_cut, truncation_note
 
-QUERY_TOKENS = 8192
+QUERY_TOKENS = 4096
 """Query tokens compared at once: with a batch of documents, some 50 MB of similarities."""
+
+EXPLAINED = "A sum over the query's tokens: the cosine of each with the token of the document that is most like it."
 
 
 def maxsim(queries: list[Float32], documents: list[Float32]) -> Float32:
-    """MaxSim of every query with every document; each is a matrix of token vectors with at least one row."""
+    """MaxSim of every query with every document; each is a matrix of token vectors with at least one row.
+
+    In float64: the last bits of a float32 product depend on what else is multiplied at once.
+    """
     sizes = np.array([len(d) for d in documents])
-    tokens = np.concatenate(documents)
+    tokens = np.concatenate(documents).astype(np.float64)
     starts = np.concatenate(([0], np.cumsum(sizes)[:-1]))
     scores = np.empty((len(queries), len(documents)), dtype=np.float32)
     for first, last in _spans([len(q) for q in queries], QUERY_TOKENS):
         with np.errstate(all="ignore"):  # BLAS may raise flags over finite numbers
-            similarities = np.concatenate(queries[first:last]) @ tokens.T
+            similarities = np.concatenate(queries[first:last]).astype(np.float64) @ tokens.T
         best = np.maximum.reduceat(similarities, starts, axis=1)
         bounds = np.concatenate(([0], np.cumsum([len(q) for q in queries[first:last]])[:-1]))
-        scores[first:last] = np.add.reduceat(best.astype(np.float64), bounds, axis=0)
+        scores[first:last] = np.add.reduceat(best, bounds, axis=0)
     return scores
 
 
@@ -54,6 +62,17 @@ def _spans(sizes: list[int], most: int) -> list[tuple[int, int]]:
             first, total = i, 0
         total += size
     return [*spans, (first, len(sizes))] if sizes else []
+
+
+def token_shares(query: Float32, names: list[str], document: Float32, tokens: list[str], weight: float) -> list[Share]:
+    """What each token of a query adds to its MaxSim with a document, and the token of the document that it met."""
+    with np.errstate(all="ignore"):
+        similarities = query @ document.T
+    best = similarities.argmax(axis=1).tolist()
+    return [
+        Share(name, weight * float(similarities[row, place]), match=tokens[place])
+        for row, (name, place) in enumerate(zip(names, best, strict=True))
+    ]
 
 
 class MaxSimRetriever(Retriever):
@@ -97,10 +116,16 @@ class MaxSimRetriever(Retriever):
 
 
 class MaxSimIndex:
-    """The documents of a task, encoded and forgotten a batch at a time."""
+    """The documents of a task, encoded and forgotten a batch at a time, or held where the options give room."""
 
     def __init__(self, retriever: MaxSimRetriever, task: Task) -> None:
         self.retriever, self.task, self.encoder = retriever, task, retriever.encoder
+        self._held: list[TokenBatch] | None = None
+
+    @property
+    def nbytes(self) -> int:
+        """Memory that its vectors take."""
+        return sum(states.nbytes for batch in self._held or () for states in batch.states)
 
     def _prefix(self, side: Side) -> str:
         return prefix_for(self.retriever.card, side, self.task)
@@ -137,21 +162,69 @@ class MaxSimIndex:
             tokens[batch.rows] = batch.tokens
         return [states[row] for row in range(len(texts))], tokens
 
+    def explain(self, queries: Queries, documents: Sequence[int]) -> list[Explanation]:
+        """What each token of the query adds, and which token of the document it met."""
+        group, contents = queries.texts[0], self.task.documents.contents
+        texts, passages = [part.text for part in group], [contents[document] for document in documents]
+        states, _ = self._states(texts)
+        tokens = self.encoder.token_names(passages, "document", self._prefix("document"))
+        weights = [part.weight / sum(p.weight for p in group) for part in group]
+        asked = list(zip(states, self.encoder.token_names(texts, "query", self._prefix("query")), weights, strict=True))
+        found = []
+        for vectors, named in zip(self._vectors(documents, passages), tokens, strict=True):
+            shares = [
+                share for own, names, weight in asked for share in token_shares(own, names, vectors, named, weight)
+            ]
+            found.append(Explanation(EXPLAINED, largest_first(shares)))
+        return found
+
+    def _vectors(self, documents: Sequence[int], passages: list[str]) -> list[Float32]:
+        """Token vectors of some documents."""
+        if self._held is not None:
+            by_row = {row: states for b in self._held for row, states in zip(b.rows.tolist(), b.states, strict=True)}
+            return [by_row[int(self._distinct[1][document])] for document in documents]
+        made: dict[int, Float32] = {}
+        for batch in self.encoder.stream_states(passages, "document", self._prefix("document")):
+            made |= dict(zip(batch.rows.tolist(), map(self._ready, batch.states), strict=True))
+        return [made[row] for row in range(len(passages))]
+
+    @cached_property
+    def _distinct(self) -> tuple[Int64, Int64]:
+        """The first document with each text, and for every document which of these it is."""
+        _, first, inverse = np.unique(
+            text_keys(self.task.documents.contents), axis=0, return_index=True, return_inverse=True
+        )
+        return first, inverse.reshape(-1)
+
+    def _documents(self) -> Iterator[TokenBatch]:
+        """Token vectors of all distinct texts; they are held for the next search if all of them find room."""
+        if self._held is not None:
+            yield from self._held
+            return
+        held, room = list[TokenBatch](), self.retriever.options.token_memory
+        texts = self.task.documents.contents.take(self._distinct[0].tolist())
+        for batch in self.encoder.stream_states(texts, "document", self._prefix("document")):
+            ready = batch._replace(states=[self._ready(states) for states in batch.states])
+            room -= sum(states.nbytes for states in ready.states)
+            if room >= 0:
+                held.append(ready)
+            else:
+                held.clear()
+            yield ready
+        self._held = held if room >= 0 else None
+
     def _score(self, queries: list[Float32]) -> tuple[Float32, Int32]:
         """Scores of all pairs; equal texts are scored once, so that they tie."""
-        texts = self.task.documents.contents
-        keys = text_keys(texts)
-        _, first, inverse = np.unique(keys, axis=0, return_index=True, return_inverse=True)
+        first, back = self._distinct
         scores = np.empty((len(queries), len(first)), dtype=np.float32)
         tokens = np.empty(len(first), dtype=np.int32)
         done = 0
-        for batch in self.encoder.stream_states(texts.take(first.tolist()), "document", self._prefix("document")):
+        for batch in self._documents():
             if queries:
-                scores[:, batch.rows] = maxsim(queries, [self._ready(states) for states in batch.states])
+                scores[:, batch.rows] = maxsim(queries, batch.states)
             tokens[batch.rows] = batch.tokens
             done += len(batch.rows)
             self.retriever.options.progress(done, len(first))
-        back = inverse.reshape(-1)
         return np.ascontiguousarray(scores[:, back]), tokens[back]
 
 

@@ -13,13 +13,13 @@ from ..core import UsageError
 from ..core.parameters import show_size
 from .sparse import available_cores
 
-TILE = 8
 DOCUMENT_BLOCK = 4096
 CELLS = 8 << 20
 """Scores held at once: 32 MB."""
 QUERIES_AT_ONCE = 2048
+FEWEST_QUERIES = 8
 PER_CANDIDATE = 80
-"""Bytes that merging and settling take for each candidate of each query under way."""
+"""Bytes that merging and exact scores take for each candidate of each query under way."""
 
 
 class MemoryPlan(NamedTuple):
@@ -40,14 +40,14 @@ class MemoryPlan(NamedTuple):
             return cls()
         fixed = queries * (16 * depth + 4 * dimension) + 4 * dimension * DOCUMENT_BLOCK
         per_query = 8 * DOCUMENT_BLOCK + PER_CANDIDATE * depth + 8 * dimension
-        least = fixed + 4 * TILE * per_query
+        least = fixed + 4 * FEWEST_QUERIES * per_query
         if memory < least:
             raise UsageError(
                 f"searching {queries} queries to depth {depth} in vectors of {dimension} dimensions takes "
                 f"{show_size(least)} of memory at least; {memory:,} bytes are too few"
             )
         free = memory - fixed
-        at_once = min(max(free // 2 // per_query // TILE, 1) * TILE, QUERIES_AT_ONCE)
+        at_once = min(max(free // 2 // per_query, FEWEST_QUERIES), QUERIES_AT_ONCE)
         row = 12 * max(dimension, 1)
         return cls(
             queries=at_once,

@@ -35,6 +35,16 @@ class Postings(NamedTuple):
     docs: Int32
     impacts: Float32
 
+    def of(self, term: int, documents: Int32) -> Float64:
+        """The impacts of a term in some documents; 0 where a document does not hold it."""
+        begin, end = self.term_ptr[term], self.term_ptr[term + 1]
+        held = self.docs[begin:end]
+        if not len(held):
+            return np.zeros(len(documents))
+        places = np.minimum(np.searchsorted(held, documents), len(held) - 1)
+        impacts: Float64 = self.impacts[begin:end][places].astype(np.float64) * (held[places] == documents)
+        return impacts
+
 
 class SparseQueries(NamedTuple):
     """Weighted terms of each query (CSR)."""
@@ -42,6 +52,13 @@ class SparseQueries(NamedTuple):
     indptr: Int64
     terms: Int32
     weights: Float64
+
+    def first(self) -> dict[int, float]:
+        """The terms of the first query with their weights; those of a term that stands there twice are added."""
+        found: dict[int, float] = {}
+        for term, weight in zip(self.terms.tolist(), self.weights.tolist(), strict=True):
+            found[term] = found.get(term, 0.0) + weight
+        return found
 
 
 class TopK(NamedTuple):

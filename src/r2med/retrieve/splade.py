@@ -18,6 +18,7 @@ from ..core.columns import Int32, Int64
 from ..core.options import Options
 from ..core.queries import Queries, Side
 from ..core.spec import Spec
+from ..core.typed import Explanation, Share, largest_first
 from ..models import Card
 from .cards import ModelParameters, card_of, instructed, instructed_for, prefix_for
 from .contract import Build, Remote, Retriever, check_depth
@@ -29,6 +30,8 @@ from .encoders.torch_encoder import Replica, TorchEncoder
 from .encoders.torch_models import load_masked_lm
 from .sparse import Postings, SparseQueries, search
 from .truncation import positives_cut, truncation_note
+
+EXPLAINED = "A sum over the terms that the model gives both texts, whether they stand in them or not."
 
 
 class SparseMatrix(NamedTuple):
@@ -179,6 +182,18 @@ class SpladeIndex:
             "seconds": {"total": round(time.perf_counter() - begin, 4)},
         }
         return Run(queries.ids, ids, *top, name=retriever.name, notes=notes)
+
+    def explain(self, queries: Queries, documents: Sequence[int]) -> list[Explanation]:
+        """What each term of the model's vocabulary adds: its weight in the document times that in the query."""
+        weighted = self._weighted(queries)[0].first()
+        names = self.retriever.encoder.tokenizer("query").convert_ids_to_tokens(list(weighted))
+        rows, shares = np.asarray(documents, dtype=np.int32), [list[Share]() for _ in documents]
+        for (term, weight), name in zip(weighted.items(), names, strict=True):
+            for place, impact in enumerate(self.postings.of(term, rows).tolist()):
+                if impact:
+                    factors = (("in the document", impact), ("in the query", weight))
+                    shares[place].append(Share(str(name), weight * impact, factors))
+        return [Explanation(EXPLAINED, largest_first(found)) for found in shares]
 
     def _weighted(self, queries: Queries) -> tuple[SparseQueries, Int32]:
         """Terms of each query; of several texts, the weighted mean of theirs."""

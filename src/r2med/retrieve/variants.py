@@ -16,8 +16,8 @@ import numpy.typing as npt
 
 from ..core import UsageError
 from ..core.columns import Int32
+from .exact import order_exactly
 from .memory import DOCUMENT_BLOCK, MemoryPlan
-from .near_ties import exact_scores
 from .rows import ArrayRows, Float32, Indices, PrefixRows, Rows, UnitRows, unit
 from .sparse import TopK
 from .vectors import FirstStage, search
@@ -154,9 +154,5 @@ def search_variant(
     found = search(small_queries, small, tie_rank, wanted, first_stage=first_stage, memory=rest)
     if not variant.oversample:
         return found
-    count, width = found.docs.shape
-    row = np.repeat(np.arange(count), width)
-    gather = MemoryPlan.within(memory, count, rows.shape[1], width).gather
-    scores = exact_scores(queries, rows, row, found.docs.reshape(-1), gather).reshape(count, width) + np.float32(0)
-    order = np.lexsort((tie_rank[found.docs], -scores), axis=1)[:, :depth]
-    return TopK(np.take_along_axis(found.docs, order, axis=1), np.take_along_axis(scores, order, axis=1))
+    plan = MemoryPlan.within(memory, len(queries), rows.shape[1], found.docs.shape[1])
+    return order_exactly(queries, rows, found, tie_rank, min(depth, found.docs.shape[1]), plan)[0]

@@ -1,16 +1,8 @@
-"""Exact search over dense vectors: a blocked product, a running top-k, ties as trec_eval breaks them.
+"""Exact search over dense vectors: float32 products find candidates, exact scores order them (`exact`).
 
-What is stable:
-
-- Every product runs over whole tiles (queries filled up to a multiple of `TILE`, documents to `DOCUMENT_BLOCK`, with
-  zeros), so that BLAS never takes one of its other paths for edges: a score depends on its two vectors only, not on
-  how many queries or documents there are or in which order. Equal vectors get equal bits, and tie.
-- float32 sums differ in their last bits between BLAS libraries, and between CPU and GPU. Where two scores of a query
-  are closer than that error, both are recomputed in float64 and rounded once (`near_ties`): the ranking is that of the
-  exact inner products, rounded to float32, on every machine.
-
-The scores of documents that are near no other stay as the product gave them: their last bits are the machine's. Up to
-eight queries over many documents take the path of `few`: the same ranking, with scores that are exact to the last bit.
+Candidates come with a margin. Where a document that is no candidate may still belong among the best, because float32
+sums err, the search looks at four times as many. Scores, and ties as trec_eval breaks them, are the same on every
+machine.
 """
 
 from __future__ import annotations
@@ -22,9 +14,9 @@ import numpy.typing as npt
 
 from ..core import ModelError, UsageError
 from ..core.columns import Int32
-from .few import search_few, small_batch_faster
-from .memory import DOCUMENT_BLOCK, TILE, MemoryPlan
-from .near_ties import check_finite, rescore_near_ties
+from .exact import order_exactly
+from .few import few_queries, small_batch_faster
+from .memory import DOCUMENT_BLOCK, MemoryPlan
 from .rows import Float32, Rows, as_rows
 from .sparse import TopK, top_k
 
@@ -61,18 +53,16 @@ def search(
         return TopK(np.empty((len(queries), depth), np.int32), np.empty((len(queries), depth), np.float32))
     wide = min(depth + MARGIN, rows.shape[0])
     plan = MemoryPlan.within(memory, len(queries), rows.shape[1], wide)
-    if first_stage is None and memory is None and small_batch_faster(len(queries), rows):
-        return search_few(queries, rows, tie_rank, depth, wide)
-    return _search(queries, rows, tie_rank, depth, first_stage or ProductFirstStage(plan), wide, plan)
+    if first_stage is None:
+        few = memory is None and small_batch_faster(len(queries), rows)
+        first_stage = few_queries if few else ProductFirstStage(plan)
+    return _search(queries, rows, tie_rank, depth, first_stage, wide, plan)
 
 
 def _search(
     queries: Float32, rows: Rows, tie_rank: Int32, depth: int, first_stage: FirstStage, wide: int, plan: MemoryPlan
 ) -> TopK:
-    found = first_stage(queries, rows, tie_rank, wide)
-    check_finite(found.scores)
-    top, open_ended = rescore_near_ties(queries, rows, found, tie_rank, depth, plan)
-    del found
+    top, open_ended = order_exactly(queries, rows, first_stage(queries, rows, tie_rank, wide), tie_rank, depth, plan)
     if open_ended.any() and wide < rows.shape[0]:
         wider = min(4 * wide, rows.shape[0])
         again = _search(queries[open_ended], rows, tie_rank, depth, first_stage, wider, plan)
@@ -106,31 +96,29 @@ class ProductFirstStage:
 
     def _one_pass(self, queries: Float32, rows: Rows, tie_rank: Int32, depth: int) -> TopK:
         documents, count = rows.shape[0], len(queries)
-        padded = np.zeros((-(-count // TILE) * TILE, queries.shape[1]), dtype=np.float32)
-        padded[:count] = queries
-        blocks = min(max(self.plan.cells // len(padded) // DOCUMENT_BLOCK, 1), -(-documents // DOCUMENT_BLOCK))
-        width = blocks * DOCUMENT_BLOCK
-        scores = np.empty((len(padded), width), dtype=np.float32)
+        blocks = min(max(self.plan.cells // count // DOCUMENT_BLOCK, 1), -(-documents // DOCUMENT_BLOCK))
+        width = min(blocks * DOCUMENT_BLOCK, documents)
+        scores = np.empty((count, width), dtype=np.float32)
         top = TopK(np.empty((count, 0), np.int32), np.empty((count, 0), np.float32))
         for begin in range(0, documents, width):
             end = min(begin + width, documents)
             for start in range(begin, end, DOCUMENT_BLOCK):
-                block = self._block(rows, start, min(start + DOCUMENT_BLOCK, end))
+                stop = min(start + DOCUMENT_BLOCK, end)
                 # BLAS may raise flags over finite numbers; a real overflow is seen in the scores.
                 with np.errstate(all="ignore"):
-                    np.matmul(padded, block.T, out=scores[:, start - begin : start - begin + DOCUMENT_BLOCK])
+                    np.matmul(queries, self._block(rows, start, stop).T, out=scores[:, start - begin : stop - begin])
             scores[:, end - begin :] = -np.inf
             ranks = dense_ranks(tie_rank[begin:end], width, whole=end - begin == documents)
-            best = top_k(scores[:count], ranks, min(depth, end - begin))
+            best = top_k(scores, ranks, min(depth, end - begin))
             found = TopK(best.docs + np.int32(begin), best.scores)
             top = found if not top.docs.shape[1] else merge(top, found, tie_rank, depth)
         return top
 
     def _block(self, rows: Rows, begin: int, end: int) -> Float32:
-        """A block of full height, zeros at its end; where memory is short, copies are made a piece at a time."""
-        if self.plan.piece >= DOCUMENT_BLOCK and end - begin == DOCUMENT_BLOCK:
+        """A block; where memory is short, copies are made a piece at a time."""
+        if self.plan.piece >= DOCUMENT_BLOCK:
             return rows.read(begin, end)
-        whole = np.zeros((DOCUMENT_BLOCK, rows.shape[1]), dtype=np.float32)
+        whole = np.empty((end - begin, rows.shape[1]), dtype=np.float32)
         for start in range(begin, end, self.plan.piece):
             stop = min(start + self.plan.piece, end)
             whole[start - begin : stop - begin] = rows.read(start, stop)

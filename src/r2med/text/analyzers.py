@@ -92,6 +92,11 @@ class TermCounts(NamedTuple):
     terms: Int32
     counts: Int32
 
+    @property
+    def nbytes(self) -> int:
+        """Memory that the counts take."""
+        return self.indptr.nbytes + self.terms.nbytes + self.counts.nbytes
+
     def lengths(self) -> Int64:
         """Number of tokens of each text."""
         running = np.concatenate(([0], np.cumsum(self.counts, dtype=np.int64)))

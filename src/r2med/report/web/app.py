@@ -1,4 +1,4 @@
-"""The web app: addresses in, pages out. It reads; there is nothing to send to it."""
+"""The web app: addresses in, pages out. All that can be sent to it is a query to be tried, which is kept nowhere."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import ipaddress
 import re
 import socket
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import msgspec
@@ -17,7 +18,9 @@ from .pages.compare import compare_page
 from .pages.details import document, progress, progress_state, system
 from .pages.query import query
 from .pages.task import task, written
+from .pages.try_it import try_it
 from .render import Links, Page, PageRequest, page_html, static_file
+from .requests import FORM, Refused, check_site, headers_of, read_body
 from .site import Site
 
 Scope = MutableMapping[str, Any]
@@ -40,6 +43,8 @@ HEADERS = (
     (b"cross-origin-resource-policy", b"same-origin"),
     (b"permissions-policy", b"camera=(), microphone=(), geolocation=()"),
 )
+NOTHING_TO_SEND = "There is nothing to send here.\n"
+MOST_ASKING = 4  # Typed queries that are answered or waited for at once.
 _HOST = re.compile(r"(\[[0-9a-fA-F:.]+\]|[^:\[\]]+)(?::\d{1,5})?")
 PAGES: dict[str, Callable[[Site, PageRequest, Links], Page]] = {
     "": board,
@@ -52,11 +57,13 @@ PAGES: dict[str, Callable[[Site, PageRequest, Links], Page]] = {
     "system": system,
     "document": document,
     "progress": progress,
+    "try": try_it,
 }
 STATIC = {
     "app.css": "text/css; charset=utf-8",
     "app.js": "text/javascript; charset=utf-8",
     "theme.js": "text/javascript; charset=utf-8",
+    "try.js": "text/javascript; charset=utf-8",
     "icon.svg": "image/svg+xml",
 }
 
@@ -115,7 +122,7 @@ class Guard:
             said = "This app answers only to the address it was started with; --allow-host NAME adds a name.\n"
             answer = Response(said, status_code=421)
         elif scope["method"] not in self._methods:
-            answer = Response("There is nothing to send here.\n", status_code=405, allow=", ".join(self._methods))
+            answer = Response(NOTHING_TO_SEND, status_code=405, allow=", ".join(self._methods))
         await answer(scope, receive, with_headers)
 
     def _welcome(self, scope: Scope) -> bool:
@@ -150,15 +157,42 @@ def find_page(site: Site, asked: PageRequest, url: Links) -> Page:
 
 
 def create_app(site: Site, *, host: str = "", allowed: Iterable[str] = ()) -> ASGIApp:
-    """An ASGI application. Pages are made in threads, so that one that takes long does not hold up the others."""
+    """An ASGI application. Pages are made in threads, so that one that takes long does not hold up the others.
+
+    Typed queries have threads of their own: those who wait for a slow model take none away from the pages.
+    """
+    typing = ThreadPoolExecutor(MOST_ASKING, thread_name_prefix="typed")
+    asking = 0
+
+    async def typed(path: str, scope: Scope, receive: Receive) -> Response:
+        nonlocal asking
+        if path != "/try":
+            return Response(NOTHING_TO_SEND, status_code=405, allow="GET, HEAD")
+        try:
+            check_site(headers_of(scope), media=FORM)
+            asked = PageRequest.of_form(path, await read_body(headers_of(scope), receive))
+        except Refused as refused:
+            return _answer(f"{refused}\n", "text/plain; charset=utf-8", refused.status)
+        except ValueError:  # more fields than any form of ours has
+            return _answer("This is no form of this app.\n", "text/plain; charset=utf-8", 400)
+        if asking >= MOST_ASKING:
+            return _answer(f"{MOST_ASKING} queries are being answered: try again in a moment.\n", "text/plain", 503)
+        asking += 1
+        try:
+            return await asyncio.get_running_loop().run_in_executor(typing, respond, site, asked)
+        finally:
+            asking -= 1
 
     async def application(scope: Scope, receive: Receive, send: Send) -> None:
         path = (scope.get("raw_path") or scope["path"].encode()).decode("latin-1").partition("?")[0]
-        asked = PageRequest.of(path, scope["query_string"].decode("latin-1"))
-        answer = await asyncio.to_thread(respond, site, asked)
+        if scope["method"] == "POST":
+            answer = await typed(path, scope, receive)
+        else:
+            asked = PageRequest.of(path, scope["query_string"].decode("latin-1"))
+            answer = await asyncio.to_thread(respond, site, asked)
         await answer(scope, receive, send)
 
-    return Guard(application, host, allowed)
+    return Guard(application, host, allowed, methods=("GET", "HEAD", "POST") if site.trying else ("GET", "HEAD"))
 
 
 def respond(site: Site, asked: PageRequest) -> Response:
@@ -180,8 +214,11 @@ def respond(site: Site, asked: PageRequest) -> Response:
             return _answer(f"{error}\n", "text/plain; charset=utf-8", status)
         title = "Not found" if status == 404 else "This cannot be shown"
         page = Page("error.html", title, {"message": str(error), "home": url("board")})
+    if page.context.get("error"):
+        status = 503 if page.context.get("busy") else 400
     running = (found := site.progress()) is not None and found.running
-    return _answer(page_html(page, url, running=running), "text/html; charset=utf-8", status)
+    html = page_html(page, url, running=running, tryable=site.trying is not None)
+    return _answer(html, "text/html; charset=utf-8", status)
 
 
 def _answer(body: str | bytes, media: str, status: int = 200, *, cache: str = "no-store") -> Response:

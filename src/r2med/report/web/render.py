@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -21,6 +21,7 @@ from ...core import MissingExtra
 from ...core.table import p_value, points, share, shortened, signed
 from ...text import get_analyzer
 from ...text.english import words
+from ..pictures import short
 
 LONGEST = 1 << 16
 # C0 but tab and line feed, DEL and C1, zero-width space, direction marks, separators, BOM, half characters.
@@ -28,6 +29,7 @@ _ODD = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028\u2029\u202a-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb"
     "\ud800-\udfff\U000e0000-\U000e007f]"
 )
+_JOINT = re.compile(r"(?<=[+,:/@_])|(?=\.[a-z])")
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,7 @@ class PageRequest:
     page: str
     parts: tuple[str, ...] = ()
     params: tuple[tuple[str, str], ...] = ()
+    form: tuple[tuple[str, str], ...] | None = None  # what a form sent, which no address holds
 
     @classmethod
     def of(cls, path: str, query: str) -> PageRequest:
@@ -44,6 +47,12 @@ class PageRequest:
         page, *rest = path[:LONGEST].lstrip("/").split("/", 3)
         params = parse_qsl(query[:LONGEST], keep_blank_values=False, errors="replace", max_num_fields=None)
         return cls(page, tuple(unquote(part) for part in rest if part), tuple(params))
+
+    @classmethod
+    def of_form(cls, path: str, body: bytes) -> PageRequest:
+        """From a form that was sent."""
+        pairs = parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True, errors="replace", max_num_fields=50)
+        return replace(cls.of(path, ""), form=tuple(pairs))
 
     @classmethod
     def from_url(cls, url: str) -> PageRequest:
@@ -114,6 +123,11 @@ def _shown(match: re.Match[str]) -> str:
     return f'<span class="odd" title="{name}">U+{ord(match[0]):04X}</span>'
 
 
+def breakable(text: object) -> Markup:
+    """A name as it is, with places where a line may be broken: behind the signs that join the parts of a spec."""
+    return Markup("<wbr>").join(visible(part) for part in _JOINT.split(str(text)))
+
+
 def plain(text: object) -> str:
     """The same for places that take no markup, such as the title of a window."""
     return _ODD.sub(lambda match: "" if match[0] == "\r" else f"[U+{ord(match[0]):04X}]", str(text))
@@ -130,15 +144,17 @@ def _term(word: str) -> str:
     return found[0] if len(found) == 1 else ""
 
 
-def marked(text: str, terms: Collection[str], *, most: int | None = None) -> Markup:
-    """A text with the words of `terms` marked, cut at a word after `most` characters."""
+def marked(text: str, terms: Collection[str], *, most: int | None = None, more: Collection[str] = ()) -> Markup:
+    """A text with the words of `terms` marked, and those of `more` in another way, cut after `most` characters."""
     shown = text if most is None or len(text) <= most else _cut(text, most)
     out, at, done = list[Markup](), 0, 0
-    for word in words(shown) if terms else ():
+    for word in words(shown) if terms or more else ():
         start = shown.find(word, done)
         done = start + len(word)
-        if _term(word) in terms:
-            out += [visible(shown[at:start]), Markup("<mark>"), visible(word), Markup("</mark>")]
+        term = _term(word)
+        if term and (term in terms or term in more):
+            kind = Markup("<mark>") if term in terms else Markup('<mark class="added">')
+            out += [visible(shown[at:start]), kind, visible(word), Markup("</mark>")]
             at = done
     out.append(visible(shown[at:]))
     return Markup("").join(out) + (" …" if len(shown) < len(text) else "")
@@ -186,6 +202,7 @@ def environment() -> Environment:
     )
     made.filters.update(
         v=visible,
+        name=breakable,
         plain=plain,
         points=points,
         signed=with_minus,
@@ -193,6 +210,7 @@ def environment() -> Environment:
         share=share,
         span=span,
         shortened=shortened,
+        amount=short,
     )
     return made
 
@@ -224,8 +242,18 @@ def span(seconds: float) -> str:
     return f"{whole // 3600} h {whole % 3600 // 60} min"
 
 
-def page_html(page: Page, url: Links, *, layout: str = "layout.html", live: bool = True, running: bool = False) -> str:
+def page_html(
+    page: Page, url: Links, *, layout: str = "layout.html", live: bool = True, running: bool = False,
+    tryable: bool = False,
+) -> str:  # fmt: skip
     """A whole page of the running app; with `bare.html`, only what is special about it, for the single file."""
-    about: dict[str, Any] = {"page": page, "url": url, "layout": layout, "live": live, "running": running}
+    about: dict[str, Any] = {
+        "page": page,
+        "url": url,
+        "layout": layout,
+        "live": live,
+        "running": running,
+        "tryable": tryable,
+    }
     html: str = environment().get_template(page.template).render(about | dict(page.context))
     return html

@@ -1,8 +1,13 @@
-"""All pages in one file that refers to nothing outside itself: no network, no server."""
+"""All pages in one file that refers to nothing outside itself: no network, no server.
+
+The first page stands in it as it is. The others are compressed in blocks of neighbours, and a script in the file
+unpacks the block of the page that is asked for: three megabytes in place of twenty.
+"""
 
 from __future__ import annotations
 
 import base64
+import gzip
 import hashlib
 import re
 from collections import Counter
@@ -23,12 +28,15 @@ from ...scoring import MAIN
 from ..costs import AXES
 from ..leaderboard import ALL
 from .app import find_page
-from .render import FileLinks, Links, PageRequest, environment, page_html, static_file
+from .render import FileLinks, Links, PageRequest, environment, page_html, plain, static_file
 from .site import Site
 
+STATIC = ("theme.js", "app.css", "app.js", "file.js")
 MEASURES = ("", "recall_at_100", "hit_at_10")
 SYSTEMS, PAIRS = 40, 4  # Systems that have a page each, and of which every pair is compared.
 LONGEST_ANCHOR = 200
+BLOCK = 1 << 19  # Characters of pages that are compressed together.
+APART = "\0"  # Between two pages of a block; no page holds it.
 _UNSAFE = re.compile(r"[^A-Za-z0-9._/=~-]+")
 _TITLES = {"board": "Leaderboard", "tradeoffs": "Trade-offs", "compare": "Compare", "task": "Tasks"}
 
@@ -59,15 +67,15 @@ def write_report(site: Site, target: Path, *, most: int) -> Written:
     site.wait = None
     make = Links()
     general, queries = list(_general(site, make)), list(_queries(site, make))
-    kept = _fitting(site, general, queries, most)
-    urls = [*general, *queries[:kept]]
-    links = FileLinks(_anchors(urls))
-    sections = [_section(site, url, links) for url in urls]
-    left_out = _left_out(site, kept, len(queries))
-    data = _document(sections, left_out).encode("utf-8", "replace")
+    packed = _pack(site, general, queries, most)
+    if packed.queries < len(queries):  # once more, without links to what is left out
+        packed = _pack(site, general, queries[: packed.queries], most)
+    kept, left_out = packed.queries, _left_out(site, packed.queries, len(queries))
+    data = _document(packed, left_out).encode("utf-8", "replace")
     write_bytes(target, data)
+    pages = len(packed.entries)
     return Written(
-        path=str(target), bytes=len(data), pages=len(urls), queries=kept, of_queries=len(queries), left_out=left_out
+        path=str(target), bytes=len(data), pages=pages, queries=kept, of_queries=len(queries), left_out=left_out
     )
 
 
@@ -104,14 +112,50 @@ def _queries(site: Site, make: Links) -> Iterator[str]:
         yield from (way[place] for way in ways if place < len(way))
 
 
-def _fitting(site: Site, general: list[str], queries: list[str], most: int) -> int:
+class _Packed(NamedTuple):
+    """Compressed pages, and where each of them lies."""
+
+    first: _Section
+    entries: list[tuple[str, str, str, int, int]]  # anchor, title, section, block and place in it
+    blocks: list[str]
+    queries: int
+
+
+def _pack(site: Site, general: list[str], queries: list[str], most: int) -> _Packed:
+    """Compress the general pages, and as many of the queries as there is room for."""
     links = FileLinks(_anchors([*general, *queries]))
-    room = most - len(static_file("app.css")) - len(static_file("app.js")) - 4096
-    for number, url in enumerate([*general, *queries]):
-        room -= len(_section(site, url, links).html.encode("utf-8", "replace")) + 256
-        if room < 0 and number >= len(general):
-            return number - len(general)
-    return len(queries)
+    first = _section(site, general[0], links)
+    packed = _Packed(first, [], [], 0)
+    room = most - sum(len(static_file(name)) for name in STATIC) - 2 * len(first.html.encode()) - 8192
+    for urls, needed in ((general, True), (queries, False)):
+        for pages in _grouped(_section(site, url, links) for url in urls):
+            block = _compressed(APART.join(page.html.replace(APART, "\ufffd") for page in pages))
+            room -= len(block) + sum(len(page.anchor) + len(page.title) for page in pages)
+            if room < 0 and not needed:
+                return packed
+            number = len(packed.blocks)
+            packed.blocks.append(block)
+            packed.entries.extend((p.anchor, plain(p.title), p.section, number, i) for i, p in enumerate(pages))
+            packed = packed if needed else packed._replace(queries=packed.queries + len(pages))
+    return packed
+
+
+def _grouped(sections: Iterable[_Section]) -> Iterator[list[_Section]]:
+    """Neighbours, of about the size of a block together."""
+    group, size = list[_Section](), 0
+    for section in sections:
+        group.append(section)
+        size += len(section.html)
+        if size > BLOCK:
+            yield group
+            group, size = [], 0
+    if group:
+        yield group
+
+
+def _compressed(text: str) -> str:
+    data = gzip.compress(text.encode("utf-8", "replace"), mtime=0)
+    return base64.b64encode(data).decode()
 
 
 def _anchors(urls: Iterable[str]) -> dict[str, str]:
@@ -132,23 +176,26 @@ def _section(site: Site, url: str, links: FileLinks) -> _Section:
     )
 
 
-def _document(sections: list[_Section], left_out: list[str]) -> str:
-    script, theme, style = (static_file(name).decode() for name in ("app.js", "theme.js", "app.css"))
+def _document(packed: _Packed, left_out: list[str]) -> str:
+    theme, style, script, unpacking = (static_file(name).decode() for name in STATIC)
     policy = (
-        f"default-src 'none'; script-src {_hash(theme)} {_hash(script)}; style-src {_hash(style)}; img-src data:; "
-        "base-uri 'none'; form-action 'none'"
+        f"default-src 'none'; script-src {_hash(theme)} {_hash(script)} {_hash(unpacking)}; "
+        f"style-src {_hash(style)}; img-src data:; base-uri 'none'; form-action 'none'"
     )
     tops: dict[str, str] = {}
-    for section in sections:
-        tops.setdefault(section.section, section.anchor)
+    for anchor, _, section, _, _ in packed.entries:
+        tops.setdefault(section, anchor)
     html: str = environment().get_template("file.html").render(
         policy=policy,
-        title=sections[0].title,
+        first=packed.first,
         theme=Markup(theme),
         style=Markup(style),
         script=Markup(script),
+        unpacking=Markup(unpacking),
         sections=[(name, title, tops[name]) for name, title in _TITLES.items() if name in tops],
-        pages=sections,
+        index=_compressed(msgspec.json.encode(packed.entries).decode()),
+        blocks=packed.blocks,
+        pages=len(packed.entries),
         left_out=left_out,
         version=__version__,
         date=date.today().isoformat(),

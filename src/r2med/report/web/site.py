@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterator, Sequence
-from concurrent.futures import Future
-from concurrent.futures import TimeoutError as StillWorking
+import time
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from queue import SimpleQueue
-from typing import Any, NamedTuple, ParamSpec, TypeVar
+from typing import NamedTuple, ParamSpec, TypeVar
 
 from ...core import R2MedError, Task, UnknownName
 from ...core.untrusted import component
@@ -21,7 +18,7 @@ from ...results.progress import Progress, read_progress
 from ...scoring import MAIN, Measure
 from ...scoring.compare import Comparison, compare
 from ...scoring.score_set import ScoreSet
-from ...tasks import Stats, Tendencies, collections, stats, tendencies
+from ...tasks import Stats, Tendencies, collections, list_tasks, resolve, stats, tendencies
 from ...tasks.audit import audit
 from ...tasks.audit.findings import TaskAudit
 from ...tasks.load import every_part
@@ -29,55 +26,18 @@ from ..collection import MEASURES, ORDER, Behind, CollectionResults, all_collect
 from ..costs import Parameters, unknown_parameters
 from ..leaderboard import Standing, standing, usual_settings
 from ..nano_plots import written_pictures
+from .background import Background
 from .failures import failures, reading_limit
+from .trying import Searcher, Trying
 
-KEPT = 64
 P = ParamSpec("P")
 T = TypeVar("T")
 BUDGET = 160 << 20  # Bytes of text kept.
+LIST_EVERY = 10.0  # Seconds.
 AUDIT_UP_TO = 500  # Documents: larger tasks are audited by the command.
 WAIT = 0.25
 LARGEST_PAGE = 8 << 20  # Bytes of a written page or its data: more would keep a reader waiting.
 FAILURES_UP_TO = 2_000  # Queries: of larger tasks, only single queries are looked at for failures.
-
-
-class Background:
-    """Values by key, worked out when they are first asked for and kept until what they depend on changes."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._known: OrderedDict[Hashable, tuple[object, Future[Any]]] = OrderedDict()
-        self._jobs: SimpleQueue[tuple[Future[Any], Callable[[], Any]]] = SimpleQueue()
-        # A daemon, so that the app does not wait for it when it is stopped.
-        threading.Thread(target=self._work, name="background", daemon=True).start()
-
-    def get(self, key: Hashable, depends_on: object, make: Callable[[], T], *, wait: float | None) -> T | None:
-        """The value, or None where it takes longer than `wait` seconds (None: wait for it)."""
-        with self._lock:
-            known = self._known.get(key)
-            if known is None or known[0] is not depends_on:
-                if known is not None:
-                    known[1].cancel()
-                known = (depends_on, Future())
-                self._known[key] = known
-                self._jobs.put((known[1], make))
-            self._known.move_to_end(key)
-            while len(self._known) > KEPT:
-                self._known.popitem(last=False)[1][1].cancel()
-        try:
-            value: T = known[1].result(timeout=wait)
-        except StillWorking:
-            return None
-        return value
-
-    def _work(self) -> None:
-        while True:
-            future, make = self._jobs.get()
-            if future.set_running_or_notify_cancel():
-                try:
-                    future.set_result(make())
-                except BaseException as error:
-                    future.set_exception(error)
 
 
 class TaskFacts(NamedTuple):
@@ -98,11 +58,30 @@ class TaskTexts:
 
     def __init__(self, folders: Sequence[Path] = ()) -> None:
         self._folders = tuple(folders)
+        self._listed: tuple[float, list[str]] = (-LIST_EVERY, [])
         self._kept: Kept[str, Behind] = Kept(BUDGET, lambda b: b.task.documents.texts.nbytes if b.task else 0)
 
     def of(self, info: TaskInfo) -> Behind:
         """The task that a result was made on, if it is here and unchanged."""
         return self._kept.get(info.fingerprint, lambda: self._load(info))
+
+    def names(self) -> list[str]:
+        """The tasks that r2med knows by name and that are on this machine, looked for again after a while."""
+        now = time.monotonic()
+        if now - self._listed[0] > LIST_EVERY:
+            self._listed = (now, [f"{task.collection}/{task.name}" for task in list_tasks() if task.available])
+        return self._listed[1]
+
+    def named(self, name: str) -> Behind:
+        """A task that r2med knows by name, whether or not there are results on it."""
+
+        def read() -> Behind:
+            try:
+                return Behind(resolve(name)[0].load(), "")
+            except R2MedError as error:
+                return Behind(None, str(error))
+
+        return self._kept.get(f"name {name}", read)
 
     def written_page(self, info: TaskInfo) -> str:
         """The Markdown page that `r2med pages` wrote beside the texts of a task; empty where none is of these."""
@@ -141,12 +120,14 @@ class Site:
     """Some results folders, looked at."""
 
     def __init__(
-        self, roots: Sequence[Path], *, task_folders: Sequence[Path] = (), parameters: Parameters = unknown_parameters
-    ) -> None:
+        self, roots: Sequence[Path], *, task_folders: Sequence[Path] = (), parameters: Parameters = unknown_parameters,
+        search: Searcher | None = None,
+    ) -> None:  # fmt: skip
         self.index = ResultIndex(roots)
         self.texts = TaskTexts(task_folders)
         self.parameters = parameters
         self.background = Background()
+        self.trying = Trying(search) if search is not None else None  # typed queries, where they may be tried
         self.wait: float | None = WAIT
         """Seconds that a page waits for what is worked out in the background; None: until it is there."""
         self._collections: tuple[int, dict[str, CollectionResults]] = (-1, {})

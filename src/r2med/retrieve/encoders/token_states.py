@@ -46,6 +46,10 @@ class TokenEncoder(Protocol):
         """Token vectors of all texts, a batch at a time."""
         ...
 
+    def token_names(self, texts: Sequence[str], side: Side, instruction: str = "") -> list[list[str]]:
+        """The tokens of each text as the tokenizer writes them, one for each vector."""
+        ...
+
 
 class OnnxTokenEncoder(OnnxEncoder):
     """Token vectors from an ONNX file."""
@@ -70,6 +74,11 @@ class OnnxTokenEncoder(OnnxEncoder):
 
         budget, most = self.options.batch_tokens or BATCH_TOKENS, 1 if model.per_text else 64
         return stream_jobs(self.work_order(texts), tokenize, work, budget=budget, most=most, workers=model.workers)
+
+    def token_names(self, texts: Sequence[str], side: Side, instruction: str = "") -> list[list[str]]:
+        """The tokens of each text."""
+        name = self.model.tokenizer.backend.id_to_token
+        return [[str(name(i)) for i in tokens.ids] for tokens in self.tokenize(list(texts), side, instruction)]
 
 
 class TorchTokenEncoder(TorchEncoder):
@@ -99,6 +108,11 @@ class TorchTokenEncoder(TorchEncoder):
             use_all_cores(self.options.threads)
         budget = self.options.batch_tokens or BATCH_TOKENS
         return stream_jobs(self.work_order(texts), tokenize, work, budget=budget, most=32, workers=self.workers)
+
+    def token_names(self, texts: Sequence[str], side: Side, instruction: str = "") -> list[list[str]]:
+        """The tokens of each text."""
+        names = self.tokenizer(side).convert_ids_to_tokens
+        return [list(map(str, names(tokens.ids))) for tokens in self.tokenize(list(texts), side, instruction)]
 
 
 def _without_padding(job: Job[Tokens], hidden: Float32, texts: Sequence[str], name: str) -> TokenBatch:

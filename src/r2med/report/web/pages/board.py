@@ -15,7 +15,7 @@ from ...chart import Scale, linear
 from ...collection import CollectionResults
 from ...costs import AXES, CostPoint, cost_points
 from ...leaderboard import ALL, FAMILIES, MARKS, Row, Standing, conflict_lines, measured_rows, published_rows
-from ...pictures import draw_tradeoff, frontier, interval_mark
+from ...pictures import PHONE, WIDTH, draw_tradeoff, frontier, interval_mark
 from ...scores import short_name
 from ..render import Links, Page, PageRequest
 from ..site import Site
@@ -278,17 +278,18 @@ def tradeoffs(site: Site, asked: PageRequest, url: Links) -> Page:
         chosen = {"measure": measure_param(measure), "against": against} | changed
         return url("tradeoffs", slug, **(chosen | {"against": "" if chosen["against"] == usual else chosen["against"]}))
 
-    picture = draw_tradeoff(points, AXES[against], measure, results.title, headed=False) if points else None
+    widths = (WIDTH, PHONE) if points else ()
+    drawn = [draw_tradeoff(points, AXES[against], measure, results.title, headed=False, width=w) for w in widths]
     context = {
         "collections": collection_chips(site, slug, lambda c: url("tradeoffs", c)),
         "axes": chips([(k, a.title) for k, a in AXES.items()], against, lambda a: link(against=a)),
         "measures": measure_chips(measure, lambda key: link(measure=key)),
         "axis": AXES[against],
         "measure": measure,
-        "title": picture.title if picture else "",
+        "title": drawn[0].title if drawn else "",
         "points": sorted(points, key=lambda p: (-p.score, p.cost)),
         "front": frontier(points),
-        "picture": Markup(picture.render(dark=False)) if picture else "",
+        "pictures": [Markup(picture.render(dark=False)) for picture in drawn],
         "left_out": left_out,
         "any_published": any(not p.measured for p in points),
     }

@@ -13,7 +13,7 @@ from ....scoring import Measure
 from ...collection import CollectionResults
 from ...costs import AXES, CostPoint, Parameters, part_names
 from ...leaderboard import Row
-from ...pictures import draw_tradeoff, short
+from ...pictures import PHONE, WIDTH, draw_tradeoff, short
 
 SIZES = {"none": 0, "up-to-1b": 1e9, "up-to-10b": 1e10, "up-to-100b": 1e11, "larger": float("inf")}
 """Classes of size, and the parameters up to which each reaches."""
@@ -95,14 +95,14 @@ def size_text(parameters: int | None) -> str:
 class SizePicture(NamedTuple):
     """Scores against parameters, drawn, and how many rows have no place in it."""
 
-    svg: Markup
+    pictures: list[Markup]  # wide and narrow
     title: str
     drawn: int
     left_out: int
 
 
 def draw_sizes(rows: Sequence[Row], measure: Measure, where: str, average: str) -> SizePicture | None:
-    """A point for every row with an average and a known size; None for fewer than two."""
+    """A point for every row with an average and a known size; None where all sizes are the same."""
     points = []
     for row in rows:
         score = row.macro if average == "macro" else row.query_weighted
@@ -110,7 +110,9 @@ def draw_sizes(rows: Sequence[Row], measure: Measure, where: str, average: str) 
             label = [row.label] if row.label != row.system else []
             note = "" if row.measured else ", ".join([*label, row.protocol])
             points.append(CostPoint(row.system, float(row.parameters), score, measured=row.measured, note=note))
-    if len(points) < 2:
+    if len({point.cost for point in points}) < 2:
         return None
-    drawn = draw_tradeoff(points, AXES["parameters"], measure, where, headed=False)
-    return SizePicture(Markup(drawn.render(dark=False)), drawn.title, len(points), len(rows) - len(points))
+    axis = AXES["parameters"]
+    drawn = [draw_tradeoff(points, axis, measure, where, headed=False, width=width) for width in (WIDTH, PHONE)]
+    pictures = [Markup(picture.render(dark=False)) for picture in drawn]
+    return SizePicture(pictures, drawn[0].title, len(points), len(rows) - len(points))

@@ -14,7 +14,7 @@ from ....scoring import Measure
 from ....scoring.evaluation import mean_judged
 from ....scoring.score_set import ScoreSet
 from ...collection import CollectionResults
-from ...pictures import draw_scatter
+from ...pictures import MIDDLE_SIDE, PHONE_SIDE, SIDE, draw_scatter
 from ..render import Links, Page, PageRequest
 from ..site import Site
 from . import chips, collection_chips, measure_chips, measure_param
@@ -96,7 +96,10 @@ def _compared(site: Site, results: CollectionResults, scores: ScoreSet, url: Lin
     gains, losses = order[differences[order] > SAME], order[::-1][differences[order[::-1]] < -SAME]
     most = LISTED_ALL if everything else LISTED
     found = site.comparison(results, scores)
-    picture = draw_scatter(scores, results.title, headed=False, group=lambda t: names[t], link=link)
+    pictures = [
+        draw_scatter(scores, results.title, headed=False, group=lambda t: names[t], link=link, side=side)
+        for side in ((MIDDLE_SIDE,) if url.brief else (SIDE, PHONE_SIDE))
+    ]
     shown = {task.name for task in scores.tasks}
     judged = [
         mean_judged(r.judged_at_10 for r in results.results(system) if r.task.full_name in shown)
@@ -112,6 +115,6 @@ def _compared(site: Site, results: CollectionResults, scores: ScoreSet, url: Lin
         "gains_all": len(gains),
         "losses_all": len(losses),
         "everything": everything,
-        "scatter": Markup(picture.render(dark=False)),
+        "scatter": [Markup(picture.render(dark=False)) for picture in pictures],
         "left_out": [t for t in results.tasks if results.infos[t].full_name not in shown],
     }

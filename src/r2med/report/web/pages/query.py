@@ -11,6 +11,7 @@ from markupsafe import Markup
 
 from ....core import Task, UnknownName, UsageError
 from ....core.columns import Int64
+from ....results import StoredResult
 from ....results.beside import Ranking
 from ....scoring import Measure
 from ....scoring.hits import Float64
@@ -22,7 +23,7 @@ from ..render import Links, Page, PageRequest, marked, shared_words, terms_of
 from ..site import Site, like, readable
 from . import best_on, chips, choose, find_task, measure_param
 
-SNIPPET, WHOLE, BRIEF, WORDS = 220, 6000, 700, 14
+SNIPPET, WHOLE, BRIEF, WORDS = 220, 6000, 450, 14
 ORDERS = {"score": "Lowest score first", "diff": "Largest difference first"} | {
     name: kind.title for name, kind in KINDS.items()
 }
@@ -225,18 +226,21 @@ def query(site: Site, asked: PageRequest, url: Links) -> Page:
         "expansions": {
             s: made for s, one in stored.items() if (made := readable(problems, one.expansion, view.query_id))
         },
-        "failures": {
-            s: [kind for kind in KINDS if kind in (readable([], site.failures_of, one, view.query_id) or ())]
-            for s, one in stored.items()
-        },
+        "failures": {s: _kinds(site, one, view.query_id) for s, one in stored.items()},
         "kinds": KINDS,
         "all_systems": list(view.results.systems),
         "most": MOST,
         "compare_href": url.near("compare", slug, s=view.systems[:2]) if len(view.systems) > 1 else "",
+        "try_href": url("try", task=f"{slug}/{view.task}", query=view.query_id, s=view.systems) if site.trying else "",
         "links": {s: url("system", slug, s) for s in view.systems},
         **_way(site, view, url),
     }
     return Page("query.html", f"{view.query_id} · {info.full_name}", context, "task")
+
+
+def _kinds(site: Site, stored: StoredResult, query_id: str) -> list[str]:
+    found = readable([], site.failures_of, stored, query_id) or frozenset()
+    return [kind for kind in KINDS if kind in found]
 
 
 def _view(site: Site, asked: PageRequest) -> View:

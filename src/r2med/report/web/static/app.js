@@ -50,29 +50,31 @@
   });
 
   // Sorting and filtering where there is no server to do it
-  function value(row, column) {
-    var cell = row.cells[column];
-    return cell.dataset.v === undefined ? (cell.scope === "row" || cell.classList.contains("word") ? cell.textContent.trim().toLowerCase() : null) : Number(cell.dataset.v);
+  function value(row, column, by) {
+    if (by) { return row.dataset[by]; }
+    var number = row.cells[column].dataset.v;
+    return number === undefined ? null : Number(number);
   }
   document.addEventListener("click", function (event) {
     var control = event.target.closest("button.sort");
     if (!control) { return; }
-    var head = control.closest("th"), table = head.closest("table"), body = table.tBodies[0];
-    var words = head.classList.contains("name") || head.classList.contains("word");
-    var rising = head.getAttribute("aria-sort") ? head.getAttribute("aria-sort") === "descending" : words;
-    var column = head.cellIndex;
-    Array.from(body.rows).map(function (row) { return [value(row, column), row]; }).sort(function (a, b) {
+    var head = control.closest("th"), table = head.closest("table"), body = table.tBodies[0], by = control.dataset.by;
+    var before = control.classList.contains("ascending") ? "ascending" : control.classList.contains("descending") ? "descending" : "";
+    var rising = before ? before === "descending" : Boolean(by);
+    Array.from(body.rows).map(function (row) { return [value(row, head.cellIndex, by), row]; }).sort(function (a, b) {
       if (a[0] === null || b[0] === null) { return (a[0] === null) - (b[0] === null); }
       return (a[0] < b[0] ? -1 : a[0] > b[0] ? 1 : 0) * (rising ? 1 : -1);
     }).forEach(function (pair) { body.append(pair[1]); });
     table.querySelectorAll("th[aria-sort]").forEach(function (other) { other.removeAttribute("aria-sort"); });
+    table.querySelectorAll("button.sort").forEach(function (other) { other.classList.remove("ascending", "descending"); });
     head.setAttribute("aria-sort", rising ? "ascending" : "descending");
+    control.classList.add(rising ? "ascending" : "descending");
     say("Sorted by " + control.textContent);
   });
   document.addEventListener("click", function (event) {
     var control = event.target.closest("button[data-filter]");
     if (!control) { return; }
-    var page = control.closest("section.page") || document;
+    var page = document.getElementById("main");
     page.querySelectorAll('button[data-filter="' + control.dataset.filter + '"]').forEach(function (other) { other.setAttribute("aria-pressed", String(other === control)); });
     var wanted = Array.from(page.querySelectorAll('button[data-filter][aria-pressed="true"]')).filter(function (chosen) { return chosen.dataset.value !== ""; });
     page.querySelectorAll("tr[data-kind]").forEach(function (row) {
@@ -84,8 +86,7 @@
   document.addEventListener("keydown", function (event) {
     if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, textarea, select, dialog")) { return; }
     var rel = { j: "next", k: "prev" }[event.key];
-    var page = document.querySelector("section.page.current") || document;
-    var link = rel && page.querySelector('a[rel="' + rel + '"]');
+    var link = rel && document.querySelector('a[rel="' + rel + '"]');
     if (link) { link.click(); }
   });
 
@@ -119,20 +120,4 @@
     }, function () { setTimeout(look, 15000); });
   }
   if (live) { look(); }
-
-  // The single file: one page at a time, by the part of the address behind #
-  var pages = document.querySelectorAll("section.page");
-  function show() {
-    var wanted = decodeURIComponent(location.hash.slice(1)) || pages[0].id;
-    if (wanted === "main") { return; }
-    var found = document.getElementById(wanted);
-    if (!found || !found.classList.contains("page")) { found = pages[0]; }
-    pages.forEach(function (page) { page.classList.toggle("current", page === found); });
-    document.title = found.dataset.title + " · r2med";
-    document.querySelectorAll(".masthead nav a").forEach(function (link) {
-      if (link.dataset.section === found.dataset.section) { link.setAttribute("aria-current", "page"); } else { link.removeAttribute("aria-current"); }
-    });
-    window.scrollTo(0, 0);
-  }
-  if (pages.length) { window.addEventListener("hashchange", show); show(); }
 })();
