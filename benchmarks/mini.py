@@ -4,7 +4,7 @@ Agreement of its judges, scores of its pooled systems, and whether it ranks syst
 
     python benchmarks/mini.py
     python benchmarks/mini.py --real FOLDER...              # tasks or Nano groups: the last table
-    python benchmarks/mini.py --real FOLDER... --lexical    # encodes Mini only; embedders' other figures: docs/results.md
+    python benchmarks/mini.py --real FOLDER... --lexical    # encodes Mini alone; the rest is in docs/results.md
 
 The judging projects and the runs behind the pool lie in `judging/mini`; artefacts are in `benchmarks/artefacts.py`.
 """
@@ -33,6 +33,7 @@ SYSTEMS = (
 )  # fmt: skip
 LEXICAL = ["bm25:k1=0.4,b=0.2", "bm25-lucene:k1=0.4,b=0", "bm25:analyzer=whitespace", "bm25-lucene:analyzer=regex"]
 RESAMPLES = 2_000
+POWER = 2.8  # standard errors that a true difference needs to be seen in four of five cases at the 5 % level
 
 
 def agreement() -> None:
@@ -135,15 +136,22 @@ def pooled() -> None:
     for system, of in scores.items():
         cells = " | ".join(f"{100 * task.mean():.1f}" for task in of)
         print(f"| `{system}` | {cells} | {100 * np.mean([task.mean() for task in of]):.1f} |")
-    print("\n| Pair | Difference | 95 % interval |\n|:---|---:|---:|")
+    print("\n| Pair | Difference | 95 % interval | Detectable, macro | Detectable, by query |")
+    print("|:---|---:|---:|---:|---:|")
+    detectable = []
     for a, b in combinations(names, 2):
         gaps = [x - y for x, y in zip(scores[a], scores[b], strict=True)]
         mean = float(np.mean([gap.mean() for gap in gaps]))
         error = float(np.sqrt(sum(gap.var(ddof=1) / len(gap) for gap in gaps)) / len(gaps))
+        by_query = float(np.sqrt(sum(len(gap) * gap.var(ddof=1) for gap in gaps)) / sum(map(len, gaps)))
+        detectable.append((100 * POWER * error, 100 * POWER * by_query))
         print(
             f"| `{a}` – `{b}` | {100 * mean:+.1f} "
-            f"| {100 * (mean - 1.96 * error):+.1f} to {100 * (mean + 1.96 * error):+.1f} |"
+            f"| {100 * (mean - 1.96 * error):+.1f} to {100 * (mean + 1.96 * error):+.1f} "
+            f"| {detectable[-1][0]:.1f} | {detectable[-1][1]:.1f} |"
         )
+    macro_median, by_query_median = np.median(detectable, axis=0)
+    print(f"\nDetectable by the median pair: {macro_median:.2f} (macro), {by_query_median:.2f} (by query)")
 
 
 def main() -> None:

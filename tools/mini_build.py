@@ -117,9 +117,11 @@ set is `{canary}`; it stands here and in no passage.
   problem each, no subject twice.
 - **Judgments.** The first 20 of six systems, of BM25 and an embedder with the
   answer as query, and all passages on the query's subject were pooled and
-  judged 0 to 3 by two independent passes that saw neither the author's answer,
-  the system nor the rank; a third decided where they differed. Judges were
-  language models, not clinicians. The projects lie in `judging/mini`.
+  judged 0 to 3 by two passes that saw neither system nor rank; a third decided
+  where they differed. For the second round of queries each pass read the whole
+  corpora in a shuffled order; these queries were written by the model that
+  judged them. Judges were language models, not clinicians. The projects lie in
+  `judging/mini`; docs/mini.md says more.
 - **Not for clinical decisions.** Mini is test data.
 """
 
