@@ -1,7 +1,8 @@
 """Write Mini from its judging projects: `python tools/mini_build.py`.
 
 `judging/mini/<Task>` holds a judging project per task; the corpora lie where they ship. Queries without a relevant
-passage are left out. Eight queries of each task, chosen by a hash of their ids, are `dev`; the others are `test`.
+passage are left out. Eight queries of each task, chosen by a hash of their ids among those of the first round, are
+`dev`; the others are `test`.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from r2med.judge.judgments import final_judgments, sort_queries
 ROOT = Path(__file__).parent.parent
 PROJECTS, TASKS = ROOT / "judging" / "mini", ROOT / "src" / "r2med" / "tasks"
 REVISION, DEV = "2", 8
+FIRST_ROUND = {"Biology": 34, "Bioinformatics": 34, "Medical-Sciences": 34, "IIYi-Clinical": 34}  # queries; others 35
 ENCYCLOPAEDIA = "encyclopaedia"
 LEFT_OUT = {
     "PMC-Treatment": ("q02", "q23", "q30", "q32", "q33")  # judges found them ambiguous, or no passage that answers them
@@ -115,9 +117,11 @@ set is `{canary}`; it stands here and in no passage.
   problem each, no subject twice.
 - **Judgments.** The first 20 of six systems, of BM25 and an embedder with the
   answer as query, and all passages on the query's subject were pooled and
-  judged 0 to 3 by two independent passes that saw neither the author's answer,
-  the system nor the rank; a third decided where they differed. Judges were
-  language models, not clinicians. The projects lie in `judging/mini`.
+  judged 0 to 3 by two passes that saw neither system nor rank; a third decided
+  where they differed. For the second round of queries each pass read the whole
+  corpora in a shuffled order; these queries were written by the model that
+  judged them. Judges were language models, not clinicians. The projects lie in
+  `judging/mini`; docs/mini.md says more.
 - **Not for clinical decisions.** Mini is test data.
 """
 
@@ -138,7 +142,8 @@ def main() -> None:
         documents = sum(1 for _ in (TASKS / "mini" / facts.corpus / "corpus.jsonl").open("rb"))
         documents_of[facts.corpus] = documents
         counts.update(judgments=len(grades), relevant=sum(grade > 0 for grade in grades.values()))
-        dev = set(sorted((q.id for q in queries), key=_hash)[:DEV])
+        first_round = list(project.queries)[: FIRST_ROUND.get(name, 35)]
+        dev = set(sorted((q.id for q in queries if q.id in first_round), key=_hash)[:DEV])
         for split, some in (
             ("dev", [q for q in queries if q.id in dev]),
             ("test", [q for q in queries if q.id not in dev]),

@@ -93,7 +93,7 @@ def test_tasks_lists_five_collections(r2med: Any) -> None:
         0
     ].keys()
     assert {t["collection"] for t in tasks if t["available"]} == {"mini@1", "mini-dev", "mini"}
-    for collection, queries in {"mini@1": 102, "mini-dev": 64, "mini": 207, "r2med": 876}.items():
+    for collection, queries in {"mini@1": 102, "mini-dev": 64, "mini": 387, "r2med": 876}.items():
         assert sum(t["queries"] for t in tasks if t["collection"] == collection) == queries
     assert len(r2med("tasks", "nano", "--json").json) == 8
 
@@ -144,6 +144,7 @@ def test_search_marks_what_matched(r2med: Any) -> None:
         (["run", "--depth", "0"], "depth"),
         (["run", "-r", "bm25", "--measure", "nDCG@7"], "nDCG@7 is not among the stored measures"),
         (["rnu"], "did you mean run"),
+        (["relabel"], "did you mean judge relabel"),
         (["score", "none.run", "none.qrels"], "no such file"),
         (["search", " "], "empty"),
         (["data", "convert", "mini@1/Biology", "out", "--to", "bear"], "did you mean beir"),

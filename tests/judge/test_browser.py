@@ -369,6 +369,26 @@ def test_a_pause_is_not_counted(project: Project, ada: Client, visit: Visit) -> 
     assert 30 <= entry.seconds < 60
 
 
+BOTH_IN_VIEW = """() => {
+    const query = document.querySelector('#query-text').getBoundingClientRect();
+    const passage = document.querySelector('li.passage.current').getBoundingClientRect();
+    const beside = passage.left >= query.right, below = passage.top >= query.bottom;
+    return query.top >= 0 && (beside || below) && passage.top < innerHeight && query.bottom <= innerHeight;
+}"""
+
+
+@pytest.mark.parametrize("width", [1280, 400])
+def test_the_query_stays_in_view(tmp_path: Path, visit: Visit, width: int) -> None:
+    texts = {f"d{i}": f"Passage {i} says pain. " * 60 for i in range(6)}
+    project = make_project(tmp_path / "p", {"q1": "Why does it hurt? " * 60}, texts)
+    with serving(project.folder, "--judge", "Ada") as clients:
+        page = opened(visit, clients["Ada"], width=width)
+        for key in ("", "1", "j", "j", "k"):
+            if key:
+                page.keyboard.press(key)
+            page.wait_for_function(BOTH_IN_VIEW)
+
+
 @pytest.mark.parametrize(
     ("width", "scheme"),
     [

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +11,11 @@ from click.testing import CliRunner
 
 import r2med
 from r2med.cli import app
-from r2med.core import Document, Query, Run, UsageError
+from r2med.core import DataError, Document, Query, Run, UsageError
 from r2med.judge import Pooled, Project, Settings, create_project, open_project
 from r2med.judge.check import Check, check_project
 from r2med.judge.project import System
+from r2med.pipeline.artefacts import artefacts
 
 from .judging import judge_all
 
@@ -156,6 +158,31 @@ def test_scores_are_those_of_the_published_judgments(tmp_path: Path) -> None:
     )
     assert done.counts.queries == found.queries
     assert all(s.judged == 1.0 for s in found.systems)
+    (audited,) = artefacts([task]).tasks
+    assert found.artefacts == done.check.artefacts == audited.findings
+    warned = [remark.text for remark in found.verdicts if remark.text.startswith("Artefact: ")]
+    assert len(warned) == sum(finding.verdict == "fails" for finding in found.artefacts) > 0  # the first Mini had some
+
+
+def test_artefacts_are_looked_for_where_the_corpus_is(tmp_path: Path) -> None:
+    folder, corpus = tmp_path / "p", tmp_path / "corpus.jsonl"
+    shutil.copy(Path(r2med.__file__).parent / "tasks" / "mini1" / "Biology" / "corpus.jsonl", corpus)
+    r2med.judge_pool(corpus, "bm25", out=folder, depth=3, judges=1, queries=_questions(tmp_path))
+    judge_all(open_project(folder), "Ada", lambda pooled: int(pooled.systems["bm25"] == 1))
+    assert {finding.verdict for finding in r2med.judge_check(folder).artefacts} == {"cannot be told"}  # one query
+    moved = corpus.rename(tmp_path / "moved.jsonl")
+    without = r2med.judge_check(folder)
+    assert without.artefacts == []
+    assert "not at hand" in without.verdicts[-1].text
+    assert r2med.judge_check(folder, corpus=moved).artefacts
+    moved.write_bytes(moved.read_bytes().replace(b"cell", b"sell"))
+    with pytest.raises(DataError, match="changed since"):
+        r2med.judge_check(folder, corpus=moved)
+
+
+def _questions(folder: Path) -> Path:
+    (folder / "questions.jsonl").write_text('{"id": "q1", "text": "why do cells divide"}\n')
+    return folder / "questions.jsonl"
 
 
 def test_the_command_prints_what_was_found(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import r2med
 from r2med.cli import app
 from r2med.core import DataError, UsageError
 from r2med.judge import Pooled, Project, open_project
+from r2med.judge.datasheet import Kappa
 from r2med.tasks import stats
 
 from .judging import judge_all
@@ -99,6 +100,9 @@ def test_the_datasheet(judged: Path, tmp_path: Path) -> None:
     assert "CC0 \\<b\\>" in page  # a text from data is no mark-up
     assert made.project in page
     assert "(100 %) equal" in " ".join(page.split())
+    (pair,) = r2med.judge_agree(judged).pairs  # of people: the LLM does not count here
+    assert made.agreement.kappa == [Kappa(first="Ada", second="Bob", pairs=pair.pairs, linear=pair.kappa["linear"])]
+    assert f"- Ada and Bob, {pair.pairs} pairs: κ (Cohen's, linear weights) 1.00" in page
     assert max(map(len, (line for line in page.splitlines() if not line.startswith("|")))) <= 80
     (judged / "judgments").joinpath(open_project(judged).journal_path("llm:gpt4").name).unlink()
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ..core import UsageError
+from ..core import DataError, UsageError
 from ..core.budget import Budget
 from ..core.options import Options, Progress
 from ..judge.project import GRADES, Asked, Rule, Settings, open_project
@@ -197,14 +197,22 @@ def judge_agree(project: str | Path, *, unfinished: bool = False, intervals: Int
     return summarise(open_project(Path(project)), unfinished=unfinished, intervals=intervals or Intervals())
 
 
-def judge_check(project: str | Path, *, unfinished: bool = False) -> Check:
-    """How good the benchmark is that a project's final grades give: holes, depth, queries, power, copies, judges.
+def judge_check(project: str | Path, *, unfinished: bool = False, corpus: str | Path | None = None) -> Check:
+    """How good the benchmark is that a project's final grades give: holes, depth, queries, power, artefacts, judges.
 
-    Judges who have not finished count with `unfinished` only.
+    Judges who have not finished count with `unfinished` only. `corpus` is where the documents lie now; where they are
+    not found, nothing is said about artefacts.
     """
     from ..judge.check import check_project
+    from ..judge.judgments import pooled_corpus
 
-    return check_project(open_project(Path(project)), unfinished=unfinished)
+    opened, documents = open_project(Path(project)), None
+    try:
+        documents = pooled_corpus(opened, None if corpus is None else str(corpus))
+    except (DataError, UsageError):
+        if corpus is not None:
+            raise
+    return check_project(opened, unfinished=unfinished, documents=documents)
 
 
 def judge_finish(

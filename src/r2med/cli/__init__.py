@@ -62,6 +62,8 @@ HOMES = {
     "data": "data",
 }
 """Commands that share a module."""
+MOVED = {"relabel": "judge relabel"}
+"""Commands of 0.1 that have another name now."""
 PATIENCE = 0.7
 """Seconds that an interrupted command gives the threads of libraries."""
 KEPT = "what was finished is kept, the same command goes on from there"
@@ -88,7 +90,7 @@ class LazyGroup(click.Group):
         if args and not args[0].startswith("-") and args[0] not in COMMANDS:
             from ..core.errors import nearest
 
-            near = nearest(args[0], COMMANDS)
+            near = [MOVED[args[0]]] if args[0] in MOVED else nearest(args[0], COMMANDS)
             raise click.UsageError(f"no such command {args[0]!r}" + (f"; did you mean {near[0]}?" if near else ""), ctx)
         return super().resolve_command(ctx, args)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from .common import json_option, options_from, pickle_option
-from .output import emit, note, print_table, progress, say
+from .output import emit, note, print_table, progress, say, show
 
 if TYPE_CHECKING:
     from ..judge.check import Check
@@ -118,16 +118,19 @@ def pool(
 @command.command("check")
 @click.argument("project", type=click.Path(path_type=Path))
 @click.option("--unfinished", is_flag=True, help="Count judges who have not finished, too.")
+@click.option("--corpus", metavar="FOLDER", help="Where the corpus lies now; by default where it was pooled from.")
 @json_option
-def check(project: Path, unfinished: bool, as_json: bool) -> None:
+def check(project: Path, unfinished: bool, corpus: str | None, as_json: bool) -> None:
     """Say how good the benchmark is that the final grades give.
 
     What systems outside the pool would have lost, how deep the pool had to be, which queries nobody or everybody
-    solves or which go against the others, and how small a difference these queries can show.
+    solves or which go against the others, how small a difference these queries can show, and whether documents can be
+    told relevant without the query.
     """
     from ..api import judging
+    from ..pipeline.artefact_report import findings_table
 
-    found = judging.judge_check(project, unfinished=unfinished)
+    found = judging.judge_check(project, unfinished=unfinished, corpus=corpus)
     if as_json:
         emit({"schema": 1, **{field: getattr(found, field) for field in found.__struct_fields__}})
         return
@@ -142,6 +145,9 @@ def check(project: Path, unfinished: bool, as_json: bool) -> None:
         ],
         left=2,
     )  # fmt: skip
+    if found.artefacts:
+        say()
+        show(findings_table(found.artefacts))
     say()
     say(f"{found.queries:,} queries, {found.graded:,} of {found.pairs:,} pairs graded, {found.copies:,} copies")
     for remark in found.verdicts:

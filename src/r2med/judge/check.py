@@ -1,4 +1,4 @@
-"""How good the benchmark is that a project gives: holes of systems outside the pool, depth, queries, power.
+"""How good the benchmark is that a project gives: holes of systems outside the pool, depth, queries, power, artefacts.
 
 Everything is computed from the final grades and the rankings behind the pool, by nDCG@10, over the queries that have
 a relevant passage. A system outside the pool is played by each system of the pool in turn: what only it found counts
@@ -14,8 +14,10 @@ from typing import Literal
 import msgspec
 import numpy as np
 
-from ..core import Qrels, R2MedError, Run, UsageError
+from ..core import Documents, Qrels, R2MedError, Run, Task, UsageError
 from ..pipeline import SystemSpec
+from ..pipeline.artefact_report import Finding, counted
+from ..pipeline.artefacts import artefacts
 from ..pipeline.nano_build import kendall
 from ..scoring import MAIN, parse_measures, score
 from ..scoring.compare import compare
@@ -133,11 +135,15 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
     solved_by_all: list[str]  # every system has a relevant passage first
     per_query: list[QueryRow]
     power: Power | None
+    artefacts: list[Finding]  # whether documents can be told relevant without the query; empty without the corpus
     verdicts: list[Remark]
 
 
-def check_project(project: Project, *, unfinished: bool = False) -> Check:
-    """Look at the benchmark that the final grades give; `unfinished` counts judges who have not finished, too."""
+def check_project(project: Project, *, unfinished: bool = False, documents: Documents | None = None) -> Check:
+    """Look at the benchmark that the final grades give; `unfinished` counts judges who have not finished, too.
+
+    `documents` is the corpus that was pooled from; without it nothing is said about artefacts.
+    """
     final = final_grades(project, unfinished=unfinished)
     grades, queries = final.grades, sort_queries(project, final.grades)
     if not queries.usable:
@@ -167,6 +173,7 @@ def check_project(project: Project, *, unfinished: bool = False) -> Check:
         solved_by_all=[q for q, worst in zip(queries.usable, first.min(axis=0).tolist(), strict=True) if worst],
         per_query=_per_query(project, grades, queries.usable, scores),
         power=_power(list(runs), queries.usable, scores),
+        artefacts=_artefacts(project, queries.usable, documents, judged.qrels) if documents is not None else [],
         verdicts=[],
     )
     return msgspec.structs.replace(found, verdicts=verdicts(found, final))
@@ -198,6 +205,12 @@ def _outside(runs: Mapping[str, Run], judged: Judgments, scores: Float64) -> lis
             )
         )
     return found
+
+
+def _artefacts(project: Project, queries: Sequence[str], documents: Documents, qrels: Qrels) -> list[Finding]:
+    asked = tuple(project.queries[query_id] for query_id in queries)
+    task = Task(name=project.settings.name, queries=asked, documents=documents, qrels=qrels)
+    return artefacts([task], seed=project.settings.seed).tasks[0].findings
 
 
 def _rank(means: Float64, row: int) -> int:
@@ -292,7 +305,7 @@ def _power(systems: Sequence[str], queries: Sequence[str], scores: Float64) -> P
 
 def verdicts(found: Check, final: Final) -> list[Remark]:
     """What the figures mean, in plain sentences."""
-    remarks = [_judging(found, final), *_pooling(found), *_queries(found)]
+    remarks = [_judging(found, final), *_pooling(found), *_queries(found), *_giveaways(found)]
     if found.forks:
         text = f"{found.forks} judgments were changed in two copies of the project at once: have them judged again."
         remarks.append(Remark("warning", text))
@@ -357,6 +370,18 @@ def _queries(found: Check) -> list[Remark]:
         text += f"; {100 * EFFECT:.0f} points need about {found.power.queries_for_effect:,}"
     level: Literal["ok", "warning"] = "ok" if found.power.detectable <= EFFECT else "warning"
     return [*remarks, Remark(level, f"{text}.")]
+
+
+def _giveaways(found: Check) -> list[Remark]:
+    if not found.artefacts:
+        text = "The corpus is not at hand: whether documents can be told relevant without the query is not known."
+        return [Remark("warning", text)]
+    failed = [finding for finding in found.artefacts if finding.verdict == "fails"]
+    if failed:
+        return [Remark("warning", f"Artefact: {finding.title}: {finding.why}.") for finding in failed]
+    if all(finding.verdict == "cannot be told" for finding in found.artefacts):
+        return [Remark("warning", "Whether documents give themselves away cannot be told yet.")]
+    return [Remark("ok", f"No artefact was found: {counted(found.artefacts)}.")]
 
 
 def _named(queries: Sequence[str]) -> str:

@@ -8,6 +8,7 @@ from textwrap import fill
 import msgspec
 
 from ..core.table import NONE, Table, markdown_text
+from .agreement import Measured
 from .check import Check, JudgeRow
 
 KINDS = {"person": "person", "llm": "LLM", "adjudicator": "adjudicator"}
@@ -27,11 +28,22 @@ class Counts(msgspec.Struct, frozen=True, kw_only=True):
     left_out_open: int  # queries of which a passage has no final grade
 
 
-class Agreement(msgspec.Struct, frozen=True, kw_only=True):
-    """How often people gave equal grades."""
+class Kappa(msgspec.Struct, frozen=True, kw_only=True):
+    """Cohen's κ with linear weights of two judges."""
 
-    pairs: int  # that two or more people graded
+    first: str
+    second: str
+    pairs: int  # that both graded
+    linear: Measured
+
+
+class Agreement(msgspec.Struct, frozen=True, kw_only=True):
+    """How far the judges whose grades count agree."""
+
+    pairs: int  # that two or more graded
     equal: int
+    alpha: Measured  # Krippendorff's, ordinal, of all of them
+    kappa: list[Kappa]
 
 
 class Metadata(msgspec.Struct, frozen=True, kw_only=True):
@@ -116,12 +128,24 @@ def _judging(found: Metadata) -> Iterator[str]:
         share = 100 * agreed.equal / agreed.pairs
         yield _wrapped(
             f"Two or more judges graded {agreed.pairs:,} pairs, and gave {agreed.equal:,} of them ({share:.0f} %) "
-            "equal grades."
+            f"equal grades. Krippendorff's α (ordinal): {_measured(agreed.alpha)}."
         )
+        yield "\n".join(
+            _item(f"{markdown_text(k.first)} and {markdown_text(k.second)}, {k.pairs:,} pairs: "
+                  f"κ (Cohen's, linear weights) {_measured(k.linear)}")
+            for k in agreed.kappa if k.pairs
+        )  # fmt: skip
     else:
         yield "No pair was graded by two judges: nothing is known about their agreement."
     ways = ", ".join(f"{how} {count:,}" for how, count in found.final_grades.items())
     yield _wrapped(f"The final grade follows the rule *{found.rule}* ({ways}).")
+
+
+def _measured(of: Measured) -> str:
+    if of.value is None:
+        return "none, since nothing can be told apart"
+    bounds = "" if of.low is None or of.high is None else f" ({of.low:.2f} to {of.high:.2f})"
+    return f"{of.value:.2f}{bounds}"
 
 
 def _judge(row: JudgeRow) -> list[str]:

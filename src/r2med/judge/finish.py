@@ -16,17 +16,18 @@ from pathlib import Path
 
 import msgspec
 
-from ..core import DataError, Documents, Task, UsageError
+from ..core import DataError, Task, UsageError
 from ..core.atomic import atomic_folder
 from ..core.places import exists
 from ..tasks import write_task
-from ..tasks.corpus import load_corpus
+from .agreement import group_agreement
 from .check import JudgeRow, check_project
-from .datasheet import Agreement, Counts, Metadata, datasheet
+from .datasheet import Agreement, Counts, Kappa, Metadata, datasheet
 from .final import Final, counting, final_grades, read_judges
 from .journal import Slot
-from .judgments import final_judgments, sort_queries
+from .judgments import final_judgments, pooled_corpus, sort_queries
 from .project import Project
+from .summary import agreement_of_pairs
 
 SCHEMA = 1
 METADATA, DATASHEET = "judging.json", "README.md"
@@ -50,7 +51,7 @@ def finish_project(
         raise UsageError(f"{out} already exists and is not an empty folder")
     final = final_grades(project)
     chosen, left_empty, left_open = _chosen(project, final.grades, keep_empty=keep_empty, partial=partial)
-    documents = _corpus(project, corpus)
+    documents = pooled_corpus(project, corpus)
     judged = final_judgments(project, final.grades, chosen)
     if strange := next((doc_id for doc_id in judged.qrels.doc_ids if doc_id not in documents.ids), None):
         raise DataError(f"names {strange!r}, which is not in the corpus", path=project.folder / "pool.jsonl")
@@ -97,20 +98,6 @@ def _chosen(
     return chosen, len(complete) - len(kept), left_open
 
 
-def _corpus(project: Project, corpus: str | None) -> Documents:
-    """The documents that were pooled from, unchanged."""
-    source = corpus or project.settings.source
-    try:
-        documents = load_corpus(source).documents
-    except (DataError, UsageError) as error:
-        if corpus is not None:
-            raise
-        raise UsageError(f"{error}; say where the corpus lies with --corpus") from None
-    if documents.fingerprint != project.settings.corpus_fingerprint:
-        raise DataError("is not the corpus that was pooled: its documents have changed since", path=source)
-    return documents
-
-
 def _metadata(project: Project, final: Final, task: Task, counts: Counts) -> Metadata:
     settings = project.settings
     times: list[str] = []
@@ -118,8 +105,6 @@ def _metadata(project: Project, final: Final, task: Task, counts: Counts) -> Met
         with closing(journal):
             times += [entry.at for entry in journal.entries() if entry.grade is not None]
     times.sort()
-    several = {judge.name for judge in read_judges(project) if judge.kind in counting(project)}
-    both = [given for v in final.verdicts if len(given := {j: g for j, g in v.judges.items() if j in several}) > 1]
     return Metadata(
         schema=SCHEMA,
         canary=str(uuid.uuid5(_NAMESPACE, project.identity)),
@@ -143,7 +128,20 @@ def _metadata(project: Project, final: Final, task: Task, counts: Counts) -> Met
         sample=settings.sample,
         near=settings.near,
         judges=[JudgeRow.of(judge) for judge in read_judges(project)],
-        agreement=Agreement(pairs=len(both), equal=sum(len(set(given.values())) == 1 for given in both)),
+        agreement=_agreement(project, final),
         counts=counts,
-        check=check_project(project),
+        check=check_project(project, documents=task.documents),
     )
+
+
+def _agreement(project: Project, final: Final) -> Agreement:
+    """Of the judges whose grades count."""
+    grades = {j.name: j.grades for j in read_judges(project) if j.finished and j.kind in counting(project)}
+    both = [given for v in final.verdicts if len(given := {j: g for j, g in v.judges.items() if j in grades}) > 1]
+    return Agreement(
+        pairs=len(both),
+        equal=sum(len(set(given.values())) == 1 for given in both),
+        alpha=group_agreement(grades).alpha["ordinal"],
+        kappa=[Kappa(first=p.first, second=p.second, pairs=p.pairs, linear=p.kappa["linear"])
+               for p in agreement_of_pairs(project, grades)],
+    )  # fmt: skip

@@ -8,10 +8,25 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ..core import DataError, IdTable, Qrels
+from ..core import DataError, Documents, IdTable, Qrels, UsageError
 from ..scoring.hits import Bools
+from ..tasks.corpus import load_corpus
 from .journal import Slot
 from .project import Project
+
+
+def pooled_corpus(project: Project, corpus: str | None = None) -> Documents:
+    """The documents that were pooled from, unchanged; `corpus` is where they lie now."""
+    source = corpus or project.settings.source
+    try:
+        documents = load_corpus(source).documents
+    except (DataError, UsageError) as error:
+        if corpus is not None:
+            raise
+        raise UsageError(f"{error}; say where the corpus lies with --corpus") from None
+    if documents.fingerprint != project.settings.corpus_fingerprint:
+        raise DataError("is not the corpus that was pooled: its documents have changed since", path=source)
+    return documents
 
 
 class Judgments(NamedTuple):

@@ -112,7 +112,7 @@ def summarise(
         judges=[_progress(judged, pooled) for judged in everybody],
         left_out=[j.name for j in everybody if j not in shown and j.kind != "adjudicator"],
         people=group_agreement(grades, intervals),
-        pairs=_pairs(project, grades, intervals),
+        pairs=agreement_of_pairs(project, grades, intervals),
         slices=_slices(project, grades, intervals),
         llms=[_llm(project, llm, list(people.values()), llms, intervals) for llm in llms],
         disputed=disputed_queries(project, grades),
@@ -137,9 +137,12 @@ def _progress(judged: Judged, pooled: int) -> JudgeProgress:
     )
 
 
-def _pairs(
-    project: Project, grades: Mapping[str, Mapping[Slot, int]], intervals: IntervalSettings
+def agreement_of_pairs(
+    project: Project,
+    grades: Mapping[str, Mapping[Slot, int]],
+    intervals: IntervalSettings = IntervalSettings(),  # noqa: B008 (frozen)
 ) -> list[PairAgreement]:
+    """How far each two judges agree."""
     scale = len(project.settings.grades)
     return [
         pair_agreement(first, second, both_graded(grades[first], grades[second]), scale, intervals)
@@ -158,9 +161,8 @@ def _slices(
     found = {}
     for name, ids in sorted(queries.items()):
         some = {judge: {slot: g for slot, g in held.items() if slot[0] in ids} for judge, held in grades.items()}
-        found[name] = Slice(
-            queries=len(ids), people=group_agreement(some, intervals), pairs=_pairs(project, some, intervals)
-        )
+        pairs = agreement_of_pairs(project, some, intervals)
+        found[name] = Slice(queries=len(ids), people=group_agreement(some, intervals), pairs=pairs)
     return found
 
 

@@ -182,7 +182,12 @@ class ArtefactReport(msgspec.Struct, frozen=True, kw_only=True):
             yield Table(_COLUMNS, rows, unclear(task.findings), 1, told)
         if self.overall:
             told = f"All {len(self.tasks)} tasks, each counted alike: {counted(self.overall)}"
-            yield Table(_COLUMNS, list(map(_row, self.overall)), unclear(self.overall), 1, told)
+            yield findings_table(self.overall, told)
+
+
+def findings_table(findings: list[Finding], title: str = "") -> Table:
+    """A row for each check."""
+    return Table(_COLUMNS, list(map(_row, findings)), unclear(findings), 1, title)
 
 
 _COLUMNS = ("Check", "Value", "95 %", "Limit", "Verdict")
