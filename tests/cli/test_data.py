@@ -16,6 +16,7 @@ from click.testing import CliRunner, Result
 from r2med.cli import app
 from r2med.core import DataError, UnknownName, UsageError
 from tests.builders import beir_folder, other_folder, r2med_folder
+from tests.report.unpack import unpack
 
 
 def call(*arguments: str | Path) -> Result:
@@ -79,14 +80,14 @@ def test_pages_report_and_exports(mine: Path) -> None:
     ran = said("run", "-t", "mine", "-r", "bm25")
     assert ran["systems"][0]["tasks"].keys() == set(NAMES)
     report = said("report", "--html", "out.html")
-    html = Path("out.html").read_text("utf-8")
+    written = unpack(Path("out.html"))
+    html = written.html
     assert report["queries"] == report["of_queries"]
     assert "mine/notes@dev" in html
     assert "why does it hurt" in html, "the texts are found without --tasks"
     assert "judgments not loaded" not in html
-    boards = dict(re.findall(r'<section[^>]* id="(board/[^"~]+)"(.*?)</section>', html, re.DOTALL))
-    assert "NV-Embed" in boards["board/r2med"]
-    assert "NV-Embed" not in boards["board/mine"]
+    assert "NV-Embed" in written.pages["board/r2med"]
+    assert "NV-Embed" not in written.pages["board/mine"]
     pages = said("pages", "mine")
     assert (pages["folder"], pages["tasks"]) == ("pages", ["cases", "notes@dev"])
     built = said("nano", "build", "mine", "--out", "small", "--dense", "none", "--docs", "60")
