@@ -20,7 +20,7 @@ SYSTEMS = (
     "--rerank", "msmarco-minilm:max_length=64@3",
 )  # fmt: skip
 """Every kind of work on a short leash: lexical, dense, fused and reranked, with cold caches in about five seconds."""
-HISTORY = ("checksum", "seconds", "environment", "cache", "cache_hits", "scored", "damaged_shards")
+HISTORY = ("checksum", "seconds", "saved_seconds", "environment", "cache", "cache_hits", "scored", "damaged_shards")
 """What a result says about the day it was made rather than about its value."""
 
 

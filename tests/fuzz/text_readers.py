@@ -118,6 +118,8 @@ def chat_bodies(folder: Path) -> Case:
     def read(data: bytes) -> object:
         import httpx
 
+        from r2med.http import Answer
+
         answer = httpx.Response(200, headers={"content-type": "application/json"})
         try:
             body = chat._client._judge(answer, data)
@@ -127,7 +129,7 @@ def chat_bodies(folder: Path) -> Case:
             if type(error).__name__ in ("_TryAgain", "Rejected"):  # asked again, or counted as one failed query
                 return None
             raise
-        return chat._read(request, body, 0.1)
+        return chat._read(request, Answer(body, 0.1))
 
     return Case([COMPLETION, b'{"error": {"message": "slow", "code": 429}}', b'{"choices": []}'], read)
 

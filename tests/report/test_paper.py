@@ -89,7 +89,7 @@ def test_marks_are_those_of_the_comparison() -> None:
             cell = row[name.removeprefix("own/")]
             assert (cell.text, cell.below) == (
                 points(estimate.value),
-                f"{points(estimate.low)}--{points(estimate.high)}",
+                f"{points(estimate.low, 1)}--{points(estimate.high, 1)}",
             )
             line = [*pair.tasks.values(), pair.query_weighted][number] if pair else None
             assert cell.raised == ("*" if line and line.different else "")

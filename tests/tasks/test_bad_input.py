@@ -250,7 +250,7 @@ def test_an_encrypted_zip(tmp_path: Path) -> None:
 @pytest.mark.parametrize("content", [b"", b"no zip", b"PK\x05\x06" + b"\xff" * 18])
 def test_a_file_that_is_no_zip(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "t.zip").write_bytes(content)
-    refused(tmp_path / "t.zip", r"t\.zip: not a readable zip file|is in no layout")
+    refused(tmp_path / "t.zip", r"t\.zip: (not a readable zip file|lists more files)|is in no layout")
 
 
 def test_a_damaged_zip(tmp_path: Path) -> None:
