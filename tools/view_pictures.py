@@ -34,8 +34,7 @@ EXPANSION = (
 
 COMMANDS = (
     ["run"],
-    ["compare", "bm25", "bge-small"],
-    ["search", "foot pain at night, better when the leg hangs down", "-k", "2"],
+    ["search", "foot pain at night, better when the leg hangs down", "-k", "1"],
 )
 TERMINAL = """<body style="margin:0;background:#0f1b1f;color:#dfe8ea">
 <pre style="margin:18px 22px;font:15px/1.35 'DejaVu Sans Mono',monospace">{}</pre>"""
