@@ -118,7 +118,7 @@ class ZipStore:
         self._members: dict[str, zipfile.ZipInfo] = {}
         try:
             if _directory_bytes(path) > LARGEST_DIRECTORY:
-                raise HostileData("lists more files than any archive of ours", path=path)
+                raise HostileData("lists more files than an archive may hold", path=path)
             self._zip = zipfile.ZipFile(path)
         except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError, struct.error) as error:
             raise DataError(f"not a readable zip file ({error})", path=path) from None
