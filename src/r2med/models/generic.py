@@ -234,7 +234,7 @@ def _pooling(path: Path) -> str:
         if key.startswith("pooling_mode_") and on is True
     ]
     named = config.get("pooling_mode")
-    modes += [named] if isinstance(named, str) else [str(mode) for mode in named or ()]
+    modes += [str(mode) for mode in named] if isinstance(named, list) else [str(named)] if named else []
     if len(modes) != 1 or modes[0] not in POOLING:
         raise ModelError(f"{path}: pooling {' + '.join(modes) or 'not given'} is not one of cls, mean, lasttoken")
     pooling = POOLING[modes[0]]
