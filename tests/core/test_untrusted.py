@@ -53,9 +53,7 @@ def test_a_name_that_some_file_system_does_not_keep(name: str) -> None:
     assert not is_portable(name)
 
 
-@pytest.mark.parametrize(
-    "name", ["", ".", "..", "a/b", "a\\b", "a\0b", "C:x", "c:", "x\n", " x", "\x1b[31m", "x" * 241]
-)
+@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "a\\b", "a\0b", "C:x", "c:", "x\n", " x", "\x1b[31m"])
 def test_a_component_that_leads_elsewhere_is_refused(name: str) -> None:
     with pytest.raises(HostileData):
         component(name, "split")

@@ -13,7 +13,7 @@ from r2med.cache.sent import Call, SentCalls
 from r2med.core import Unavailable, UsageError
 from r2med.core.reuse import Reused
 from r2med.core.waiting import STOP
-from r2med.llm import Chat, GenerationStore, Replay, Request, StoreKey, asked_again, generate
+from r2med.llm import Chat, Generation, GenerationStore, Replay, Request, StoreKey, asked_again, generate
 from r2med.llm.store import read_store
 from tests.llm.conftest import MakeChat, ask, asks
 from tests.llm.server import ChatServer
@@ -24,13 +24,18 @@ def store_for(chat: Chat, folder: Path, *retry: str, request: Request | None = N
     return GenerationStore(StoreKey.of("hyde", chat, "t", sampling, "task"), folder, retry=retry)
 
 
+def in_turn(chat: Chat, count: int, store: GenerationStore) -> list[Generation]:
+    """Answers to queries asked one after the other: two that wait for the same place may come in either order."""
+    return [answer for request in asks(count) for answer in generate(chat, [request], store)]
+
+
 def test_retries_and_rate_limits_stand_beside_the_answer(
     server: ChatServer, make_chat: MakeChat, tmp_path: Path
 ) -> None:
     server.plan = ["429-ms", "500", "ok", "no-choice", "429-ms", "ok", "ok"]
     chat = make_chat(concurrency=1, attempts=5)
     with store_for(chat, tmp_path) as store:
-        found = {g.query_id: (g.retries, g.rate_limits) for g in generate(chat, asks(3), store)}
+        found = {g.query_id: (g.retries, g.rate_limits) for g in in_turn(chat, 3, store)}
     assert found == {"q0": (2, 1), "q1": (1, 1), "q2": (0, 0)}
     usage = chat.usage.snapshot()
     assert (usage["calls"], usage["retries"], usage["rate_limited"]) == (3, 3, 2)
@@ -55,7 +60,7 @@ def test_only_unwanted_answers_are_asked_for_again(server: ChatServer, make_chat
     server.plan = ["ok", "null", "null", "refusal", "ok"]
     chat = make_chat(concurrency=1)
     with store_for(chat, tmp_path) as store:
-        first = {g.query_id: g for g in generate(chat, asks(5), store)}
+        first = {g.query_id: g for g in in_turn(chat, 5, store)}
     assert [first[f"q{i}"].status for i in range(5)] == ["ok", "empty", "empty", "refused", "ok"]
     with store_for(chat, tmp_path) as store:
         assert {g.query_id: g for g in generate(chat, asks(5), store)} == first
@@ -63,7 +68,7 @@ def test_only_unwanted_answers_are_asked_for_again(server: ChatServer, make_chat
     assert asked_again(store.path) == ""
     server.plan = ["ok", "null"]
     with store_for(chat, tmp_path, "empty", "failed") as store:
-        again = {g.query_id: g for g in generate(chat, asks(5), store)}
+        again = {g.query_id: g for g in in_turn(chat, 5, store)}
         assert len(list(generate(chat, asks(5), store))) == 5  # once is enough, though one came back empty
     assert [body["messages"][-1]["content"] for body in server.asked[5:]] == ["Case 1", "Case 2"]
     assert [again[f"q{i}"].status for i in range(5)] == ["ok", "ok", "empty", "refused", "ok"]

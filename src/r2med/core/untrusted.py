@@ -14,7 +14,6 @@ from pathlib import Path, PurePosixPath
 from typing import NoReturn
 
 LONGEST = 120  # characters of a file name; most systems take 255 bytes, and suffixes follow
-MOST_BYTES = 240  # of a name that is taken as it is
 _PLAIN = re.compile(r"[a-z0-9][a-z0-9._+@=,-]*")
 _HASHED = re.compile(r".*~[0-9a-f]{8}")
 _NOT_PLAIN = re.compile(r"[^A-Za-z0-9._+@=,~-]+")
@@ -61,8 +60,6 @@ def component(name: str, what: str, *, path: str | Path | None = None) -> str:
 
 def _is_component(name: str) -> bool:
     if name in ("", ".", "..") or any(c in name for c in "/\\\0") or name != name.strip():
-        return False
-    if len(name.encode("utf-8", "replace")) > MOST_BYTES:
         return False
     return not any(unicodedata.category(c) in ("Cc", "Cs") for c in name) and not re.match(r"[A-Za-z]:", name)
 

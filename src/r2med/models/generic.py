@@ -157,7 +157,15 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _optional(path: Path) -> dict[str, Any]:
-    return _read(path) if path.is_file() else {}
+    return _read(path) if _is_file(path) else {}
+
+
+def _is_file(path: Path) -> bool:
+    """Whether a file is there; under a name that no file system takes there is none."""
+    try:
+        return path.is_file()
+    except OSError:
+        return False
 
 
 def _modules(folder: Path) -> list[tuple[str, str]]:
@@ -196,7 +204,7 @@ def _after(folder: Path, modules: list[tuple[str, str]], model_type: str, kind: 
         runs = "Transformer and Dense" if late else "Transformer, Pooling, Dense and Normalize, in that order"
         raise ModelError(f"{folder / 'modules.json'} lists {names.replace(' ', ', ')}; r2med runs {runs}")
     for path in dense:
-        if not (config := _module(folder, path) / "config.json").is_file():
+        if not _is_file(config := _module(folder, path) / "config.json"):
             what = "of the tokens" if late else "behind pooling"
             raise ModelError(f"{config} is missing, so the projection {what} is not known")
     if late:
@@ -225,7 +233,7 @@ def _module(folder: Path, path: str) -> Path:
 
 
 def _pooling(path: Path) -> str:
-    if not path.is_file():
+    if not _is_file(path):
         raise ModelError(f"{path} is missing, so how the model pools is not known")
     config = _read(path)
     modes = [
