@@ -55,8 +55,8 @@ def test_the_answers_that_are_used_are_noted(tmp_path: Path) -> None:
                 store.get(ask("Case 2", "q2"))
         store.get(ask("Case 2", "q2"))
     prompts = [ask(f"Case {i}", f"q{i}").prompt_hash for i in range(4)]
-    assert used == {("hyde", key().digest): set(prompts[1:4])}
-    assert inner == {("hyde", key().digest): {prompts[2]}}
+    assert used == {("hyde", key().digest): {(prompt, "") for prompt in prompts[1:4]}}
+    assert inner == {("hyde", key().digest): {(prompts[2], "")}}
 
 
 def test_what_is_appended_is_there_and_stays(tmp_path: Path) -> None:

@@ -231,6 +231,29 @@ def test_answers_that_are_gone_are_said(server: ChatServer, tmp_path: Path) -> N
     assert (checked.verified, checked.systems[0].replays) == (1, False)
 
 
+def test_answers_that_were_asked_for_again_are_not_those_of_an_earlier_result(
+    server: ChatServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Packed with the newer answers, the earlier result would claim that they give its ranking."""
+    here, later = tmp_path / "results", tmp_path / "later"
+    server.plan = ["null"]
+    r2med.run("hyde:gpt4+bm25", tasks=TASK, results=here)
+    retry = Options(retry=frozenset({"empty"}))
+    r2med.run("hyde:gpt4+bm25", tasks=TASK, results=later, options=retry)
+    with pytest.raises(ResultError, match="without a key: answers of hyde were asked for again since it was made"):
+        r2med.pack_bundle(tmp_path / "a.zip", results=here)
+    packed = r2med.pack_bundle(tmp_path / "b.zip", results=later)
+    assert packed.manifest.systems[0].replays
+    server.shutdown()
+    another_machine(monkeypatch, tmp_path)
+    r2med.add_bundle(packed.path, results=tmp_path / "there")
+    (name,) = {stored.system for stored in ResultIndex([later]).select() if stored.system.startswith("hyde")}
+    scores = r2med.run(name, tasks=TASK, results=tmp_path / "again")
+    old = ResultStore(later).find(name, "mini@1", "Biology")
+    assert old is not None
+    assert old.files[".run.gz"] == scores.results[0].files[".run.gz"]
+
+
 def test_a_target_that_is_there_and_odd_words_are_refused(plain: Path, tmp_path: Path) -> None:
     (tmp_path / "a.zip").write_text("mine")
     with pytest.raises(UsageError, match="is there already"):

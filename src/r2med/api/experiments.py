@@ -205,6 +205,8 @@ def run(
         rest=rest,
     ) as made:
         check_writable(store)
+        if run_options.retry and not any(system.expander for system in made.systems):
+            raise UsageError("--retry asks again for texts of --expand, and no system here expands its queries")
         check_retrievers(refs, made.systems, store, depth=depth, overwrite=overwrite)
         with executor:
             executor.adopt(made.builder.components)

@@ -12,6 +12,7 @@ import os
 import re
 import threading
 import zlib
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -29,7 +30,7 @@ Record = TypeVar("Record", bound=msgspec.Struct)
 Place = tuple[str, str]  # what a claim is for: a query and its prompt
 
 
-class RecordFile(Generic[Record]):
+class RecordFile(ABC, Generic[Record]):
     """A file of records under a first line that says what they share; may be used from many threads.
 
     A subclass keeps the records it is handed by `add`.
@@ -59,9 +60,9 @@ class RecordFile(Generic[Record]):
             self._check_schema()
             self.refresh()
 
+    @abstractmethod
     def add(self, record: Record) -> None:
         """Take in a record of the file."""
-        raise NotImplementedError
 
     @property
     def torn(self) -> int:

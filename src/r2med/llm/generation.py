@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from ..core.fingerprint import fingerprint
 from ..http import TOO_LONG
 from .decision import Decision
 from .parsing import Parsed, Status, parse
@@ -58,6 +59,12 @@ class Generation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     # Kept on request.
     extra: dict[str, object] = {}
     # What a method adds: searches, turns, evidence.
+
+    @property
+    def mark(self) -> str:
+        """By which an answer is known that took the place of another; empty for the first one."""
+        facts = [self.query_id, self.prompt_hash, self.sample, self.again, self.raw]
+        return fingerprint("asked-again", facts) if self.again else ""
 
     @property
     def usable(self) -> bool:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import takewhile
 from pathlib import Path
@@ -96,8 +96,8 @@ class StoreKey(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return next(iter(sorted(folder.glob(f"*/{name}"))), own)
 
 
-Answers = dict[tuple[str, str], set[str]]
-"""Answers that were used: the method and the digest of a store's key, and the hashes of the prompts answered."""
+Answers = dict[tuple[str, str], set[tuple[str, str]]]
+"""Answers that were used: method and digest of a store, and of each answer the hash of its prompt and its mark."""
 _watching: list[Answers] = []
 
 
@@ -171,11 +171,11 @@ class GenerationStore(RecordFile[Generation]):
         """Put answers on disk. Failed ones are left out, so that they are tried again."""
         kept = [g for g in records if g.status != "failed"]
         super().append(kept)
-        self._note(g.prompt_hash for g in kept)
+        self._note(kept)
 
-    def _note(self, prompts: Iterable[str]) -> None:
+    def _note(self, answers: Sequence[Generation]) -> None:
         for used in tuple(_watching):
-            used.setdefault(self._name, set()).update(prompts)
+            used.setdefault(self._name, set()).update((answer.prompt_hash, answer.mark) for answer in answers)
 
     def statuses(self) -> Counter[str]:
         """Answers by status."""
@@ -190,7 +190,7 @@ class GenerationStore(RecordFile[Generation]):
             found = [
                 samples[i] for i in takewhile(lambda i: i in samples and samples[i].again >= request.again, wanted)
             ]
-            self._note([prompt] if found else ())
+            self._note(found)
             return found
 
     def get(self, request: Request) -> list[Generation] | None:

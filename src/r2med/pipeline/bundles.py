@@ -20,7 +20,7 @@ from ..llm import Generation, GenerationStore, StoreKey
 from ..llm.generation import put_newest
 from ..llm.store import read_store, store_lines
 from ..results import ResultStore, StoredResult, SystemInfo, TaskResult
-from ..results.beside import BESIDE, EXPANSIONS, QUERIES, RUN, read_scores
+from ..results.beside import BESIDE, EXPANSIONS, QUERIES, RUN, UsedGenerations, read_scores
 from ..results.bundle import (
     BundledSystem,
     Manifest,
@@ -61,15 +61,13 @@ def unpack_checked(path: Path, folder: Path) -> Unpacked:
     found = unpack(path, folder)
     stated = {system.name: system for system in found.manifest.systems}
     with naming(path, folder):
-        kept = _kept_prompts(found)
+        kept = _kept_answers(found)
         for stored in found.results:
             check_spec(stored.result.system)
             said = stated[stored.system]
             if said.protocol != protocol_of(stored.result.system):
                 raise DataError(f"the manifest states another protocol of {stored.system} than its result")
-            lacking = any(
-                set(used.prompts) - kept.get((used.method, used.digest), set()) for used in stored.generations()
-            )
+            lacking = any(_lacking(used, kept.get((used.method, used.digest), [])) for used in stored.generations())
             if said.replays and (lacking or not says_what_it_asked(stored)):
                 raise DataError(f"{stored.system} on {stored.full_name}: answers that it was made from are missing")
     return found
@@ -107,13 +105,12 @@ def pack(stored: Sequence[StoredResult], target: Path, about: Manifest, *, incom
     answers = {name: _answers(*name, prompts) for name, prompts in wanted.items()}
     for one in stored:
         for used in one.generations():
-            found = {answer.prompt_hash for answer in answers[used.method, used.digest].records}
-            if missing := len(set(used.prompts) - found):
-                cannot_replay[one.system] = f"{missing} of {len(used.prompts)} answers of {used.method} are gone"
+            if why := _lacking(used, answers[used.method, used.digest].records):
+                cannot_replay[one.system] = why
     for system, why in cannot_replay.items():
         said = f"{system} will not run again without a key: {why}"
         if not incomplete:
-            again = "run it again with --overwrite, which uses the answers that are kept, or pack with --incomplete"
+            again = "run it again with --overwrite, which uses the answers that are kept now, or pack with --incomplete"
             raise ResultError(f"{said}; {again}")
         notes.append(said)
     manifest = msgspec.structs.replace(
@@ -221,12 +218,18 @@ def _without_keys(members: Iterable[tuple[str, bytes]]) -> Iterator[tuple[str, b
         yield name, data
 
 
-def _kept_prompts(found: Unpacked) -> Wanted:
-    """The prompts that the answers in a bundle are about; a file that is not what its name says is refused."""
-    return {
-        (key.method, key.digest): {record.prompt_hash for record in records}
-        for key, records in (_read_generations(found, name) for name in found.generations)
-    }
+def _lacking(used: UsedGenerations, kept: Sequence[Generation]) -> str:
+    """Why answers that are kept are not those that a result was made from; empty where they are."""
+    if missing := len(set(used.prompts) - {answer.prompt_hash for answer in kept}):
+        return f"{missing} of {len(used.prompts)} answers of {used.method} are gone"
+    marks = {answer.mark for answer in kept if answer.again and answer.prompt_hash in used.prompts}
+    return "" if marks == set(used.again) else f"answers of {used.method} were asked for again since it was made"
+
+
+def _kept_answers(found: Unpacked) -> dict[tuple[str, str], list[Generation]]:
+    """The answers in a bundle by method and digest; a file that is not what its name says is refused."""
+    stores = (_read_generations(found, name) for name in found.generations)
+    return {(key.method, key.digest): records for key, records in stores}
 
 
 def _read_generations(found: Unpacked, name: str) -> _Stored:

@@ -43,9 +43,17 @@ class Ranked(NamedTuple):
         """All stored answers of chat models that it was made from, in a fixed order."""
         used: Answers = {}
         for answers in (self.expansions.answers if self.expansions else {}, self.answers or {}):
-            for name, prompts in answers.items():
-                used.setdefault(name, set()).update(prompts)
-        return [UsedGenerations(method=m, digest=d, prompts=sorted(used[m, d])) for m, d in sorted(used)]
+            for name, found in answers.items():
+                used.setdefault(name, set()).update(found)
+        return [
+            UsedGenerations(
+                method=method,
+                digest=digest,
+                prompts=sorted({prompt for prompt, _ in used[method, digest]}),
+                again=sorted({mark for _, mark in used[method, digest] if mark}),
+            )
+            for method, digest in sorted(used)
+        ]
 
 
 def expand(expander: Expander, task: Task, on_progress: Callable[[int, int], None] | None) -> Timed[Expansions]:
@@ -123,7 +131,7 @@ def rerank(reranking: Reranking, first: Ranked, task: Task, name: str) -> Ranked
         reranked = Timed.of(lambda: reranker.rerank(task, given, depth, rest=rest))
     run, seconds = reranked.value.renamed(name), reranked.seconds
     reused = in_turn(first.reused.get("rerank", {}), reranked.value.reused)
-    used |= {store: prompts | used.get(store, set()) for store, prompts in (first.answers or {}).items()}
+    used |= {store: found | used.get(store, set()) for store, found in (first.answers or {}).items()}
     notes = first.notes | run.notes
     if first.candidates is not None:
         before = first.notes.get("reranked_before", [])

@@ -127,12 +127,13 @@ def read_expansion(path: Path, query_id: str, *, expected: str = "") -> Expansio
     return found
 
 
-class UsedGenerations(msgspec.Struct, frozen=True, kw_only=True):
+class UsedGenerations(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The answers of one generation store that a result was made from: a line of `<task>.generations.jsonl`."""
 
     method: str
     digest: str  # Of the store's key, by which the store finds its file.
     prompts: list[str]  # Hashes of the prompts that were answered.
+    again: list[str] = []  # Marks of the answers among them that took the place of others.
 
 
 def read_used(path: Path, *, expected: str = "") -> list[UsedGenerations]:
