@@ -73,8 +73,10 @@ INLINE float total(Lanes lanes) {
 #define TARGET_256 __attribute__((target("avx2,fma")))
 #ifdef __clang__
 #define TARGET_512 __attribute__((target("avx512f,avx512bw,fma")))
+#define TARGET_VNNI __attribute__((target("avx512f,avx512bw,avx512vnni,fma")))
 #else /* which would use half the width, and Clang ignores the whole attribute for the last word */
 #define TARGET_512 __attribute__((target("avx512f,avx512bw,fma,prefer-vector-width=512")))
+#define TARGET_VNNI __attribute__((target("avx512f,avx512bw,avx512vnni,fma,prefer-vector-width=512")))
 #endif
 
 /* 512 or 256 where processor and operating system both have vectors of that many bits, with fused multiply-add. */
@@ -85,6 +87,12 @@ static int r2_vector_bits(void) {
     if ((low & 0x06) != 0x06 || !__get_cpuid_count(7, 0, &a, &b, &c, &d)) return 0;
     if (b >> 16 & 1 && b >> 30 & 1 && (low & 0xe6) == 0xe6) return 512; /* AVX512F, AVX512BW */
     return b >> 5 & 1 ? 256 : 0;
+}
+
+/* Whether 512-bit vectors come with products of 16-bit numbers that are added to a sum in one step. */
+INLINE int r2_has_vnni(void) {
+    unsigned a, b, c, d;
+    return __get_cpuid_count(7, 0, &a, &b, &c, &d) && c >> 11 & 1;
 }
 #endif
 

@@ -2,7 +2,8 @@
  *
  * Vectors are 16-bit fixed-point numbers, so products and sums are whole numbers: a score is the same whatever
  * instruction set, number of threads or order of queries computes it. A vector of length one is 2^15 long, and a
- * product of two, or of any of their parts, stays within 32 bits. Sums are kept without a sign, so that numbers of a damaged file cannot overflow one.
+ * product of two, or of any of their parts, stays within 32 bits. Sums are kept without a sign, so that numbers of a
+ * damaged file cannot overflow one.
  *
  * Query tokens lie across the lanes of a vector register, and a document's token meets all of them: the best product
  * of each is one comparison of registers, and no sum runs across lanes.
@@ -19,7 +20,7 @@
 #include <immintrin.h>
 #endif
 
-enum { WIDEST = 16, AHEAD = 2048 /* numbers: 4 kB */ };
+enum { MOST_WAYS = 4, WIDEST = 16, AHEAD = 2048 /* numbers: 4 kB */ };
 
 typedef struct {
     const int16_t *queries; /* tokens × dimension */
@@ -49,12 +50,20 @@ static void totals(const Job *job, Py_ssize_t document) {
 #if defined(__GNUC__) && !defined(R2_PORTABLE)
 
 #ifdef WIDE
+#define SUFFIX _vnni
+#define TARGET TARGET_VNNI
+#define WIDTH 16
+#define GROUPS 4
+#define SUMS 16 /* each waits for the one before it */
+#define MADD(sum, a, b) _mm512_dpwssd_epi32((__m512i)(sum), (__m512i)(a), (__m512i)(b))
+#include "maxsim_tile.h"
+
 #define SUFFIX _512
 #define TARGET TARGET_512
 #define WIDTH 16
 #define GROUPS 2
 #define SUMS 8
-#define MADD(a, b) _mm512_madd_epi16((__m512i)(a), (__m512i)(b))
+#define MADD(sum, a, b) _mm512_add_epi32((__m512i)(sum), _mm512_madd_epi16((__m512i)(a), (__m512i)(b)))
 #include "maxsim_tile.h"
 
 #define SUFFIX _256
@@ -62,7 +71,7 @@ static void totals(const Job *job, Py_ssize_t document) {
 #define WIDTH 8
 #define GROUPS 4
 #define SUMS 8
-#define MADD(a, b) _mm256_madd_epi16((__m256i)(a), (__m256i)(b))
+#define MADD(sum, a, b) _mm256_add_epi32((__m256i)(sum), _mm256_madd_epi16((__m256i)(a), (__m256i)(b)))
 #include "maxsim_tile.h"
 #endif
 
@@ -73,10 +82,11 @@ enum { PLAIN = 4 };
 #define GROUPS 4
 #define SUMS 8
 #ifdef WIDE
-#define MADD(a, b) _mm_madd_epi16((__m128i)(a), (__m128i)(b)) /* every x86-64 has it */
+/* every x86-64 has it */
+#define MADD(sum, a, b) _mm_add_epi32((__m128i)(sum), _mm_madd_epi16((__m128i)(a), (__m128i)(b)))
 #else
 #define LOW(a) ((Vector_plain)((Unsigned_plain)(a) << 16) >> 16)
-#define MADD(a, b) ((Unsigned_plain)(LOW(a) * LOW(b)) + (Unsigned_plain)(((a) >> 16) * ((b) >> 16)))
+#define MADD(sum, a, b) ((sum) + (Unsigned_plain)(LOW(a) * LOW(b)) + (Unsigned_plain)(((a) >> 16) * ((b) >> 16)))
 #endif
 #include "maxsim_tile.h"
 
@@ -114,6 +124,7 @@ static int ways(Way *found) {
     int count = 0;
 #ifdef WIDE
     const int bits = r2_vector_bits();
+    if (bits >= 512 && r2_has_vnni()) found[count++] = (Way){"vnni", run_vnni, 16};
     if (bits >= 512) found[count++] = (Way){"avx512", run_512, 16};
     if (bits >= 256) found[count++] = (Way){"avx2", run_256, 8};
 #endif
@@ -158,7 +169,7 @@ static PyObject *scores(PyObject *self, PyObject *args) {
     R2Buffer given[6] = {{0}};
     Job job = {0};
     int chosen;
-    Way known[3];
+    Way known[MOST_WAYS];
     if (!PyArg_ParseTuple(args, "O&O&O&O&O&O&nnnnni", r2_readable, &given[0], r2_readable, &given[1], r2_readable,
                           &given[2], r2_readable, &given[3], r2_readable, &given[4], r2_writable, &given[5],
                           &job.dimension, &job.width, &job.begin, &job.end, &job.offset, &chosen))
@@ -190,7 +201,7 @@ static PyObject *scores(PyObject *self, PyObject *args) {
 
 static PyObject *names(PyObject *self, PyObject *unused) {
     (void)self, (void)unused;
-    Way known[3];
+    Way known[MOST_WAYS];
     const int count = ways(known);
     PyObject *list = PyList_New(count);
     for (int i = 0; list && i < count; i++) {

@@ -5,7 +5,7 @@
  *   WIDTH    query tokens in one vector register
  *   GROUPS   most registers of query tokens that meet a row together
  *   SUMS     registers that hold sums: fewer tokens meet more rows at once
- *   MADD     sum of the two products of 16-bit numbers in each 32-bit lane
+ *   MADD     a sum, and in each of its 32-bit lanes the two products of 16-bit numbers added to it
  */
 #define JOIN(a, b) a##b
 #define NAMED(name, suffix) JOIN(name, suffix)
@@ -43,7 +43,7 @@ INSIDE void NAMED(tile, SUFFIX)(const int16_t *row, Py_ssize_t dimension, const 
         }
         for (int g = 0; g < groups; g++) {
             Vector tokens = NAMED(at, SUFFIX)(panel + g * stride + k * WIDTH);
-            for (int r = 0; r < rows; r++) sums[g * rows + r] += (Unsigned)MADD(tokens, pairs[r]);
+            for (int r = 0; r < rows; r++) sums[g * rows + r] = (Unsigned)MADD(sums[g * rows + r], tokens, pairs[r]);
         }
     }
     for (int g = 0; g < groups; g++)
@@ -56,14 +56,17 @@ INSIDE void NAMED(document, SUFFIX)(const Job *job, const int16_t *rows, Py_ssiz
     const int together = SUMS / groups;
     Vector best[GROUPS];
     for (int g = 0; g < groups; g++) best[g] = INT32_MIN - (Vector){0};
-    Py_ssize_t r = 0;
-    for (; r + together <= count; r += together) {
-        const int16_t *row = rows + r * job->dimension;
-        for (Py_ssize_t ahead = 0; ahead < together * job->dimension; ahead += 32)
-            PREFETCH(row + AHEAD + ahead);
-        NAMED(tile, SUFFIX)(row, job->dimension, panel, groups, together, best);
+    if (count < together) {
+        for (Py_ssize_t r = 0; r < count; r++)
+            NAMED(tile, SUFFIX)(rows + r * job->dimension, job->dimension, panel, groups, 1, best);
+    } else {
+        for (Py_ssize_t r = 0; r < count; r += together) { /* the last rows may come twice, which changes no maximum */
+            const int16_t *row = rows + (r + together <= count ? r : count - together) * job->dimension;
+            for (Py_ssize_t ahead = 0; ahead < together * job->dimension; ahead += 32)
+                PREFETCH(row + AHEAD + ahead);
+            NAMED(tile, SUFFIX)(row, job->dimension, panel, groups, together, best);
+        }
     }
-    for (; r < count; r++) NAMED(tile, SUFFIX)(rows + r * job->dimension, job->dimension, panel, groups, 1, best);
     memcpy(out, best, (size_t)groups * sizeof *best);
 }
 
