@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from r2med import http
-from r2med.core import ModelError, Unavailable, UsageError, waiting
+from r2med.core import ModelError, Unavailable, UsageError, parallel
 from r2med.core.budget import Budget, Usage
 from r2med.core.options import Options
 from r2med.http import Client, RateLimit, Service, retry_after, stated_delay, token_count
@@ -149,10 +149,10 @@ def test_one_budget_for_all_chat_models(server: ChatServer) -> None:
 
 
 def test_requests_under_way_end_when_the_program_ends(server: ChatServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(waiting, "STOP", threading.Event())
+    monkeypatch.setattr(parallel, "STOP", threading.Event())
     server.default = "hang"
     chat = get_llm(MODEL)
-    threading.Timer(0.2, waiting.STOP.set).start()
+    threading.Timer(0.2, parallel.STOP.set).start()
     with pytest.raises(Unavailable, match="interrupted"):
         chat.complete_one(ask())
     chat.close()

@@ -25,7 +25,7 @@ from .core import MissingExtra, ModelError, Unavailable, UsageError
 from .core.budget import Usage
 from .core.compression import inflated
 from .core.keys import Secrets, read_key, warn_once
-from .core.waiting import in_time, sleep
+from .core.parallel import in_time, sleep
 
 T = TypeVar("T")
 FIRST_WAIT, LONGEST_BACKOFF, LONGEST_WAIT = 0.5, 30.0, 120.0

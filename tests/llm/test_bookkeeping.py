@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from r2med.cache.sent import Call, SentCalls
+from r2med.cache.records import Call, SentCalls
 from r2med.core import Unavailable, UsageError
-from r2med.core.reuse import Reused
-from r2med.core.waiting import STOP
+from r2med.core.budget import Reused
+from r2med.core.parallel import STOP
 from r2med.llm import Chat, Generation, GenerationStore, Replay, Request, StoreKey, asked_again, generate
 from r2med.llm.store import read_store
 from tests.llm.conftest import MakeChat, ask, asks

@@ -129,8 +129,8 @@ _signals: list[int] = []
 
 def _on_signal(number: int, frame: FrameType | None) -> None:
     _signals.append(number)
-    if waiting := sys.modules.get("r2med.core.waiting"):
-        waiting.STOP.set()  # threads that wait for a server end at once
+    if parallel := sys.modules.get("r2med.core.parallel"):
+        parallel.STOP.set()  # threads that wait for a server end at once
     raise Terminated if number == signal.SIGTERM else KeyboardInterrupt
 
 

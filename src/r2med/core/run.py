@@ -8,9 +8,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from .budget import Account
 from .columns import IdTable, Int32
 from .errors import DataError, UsageError
-from .reuse import Account
 
 Float32 = npt.NDArray[np.float32]
 NO_DOCUMENT = -1

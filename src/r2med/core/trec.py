@@ -14,9 +14,9 @@ from .atomic import atomic_file
 from .columns import SPACE, IdTable, Int32, Int64
 from .compression import write_packed
 from .errors import DataError
-from .qrels import Judgment
 from .run import Run
 from .stores import open_path, whole_lines
+from .task import Judgment
 
 try:
     from .. import _fast

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import msgspec
 
 from ..core import ModelError, Query, R2MedError
-from ..core.waiting import STOP
+from ..core.parallel import STOP
 from ..llm import Chat, Generation, GenerationStore, Message, Request, Sampling, open_call, read_reply
 from ..llm.prompts import Prompt, fill
 from .passages import SearchTool, render_passages

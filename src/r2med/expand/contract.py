@@ -11,11 +11,11 @@ from typing import ClassVar
 import msgspec
 
 from ..core import Task, UsageError
+from ..core.budget import Account, known_sum
 from ..core.options import Progress, run_options
 from ..core.parameters import Parameter
 from ..core.queries import Feedback
 from ..core.registry import Registry
-from ..core.reuse import Account, known_sum
 from ..core.spec import Spec
 from ..llm import Answers, Chat, Cost, chats
 

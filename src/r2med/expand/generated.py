@@ -14,9 +14,9 @@ import msgspec
 from msgspec import Meta
 
 from ..core import DataError, Query, Task
+from ..core.budget import known_sum
 from ..core.options import Options, Progress
 from ..core.queries import Queries
-from ..core.reuse import known_sum
 from ..core.spec import Content, Spec
 from ..core.untrusted import file_name, inside
 from ..llm import (

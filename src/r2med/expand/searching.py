@@ -11,8 +11,8 @@ import msgspec
 from msgspec import Meta
 
 from ..core import Query, Task, UsageError
+from ..core.budget import known_sum
 from ..core.options import Options, Progress
-from ..core.reuse import known_sum
 from ..core.spec import Spec
 from ..llm import Chat, Cost, GenerationStore, Request, StoreKey, as_text, asked_again, estimate_tokens, reasons
 from ..llm.prompts import Prompt

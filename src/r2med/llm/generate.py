@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import msgspec
 
 from ..core import R2MedError
-from ..core.waiting import STOP
+from ..core.parallel import STOP
 from .generation import Generation, read_reply, reparse
 from .protocol import Chat, Message, Reply, Request
 from .store import GenerationStore

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from ..core.fingerprint import fingerprint
+from ..core import fingerprint
 from ..http import TOO_LONG
 from .decision import Decision
 from .parsing import Parsed, Status, parse

@@ -14,11 +14,19 @@ from pathlib import Path
 
 import msgspec
 
-from ..cache.records import RecordFile, claim_offset, header_line, is_header, read_records, with_checksum
-from ..cache.sent import Call, SentCalls
+from ..cache.records import (
+    Call,
+    RecordFile,
+    SentCalls,
+    claim_offset,
+    header_line,
+    is_header,
+    read_records,
+    with_checksum,
+)
 from ..core import DataError, fingerprint
+from ..core.budget import Account, Reused, known_sum
 from ..core.places import home
-from ..core.reuse import Account, Reused, known_sum
 from ..core.untrusted import file_name
 from .generation import Generation, put_newest
 from .parsing import check_retry

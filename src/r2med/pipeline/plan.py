@@ -16,8 +16,8 @@ import msgspec
 
 from .._version import __version__
 from ..core import Task, UsageError, fingerprint
+from ..core.budget import Timed
 from ..core.queries import Queries
-from ..core.reuse import Timed
 from ..expand import Expander, Expansions
 from ..fuse import Fusion
 from ..results import SCHEMA, ResultStore, TaskResult

@@ -15,7 +15,7 @@ from ..tasks import Stats, Tendencies, stats
 from ..tasks.audit.findings import SystemAudit, TaskAudit
 from ..tasks.catalogue import TaskEntry, collections, entries
 from ..tasks.nano.figures import Inspected
-from ..text.nano_english import STOP_WORDS
+from ..text.english import NANO_STOP_WORDS
 from .task_reading import (
     LISTS,
     code,
@@ -185,7 +185,7 @@ def language(page: Inspected) -> str:
     if _entry(page):
         return "en"
     words = [word for query in page.task.queries for word in _WORD.findall(query.text.lower())]
-    return "en" if words and sum(word in STOP_WORDS for word in words) / len(words) >= 1 / 6 else "not stated"
+    return "en" if words and sum(word in NANO_STOP_WORDS for word in words) / len(words) >= 1 / 6 else "not stated"
 
 
 def licence(page: Inspected) -> str:

@@ -13,7 +13,7 @@ import numpy as np
 from msgspec import Meta
 
 from ..core import Hasher
-from ..core.reuse import Account
+from ..core.budget import Account
 from ..core.spec import Content, Spec
 from ..llm import Chat, Generation, GenerationStore, Request, StoreKey, generate
 from ..retrieve import Build

@@ -17,9 +17,8 @@ import msgspec
 import numpy as np
 
 from ..cache import ScoreCache, find_scores, store_scores, text_keys
-from ..core import ModelError, Run, Task
+from ..core import ModelError, Run, Task, fingerprint
 from ..core.columns import Int32, Int64
-from ..core.fingerprint import fingerprint
 from ..core.options import Options
 from ..core.spec import Spec
 from ..models import Card

@@ -14,11 +14,10 @@ from msgspec import Meta
 
 from ..cache import EmbeddingCache
 from ..core import MissingExtra, Run, Task, UsageError
+from ..core.budget import together
 from ..core.options import Options
-from ..core.queries import Queries, QueryText, Side
-from ..core.reuse import together
+from ..core.queries import Explanation, Queries, QueryText, Side
 from ..core.spec import Spec
-from ..core.typed import Explanation
 from ..models import Card, missing_extra
 from ..models.prompts import names_of
 from .cards import ModelParameters, card_of, instructed, instructed_for, with_paper_pack, wording_of
