@@ -136,3 +136,11 @@ def test_an_unknown_query_has_no_judgments() -> None:
 @given(JUDGMENTS, JUDGMENTS)
 def test_fingerprints_tell_judgments_apart(one: dict[tuple[str, str], int], other: dict[tuple[str, str], int]) -> None:
     assert (make(one).fingerprint == make(other).fingerprint) == (one == other)
+
+
+@pytest.mark.parametrize("grade", [0.5, 1.9, float("nan")])
+def test_a_fraction_is_no_grade(grade: float) -> None:
+    """Numbers would be cut to whole ones without a word: 0.5 to not relevant."""
+    with pytest.raises(DataError, match=f"query 'q' judges document 'd' as {grade}"):
+        Qrels.from_judgments([("q", "d", grade)])  # type: ignore[list-item]
+    assert list(Qrels.from_judgments([("q", "d", 2.0)])) == [("q", "d", 2)]  # type: ignore[list-item]

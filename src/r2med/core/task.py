@@ -142,6 +142,8 @@ class Qrels:
         """Group judgments by query in order of first appearance; a repeated pair must agree with itself."""
         grouped: dict[str, dict[str, int]] = {}
         for query_id, doc_id, grade in judgments:
+            if not float(grade).is_integer():
+                raise DataError(f"query {query_id!r} judges document {doc_id!r} as {grade}, which is no whole number")
             of_query = grouped.setdefault(query_id, {})
             if of_query.setdefault(doc_id, grade) != grade:
                 raise DataError(
