@@ -122,6 +122,11 @@ def test_keys_have_no_order_and_lists_have() -> None:
     assert fingerprint("x", [1, 2]) != fingerprint("x", [2, 1])
 
 
+def test_numbers_that_are_not_finite_are_not_nothing() -> None:
+    values = [None, float("inf"), float("-inf"), float("nan"), "inf", [float("inf")], (None, {"a": float("inf")})]
+    assert len({fingerprint("x", {"cut": value}) for value in values}) == len(values)
+
+
 def test_the_kind_is_part_of_it() -> None:
     assert fingerprint("x", 1) != fingerprint("y", 1)
 

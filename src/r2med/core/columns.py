@@ -8,11 +8,12 @@ read by the native analyzer without a copy.
 from __future__ import annotations
 
 import hashlib
+import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import pairwise
-from typing import TypeVar, overload
+from typing import Any, TypeVar, overload
 
 import msgspec
 import numpy as np
@@ -70,8 +71,20 @@ class Hasher:
 def fingerprint(kind: str, value: object) -> str:
     """Fingerprint of plain data (numbers, texts, lists, dicts), independent of key order."""
     hasher = Hasher(kind)
-    hasher.data(msgspec.json.encode(value, order="deterministic"))
+    encoded = msgspec.json.encode(value, order="deterministic")
+    if b"null" in encoded:  # which JSON has for infinite numbers, too
+        encoded = msgspec.json.encode(_spelled(value), order="deterministic")
+    hasher.data(encoded)
     return hasher.digest()
+
+
+def _spelled(value: Any) -> Any:
+    """Plain data in which numbers that are not finite are texts."""
+    if isinstance(value, dict):
+        return {key: _spelled(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_spelled(part) for part in value]
+    return {"number": repr(value)} if isinstance(value, float) and not math.isfinite(value) else value
 
 
 class TextColumn(Sequence[str]):
