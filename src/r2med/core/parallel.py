@@ -57,8 +57,13 @@ def in_time(call: Callable[[], Result], seconds: float) -> Result:
 def sleep(seconds: float, stop: threading.Event) -> None:
     """Sleep, but no longer than until `stop` or the end of the program."""
     until = time.monotonic() + seconds
-    while (left := until - time.monotonic()) > 0 and not (stop.is_set() or STOP.is_set()):
+    while (left := until - time.monotonic()) > 0 and not shall_end(stop):
         stop.wait(min(left, LOOK_SECONDS))
+
+
+def shall_end(stop: threading.Event) -> bool:
+    """Whether nothing more shall be begun: here, or in the whole program."""
+    return stop.is_set() or STOP.is_set()
 
 
 class Feed(Generic[Job]):
