@@ -352,7 +352,7 @@ def test_methods_that_r2med_never_calls_may_read_files() -> None:
         threading.local,
         lambda: os.environ,
         lambda: memoryview(b"x"),
-        lambda: functools.reduce(lambda inner, _: [inner], range(100_000), []),
+        lambda: functools.reduce(lambda inner, _: [inner], range(100_000), list[Any]()),
     ],
     ids=["iterator", "file", "generator", "thread-local", "environment", "view", "depth"],
 )
