@@ -30,7 +30,7 @@ def test_memory_changes_no_bit(memory: str, variant: Variant) -> None:
     def found(limit: int | None) -> tuple[np.ndarray, ...]:
         if variant.exact:
             return search(queries, documents, ties, 20, memory=limit)
-        return search_variant(queries, ArrayRows(documents), variant, ties, 5, memory=limit)
+        return search_variant(queries, ArrayRows(documents), variant, ties, 5, scaled=False, memory=limit)
 
     for one, other in zip(found(None), found(parse_size(memory)), strict=True):
         assert np.array_equal(one, other)

@@ -52,6 +52,8 @@ class DenseParameters(ModelParameters):
 
     def changed(self, card: Card) -> Card:
         """The card as these parameters set it."""
+        if self.host is not None and not card.is_api:
+            raise UsageError(f"{card.name} runs on this machine: leave out host={self.host}")
         card = super().changed(card)
         return card if self.dim is None else card.cut(self.dim)
 
@@ -98,7 +100,10 @@ class DenseRetriever(Retriever):
         card = given.changed(card_of(spec))
         encoder = load_encoder(card, options, dtype=given.precision(card))
         card = getattr(encoder, "card", card)
-        if host := getattr(encoder, "other_host", ""):
+        host = getattr(encoder, "other_host", "") or None
+        if given.host not in (None, host):
+            raise UsageError(f"{spec} names a server that would not be asked: set {card.url_variable} to its address")
+        if host:
             spec = spec.with_parameters(host=host)
         return cls(encoder, spec, card=card, similarity=given.similarity, variant=given.held, options=options)
 
@@ -108,6 +113,11 @@ class DenseRetriever(Retriever):
         if not self.options.cache or not getattr(self.encoder, "cacheable", True):
             return None
         return self._cache or EmbeddingCache()
+
+    @property
+    def unit_length(self) -> bool:
+        """Whether the model's vectors have length one already."""
+        return self.card is not None and self.card.normalize
 
     def instruction(self, side: Side, *names: str) -> str:
         """What stands before every text of a side, for a task or a family of tasks."""
@@ -121,6 +131,8 @@ class DenseRetriever(Retriever):
             "document": self.encoder.describe("document"),
             "similarity": self.similarity,
             "variant": str(self.variant),
+            # Vectors that the model made of length one were once cut without being scaled again.
+            **({"cut": "unit"} if self.variant.dimension and self.unit_length else {}),
             **(instructed(self.spec, self.card) if self.card else {"instructions": {}}),
         }
 
@@ -186,7 +198,8 @@ class DenseRetriever(Retriever):
         ties = task.documents.ids.tie_rank
         if self.variant.exact:
             return search(queries, rows, ties, depth, first_stage=stage, memory=memory)
-        return search_variant(queries, rows, self.variant, ties, depth, first_stage=stage, memory=memory)
+        scaled = self.similarity == "cosine" or self.unit_length
+        return search_variant(queries, rows, self.variant, ties, depth, scaled=scaled, first_stage=stage, memory=memory)
 
 
 class Vectors(NamedTuple):
@@ -217,7 +230,7 @@ class DenseIndex:
         notes = self._notes(made)
         vectors, rows = made.values, self.documents.rows
         # What the model's card says is of length one is not scaled again, unless it was averaged.
-        unit_length = retriever.card is not None and retriever.card.normalize
+        unit_length = retriever.unit_length
         if retriever.similarity == "cosine" and not (unit_length and not made.averaged):
             vectors, rows = unit(vectors) if len(vectors) else vectors, rows if unit_length else UnitRows(rows)
         for feedback in queries.feedback:

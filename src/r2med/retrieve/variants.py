@@ -133,10 +133,11 @@ def search_variant(
     tie_rank: Int32,
     depth: int,
     *,
+    scaled: bool,
     first_stage: FirstStage | None = None,
     memory: int | None = None,
 ) -> TopK:
-    """Search the small vectors, then rank what they found by the full ones."""
+    """Search the small vectors, then rank what they found by the full ones; `scaled`: vectors have length one."""
     small_queries, small = queries, rows
     if variant.dimension is not None:
         if variant.dimension > rows.shape[1]:
@@ -145,7 +146,7 @@ def search_variant(
             np.ascontiguousarray(queries[:, : variant.dimension]),
             PrefixRows(rows, variant.dimension),
         )
-        if isinstance(rows, UnitRows):
+        if scaled:
             small_queries, small = unit(small_queries), UnitRows(small)
     if variant.precision != "float32":
         small = make_small(small, variant.precision, memory)
