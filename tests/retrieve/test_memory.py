@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 
 from r2med.core import UsageError
 from r2med.core.parameters import parse_size, show_size
-from r2med.retrieve.memory import MemoryPlan
 from r2med.retrieve.rows import ArrayRows
 from r2med.retrieve.variants import Variant, search_variant
-from r2med.retrieve.vectors import search
+from r2med.retrieve.vectors import MemoryPlan, search
 
 
 @pytest.mark.parametrize("memory", ["6MB", "20MB", "1GB"])

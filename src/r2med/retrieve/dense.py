@@ -26,12 +26,11 @@ from .contract import Build, Remote, Retriever, Work, check_depth
 from .embed import Embedded, embed, remaining_work, verify_cache
 from .encoders import Encoder, load_encoder, resolve_devices
 from .feedback import feed_back_vectors
-from .gpu import gpu_first_stage
 from .rows import Float32, Rows, UnitRows, unit
 from .sparse import TopK
 from .truncation import positives_cut, truncation_note
 from .variants import OVERSAMPLE, Precision, Variant, search_variant
-from .vectors import search
+from .vectors import gpu_first_stage, search
 
 Similarity = Literal["cosine", "dot"]
 SEPARATORS = {"bert": " [SEP] ", "mpnet": " </s> ", "roberta": " </s> ", "xlm-roberta": " </s> "}

@@ -16,11 +16,9 @@ import numpy.typing as npt
 
 from ..core import UsageError
 from ..core.columns import Int32
-from .exact import order_exactly
-from .memory import DOCUMENT_BLOCK, MemoryPlan
 from .rows import ArrayRows, Float32, Indices, PrefixRows, Rows, UnitRows, unit
 from .sparse import TopK
-from .vectors import FirstStage, search
+from .vectors import DOCUMENT_BLOCK, FirstStage, MemoryPlan, order_exactly, search
 
 Precision = Literal["float32", "float16", "bfloat16", "int8", "binary"]
 PRECISIONS: tuple[Precision, ...] = get_args(Precision)
