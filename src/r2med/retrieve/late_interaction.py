@@ -28,9 +28,9 @@ from .embed import EmbeddedTokens, embed_tokens, remaining_work, token_identity
 from .encoders import Float32, model_folder
 from .encoders.token_states import TokenEncoder, token_encoder
 from .maxsim import EXPLAINED, STORED, fixed_point, maxsim, token_shares
-from .memory import CELLS
 from .sparse import TopK, top_k
 from .truncation import positives_cut, truncation_note
+from .vectors import CELLS
 
 
 @dataclass(frozen=True)
