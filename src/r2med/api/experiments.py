@@ -157,7 +157,10 @@ def _built(
         if rerank is not None and not isinstance(rerank, str | Spec):
             rerank = builder.own_reranker(rerank).at(depth)
         chosen = systems(*named, expand=expand, policy=policy, fuse=fuse, weights=weights, rerank=rerank, rest=rest)
-        yield Prepared([builder.build(spec) for spec in chosen], builder)
+        made = [builder.build(spec) for spec in chosen]
+        if options.retry and not builder.asks:
+            raise UsageError("--retry asks chat models again, and no system here asks one")
+        yield Prepared(made, builder)
 
 
 def run(
@@ -205,8 +208,6 @@ def run(
         rest=rest,
     ) as made:
         check_writable(store)
-        if run_options.retry and not any(system.expander for system in made.systems):
-            raise UsageError("--retry asks again for texts of --expand, and no system here expands its queries")
         check_retrievers(refs, made.systems, store, depth=depth, overwrite=overwrite)
         with executor:
             executor.adopt(made.builder.components)
@@ -338,7 +339,7 @@ def diagnose(
             return rescored(index.search(queries, DEPTH), task.qrels, MAIN)
 
         chat = builder.chat(chats.parse(judge)) if judge else None
-        inference = ask_judge(expansions, task, chat) if chat is not None else None
+        inference = ask_judge(expansions, task, chat, retry=builder.options.retry) if chat is not None else None
         by = "words" if chat is None else chat.name
         return diagnose_expansions(expansions, task, searcher, scored, inference=inference, judged_by=by)
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import msgspec
 
@@ -261,7 +261,8 @@ class Relabelled(NamedTuple):
     overall: Agreement
     judge: dict[str, object]
     notes: dict[str, int]
-    usage: object
+    usage: dict[str, Any]
+    lost_calls: int
     warning: str
     pool_entries: int
     pool_without_answer: int
@@ -279,16 +280,18 @@ def relabel(
     prompt: Path | None = None,
     concurrency: int = 16,
     max_cost: float | None = None,
+    retry: Collection[str] = (),
     notify: Callable[[str, str], None] = lambda task, what: None,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> Relabelled:
     """Let a chat model judge passages that people judged, and say how far they agree (Cohen's κ).
 
     `negatives` random passages for each positive are taken to be irrelevant. With `pool` the documents that nobody
-    judged are labelled too, into `out`. Default tasks: those of the pool, else Mini.
+    judged are labelled too, into `out`. Default tasks: those of the pool, else Mini. Stored answers of the statuses in
+    `retry` are asked for again.
     """
     from ..judge.relabelling import LlmJudge, agreement, label_pool, relabel_task
-    from ..llm import get_llm
+    from ..llm import Retry, get_llm
     from .tasks import resolve_tasks
 
     if (pool is None) != (out is None):
@@ -304,7 +307,7 @@ def relabel(
     refs = resolve_tasks(tasks or list(dict.fromkeys(e.task for e in entries)) or ("mini",))
     chat = get_llm(llm, Options(concurrency=concurrency, budget=None if max_cost is None else Budget(max_cost)))
     try:
-        judge = LlmJudge(chat, prompt=prompt)
+        judge = LlmJudge(chat, prompt=prompt, retry=Retry(retry))
         if chat.warning:
             notify("", chat.warning)
         labels = {}
@@ -325,6 +328,7 @@ def relabel(
         judge=judge.describe(),
         notes=dict(judge.notes),
         usage=chat.usage.snapshot(),
+        lost_calls=int(judge.bill.get("lost_calls", 0)),
         warning=chat.warning,
         pool_entries=len(entries),
         pool_without_answer=sum(entry.grade is None for entry in entries),

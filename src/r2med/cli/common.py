@@ -64,7 +64,7 @@ pickle_option = click.option(
 
 retry_option = click.option(
     "--retry", default="", metavar="STATUS,…",
-    help="Ask again for stored texts that are empty, failed, refused, truncated or unparsed, and only for those.",
+    help="Ask chat models again for answers that are empty, failed, refused, truncated or unparsed, and for no others.",
 )  # fmt: skip
 
 
@@ -85,16 +85,17 @@ def options_from(given: Mapping[str, Any], bar: Bar | None = None) -> Options:
         requests_per_minute=given.get("rpm"),
         tokens_per_minute=given.get("tpm"),
         keep_prompts=bool(given.get("keep_prompts")),
-        retry=_statuses(given.get("retry") or ""),
+        retry=statuses(given.get("retry") or ""),
         dry_run=bool(given.get("dry_run")),
         budget=None if cost is None else Budget(cost),
         on_progress=bar.within if bar is not None else None,
     )
 
 
-def _statuses(text: str) -> frozenset[str]:
+def statuses(text: str) -> frozenset[str]:
+    """What `--retry` names."""
     if not text:
         return frozenset()
-    from ..llm import check_retry
+    from ..llm import Retry
 
-    return check_retry(part.strip() for part in text.split(","))
+    return Retry(part.strip() for part in text.split(","))

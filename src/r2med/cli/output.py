@@ -193,6 +193,13 @@ def calls_made(usage: Mapping[str, Any]) -> str:
     return ", ".join(parts)
 
 
+def lost_calls(count: int) -> str:
+    """That calls were sent whose answer a process did not live to get."""
+    from ..core.table import counted
+
+    return f"{counted(count, 'call')} sent and lost when a process ended, which may have been charged"
+
+
 @contextmanager
 def progress(total: int | None = None) -> Iterator[Bar]:
     """A bar for the length of a block."""

@@ -249,9 +249,15 @@ def _own_words(result: TaskResult) -> list[str]:
     return [f"{result.system.name}: {said} (r2med protocol fetch r2med-paper)" for said in own_words(result.system)]
 
 
-def _of_expansion(key: str) -> Callable[[TaskResult], object]:
-    """What a result notes about the texts that its queries were expanded to."""
-    return lambda result: next((noted.get(key) for noted in result.expansions), None)
+def _of_answers(key: str) -> Callable[[TaskResult], int]:
+    """What a result notes about the answers of chat models behind it."""
+    return lambda result: sum(noted.get(key) or 0 for noted in result.answers)
+
+
+def _useless(result: TaskResult) -> int:
+    """Answers that told a reranker nothing."""
+    told = [noted.get("answers", {}).get("generations", {}) for noted in result.rerankings]
+    return sum(of_one.get(status, 0) for of_one in told for status in ("empty", "failed", "refused", "unparsed"))
 
 
 WARNINGS: dict[str, Callable[[TaskResult], object]] = {
@@ -259,10 +265,12 @@ WARNINGS: dict[str, Callable[[TaskResult], object]] = {
     "queries have no positive judgment and score 0": lambda result: result.queries_without_positives,
     "positive judgments name documents that are not in the corpus":
         lambda result: result.notes.get("judgments_of_missing_documents"),
-    "queries had no usable expansion; the raw query was used": _of_expansion("raw_query_used"),
-    "calls for texts had to be sent again": _of_expansion("retries"),
-    "times the server of the chat model was asked too often": _of_expansion("rate_limits"),
-    "calls were sent and lost when a process ended, and may have been charged": _of_expansion("lost_calls"),
+    "queries had no usable expansion; the raw query was used":
+        lambda result: next((noted.get("raw_query_used") for noted in result.expansions), None),
+    "answers of chat models told a reranker nothing; passages kept their order (--retry asks again)": _useless,
+    "calls of chat models had to be sent again": _of_answers("retries"),
+    "times the server of a chat model was asked too often": _of_answers("rate_limits"),
+    "calls were sent and lost when a process ended, and may have been charged": _of_answers("lost_calls"),
 }  # fmt: skip
 
 

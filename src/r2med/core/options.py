@@ -37,7 +37,7 @@ class Options:
     budget: Budget | None = None  # one for all that a command spends
     keep_prompts: bool = False  # store every prompt in full beside its answer
     retry: frozenset[str] = frozenset()
-    """Statuses of stored texts that expansion methods ask for again: `empty`, `failed`, `refused`, …"""
+    """Statuses of stored answers that chat models are asked for again: `empty`, `failed`, `refused`, …"""
     dry_run: bool = False  # nothing is sent or encoded
     on_progress: Progress | None = None
 

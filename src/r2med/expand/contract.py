@@ -140,8 +140,6 @@ class Expander(ABC):
     warning: str = ""
     """A plain sentence that results must carry, or empty."""
     chat: Chat | None = None
-    retry: frozenset[str] = frozenset()
-    """Statuses of stored texts that it asks for again."""
     needs_text: bool = True
     """Whether a task for which it has no usable text at all is an error."""
     makes_text: bool = True

@@ -6,7 +6,7 @@ The same judge then labels a pool of documents that nobody has judged.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -92,8 +92,10 @@ class LlmJudge(YesNoScorer):
     Answers are kept in the generation store and reused. An answer that is neither yes nor no gives no label.
     """
 
-    def __init__(self, chat: Chat, *, prompt: Path | None = None, store: Path | None = None) -> None:
-        super().__init__(chat, logits=False, prompt=prompt, store=store)
+    def __init__(
+        self, chat: Chat, *, prompt: Path | None = None, store: Path | None = None, retry: Collection[str] = ()
+    ) -> None:
+        super().__init__(chat, logits=False, prompt=prompt, store=store, retry=retry)
 
     def grades(self, pairs: Iterable[Texts], on_progress: Progress | None = None) -> dict[Texts, int | None]:
         """1 for yes, 0 for no, None for neither; each pair of texts is asked once."""

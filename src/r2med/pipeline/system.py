@@ -27,7 +27,7 @@ from ..expand import Expander, as_expander, expanders, queries_for
 from ..expand.chain import check_feedback, steps_of
 from ..expand.policy import policy_settings
 from ..fuse import Fusion, fusions
-from ..llm import Chat, chats
+from ..llm import Chat, Retry, chats
 from ..rerank import DEPTH, Reranker, Rest, as_reranker, rerankers
 from ..rerank.blend import PARAMETERS as BLEND
 from ..rerank.blend import Blended, blended
@@ -171,6 +171,8 @@ class System:
     policy: str | None = None
     rerankings: tuple[Reranking, ...] = ()
     on_expand: Callable[[int, int], None] | None = field(default=None, compare=False, repr=False)
+    retry: frozenset[str] = field(default=frozenset(), compare=False)
+    """Statuses of stored answers that chat models are asked for again."""
 
     def __post_init__(self) -> None:
         _ = self.spec  # refuses what cannot be
@@ -244,13 +246,10 @@ class System:
             facts |= {f"expander.{key}": value for key, value in self.expander.task_facts(task).items()}
         return facts
 
-    def unwanted_texts(self, result: TaskResult) -> str:
-        """Which texts behind a stored result shall be asked for again, in words; empty where none shall."""
-        steps = steps_of(self.expander) if self.expander else ()
-        unwanted = {status for step in steps for status in step.retry}
-        statuses: dict[str, int] = next((noted.get("generations", {}) for noted in result.expansions), {})
-        found = {status: count for status, count in statuses.items() if status in unwanted}
-        return f"texts that are asked for again ({', '.join(f'{c:,} {s}' for s, c in found.items())})" if found else ""
+    def unwanted_answers(self, result: TaskResult) -> str:
+        """Which answers behind a stored result shall be asked for again, in words; empty where none shall."""
+        found = {status: count for status, count in result.generations.items() if status in self.retry}
+        return ", ".join(f"{count:,} {status}" for status, count in found.items())
 
     def unknown_state(self) -> dict[str, str]:
         """Parts whose state cannot be read, with the reason: results of this system are never reused."""
@@ -276,6 +275,7 @@ class Builder:
 
     def __init__(self, options: Options | None = None, *, on_expand: Spending | None = None) -> None:
         self.options = options or Options()
+        self.options = self.options.changed({"retry": Retry(self.options.retry)})
         self.on_expand = on_expand
         self.components: list[Retriever | Reranker] = []
         """Components that were made from specs: workers can make them again."""
@@ -354,6 +354,11 @@ class Builder:
 
         return self._once("chat", spec, make)
 
+    @property
+    def asks(self) -> bool:
+        """Whether a chat model is part of what was made."""
+        return bool(self._chats)
+
     def usage(self) -> dict[str, Any] | None:
         """What all chat models were asked; None where nothing was sent to any."""
         asked = [counters for chat in self._chats if (counters := chat.usage.snapshot())["attempts"]]
@@ -375,6 +380,7 @@ class Builder:
             None if policy is None else str(policy),
             tuple(Reranking.of(self.reranker(link), link) for link in links),
             self.watch(expander) if expander else None,
+            self.options.retry,
         )
 
     def watch(self, expander: Expander) -> Callable[[int, int], None] | None:

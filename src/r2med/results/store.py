@@ -21,7 +21,18 @@ from ..core.atomic import atomic_file, write_bytes
 from ..core.places import exists, open_regular
 from ..core.untrusted import file_name, inside
 from ..scoring import Evaluation
-from .beside import BESIDE, EXPANSIONS, GENERATIONS, QUERIES, RUN, UsedGenerations, open_run, read_scores, write_blocks
+from .beside import (
+    BESIDE,
+    EXPANSIONS,
+    GENERATIONS,
+    QUERIES,
+    RUN,
+    UsedGenerations,
+    open_run,
+    read_scores,
+    read_used,
+    write_blocks,
+)
 from .protocols import MAIN_PROTOCOL
 from .schema import SCHEMA, QueryScores, TaskResult
 
@@ -139,8 +150,17 @@ class ResultStore:
 
     def run(self, result: TaskResult) -> Run:
         """The stored run of a result, queries without hits included."""
+        return load_run(self._place(result), result)
+
+    def generations(self, result: TaskResult) -> list[UsedGenerations]:
+        """The stored answers of chat models that a result was made from."""
+        if GENERATIONS not in result.files:
+            return []
+        return read_used(self._place(result).with_suffix(GENERATIONS), expected=result.files[GENERATIONS])
+
+    def _place(self, result: TaskResult) -> Path:
         now, before = self.places(result.system.name, result.task.collection, result.task.name)
-        return load_run(now if exists(now) or not exists(before) else before, result)
+        return now if exists(now) or not exists(before) else before
 
     def __iter__(self) -> Iterator[TaskResult]:
         from .index import ResultIndex
