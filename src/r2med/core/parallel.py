@@ -1,16 +1,21 @@
 """Slow calls: one with a deadline, however slowly a server answers, and many at once, with a window of jobs in flight.
 
-The threads are daemons: a call that never returns cannot keep the program from ending.
+The threads are daemons: a call that never returns cannot keep the program from ending. What takes the processor rather
+than time is done in processes, with the same results in the same order for any number of them.
 """
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from queue import Empty, SimpleQueue
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
+
+from .errors import Unavailable
 
 from .errors import Unavailable
 
@@ -199,3 +204,50 @@ class _Window(Generic[Job, Result]):
         if self._on_result is not None:
             self._on_result(job, result)
         return (result,)
+
+
+def in_processes(jobs: Sequence[Job], make: Callable[[], Callable[[Job], Result]], processes: int) -> Iterator[Result]:
+    """Results of what `make` makes, once in every process, on all jobs, in the order of the jobs.
+
+    One process is this one. More are started as new interpreters, which read the main module again: a script of one's
+    own has to begin its work below `if __name__ == "__main__"`. The first exception of a job ends it all.
+    """
+    processes = min(processes, len(jobs))
+    if processes < 2:
+        yield from map(make(), jobs)
+        return
+    import multiprocessing  # here, since few commands need it
+    from concurrent.futures import ProcessPoolExecutor
+    from concurrent.futures.process import BrokenProcessPool
+
+    context = multiprocessing.get_context("spawn")  # a fork would inherit the threads' locks, not the threads
+    pool = ProcessPoolExecutor(processes, context, _begin, (make,))
+    try:
+        yield from pool.map(_do, jobs)
+    except BrokenProcessPool:
+        raise Unavailable("a process ended before its work was done: fewer processes need less memory") from None
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+_made: list[Callable[[Any], Any]] = []  # what this process was started for, if it is one of these
+
+
+def _begin(make: Callable[[], Callable[[Any], Any]]) -> None:
+    """The beginning of a process; it ends with the one that started it."""
+    from multiprocessing import parent_process
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to the whole group; the first process decides
+    parent = parent_process()
+    assert parent is not None
+
+    def follow() -> None:
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=follow, daemon=True).start()
+    _made.append(make())
+
+
+def _do(job: Any) -> Any:
+    return _made[0](job)

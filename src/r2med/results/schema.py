@@ -79,6 +79,11 @@ class TaskResult(msgspec.Struct, kw_only=True):
     # Of all the rest, added when the result is stored. A result without a valid checksum is refused.
 
     @property
+    def of_queries(self) -> tuple[str, ...]:
+        """The measures that each query has a score of."""
+        return tuple(key for key in self.measures if not key.startswith("recall_micro"))
+
+    @property
     def cold_seconds(self) -> dict[str, float | None]:
         """What each stage takes where nothing is in the cache; None where that was not measured."""
         saved = self.saved_seconds
