@@ -47,7 +47,10 @@ class _Wanted(NamedTuple):
     help="Of the bootstrap; ten times as many sign flips are drawn.",
 )
 @click.option("--seed", default=0, show_default=True, help="Of the random numbers.")
-@click.option("--margin", type=float, metavar="POINTS", help="Also whether systems are equivalent within this margin.")
+@click.option(
+    "--margin", type=float, metavar="POINTS",
+    help="Also whether systems are equivalent within this margin; 2 is an nDCG@10 of 0.02.",
+)  # fmt: skip
 @click.option("--slices", is_flag=True, help="Also by family, body system, positives, length and difficulty.")
 @click.option(
     "--flagged", type=click.Path(path_type=Path), help="Also with and without these queries: ids, one a line."
@@ -108,7 +111,9 @@ def command(
 
 @click.command("design")
 @click.argument("systems", nargs=-1, metavar="[A B …]")
-@click.option("--effect", required=True, type=float, metavar="POINTS", help="The difference to be found.")
+@click.option(
+    "--effect", required=True, type=float, metavar="POINTS", help="The difference to be found; 2: an nDCG@10 of 0.02."
+)
 @click.option("--power", default=0.8, show_default=True, help="How often it is to be found.")
 @click.option("--level", default=0.95, show_default=True, help="The star's complement.")
 @click.option("--compared", default=2, show_default=True, metavar="N", help="Systems that will be compared together.")
@@ -130,7 +135,7 @@ def design(
 
     found = design_for(
         *systems,
-        effect=effect / 100,
+        effect=effect,
         power=power,
         level=level,
         compared=compared,
