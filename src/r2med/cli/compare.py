@@ -185,6 +185,8 @@ def _extras(compared: Compared, settings: Settings, wanted: _Wanted) -> tuple[di
 
 def _notes(compared: Compared) -> Iterator[str]:
     """What a reader of the numbers must know."""
+    from ..core.table import counted
+
     scores = compared.scores
     yield from compared.problems
     if not scores.complete:
@@ -192,7 +194,7 @@ def _notes(compared: Compared) -> Iterator[str]:
         yield f"averages cover only {len(scores.tasks)} of {scores.of_tasks} tasks{lacking}"
     for system, number in compared.missing_queries.items():
         if number:
-            yield f"{system}: {number} queries without results score 0"
+            yield f"{system}: {counted(number, 'query', 'queries')} without results scored 0"
     for system, number in compared.unjudged_queries.items():
         if number:
-            yield f"{system}: {number} queries have no judgments and do not count"
+            yield f"{system}: {counted(number, 'query', 'queries')} without judgments did not count"

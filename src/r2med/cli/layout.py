@@ -64,7 +64,7 @@ def _with_room(layout: Layout, block: list[int], titles: Sequence[str], room: in
     widths, spare = list(layout.widths), room - _across(layout, block)
     for i in block:
         most = max(min(cell_len(titles[i]), widths[i] + spare), widths[i])
-        wider = min(range(widths[i], most + 1), key=lambda width: (len(wrapped(titles[i], width)), width))  # noqa: B023
+        wider = min(range(widths[i], most + 1), key=lambda width: (len(wrapped(titles[i], width)), width))
         widths[i], spare = wider, spare - (wider - widths[i])
     return layout._replace(widths=widths)
 
