@@ -53,7 +53,9 @@ class _Wanted(NamedTuple):
 )  # fmt: skip
 @click.option("--slices", is_flag=True, help="Also by family, body system, positives, length and difficulty.")
 @click.option(
-    "--flagged", type=click.Path(path_type=Path), help="Also with and without these queries: ids, one a line."
+    "--flagged",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Also with and without these queries: ids, one a line.",
 )
 @click.option("--aware", is_flag=True, help="Also with copies credited once and ties averaged.")
 @click.option("--holes", is_flag=True, help="Also how unjudged documents could change the order.")

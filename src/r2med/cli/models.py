@@ -185,7 +185,9 @@ def _memory(start: Start) -> str:
 
 
 def _line(row: Row) -> list[str]:
-    return [row.name, row.kind, row.get, _parameters(row.parameters), "yes" if row.ready else "no"]
+    """A row of the table; the command that starts a server is too long for one, and has a command that prints it."""
+    get = f"r2med models serve {row.name}" if row.missing == ("server",) else row.get
+    return [row.name, row.kind, get, _parameters(row.parameters), "yes" if row.ready else "no"]
 
 
 def _parameters(count: int | None) -> str:
