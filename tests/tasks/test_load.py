@@ -24,10 +24,13 @@ def test_mini_is_always_there() -> None:
 def test_a_name_wins_over_a_folder_unless_a_path_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_task(small_task(), tmp_path / "mini@1", to="r2med")
     monkeypatch.chdir(tmp_path)
-    with pytest.warns(UserWarning, match=r"^mini@1 is the collection or task of that name; the folder is \./mini@1$"):
+    means = r"^{0} means the collection or task of that name; write \./{0} for the folder$"
+    with pytest.warns(UserWarning, match=means.format("mini@1")):
         assert len(resolve("mini@1")) == 8
     (tmp_path / "r2med").mkdir()
-    assert len(resolve("r2med")) == 8, "a folder without tasks is not worth a word"
+    (tmp_path / "r2med" / "corpus.jsonl").write_text("half a task\n")
+    with pytest.warns(UserWarning, match=means.format("r2med")):
+        assert len(resolve("r2med")) == 8
     assert load("./mini@1").fingerprint == small_task().fingerprint
     (tmp_path / "mini@1").rename("other")
     assert load("other").name == "other"

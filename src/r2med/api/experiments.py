@@ -39,6 +39,7 @@ from ..results import ResultStore
 from ..results.ledger import ledger
 from ..retrieve import DEPTH, retrievers
 from ..retrieve.custom import scores_pairs
+from ..retrieve.stored import on_task
 from ..scoring import CUTOFFS, MAIN, STANDARD, Evaluation, Measure, rescored, score
 from .tasks import loaded, resolve_tasks
 
@@ -361,13 +362,14 @@ def _depth(reranker: Component) -> int:
 
 
 def fuse(runs: Sequence[Run], task: Task | str, method: str = "rrf", *, depth: int = DEPTH) -> Run:
-    """One ranking from several over the same task."""
+    """One ranking from several over the same task; runs may hold fewer of its queries and documents, as in `rerank`."""
     from ..fuse import fusions
 
-    spec = fusions.parse(method)
+    spec, task = fusions.parse(method), loaded(task)
     fusion = fusions.make(spec)
     fusion.check(len(runs))
-    return fusion.fuse(runs, loaded(task), depth, f"{'+'.join(run.name for run in runs)}.{spec}")
+    name = f"{'+'.join(run.name for run in runs)}.{spec}"
+    return fusion.fuse([on_task(run, task) for run in runs], task, depth, name)
 
 
 def tune(

@@ -67,12 +67,14 @@ def compare(
     settings: Settings | None = None,
     margin: float | None = None,
 ) -> Comparison:
-    """Compare systems query by query, with intervals and paired tests; `margin` (0–1) also judges equivalence.
+    """Compare systems query by query, with intervals and paired tests.
+
+    With a `margin`, also whether they are equivalent within it: in points of 100, so that 2 is an nDCG@10 of 0.02.
 
     `compare("bm25", "bge-small")` takes them from a results folder; `compare({"mine": e1, "theirs": e2})` takes
     evaluations of one task, or of several as `{"mine": {"task": e, …}, …}`.
     """
-    chosen = settings or Settings()
+    chosen, within = settings or Settings(), None if margin is None else margin / 100
     if len(compared) == 1 and isinstance(compared[0], Mapping):
         nested = {
             name: of_task if isinstance(of_task, Mapping) else {"score": of_task}
@@ -81,7 +83,7 @@ def compare(
         for name, of_task in nested.items():
             if not all(isinstance(e, Evaluation) for e in of_task.values()):
                 raise UsageError(f"{name!r} is no evaluation: r2med.evaluate(system, task) gives one")
-        found = compare_scores(ScoreSet.of_evaluations(nested, Measure.parse(measure)), chosen, margin=margin)
+        found = compare_scores(ScoreSet.of_evaluations(nested, Measure.parse(measure)), chosen, margin=within)
         judged = {name: mean_judged(e.judged_at_10 for e in of_task.values()) for name, of_task in nested.items()}
         return msgspec.structs.replace(found, judged_at_10=judged)
     named = [s for s in compared if isinstance(s, str)]
@@ -90,7 +92,7 @@ def compare(
     stored = compare_stored(*named, results=results, measure=measure, collection=collection, tasks=tasks)
     for problem in stored.problems:
         warnings.warn(problem, stacklevel=2)
-    return with_details(compare_scores(stored.scores, chosen, margin=margin), stored)
+    return with_details(compare_scores(stored.scores, chosen, margin=within), stored)
 
 
 def design(
@@ -103,14 +105,15 @@ def design(
     collection: str = "",
     measure: Measure | str = MAIN,
 ) -> Design:
-    """How many queries and tasks find a difference of `effect` (0–1), judging by stored systems, by default all.
+    """How many queries and tasks find a difference, judging by stored systems, by default all.
 
-    `compared` is how many systems will be compared together, which the test corrects for.
+    `effect` is that difference in points of 100: 2 is an nDCG@10 of 0.02. `compared` is how many systems
+    will be compared together, which the test corrects for.
     """
     index = ResultIndex([Path(results)])
     where = the_collection(index, collection)
     scores = side_by_side(index, systems, Measure.parse(measure), collection=where).scores
-    return design_benchmark(scores, effect=effect, power=power, level=level, systems=compared)
+    return design_benchmark(scores, effect=effect / 100, power=power, level=level, systems=compared)
 
 
 def compare_stored(

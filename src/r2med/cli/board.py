@@ -7,11 +7,11 @@ from pathlib import Path
 
 import click
 
-from .common import json_option
+from .common import Commands, json_option
 from .output import emit, note, progress, say
 
 
-@click.group("board")
+@click.group("board", cls=Commands)
 def command() -> None:
     """Write the static site of a public leaderboard from bundles."""
 

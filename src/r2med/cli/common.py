@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import click
 
@@ -12,6 +12,32 @@ if TYPE_CHECKING:
     from .output import Bar
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Commands(click.Group):
+    """A group that lists its commands with whole sentences, and suggests one where a name is misspelt."""
+
+    moved: ClassVar[Mapping[str, str]] = {}  # commands that have another name now
+
+    def summaries(self, ctx: click.Context) -> dict[str, str]:
+        """Its commands, with what each of them does."""
+        found = {name: self.get_command(ctx, name) for name in self.list_commands(ctx)}
+        return {name: made.get_short_help_str(1_000) for name, made in found.items() if made is not None}
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(self.summaries(ctx).items()))
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        if not name.startswith("-") and name not in self.list_commands(ctx):
+            from ..core.errors import nearest
+
+            near = [self.moved[name]] if name in self.moved else nearest(name, self.list_commands(ctx))
+            raise click.UsageError(f"no such command {name!r}" + (f"; did you mean {near[0]}?" if near else ""), ctx)
+        return super().resolve_command(ctx, args)
 
 
 def json_option(function: F) -> F:

@@ -6,7 +6,6 @@ import shlex
 import unicodedata
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -191,9 +190,8 @@ def resolve(spec: str) -> list[TaskRef]:
     place = given_path(spec)
     if place is not None:
         return chosen(*place)
-    path = typed_path(spec)
-    if exists(path) and _holds_tasks(path):
-        warnings.warn(f"{spec} is the collection or task of that name; the folder is ./{spec}", stacklevel=2)
+    if exists(typed_path(spec)):
+        warnings.warn(f"{spec} means the collection or task of that name; write ./{spec} for the folder", stacklevel=2)
     if is_catalogue_name(spec):
         return [TaskRef(e.name, e.collection, e, locate(e), e.split) for e in find_tasks(spec)]
     found = find_own(spec)
@@ -214,12 +212,6 @@ def given_path(spec: str) -> tuple[Path, str] | None:
     if at and not exists(path) and exists(typed_path(before)):
         return typed_path(before), part
     return (path, "") if written or exists(path) else None
-
-
-def _holds_tasks(path: Path) -> bool:
-    with suppress(DataError):
-        return bool(_look(path))
-    return False
 
 
 def chosen(path: Path, part: str) -> list[TaskRef]:
