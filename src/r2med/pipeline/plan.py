@@ -142,17 +142,24 @@ class Planner:
             expected = result_fingerprint(system, self.task, self.depth)
             made.expected[system.name] = expected
             stored = None if overwrite else self.store.find(system.name, self.task.collection, self.task.name)
-            unwanted = stored is not None and system.unwanted_texts(stored)
-            if stored is not None and stored.fingerprint == expected and not unwanted:
+            why = "" if stored is None else self._why_again(stored, system, expected)
+            if stored is not None and not why:
                 made.kept[system.name] = stored
                 continue
-            if stored is not None:
-                made.stale[system.name] = (
-                    f"it has {unwanted}" if unwanted else why_stale(stored, system, self.task, self.depth)
-                )
+            if why:
+                made.stale[system.name] = why
             self._score(system, expected)
         made.steps = list(self.steps.values())
         return made
+
+    def _why_again(self, stored: TaskResult, system: System, expected: str) -> str:
+        """Why a stored result does not count; empty where it does."""
+        if unwanted := system.unwanted_texts(stored):
+            return f"it has {unwanted}"
+        if stored.fingerprint != expected:
+            return why_stale(stored, system, self.task, self.depth)
+        lost = self.store.lost(stored)
+        return f"{lost} is gone" if lost else ""
 
     def _add(
         self, kind: Kind, facts: object, what: str, needs: Sequence[str], part: object, do: Callable[[Values], Any]

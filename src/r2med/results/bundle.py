@@ -29,6 +29,7 @@ from ..core.stores import ZipStore
 from ..core.untrusted import component, file_name, inside, is_portable
 from .beside import BESIDE, QUERIES, RUN, read_scores
 from .index import ResultIndex, StoredResult
+from .schema import MICRO
 from .store import collection_slug, indented_json, stored_names
 
 FORMAT: Literal["r2med bundle"] = "r2med bundle"
@@ -278,7 +279,7 @@ def _check_result(stored: StoredResult) -> None:
         raise DataError(f"{where}: a count is below 0")
     if any(not 0 <= seconds <= MOST_SECONDS for seconds in result.seconds.values()):
         raise DataError(f"{where}: {MOST_SECONDS:.0e} seconds or more, or fewer than 0")
-    keys = tuple(key for key in result.measures if not key.startswith("recall_micro"))
+    keys = tuple(key for key in result.measures if not key.startswith(MICRO))
     values = read_scores(stored.beside(QUERIES), result, keys).values
     if not ((values >= 0) & (values <= 1 + 1e-9)).all():
         raise DataError(f"{where}: the score of a query is not between 0 and 1")
