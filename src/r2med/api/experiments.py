@@ -29,7 +29,7 @@ from ..pipeline import Builder, Executor, SystemSpec, ablations, check_writable,
 from ..pipeline.estimates import Needs, needs
 from ..pipeline.experiment import at_lengths, expander_spec, fusion_spec, prompted, reranker_spec
 from ..pipeline.plan import StageEstimate, estimate_all, plan_experiment
-from ..pipeline.run import Found, Notify, check_retrievers, search_text
+from ..pipeline.run import Found, Notify, check_retrievers, rank_systems, search_text
 from ..pipeline.shipped import get_shipped, shipped
 from ..pipeline.system import Spending, System
 from ..report.scores import Scores
@@ -302,7 +302,8 @@ def evaluate(
             raise UsageError("system and rerank are both rerankers: a first stage is missing")
         system, rerank = FIRST_STAGE, system
     with _built([system], options or Options(), expand=expand, policy=policy, rerank=rerank, rest=rest) as made:
-        return score(made.systems[-1].rank(task, depth), task, measures)
+        last = made.systems[-1]
+        return score(rank_systems(task, [last], depth=depth)[last.name], task, measures)
 
 
 def search(
@@ -386,7 +387,8 @@ def tune(
         ranked = []
         for ref in resolve_tasks(tasks):
             task = ref.load()
-            ranked.append((task, [member.rank(task, depth) for member in members]))
+            found = rank_systems(task, members, depth=depth)
+            ranked.append((task, [found[member.name] for member in members]))
     return best_weights(ranked, norm=norm, steps=steps, depth=depth)
 
 

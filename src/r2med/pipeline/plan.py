@@ -158,6 +158,8 @@ class Planner:
             return f"it has answers that are asked for again ({unwanted})"
         if stored.fingerprint != expected:
             return why_stale(stored, system, self.task, self.depth)
+        if lost := self.store.lost(stored):
+            return f"{lost} is gone"
         used = self.store.generations(stored)
         newer = any(asked_since(of.method, of.digest, of.prompts, of.again) for of in used)
         return "answers that it was made from were asked for again" if newer else ""

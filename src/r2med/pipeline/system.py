@@ -18,12 +18,11 @@ from typing import Any, Literal, TypeVar, cast
 
 import msgspec
 
-from ..core import Run, Task, UsageError, fingerprint
+from ..core import Task, UsageError, fingerprint
 from ..core.options import Options
-from ..core.queries import Queries
 from ..core.registry import Registry
 from ..core.spec import LINK, Spec, SpecData
-from ..expand import Expander, as_expander, expanders, queries_for
+from ..expand import Expander, as_expander, expanders
 from ..expand.chain import check_feedback, steps_of
 from ..expand.policy import policy_settings
 from ..fuse import Fusion, fusions
@@ -222,20 +221,6 @@ class System:
             first, *rest = (reranking.describe() for reranking in self.rerankings)
             described["reranking"] = {**first, "then": rest} if rest else first
         return described
-
-    def rank(self, task: Task, depth: int) -> Run:
-        """The ranking of a task, made here and now."""
-        expansions = self.expander.expand(task, on_progress=self.on_expand) if self.expander else None
-        runs = []
-        for retriever in self.retrievers:
-            queries = Queries.of(task)
-            if expansions is not None:
-                queries, _ = queries_for(retriever, task, expansions, self.policy)
-            runs.append(retriever.prepare(task).search(queries, depth))
-        run = self.fusion.fuse(runs, task, depth, self.spec.first_stage) if self.fusion else runs[0]
-        for reranking in self.rerankings:
-            run = reranking.reranker.rerank(task, run, reranking.depth, rest=reranking.rest)
-        return run.renamed(self.name)
 
     def task_facts(self, task: Task) -> dict[str, object]:
         """What else its ranking of one task depends on."""

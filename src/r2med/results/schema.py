@@ -20,6 +20,7 @@ from ..core.untrusted import inside
 SCHEMA = 1
 UNCACHED = ("load", "fuse", "score")
 """Stages of which nothing is ever kept."""
+MICRO = "recall_micro"  # How measures begin that count positive judgments rather than queries.
 PACKAGES = ("numpy", "onnxruntime", "tokenizers", "torch", "transformers", "sentence-transformers")
 
 

@@ -34,7 +34,7 @@ from .beside import (
     write_blocks,
 )
 from .protocols import MAIN_PROTOCOL
-from .schema import SCHEMA, QueryScores, TaskResult
+from .schema import MICRO, SCHEMA, QueryScores, TaskResult
 
 T = TypeVar("T")
 OWN = "own"  # Folder of tasks that belong to no collection.
@@ -158,7 +158,14 @@ class ResultStore:
             return []
         return read_used(self._place(result).with_suffix(GENERATIONS), expected=result.files[GENERATIONS])
 
+    def lost(self, result: TaskResult) -> str:
+        """A file that belongs beside a result and is not there; empty where all are."""
+        path = self._place(result)
+        beside = (path.with_suffix(suffix) for suffix in result.files)
+        return next((file.name for file in beside if not exists(file)), "")
+
     def _place(self, result: TaskResult) -> Path:
+        """Where a stored result lies: in its own place, or where the first edition put it."""
         now, before = self.places(result.system.name, result.task.collection, result.task.name)
         return now if exists(now) or not exists(before) else before
 
@@ -305,8 +312,7 @@ def macro_average(per_task: list[dict[str, float]]) -> dict[str, float]:
 
 
 def query_weighted(per_task: list[tuple[int, dict[str, float]]]) -> dict[str, float]:
-    """Mean over queries of each measure."""
+    """Mean over queries of each measure; those that count judgments have none."""
     total = sum(n for n, _ in per_task)
-    if not total:
-        return {}
-    return {key: float(sum(n * m[key] for n, m in per_task) / total) for key in per_task[0][1]}
+    keys = [key for key in per_task[0][1] if not key.startswith(MICRO)] if total else []
+    return {key: float(sum(n * m[key] for n, m in per_task) / total) for key in keys}
