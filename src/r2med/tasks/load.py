@@ -136,7 +136,7 @@ class TaskRef(NamedTuple):
             source=self.source,
             revision=self.entry.revision if self.entry else "",
             extra={"layout": layout.name, "path": str(self.path or ""), "split": self.split, "judged": self.judged},
-            candidates=lambda config: layout.candidates(store, config, self.split, documents.ids),
+            candidates=lambda config: layout.candidates(store, config, self.split, task.query_ids, documents.ids),
             published=self.published,
         )
         place_of = partial(layout.place_of, store)

@@ -81,7 +81,7 @@ class Format(ABC):
         """Read the generated texts beside the task."""
         return iter(())
 
-    def candidates(self, store: Store, config: str, split: str, ids: IdTable) -> Run:
+    def candidates(self, store: Store, config: str, split: str, query_ids: IdTable, doc_ids: IdTable) -> Run:
         """A set of ranked candidates that comes with the task."""
         raise UsageError(f"{store.path} comes without candidates: layout {self.name} has none")
 
