@@ -146,3 +146,15 @@ def test_a_catalogue_task_has_test_judgments() -> None:
     beir_folder(drop_in(ref.entry), dev="q1\td1\t1\n")
     with pytest.raises(DataError, match="has judgments of dev, and r2med/Biology is a test set"):
         load("r2med/Biology")
+
+
+def test_judgments_of_what_is_not_there_are_told(tmp_path: Path) -> None:
+    """A judged query under another id counts as 0 for every system, which `run` did not say."""
+    write_task(small_task(), tmp_path / "t", to="beir")
+    with (tmp_path / "t" / "qrels" / "test.tsv").open("a") as stream:
+        stream.write("q1 \td1\t1\nq1\td98\t1\nq1\td99\t1\n")
+    with pytest.warns(UserWarning, match="not there and never found") as told:
+        load(tmp_path / "t")
+    query, documents = (str(warning.message) for warning in told)
+    assert f"{tmp_path / 't'}: judgments name the query 'q1 ', not there and never found" in query
+    assert "judgments name the document 'd98' and 1 more, not there" in documents

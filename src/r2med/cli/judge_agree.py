@@ -316,4 +316,5 @@ def relabel(
 def _row(name: str, found: Agreement) -> list[str]:
     kappa = "–" if found.kappa is None else f"{found.kappa:.3f}"
     counts = [str(n) for n in (found.pairs, found.assumed_negatives, found.without_answer)]
-    return [name, *counts, f"{100 * found.agree:.1f} %", kappa, *(str(n) for n in found.table.values())]
+    agree = NONE if found.agree is None else f"{100 * found.agree:.1f} %"
+    return [name, *counts, agree, kappa, *(str(n) for n in found.table.values())]

@@ -36,12 +36,15 @@ class Label(msgspec.Struct, frozen=True):
 
 
 class Agreement(msgspec.Struct, frozen=True, kw_only=True):
-    """How far a judge agrees with the judgments. `kappa` is None where one side gives one answer only."""
+    """How far a judge agrees with the judgments.
+
+    `agree` is None where the judge answered nothing, `kappa` also where one side gives one answer only.
+    """
 
     pairs: int
     without_answer: int
     assumed_negatives: int
-    agree: float
+    agree: float | None
     kappa: float | None
     table: dict[str, int]
 
@@ -155,7 +158,7 @@ def agreement(labels: Sequence[Label]) -> Agreement:
         pairs=len(labels),
         without_answer=len(labels) - len(answers),
         assumed_negatives=sum(label.assumed for label in labels),
-        agree=(table["both"] + table["neither"]) / len(answers) if answers else 0.0,
+        agree=(table["both"] + table["neither"]) / len(answers) if answers else None,
         kappa=cohens_kappa([known for known, _ in answers], [given for _, given in answers]),
         table=table,
     )

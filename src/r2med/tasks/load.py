@@ -105,6 +105,8 @@ class TaskRef(NamedTuple):
         if self.entry is not None and judged and judged[0] not in UNMARKED:
             raise DataError(f"has judgments of {judged[0]}, and {self.full_name} is a test set", path=path)
         task = self._task(layout, store)
+        if self.entry is None:
+            _tell_of_strangers(task, path)
         if self.entry is not None and self.entry.fingerprint not in ("", task.fingerprint):
             raise DataError(
                 f"is not {self.full_name} as published: its fingerprint is {task.fingerprint}, "
@@ -135,7 +137,7 @@ class TaskRef(NamedTuple):
             source=self.source,
             revision=self.entry.revision if self.entry else "",
             extra={"layout": layout.name, "path": str(self.path or ""), "split": self.split, "judged": self.judged},
-            candidates=lambda config: layout.candidates(store, config, self.split, documents.ids),
+            candidates=lambda config: layout.candidates(store, config, self.split, task.query_ids, documents.ids),
             published=self.published,
         )
         place_of = partial(layout.place_of, store)
@@ -158,6 +160,17 @@ class TaskRef(NamedTuple):
         found = [e._replace(llm=e.llm.replace("_", "-")) for e in layout.expansions(store, self.split)]
         check_expansions(found, store.path)
         return found
+
+
+def _tell_of_strangers(task: Task, path: Path) -> None:
+    """Say where judgments name queries or documents that are not there: no system can earn what these count for."""
+    queries = [query_id for query_id in task.qrels.query_ids if query_id not in task.query_ids]
+    documents = [doc_id for doc_id in task.qrels.doc_ids if doc_id not in task.documents.ids]
+    for kind, strangers in (("query", queries), ("document", documents)):
+        if strangers:
+            others = f" and {len(strangers) - 1:,} more" if len(strangers) > 1 else ""
+            told = f"{path}: judgments name the {kind} {strangers[0]!r}{others}, not there and never found"
+            warnings.warn(f"{told} (r2med data validate {shlex.quote(str(path))})", stacklevel=3)
 
 
 def check_expansions(expansions: Iterable[Expansion], place: Path) -> None:
