@@ -17,8 +17,6 @@ from typing import Any, Generic, TypeVar
 
 from .errors import Unavailable
 
-from .errors import Unavailable
-
 STOP = threading.Event()
 """Set when the program ends: calls under way are abandoned at once, whichever thread waits for them."""
 LOOK_SECONDS = 0.2

@@ -82,7 +82,7 @@ class TaskResult(msgspec.Struct, kw_only=True):
     @property
     def of_queries(self) -> tuple[str, ...]:
         """The measures that each query has a score of."""
-        return tuple(key for key in self.measures if not key.startswith("recall_micro"))
+        return tuple(key for key in self.measures if not key.startswith(MICRO))
 
     @property
     def cold_seconds(self) -> dict[str, float | None]:
