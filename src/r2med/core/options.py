@@ -45,7 +45,7 @@ class Options:
         """Refuse nonsense where it is typed, not in a thread later."""
         for name in ("threads", "batch_tokens", "concurrency", "requests_per_minute", "tokens_per_minute", "timeout"):
             value = getattr(self, name)
-            if value is not None and value <= 0:
+            if value is not None and not value > 0:  # not a number is refused too
                 raise UsageError(f"{name} must be above 0, not {value}")
         if self.attempts < 1:
             raise UsageError(f"attempts must be 1 or more, not {self.attempts}")
