@@ -38,7 +38,6 @@ class Options:
     keep_prompts: bool = False  # store every prompt in full beside its answer
     retry: frozenset[str] = frozenset()
     """Statuses of stored texts that expansion methods ask for again: `empty`, `failed`, `refused`, …"""
-    dry_run: bool = False  # nothing is sent or encoded
     on_progress: Progress | None = None
 
     def __post_init__(self) -> None:
