@@ -18,6 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from r2med.cache import (
+    CachedRows,
     DamagedShard,
     EmbeddingCache,
     compact,
@@ -324,6 +325,24 @@ def test_compacting_keeps_every_vector(tmp_path: Path, monkeypatch: pytest.Monke
             expected = HashEncoder().encode([MANY[i] for i in places], "document").reshape(len(places), 8)
             assert np.array_equal(rows.take(np.array(places, dtype=np.int64)), expected)
     assert np.array_equal(again.rows.read(0, 95), made.rows.read(0, 95))
+
+
+def test_a_shard_that_another_process_merges_as_soon_as_it_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def merged(folder: Path, *rest: Any) -> Path:
+        written = write_shard(folder, *rest)
+        compact(folder)
+        return written
+
+    mine, keys = shards.ShardSet(tmp_path), text_keys(["a", "b", "c"])
+    rows, tokens = np.arange(6, dtype=np.float32).reshape(3, 2), np.ones(3, dtype=np.int32)
+    mine.append(keys[:1], tokens[:1], rows[:1])
+    before = mine.find(keys[:1])
+    monkeypatch.setattr(shards, "write_shard", merged)
+    mine.append(keys[1:], tokens[1:], rows[1:])
+    assert CachedRows(mine, mine.find(keys)).take(np.arange(3)).tolist() == rows.tolist()
+    assert CachedRows(mine, before).take(np.arange(1)).tolist() == rows[:1].tolist(), "what was found keeps its place"
 
 
 def test_many_shards_become_one_by_themselves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from hypothesis import Phase, assume, given, settings
 from hypothesis import strategies as st
 
 from r2med.core import DataError, UsageError, fingerprint
-from r2med.core.parameters import Parameter, _kinds, _meta
+from r2med.core.parameters import Names, Parameter, _extra, _kinds
 from r2med.core.registry import Entry, Registry
 from r2med.core.spec import Content, Spec, content_digest
 from r2med.expand import expanders
@@ -65,7 +65,7 @@ def contents(draw: st.DrawFn) -> Content:
 
 def values(parameter: Parameter) -> st.SearchStrategy[Any]:
     """Values of a parameter's declared type, within its bounds."""
-    kinds, meta = _kinds(parameter.type), _meta(parameter.type) or msgspec.Meta()
+    kinds, meta = _kinds(parameter.type), _extra(parameter.type, msgspec.Meta) or msgspec.Meta()
     low: Any
     high: Any
     low, high = (meta.ge if meta.gt is None else meta.gt), (meta.le if meta.lt is None else meta.lt)
@@ -90,7 +90,7 @@ def values(parameter: Parameter) -> st.SearchStrategy[Any]:
     if kind is Content:
         return contents()
     assert kind is str, f"{parameter.name}: no values are known for {kind}"
-    return TEXTS
+    return specs_of(retrievers).map(str) if _extra(parameter.type, Names) else TEXTS
 
 
 @st.composite
@@ -328,10 +328,22 @@ def test_one_thing_has_one_name(written: str, normal: str) -> None:
         ("hyde:gpt4,served=x", "hyde:gpt4,served=x"),
         ("query2doc:published:gpt4", "query2doc:published:gpt4"),
         ("oracle", "oracle"),
+        ("lamer:gpt4,retriever=BM25", "lamer:gpt4"),
+        ("lamer:gpt4,retriever=bm25:k1=0.90", "lamer:gpt4"),
+        ("lamer:gpt4,retriever=bm25:k1=1.2%2Cb=.5", "lamer:gpt4,retriever=bm25:b=0.5%2Ck1=1.2"),
+        ("search-o1:gpt4,retriever=bge_small", "search-o1:gpt4,retriever=bge-small"),
     ],
 )
 def test_expanders_have_one_name(written: str, normal: str) -> None:
     assert str(expanders.parse(written)) == normal
+    assert str(expanders.parse(normal)) == normal
+
+
+@pytest.mark.parametrize("written", ["maxsim:model=BGE-small@50", "MaxSim:model=bge_small@50", "maxsim@050"])
+def test_rerankers_have_one_name(written: str) -> None:
+    assert str(rerankers.parse(written)) == "maxsim@50"
+    assert str(rerankers.spec("maxsim", model="BGE_small").at(50)) == "maxsim@50"
+    assert rerankers.parse("maxsim:model=bge-small:device=cpu").get("model") == "bge-small:device=cpu", "how it is run"
 
 
 @pytest.mark.parametrize(

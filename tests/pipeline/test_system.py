@@ -298,9 +298,9 @@ def test_expansions_that_fit_no_query_are_refused(tmp_path: Path) -> None:
         r2med.evaluate(f"hyde:replay:{tmp_path / 'hydoc.jsonl'}+bm25", r2med.load("mini@1/MedQA-Diag"))
 
 
-def test_a_dry_run_needs_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_plan_needs_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    with Builder(Options(dry_run=True)) as builder:
+    with Builder(Options()) as builder:
         system = builder.build(SystemSpec.parse("hyde:gpt4+bm25"))
         assert system.expander is not None
         plan = system.expander.plan(r2med.load("mini@1/Biology"))

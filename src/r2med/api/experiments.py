@@ -228,8 +228,8 @@ def plan(
     options: Options | None = None,
 ) -> list[StageEstimate]:
     """The stages that running systems would take, what of them is cached and what the rest would cost; does nothing."""
-    refs, quiet = resolve_tasks(tasks), (options or Options()).changed({"dry_run": True})
-    with _built(given, quiet) as made:
+    refs = resolve_tasks(tasks)
+    with _built(given, options or Options()) as made:
         plans = plan_experiment(refs, made.systems, ResultStore(results), depth=depth, overwrite=overwrite)
         return estimate_all(plans)
 

@@ -324,7 +324,14 @@ class ShardSet:
                 f"the model returned vectors of {vectors.shape[1]} dimensions, but the cache holds "
                 f"{self.dimension} for it ({self.folder})"
             )
-        self._add(open_shard(write_shard(self.folder, keys, tokens, vectors, seconds, sizes)))
+        written = write_shard(self.folder, keys, tokens, vectors, seconds, sizes)
+        try:
+            self._add(open_shard(written))
+        except FileNotFoundError:  # another process has merged it into a shard that is not known here
+            known = {shard.path for shard in self.shards}
+            for shard in ShardSet(self.folder).shards:
+                if shard.path not in known:
+                    self._add(shard)
 
     def tokens(self, found: Found) -> Int32:
         """Token counts of found texts."""

@@ -112,7 +112,6 @@ def options_from(given: Mapping[str, Any], bar: Bar | None = None) -> Options:
         tokens_per_minute=given.get("tpm"),
         keep_prompts=bool(given.get("keep_prompts")),
         retry=statuses(given.get("retry") or ""),
-        dry_run=bool(given.get("dry_run")),
         budget=None if cost is None else Budget(cost),
         on_progress=bar.within if bar is not None else None,
     )

@@ -78,7 +78,7 @@ def command(
     refs = resolve_tasks(specs)
     done: list[dict[str, Any]] = []
     stopped: R2MedError | None = None
-    with Builder(options_from({**choices, "dry_run": dry_run})) as builder:
+    with Builder(options_from(choices)) as builder:
         expander = builder.expander(spec)
         if expander.warning:
             note(f"Note: {expander.warning}")

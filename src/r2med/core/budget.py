@@ -57,11 +57,6 @@ class Usage:
             for name, amount in amounts.items():
                 setattr(self, name, getattr(self, name) + amount)
 
-    @property
-    def priced(self) -> float | None:
-        """Dollars; None where the price of a call is not known."""
-        return None if self.unpriced else self.cost
-
     def snapshot(self) -> dict[str, Any]:
         """All counters as plain data."""
         with self._lock:

@@ -49,14 +49,13 @@ class Options:
     keep_prompts: bool = False  # store every prompt in full beside its answer
     retry: frozenset[str] = frozenset()
     """Statuses of stored answers that chat models are asked for again: `empty`, `failed`, `refused`, …"""
-    dry_run: bool = False  # nothing is sent or encoded
     on_progress: Progress | None = None
 
     def __post_init__(self) -> None:
         """Refuse nonsense where it is typed, not in a thread later."""
         for name in ("threads", "batch_tokens", "concurrency", "requests_per_minute", "tokens_per_minute", "timeout"):
             value = getattr(self, name)
-            if value is not None and value <= 0:
+            if value is not None and not value > 0:  # not a number is refused too
                 raise UsageError(f"{name} must be above 0, not {value}")
         if self.device is not None:
             check_devices(self.device)

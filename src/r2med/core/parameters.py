@@ -12,18 +12,30 @@ import inspect
 import math
 import re
 import types
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import is_dataclass
 from functools import cached_property
-from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 
 from .errors import UsageError
 from .places import exists, typed_path
-from .spec import Content, Value
+from .spec import Content, Spec, Value
 
+Extra = TypeVar("Extra")
 _WORDS: dict[str, object] = {"yes": True, "true": True, "no": False, "false": False}
+
+
+class Names(NamedTuple):
+    """Stands in the annotation of a parameter that names another component: it has one spelling, as any spec has."""
+
+    parse: Callable[[str], Spec]
+
+    def normal(self, text: str) -> str:
+        """The printed form; a path and how a model is run stay as they were typed: that form does not hold them."""
+        spec = self.parse(text)
+        return text if spec.path or spec.options or isinstance(spec.argument, Content) else str(spec)
 
 
 class Parameter(NamedTuple):
@@ -61,6 +73,8 @@ class Parameter(NamedTuple):
         numbers = checked if isinstance(checked, tuple) else (checked,)
         if checked == "" or not all(math.isfinite(number) for number in numbers if isinstance(number, float)):
             raise UsageError(f"{self.name} of {whose} must be {self.wanted}, not {value!r}")
+        if isinstance(checked, str) and (names := _extra(self.type, Names)):
+            return names.normal(checked)
         if isinstance(checked, tuple):
             return tuple(number + 0.0 for number in checked)
         return checked + 0.0 if isinstance(checked, float) else checked  # 0 for -0, which is printed alike
@@ -78,7 +92,7 @@ class Parameter(NamedTuple):
         if not {int, float} & set(kinds):
             return "a text"
         words = (("at least", "ge"), ("more than", "gt"), ("at most", "le"), ("less than", "lt"))
-        meta = _meta(self.type)
+        meta = _extra(self.type, msgspec.Meta)
         bounds = [f"{word} {at:g}" for word, name in words if (at := getattr(meta, name, None)) is not None]
         return f"a number of {' and '.join(bounds)}" if bounds else "a number"
 
@@ -90,7 +104,7 @@ def declared_parameters(target: Any) -> dict[str, Parameter]:
     found = {}
     for argument in inspect.signature(target).parameters.values():
         kind = hints.get(argument.name)
-        if (meta := _meta(kind)) is not None:
+        if (meta := _extra(kind, msgspec.Meta)) is not None:
             found[argument.name] = Parameter(argument.name, kind, argument.default, meta.description or "")
     return found
 
@@ -132,9 +146,10 @@ def _kinds(kind: Any) -> list[Any]:
     return [k for k in bare if k is not type(None)]
 
 
-def _meta(kind: Any) -> msgspec.Meta | None:
+def _extra(kind: Any, wanted: type[Extra]) -> Extra | None:
+    """What an annotation says beside the type."""
     extras = (e for k in _alternatives(kind) if get_origin(k) is Annotated for e in get_args(k)[1:])
-    return next((extra for extra in extras if isinstance(extra, msgspec.Meta)), None)
+    return next((extra for extra in extras if isinstance(extra, wanted)), None)
 
 
 def content_at(text: str, what: str) -> Content:

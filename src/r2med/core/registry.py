@@ -116,11 +116,12 @@ class Registry(Generic[T]):
         return add
 
     def add(self, entry: Entry[T], *, aliases: Iterable[str] = ()) -> None:
-        """Add an entry; a name that is taken is an error of the programmer's."""
-        if entry.name in self._entries:
-            raise ValueError(f"{self.kind} {entry.name!r} is registered twice")
+        """Add an entry; a name or alias that is taken is an error of the programmer's."""
+        others = dict.fromkeys(aliases, entry.name)
+        if taken := {entry.name, *others} & {*self._entries, *self._aliases}:
+            raise ValueError(f"{self.kind} {min(taken)!r} is registered twice")
         self._entries[entry.name] = self._shared(entry)
-        self._aliases |= dict.fromkeys(aliases, entry.name)
+        self._aliases |= others
 
     def _shared(self, entry: Entry[T]) -> Entry[T]:
         return replace(entry, parameters=ChainMap(self.shared, entry.parameters))  # type: ignore[arg-type]
@@ -264,7 +265,7 @@ class Registry(Generic[T]):
             else:
                 raise self._no_parameter(entry.name, entry.parameters, key)
         if isinstance(argument, Spec) and self._nested is not None:
-            argument = self._nested().normal(argument.with_parameters(**below))
+            argument = self._nested().changed(argument.with_parameters(**below))
         made = Spec(entry.name, argument, tuple(sorted(own.items())), options=options, path=entry.path)
         return self._changed(made, entry.parameters, {})
 
@@ -322,10 +323,6 @@ class Registry(Generic[T]):
             raise self._no_parameter(spec.name, declared, unknown)
         typed = {key: declared[key].check(value, spec.name) for key, value in given.items()}
         return _without_defaults(spec.with_parameters(**typed), declared)
-
-    def normal(self, spec: Spec) -> Spec:
-        """The spec without parameters that are at their defaults."""
-        return _without_defaults(spec, self.entry(spec).parameters)
 
     def spec(self, name: str, argument: Spec | Content | str | None = None, **parameters: object) -> Spec:
         """A spec from Python values: checked, typed, defaults left out."""

@@ -16,6 +16,7 @@ from msgspec import Meta
 from ..core import DataError, Query, Task
 from ..core.budget import known_sum
 from ..core.options import Options, Progress
+from ..core.parameters import Names
 from ..core.queries import Queries
 from ..core.spec import Content, Spec
 from ..core.untrusted import file_name, inside
@@ -34,7 +35,7 @@ from ..llm import (
 )
 from ..llm.prompts import DEFAULT_FAMILY, FAMILIES, Prompt, built_in, prompt_from, read_prompt
 from ..models.prompts import OWN, holds_pack, names_of, read_pack
-from ..retrieve import Build, Retriever, get_retriever
+from ..retrieve import Build, Retriever, get_retriever, retrievers
 from .contract import INSTEAD, JOINED, PUBLISHED, Expander, Expansion, Expansions, expanders
 from .fewshot import render_examples, without_leaks
 from .paper import PASSAGE_WORDS, paper_sampling, paper_spec
@@ -301,7 +302,9 @@ class Query2doc(Generated):
 class LamerParameters(GenerationParameters):
     """What may be set on LameR."""
 
-    retriever: Annotated[str, Meta(description="the first stage whose passages stand in the prompt")] = "bm25"
+    retriever: Annotated[
+        str, Meta(description="the first stage whose passages stand in the prompt"), Names(retrievers.parse)
+    ] = "bm25"
     top: Annotated[int, Meta(ge=1, description="passages that stand in the prompt")] = 10
     passage_tokens: Annotated[int, Meta(ge=1, description="tokens that each of them keeps")] = 128
     passage_words: Annotated[int, Meta(ge=1, description="words that each of them keeps, not tokens")] | None = None

@@ -13,11 +13,12 @@ from msgspec import Meta
 from ..core import Query, Task, UsageError
 from ..core.budget import known_sum
 from ..core.options import Options, Progress
+from ..core.parameters import Names
 from ..core.spec import Spec
 from ..llm import Chat, Cost, GenerationStore, Request, StoreKey, as_text, estimate_tokens, reasons
 from ..llm.prompts import Prompt
 from ..models.prompts import names_of
-from ..retrieve import Build, Retriever, get_retriever
+from ..retrieve import Build, Retriever, get_retriever, retrievers
 from .agent import REASONING, Limits, Loop, Outcome, Tags, opening_messages
 from .contract import INSTEAD, PUBLISHED, Expander, Expansion, Expansions, expanders
 from .generated import GenerationParameters, load_prompt, prompt_facts, prompt_wording, store_notes
@@ -33,7 +34,7 @@ CONCURRENCY = 16
 class SearchingParameters(GenerationParameters):
     """What may be set on an agent."""
 
-    retriever: Annotated[str, Meta(description="the search tool")] = "bm25"
+    retriever: Annotated[str, Meta(description="the search tool"), Names(retrievers.parse)] = "bm25"
 
 
 class Searching(Expander):

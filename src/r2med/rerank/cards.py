@@ -11,13 +11,13 @@ from msgspec import Meta
 
 from ..core import UsageError
 from ..core.options import Options
-from ..core.parameters import declared_parameters
+from ..core.parameters import Names, declared_parameters
 from ..core.plugins import find_plugin, plugins
 from ..core.registry import Entry
 from ..core.spec import Spec
 from ..models import Card, cards, find_card, named_card
 from ..models.card import Truncation
-from ..retrieve import Build
+from ..retrieve import Build, retrievers
 from ..retrieve.cards import (
     CardParameters,
     ModelParameters,
@@ -68,7 +68,9 @@ class JudgmentParameters(ModelParameters):
 class MaxSimParameters(ModelParameters):
     """What may be set on `maxsim`."""
 
-    model: Annotated[str, Meta(description="the model whose token vectors are compared")] = MAXSIM_MODEL
+    model: Annotated[str, Meta(description="the model whose token vectors are compared"), Names(retrievers.parse)] = (
+        MAXSIM_MODEL
+    )
 
 
 def _maxsim(spec: Spec, build: Build) -> Reranker:

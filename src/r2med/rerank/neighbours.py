@@ -15,7 +15,7 @@ import numpy as np
 from msgspec import Meta
 
 from ..core import Run, Task, UsageError
-from ..core.parameters import declared_parameters
+from ..core.parameters import Names, declared_parameters
 from ..core.registry import Entry
 from ..core.spec import Spec
 from ..models.prompts import names_of
@@ -35,7 +35,9 @@ if TYPE_CHECKING:
 class NeighboursParameters:
     """What may be set on `neighbours`."""
 
-    model: Annotated[str, Meta(description="the dense model whose document vectors are compared")] = "bge-small"
+    model: Annotated[
+        str, Meta(description="the dense model whose document vectors are compared"), Names(retrievers.parse)
+    ] = "bge-small"
     seeds: Annotated[int, Meta(ge=1, description="best candidates that the others are compared with")] = 1
     weight: Annotated[float, Meta(ge=0, le=1, description="weight of the likeness; the first stage's has the rest")] = (
         0.5
