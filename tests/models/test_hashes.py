@@ -12,7 +12,7 @@ from r2med.core import ModelError
 from r2med.core.options import Options
 from r2med.models import fetch, folder_card, hashes, verified
 from r2med.models.hashes import folder_hashes
-from r2med.retrieve.encoders.load import load_encoder
+from r2med.retrieve.encoders import load_encoder
 from tests.models.wheels import FILES, build_wheel, carrier_card, use_index
 
 

@@ -25,10 +25,10 @@ from .cards import ModelParameters, card_of, instructed, instructed_for, with_pa
 from .contract import Build, Remote, Retriever, Work, check_depth
 from .embed import Embedded, embed, remaining_work, verify_cache
 from .encoders import Encoder, load_encoder, resolve_devices
+from .encoders.base import positives_cut, truncation_note
 from .feedback import feed_back_vectors
 from .rows import Float32, Rows, UnitRows, unit
 from .sparse import TopK
-from .truncation import positives_cut, truncation_note
 from .variants import OVERSAMPLE, Precision, Variant, search_variant
 from .vectors import gpu_first_stage, search
 

@@ -27,10 +27,10 @@ from .cards import ModelParameters, card_of, instructed, instructed_for, prefix_
 from .contract import Build, Remote, Retriever, Work, check_depth
 from .embed import EmbeddedTokens, embed_tokens, remaining_work, token_identity
 from .encoders import Float32, model_folder
+from .encoders.base import positives_cut, truncation_note
 from .encoders.token_states import TokenEncoder, token_encoder
 from .maxsim import EXPLAINED, STORED, fixed_point, maxsim, token_shares
 from .sparse import TopK, top_k
-from .truncation import positives_cut, truncation_note
 from .vectors import CELLS
 
 

@@ -14,9 +14,9 @@ import numpy.typing as npt
 
 from ..core import DataError
 from ..core.columns import Int32, Int64
-from . import _sparse_python
+from . import _native_python
 
-native: ModuleType = _sparse_python
+native: ModuleType = _native_python
 try:
     from .. import _sparse
 

@@ -25,13 +25,12 @@ from ..models import Card
 from .cards import ModelParameters, card_of, instructed, instructed_for, prefix_for
 from .contract import Build, Remote, Retriever, check_depth
 from .encoders import Float32, model_folder
-from .encoders.base import TermBatch
+from .encoders.base import TermBatch, positives_cut, truncation_note
 from .encoders.batching import pad
 from .encoders.devices import mixed_precision
 from .encoders.torch_encoder import Replica, TorchEncoder
 from .encoders.torch_models import load_masked_lm
 from .sparse import Postings, SparseQueries, search
-from .truncation import positives_cut, truncation_note
 
 EXPLAINED = "A sum over the terms that the model gives both texts, whether they stand in them or not."
 
