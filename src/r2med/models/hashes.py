@@ -21,8 +21,9 @@ CODE = ("*.py",)
 SETTINGS = (
     *("config.json", "modules.json", "sentence_bert_config.json", "config_sentence_transformers.json"),
     *("tokenizer.json", "tokenizer_config.json", "vocab.txt", "tokenizer.model"),
+    *("added_tokens.json", "special_tokens_map.json", "adapter_config.json"),
 )
-SLOW_TOKENIZERS = ("vocab.json", "merges.txt", "added_tokens.json", "special_tokens_map.json", "*.model")
+SLOW_TOKENIZERS = ("vocab.json", "merges.txt", "*.model")
 """What a tokenizer is made from where there is no tokenizer.json."""
 
 
