@@ -161,7 +161,24 @@ def length_facts(card: Card) -> dict[str, object]:
     return {} if card.cut_to is None else {"dimensions": card.cut_to}
 
 
-def truncation_note(tokens: Int32, limit: int | None) -> dict[str, object]:
+class Limited(Protocol):
+    """What cuts texts."""
+
+    def max_length(self, side: Side) -> int | None:
+        """Where texts are cut, in tokens."""
+        ...
+
+
+def truncation(encoder: Limited, task: Task, queries: Int32, documents: Int32) -> dict[str, object]:
+    """What a model never saw of queries and of a task's documents, by their lengths in tokens."""
+    limit = encoder.max_length("document")
+    return {
+        "query": _cut(queries, encoder.max_length("query")),
+        "document": {**_cut(documents, limit), **_positives_cut(task, documents, limit)},
+    }
+
+
+def _cut(tokens: Int32, limit: int | None) -> dict[str, object]:
     """Counts for one side of a task; `unknown` texts are those whose backend does not tell their length."""
     known = tokens >= 0
     over = np.maximum(tokens.astype(np.int64) - limit, 0) if limit is not None else np.zeros(len(tokens), np.int64)
@@ -176,7 +193,7 @@ def truncation_note(tokens: Int32, limit: int | None) -> dict[str, object]:
     }
 
 
-def positives_cut(task: Task, tokens: Int32, limit: int | None) -> dict[str, int]:
+def _positives_cut(task: Task, tokens: Int32, limit: int | None) -> dict[str, int]:
     """How many relevant documents, and how many judgments that name one, lost their end."""
     if limit is None:
         return {"positives_cut": 0, "positive_judgments_cut": 0}
