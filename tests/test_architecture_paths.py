@@ -39,7 +39,7 @@ EXCEPTIONS = {
     "core/stores.py": {"self.path / name": "what leads out of the folder is refused when it is opened"},
     "llm/prompts.py": {"files(package).joinpath('prompts', *f'{name}.toml'.split('/'))": PACKAGED},
     "models/fetch.py": {"folder / bad[0]": "for a message"},
-    "models/hashes.py": {"folder / wrong[0]": "for a message"},
+    "models/locate.py": {"folder / wrong[0]": "for a message"},
     "models/prompts.py": {"files(__package__).joinpath(f'packs/{name}.toml')": PACKAGED},
     "pipeline/nano_build.py": {"sums / matrix.shape[1]": NUMBERS, "sums / shared": NUMBERS},
     "pipeline/nano_profile.py": {"positives[entry.name] / queries[entry.name]": NUMBERS},

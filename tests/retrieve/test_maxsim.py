@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from r2med.cache import Int16, TokenPiece
 from r2med.core import ModelError
-from r2med.retrieve import _maxsim_python, maxsim, sparse
+from r2med.retrieve import _native_python, maxsim, sparse
 from r2med.retrieve.maxsim import LARGEST, STEPS, fixed_point
 
 WAYS = [(maxsim.native, way) for way in range(len(maxsim.native.ways()))]
-ALL = [*WAYS, (_maxsim_python, 0)] if maxsim.native is not _maxsim_python else WAYS
+ALL = [*WAYS, (_native_python, 0)] if maxsim.native is not _native_python else WAYS
 Lengths = st.lists(st.integers(1, 37), min_size=1, max_size=5)
 
 
@@ -95,7 +95,7 @@ def test_pieces_hold_documents_in_any_order() -> None:
         maxsim.maxsim(states([2], 6, 0), pieces, 4)
 
 
-@pytest.mark.skipif(maxsim.native is _maxsim_python, reason="the extension is not built")
+@pytest.mark.skipif(maxsim.native is _native_python, reason="the extension is not built")
 @pytest.mark.parametrize(
     "change",
     [

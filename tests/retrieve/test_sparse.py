@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from r2med.core import IdTable
-from r2med.retrieve import _sparse_python
+from r2med.retrieve import _native_python
 from r2med.retrieve.sparse import Postings, SparseQueries, search, top_k
 
 native = pytest.importorskip("r2med._sparse", reason="the C extension was not built on this machine")
@@ -108,7 +108,7 @@ def test_python_twin_gives_the_same_bits() -> None:
     scores = rng.standard_normal((5, 3000)).astype(np.float32).round(1)
     ids = IdTable(map(str, rng.permutation(3000)))
     ours, twin = top_k(scores, ids.tie_rank, 70), (np.empty((5, 70), np.int32), np.empty((5, 70), np.float32))
-    _sparse_python.topk(scores, ids.tie_rank, *twin)
+    _native_python.topk(scores, ids.tie_rank, *twin)
     assert np.array_equal(ours.docs, twin[0])
     assert np.array_equal(ours.scores, twin[1])
 

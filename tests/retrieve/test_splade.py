@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from r2med.core import UsageError
+from r2med.core import IdTable, TextColumn, UsageError
 from r2med.core.options import Options
-from r2med.core.queries import Queries, QueryText
+from r2med.core.queries import Feedback, Queries, QueryText
 from r2med.core.spec import Spec
 from r2med.pipeline import Builder
 from r2med.retrieve import Retriever
@@ -52,6 +52,20 @@ def test_learned_sparse_retrieval(parts: tuple[Path, Any, Any], splade: SpladeRe
         scores = {hit.doc_id: hit.score for hit in run.of(query.id)}
         for document in task.documents:
             assert scores[document.id] == pytest.approx(float(weights(query.text) @ weights(document.text)), rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    "queries",
+    [
+        {"texts": [(QueryText("fever", side="document"),)]},
+        {"texts": [(QueryText("fever", instruction=False),)]},
+        {"feedback": (Feedback("rm3", "lexical", 3, 0.5, 0.5, 10),)},
+    ],
+)
+def test_what_would_be_ignored_is_refused(splade: SpladeRetriever, queries: Any) -> None:
+    asked = Queries(IdTable(["q"]), TextColumn.from_texts(["fever"]), **queries)
+    with pytest.raises(UsageError, match="encodes all texts as queries"):
+        splade.prepare(tiny_task()).search(asked, 3)
 
 
 def test_several_texts_of_a_query_are_averaged(splade: SpladeRetriever) -> None:

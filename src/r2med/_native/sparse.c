@@ -2,7 +2,7 @@
  *
  * Every function takes buffers (numpy arrays on the Python side), checks their sizes and bounds, and releases the
  * GIL while it works, so that Python threads spread the queries of a task over the cores. The Python twin of each
- * function stands in r2med/retrieve/_sparse_python.py and gives the same bits: sums run in double precision, in the
+ * function stands in r2med/retrieve/_native_python.py and gives the same bits: sums run in double precision, in the
  * same order, without fused multiply-add.
  */
 #include "buffers.h"

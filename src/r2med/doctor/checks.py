@@ -16,7 +16,7 @@ from ..core.parameters import show_size
 from ..core.places import free_space, home, nearest_existing
 from ..models import get_card, locate
 from ..pipeline.experiment import EMBEDDED
-from ..retrieve import _sparse_python, sparse
+from ..retrieve import _native_python, sparse
 from ..retrieve.bm25 import BM25Index
 from ..text import english, get_analyzer
 from .here import (
@@ -82,7 +82,7 @@ def _bm25() -> Verdict:
     queries = index.queries(TextColumn.from_texts([QUESTION]))
     found = sparse.search(index.postings, queries, tie_rank, 2)
     twin = np.empty((1, 2), dtype=np.int32), np.empty((1, 2), dtype=np.float32)
-    _sparse_python.search(*index.postings, *queries, tie_rank, *twin)
+    _native_python.search(*index.postings, *queries, tie_rank, *twin)
     if found.docs.tolist() != [[0, -1]] or not np.array_equal(found.scores, twin[1]):
         return Verdict("broken", f"two documents came out as {found.docs.tolist()}", "reinstall r2med")
     return Verdict("ok", "finds the right one of two documents")

@@ -3,9 +3,8 @@
 from .card import Card, ChatCard, ModelCard
 from .fetch import Fetched, fetch, find_any_card
 from .generic import folder_card, generic_card, stated
-from .hashes import verified
 from .listing import Row, listing, missing_extra
-from .locate import locate, ready
+from .locate import locate, ready, verified
 from .parts import Carrier, CarrierFile, Instructions, Interaction, Paper, Price
 from .registry import card_names, cards, chat_cards, chat_names, find_card, find_chat_card, get_card, named_card
 

@@ -14,8 +14,7 @@ from typing import Any, NamedTuple
 from ..core import ModelError, fingerprint
 from ..core.untrusted import inside
 from .card import Card
-from .hashes import folder_hashes
-from .locate import complete, own_folder, snapshot
+from .locate import complete, folder_hashes, own_folder, snapshot
 from .parts import Instructions, Interaction
 
 DECODERS = {"mistral", "llama", "qwen2", "qwen3", "gemma", "gemma2", "gemma3", "gemma3_text", "gpt_neox", "phi3", "opt"}

@@ -15,7 +15,7 @@ import numpy as np
 from ..core import ModelError
 from ..core.options import Options
 from ..models import Card
-from ..models.hashes import file_hash
+from ..models.locate import file_hash
 from ..retrieve.encoders.base import WorkOrder
 from ..retrieve.encoders.batching import pad
 from ..retrieve.encoders.onnx import BATCH_TOKENS, OnnxModel, find_onnx, onnx_hashes, scales_batches

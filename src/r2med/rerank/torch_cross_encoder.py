@@ -14,7 +14,7 @@ import numpy as np
 from ..core import MissingExtra, ModelError
 from ..core.options import Options
 from ..models import Card
-from ..models.hashes import folder_hashes
+from ..models.locate import folder_hashes
 from ..retrieve.encoders.batching import pad
 from ..retrieve.encoders.devices import (
     import_torch,

@@ -27,7 +27,7 @@ from ..core.spec import Spec
 from ..text import TermCounts, Vocabulary, get_analyzer
 from .contract import Build, Retriever, check_depth, retrievers
 from .feedback import RM3, Found, Mass, feed_back_terms, may_feed_back
-from .sparse import Float64, Postings, SparseQueries, TopK, build_postings, search
+from .sparse import Float64, Postings, SparseQueries, TopK, build_postings, mean_terms, search, shares
 
 QueryWeighting = Literal["bm25", "count", "tokens"]
 """As a document, by counts, or token by token in the order of the text, summed in single precision as bm25s does."""
@@ -178,11 +178,7 @@ class BM25Index:
         if queries.plain:
             return self.queries(queries.column)
         groups = queries.texts
-        single = self.queries(TextColumn.from_texts(part.text for group in groups for part in group))
-        shares = np.array([part.weight / sum(p.weight for p in group) for group in groups for part in group])
-        ends = np.concatenate(([0], np.cumsum([len(group) for group in groups])))
-        weights = single.weights * np.repeat(shares, np.diff(single.indptr))
-        return SparseQueries(single.indptr[ends], single.terms, weights)
+        return mean_terms(self.queries(TextColumn.from_texts(part.text for group in groups for part in group)), groups)
 
     def unknown(self, queries: Queries) -> Mass:
         """What terms that the corpus does not hold add to the lengths of query vectors; none where they weigh nothing.
@@ -195,11 +191,10 @@ class BM25Index:
         counted = get_analyzer(self.parameters.analyzer).count(
             TextColumn.from_texts(part.text for group in groups for part in group)
         )
-        shares = np.array([part.weight / sum(p.weight for p in group) for group in groups for part in group])
         owners = np.repeat(np.arange(len(groups)), [len(group) for group in groups])
-        texts = np.repeat(np.arange(len(shares)), np.diff(counted.indptr))
+        texts = np.repeat(np.arange(len(owners)), np.diff(counted.indptr))
         lacking = self.vocabulary.find(counted.vocabulary.terms)[counted.terms] < 0
-        weights = (counted.counts * shares[texts])[lacking]
+        weights = (counted.counts * shares(groups)[texts])[lacking]
         np.add.at(mass.sums, owners[texts[lacking]], weights)
         np.add.at(mass.squares, owners[texts[lacking]], weights**2)
         return mass
@@ -238,14 +233,14 @@ class PreparedBM25:
         """What each term adds: its idf, times how it stands in the document, times its weight in the query."""
         rows, index = np.asarray(documents, dtype=np.int32), self.index
         postings = Postings(*map(np.asarray, index.postings))  # slices of mapped arrays are slow to make
-        shares: list[list[Share]] = [[] for _ in documents]
+        parts: list[list[Share]] = [[] for _ in documents]
         for term, weight in self._terms(queries).first().items():
             idf = float(index.idf[term])
             for place, impact in enumerate(postings.of(term, rows).tolist()):
                 if impact and idf:
                     factors = (("idf", idf), ("in the document", impact / idf), ("in the query", weight))
-                    shares[place].append(Share(index.vocabulary[term], weight * impact, factors))
-        return [Explanation(EXPLAINED, largest_first(found)) for found in shares]
+                    parts[place].append(Share(index.vocabulary[term], weight * impact, factors))
+        return [Explanation(EXPLAINED, largest_first(found)) for found in parts]
 
     def _search(self, terms: SparseQueries, depth: int) -> TopK:
         single = self.index.parameters.query == "tokens"

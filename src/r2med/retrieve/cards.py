@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta
 
 from ..core import Task, UsageError
+from ..core.options import Options
 from ..core.parameters import Parameter, declared_parameters, path_exists
 from ..core.places import exists, typed_path
 from ..core.plugins import find_plugin, plugins
@@ -17,7 +18,7 @@ from ..core.registry import Entry
 from ..core.spec import Content, Spec
 from ..models import Card, cards, find_card, named_card
 from ..models.prompts import PAPER, names_of, own_wording, pack_of, read_pack, wording
-from .contract import Retriever, retrievers
+from .contract import Remote, Retriever, retrievers
 
 RETRIEVES = ("dense", "sparse", "late-interaction")
 
@@ -114,6 +115,43 @@ def instructed_for(spec: Spec, card: Card, task: Task) -> dict[str, object]:
     if _pack(spec) is None or not card.takes_instructions:
         return {}
     return {"prefixes": [prefix_for(card, "query", task), prefix_for(card, "document", task)]}
+
+
+class ModelRetriever(Retriever):
+    """Ranks by what a model makes of queries and documents."""
+
+    prepares = "encode documents"
+    card: Card | None
+    encoder: Any
+
+    def __init__(self, card: Card | None, spec: Spec, encoder: Any, options: Options) -> None:
+        self.card, self.spec, self.options = card, spec, options
+        self.encoder = self._own_encoder = encoder
+
+    def describe(self) -> dict[str, object]:
+        """Everything that changes its rankings."""
+        return {
+            "kind": self.kind,
+            "query": self.encoder.describe("query"),
+            "document": self.encoder.describe("document"),
+            **(instructed(self.spec, self.card) if self.card else {"instructions": {}}),
+        }
+
+    def task_facts(self, task: Task) -> dict[str, object]:
+        """What the model is told before the texts of this task, where a prompt pack says it."""
+        return instructed_for(self.spec, self.card, task) if self.card else {}
+
+    def instruction(self, side: Side, *names: str) -> str:
+        """What stands before every text of a side, for a task or a family of tasks."""
+        return self.card.prefix(side, self.card.instruction(side, *names)) if self.card else ""
+
+    def distribute(self, remote: Remote | None) -> None:
+        """Let workers encode, unless the model runs elsewhere already."""
+        own = self._own_encoder
+        if remote is None or not getattr(own, "runs_here", True):
+            self.encoder = own
+        else:
+            self.encoder = remote.encoder(own, self.spec, self.options)
 
 
 def card_parameters(card: Card, declared: Any) -> dict[str, Parameter]:

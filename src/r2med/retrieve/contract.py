@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, runtime_c
 
 from ..core import Run, Task, UsageError
 from ..core.options import run_options
-from ..core.queries import Explanation, Queries, Side
+from ..core.queries import Explanation, Queries, QueryText, Side
 from ..core.registry import Registry
 from ..core.spec import Spec
 
@@ -123,6 +123,12 @@ class Build(Protocol):
     def chat(self, spec: Spec) -> Any:
         """The chat model of a spec."""
         ...
+
+
+def check_queries(queries: Queries, who: str) -> None:
+    """Refuse what would be ignored: feedback, and texts that are not encoded as queries are."""
+    if queries.feedback or any(part[2:4] != QueryText("")[2:4] for group in queries.texts for part in group):
+        raise UsageError(f"{who} encodes all texts as queries, with its instruction, and searches once")
 
 
 def check_depth(depth: int) -> None:

@@ -20,14 +20,14 @@ from ..core.queries import Explanation, Queries, QueryText, Side
 from ..core.spec import Spec
 from ..models import Card, missing_extra
 from ..models.prompts import names_of
-from .cards import ModelParameters, card_of, instructed, instructed_for, with_paper_pack, wording_of
-from .contract import Build, Remote, Retriever, Work, check_depth
+from .cards import ModelParameters, ModelRetriever, card_of, with_paper_pack, wording_of
+from .contract import Build, Work, check_depth
 from .embed import Embedded, embed, remaining_work, verify_cache
 from .encoders import Encoder, load_encoder, resolve_devices
+from .encoders.base import truncation
 from .feedback import feed_back_vectors
 from .rows import Float32, Rows, UnitRows, unit
 from .sparse import TopK
-from .truncation import positives_cut, truncation_note
 from .variants import OVERSAMPLE, Precision, Variant, search_variant
 from .vectors import gpu_first_stage, search
 
@@ -61,14 +61,14 @@ class DenseParameters(ModelParameters):
         return Variant(self.variant, self.dimension, self.oversample)
 
 
-class DenseRetriever(Retriever):
+class DenseRetriever(ModelRetriever):
     """Ranks documents by the inner product or cosine of their vectors with the query's.
 
     Nothing is loaded before a text has to be encoded.
     """
 
     kind = "dense"
-    prepares = "encode documents"
+    encoder: Encoder
 
     def __init__(
         self,
@@ -81,11 +81,9 @@ class DenseRetriever(Retriever):
         options: Options | None = None,
         cache: EmbeddingCache | None = None,
     ) -> None:
-        self.encoder, self.spec, self.card = encoder, spec, card
+        super().__init__(card, spec, encoder, options or Options())
         self.similarity: Similarity = similarity or (card.similarity if card else "cosine")
         self.variant = variant or Variant()
-        self.options = options or Options()
-        self._own_encoder = encoder
         self._cache = cache
         if self.options.device is not None:
             resolve_devices(self.options.device)  # search runs there too, whatever the backend does
@@ -117,26 +115,15 @@ class DenseRetriever(Retriever):
         """Whether the model's vectors have length one already."""
         return self.card is not None and self.card.normalize
 
-    def instruction(self, side: Side, *names: str) -> str:
-        """What stands before every text of a side, for a task or a family of tasks."""
-        return self.card.prefix(side, self.card.instruction(side, *names)) if self.card else ""
-
     def describe(self) -> dict[str, object]:
         """Everything that changes its rankings."""
         return {
-            "kind": self.kind,
-            "query": self.encoder.describe("query"),
-            "document": self.encoder.describe("document"),
+            **super().describe(),
             "similarity": self.similarity,
             "variant": str(self.variant),
             # Vectors that the model made of length one were once cut without being scaled again.
             **({"cut": "unit"} if self.variant.dimension and self.unit_length else {}),
-            **(instructed(self.spec, self.card) if self.card else {"instructions": {}}),
         }
-
-    def task_facts(self, task: Task) -> dict[str, object]:
-        """What the model is told before the texts of this task, where a prompt pack says it."""
-        return instructed_for(self.spec, self.card, task) if self.card else {}
 
     def check(self) -> None:
         """Raise what would stop it later, such as a missing key or extra."""
@@ -164,14 +151,6 @@ class DenseRetriever(Retriever):
         work = remaining_work(self.encoder, self._texts(task, side), side, instruction, self.cache)
         price = self.card.price.per_million if self.card and self.card.price else None
         return work._replace(dollars=None if price is None else work.tokens / 1e6 * price)
-
-    def distribute(self, remote: Remote | None) -> None:
-        """Let workers encode, unless the model runs elsewhere already."""
-        own = self._own_encoder
-        if remote is None or not getattr(own, "runs_here", True):
-            self.encoder = own
-        else:
-            self.encoder = remote.encoder(own, self.spec, self.options)
 
     def prepare(self, task: Task) -> DenseIndex:
         """Encode the documents."""
@@ -287,16 +266,9 @@ class DenseIndex:
 
     def _notes(self, made: Vectors) -> dict[str, object]:
         encoder, documents, parts = self.retriever.encoder, self.documents, [*made.parts, self.documents]
-        limit = encoder.max_length("document")
         tokens = np.concatenate([part.tokens for part in made.parts]) if made.parts else np.empty(0, np.int32)
         notes: dict[str, object] = {
-            "truncation": {
-                "query": truncation_note(tokens, encoder.max_length("query")),
-                "document": {
-                    **truncation_note(documents.tokens, limit),
-                    **positives_cut(self.task, documents.tokens, limit),
-                },
-            },
+            "truncation": truncation(encoder, self.task, tokens, documents.tokens),
             "cache": {
                 "cached": sum(part.cached for part in parts),
                 "encoded": sum(part.encoded for part in parts),

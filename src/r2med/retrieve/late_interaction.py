@@ -22,14 +22,15 @@ from ..core.options import Options
 from ..core.queries import Explanation, Queries, QueryText, Side, largest_first
 from ..core.spec import Spec
 from ..models import Card
-from .cards import ModelParameters, card_of, instructed, instructed_for, prefix_for
-from .contract import Build, Remote, Retriever, Work, check_depth
+from ..models.prompts import names_of
+from .cards import ModelParameters, ModelRetriever, card_of
+from .contract import Build, Work, check_depth, check_queries
 from .embed import EmbeddedTokens, embed_tokens, remaining_work, token_identity
 from .encoders import Float32, model_folder
+from .encoders.base import truncation
 from .encoders.token_states import TokenEncoder, token_encoder
 from .maxsim import EXPLAINED, STORED, fixed_point, maxsim, token_shares
-from .sparse import TopK, top_k
-from .truncation import positives_cut, truncation_note
+from .sparse import TopK, shares, top_k
 from .vectors import CELLS
 
 
@@ -45,11 +46,11 @@ class InteractionParameters(ModelParameters):
         return card if self.query_length is None else card.replace(query_length=self.query_length)
 
 
-class MaxSimRetriever(Retriever):
+class MaxSimRetriever(ModelRetriever):
     """ColBERT-style retrieval with any model that gives a vector per token."""
 
     kind = "late-interaction"
-    prepares = "encode documents"
+    encoder: TokenEncoder
 
     def __init__(
         self,
@@ -60,8 +61,8 @@ class MaxSimRetriever(Retriever):
         *,
         cache: EmbeddingCache | None = None,
     ) -> None:
-        self.card, self.spec, self.encoder, self.options = card, spec, encoder, options
-        self._own_encoder, self._cache = encoder, cache
+        super().__init__(card, spec, encoder, options)
+        self._cache = cache
 
     @classmethod
     def from_spec(cls, spec: Spec, build: Build) -> MaxSimRetriever:
@@ -78,26 +79,11 @@ class MaxSimRetriever(Retriever):
 
     def describe(self) -> dict[str, object]:
         """Everything that changes its rankings."""
-        return {
-            "kind": self.kind,
-            "query": self.encoder.describe("query"),
-            "document": self.encoder.describe("document"),
-            "stored": STORED,
-            **instructed(self.spec, self.card),
-        }
-
-    def task_facts(self, task: Task) -> dict[str, object]:
-        """What the model is told before the texts of this task, where a prompt pack says it."""
-        return instructed_for(self.spec, self.card, task)
-
-    def distribute(self, remote: Remote | None) -> None:
-        """Let workers encode."""
-        own = self._own_encoder
-        self.encoder = own if remote is None else remote.encoder(own, self.spec, self.options)
+        return {**super().describe(), "stored": STORED}
 
     def estimate(self, task: Task, side: Side) -> Work:
         """What one side of a task has left to encode; queries are encoded each time."""
-        prefix = prefix_for(self.card, side, task)
+        prefix = self.instruction(side, *names_of(task))
         if side == "query":
             return remaining_work(self.encoder, task.query_texts, side, prefix, None)
         facts = token_identity(self.encoder, side, prefix)
@@ -105,7 +91,7 @@ class MaxSimRetriever(Retriever):
 
     def prepare(self, task: Task) -> MaxSimIndex:
         """Encode the documents."""
-        texts, prefix = task.documents.contents, prefix_for(self.card, "document", task)
+        texts, prefix = task.documents.contents, self.instruction("document", *names_of(task))
         made = embed_tokens(self.encoder, texts, "document", prefix, cache=self.cache, options=self.options)
         return MaxSimIndex(self, task, made)
 
@@ -121,17 +107,15 @@ class MaxSimIndex:
     def search(self, queries: Queries, depth: int) -> Run:
         """The best `depth` documents of each query; a query of several texts scores the weighted mean of theirs."""
         check_depth(depth)
+        check_queries(queries, self.retriever.name)
         begin = time.perf_counter()
         groups, ids = queries.texts, self.task.documents.ids
         states, lengths = self._states([part.text for group in groups for part in group])
         encoded = time.perf_counter()
         top = self._rank(states, groups, min(depth, len(ids)))
-        made, limit = self.documents, self.retriever.encoder.max_length("document")
+        made = self.documents
         notes: dict[str, object] = {
-            "truncation": {
-                "query": truncation_note(lengths, self.retriever.card.length("query")),
-                "document": {**truncation_note(made.tokens, limit), **positives_cut(self.task, made.tokens, limit)},
-            },
+            "truncation": truncation(self.retriever.encoder, self.task, lengths, made.tokens),
             "cache": {"cached": made.cached, "encoded": made.encoded, "damaged_shards": made.shards.damaged},
             "vectors": sum(int(piece.sizes.sum()) for piece in made.pieces()),
             "encoder": dict(made.repaired),
@@ -143,7 +127,7 @@ class MaxSimIndex:
         return Run(queries.ids, ids, *top, name=self.retriever.name, notes=notes, reused=made.reused)
 
     def _prefix(self, side: Side) -> str:
-        return prefix_for(self.retriever.card, side, self.task)
+        return self.retriever.instruction(side, *names_of(self.task))
 
     def _states(self, texts: Sequence[str]) -> tuple[list[Int16], Int32]:
         """Token vectors of queries, and how many tokens each has."""
@@ -176,15 +160,15 @@ class MaxSimIndex:
         texts, passages = [part.text for part in group], [contents[document] for document in documents]
         states, _ = self._states(texts)
         tokens = encoder.token_names(passages, "document", self._prefix("document"))
-        weights = [part.weight / sum(p.weight for p in group) for part in group]
-        asked = list(zip(states, encoder.token_names(texts, "query", self._prefix("query")), weights, strict=True))
+        names = encoder.token_names(texts, "query", self._prefix("query"))
+        asked = list(zip(states, names, shares([group]).tolist(), strict=True))
         found = []
         for document, named in zip(documents, tokens, strict=True):
             vectors = self.documents.of(document)
-            shares = [
+            parts = [
                 share for own, names, weight in asked for share in token_shares(own, names, vectors, named, weight)
             ]
-            found.append(Explanation(EXPLAINED, largest_first(shares)))
+            found.append(Explanation(EXPLAINED, largest_first(parts)))
         return found
 
 
@@ -192,5 +176,4 @@ def _mean_scores(scores: Float32, groups: Sequence[tuple[QueryText, ...]]) -> Fl
     if all(len(group) == 1 for group in groups):
         return scores
     starts = np.concatenate(([0], np.cumsum([len(group) for group in groups])[:-1]))
-    shares = np.array([part.weight / sum(p.weight for p in group) for group in groups for part in group])
-    return np.add.reduceat(scores * shares[:, None], starts, axis=0).astype(np.float32)
+    return np.add.reduceat(scores * shares(groups)[:, None], starts, axis=0).astype(np.float32)

@@ -15,11 +15,11 @@ import numpy as np
 from ..cache import Int16, TokenPiece
 from ..core import ModelError
 from ..core.queries import Share
-from . import _maxsim_python
+from . import _native_python
 from .rows import Float32
 from .sparse import in_parallel
 
-native: ModuleType = _maxsim_python
+native: ModuleType = _native_python
 try:
     from .. import _maxsim
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from threading import Thread
 from types import ModuleType
@@ -14,9 +14,10 @@ import numpy.typing as npt
 
 from ..core import DataError
 from ..core.columns import Int32, Int64
-from . import _sparse_python
+from ..core.queries import QueryText
+from . import _native_python
 
-native: ModuleType = _sparse_python
+native: ModuleType = _native_python
 try:
     from .. import _sparse
 
@@ -59,6 +60,18 @@ class SparseQueries(NamedTuple):
         for term, weight in zip(self.terms.tolist(), self.weights.tolist(), strict=True):
             found[term] = found.get(term, 0.0) + weight
         return found
+
+
+def shares(groups: Sequence[tuple[QueryText, ...]]) -> Float64:
+    """The weight of each text of each query among those of its query."""
+    return np.array([part.weight / sum(p.weight for p in group) for group in groups for part in group])
+
+
+def mean_terms(single: SparseQueries, groups: Sequence[tuple[QueryText, ...]]) -> SparseQueries:
+    """Queries that stand for several texts each: the weighted mean of the terms of these texts."""
+    ends = np.concatenate(([0], np.cumsum([len(group) for group in groups])))
+    weights = single.weights * np.repeat(shares(groups), np.diff(single.indptr))
+    return SparseQueries(single.indptr[ends], single.terms, weights)
 
 
 class TopK(NamedTuple):

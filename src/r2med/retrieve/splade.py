@@ -17,20 +17,18 @@ import numpy as np
 
 from ..core import Run, Task, UsageError
 from ..core.columns import Int32, Int64
-from ..core.options import Options
 from ..core.queries import Explanation, Queries, Share, Side, largest_first
 from ..core.spec import Spec
-from ..models import Card
-from .cards import ModelParameters, card_of, instructed, instructed_for, prefix_for
-from .contract import Build, Remote, Retriever, check_depth
+from ..models.prompts import names_of
+from .cards import ModelParameters, ModelRetriever, card_of
+from .contract import Build, check_depth, check_queries
 from .encoders import Float32, model_folder
-from .encoders.base import TermBatch
+from .encoders.base import TermBatch, truncation
 from .encoders.batching import pad
 from .encoders.devices import mixed_precision
 from .encoders.torch_encoder import Replica, TorchEncoder
 from .encoders.torch_models import load_masked_lm
-from .sparse import Postings, SparseQueries, search
-from .truncation import positives_cut, truncation_note
+from .sparse import Postings, SparseQueries, mean_terms, search
 
 EXPLAINED = "A sum over the terms that the model gives both texts, whether they stand in them or not."
 
@@ -94,15 +92,11 @@ def _marks(tokenizer: Any) -> list[int]:
     return [token for token in named if token is not None]
 
 
-class SpladeRetriever(Retriever):
+class SpladeRetriever(ModelRetriever):
     """Ranks by the inner product of term weights."""
 
     kind = "sparse"
-    prepares = "encode documents"
-
-    def __init__(self, card: Card, spec: Spec, encoder: SpladeEncoder, options: Options) -> None:
-        self.card, self.spec, self.encoder, self.options = card, spec, encoder, options
-        self._own_encoder = encoder
+    encoder: SpladeEncoder
 
     @classmethod
     def from_spec(cls, spec: Spec, build: Build) -> SpladeRetriever:
@@ -112,24 +106,6 @@ class SpladeRetriever(Retriever):
         if card.backend != "transformers":
             raise UsageError(f"{card.name}: learned sparse models run in transformers, not in {card.backend}")
         return cls(card, spec, SpladeEncoder(card, model_folder(card), options, dtype=given.precision(card)), options)
-
-    def describe(self) -> dict[str, object]:
-        """Everything that changes its rankings."""
-        return {
-            "kind": self.kind,
-            "query": self.encoder.describe("query"),
-            "document": self.encoder.describe("document"),
-            **instructed(self.spec, self.card),
-        }
-
-    def task_facts(self, task: Task) -> dict[str, object]:
-        """What the model is told before the texts of this task, where a prompt pack says it."""
-        return instructed_for(self.spec, self.card, task)
-
-    def distribute(self, remote: Remote | None) -> None:
-        """Let workers encode."""
-        own = self._own_encoder
-        self.encoder = own if remote is None else remote.encoder(own, self.spec, self.options)
 
     def prepare(self, task: Task) -> SpladeIndex:
         """The documents are encoded when they are first searched."""
@@ -144,7 +120,7 @@ class SpladeIndex:
 
     def _encode(self, texts: Sequence[str], side: Side, *, progress: bool) -> tuple[SparseMatrix, Int32]:
         """Term weights of all texts, and their lengths in tokens."""
-        prefix = prefix_for(self.retriever.card, side, self.task)
+        prefix = self.retriever.instruction(side, *names_of(self.task))
         terms: list[Int32] = [np.empty(0, np.int32)] * len(texts)
         weights: list[Float32] = [np.empty(0, np.float32)] * len(texts)
         tokens = np.zeros(len(texts), dtype=np.int32)
@@ -181,12 +157,8 @@ class SpladeIndex:
         documents, tokens = self.documents
         weighted, query_tokens = self._weighted(queries)
         top = search(self.postings, weighted, ids.tie_rank, min(depth, len(ids)))
-        limit = retriever.encoder.max_length("document")
         notes: dict[str, object] = {
-            "truncation": {
-                "query": truncation_note(query_tokens, retriever.encoder.max_length("query")),
-                "document": {**truncation_note(tokens, limit), **positives_cut(self.task, tokens, limit)},
-            },
+            "truncation": truncation(retriever.encoder, self.task, query_tokens, tokens),
             "terms_per_document": round(len(documents.terms) / max(len(ids), 1), 1),
             "seconds": {"total": round(time.perf_counter() - begin, 4)},
         }
@@ -206,9 +178,8 @@ class SpladeIndex:
 
     def _weighted(self, queries: Queries) -> tuple[SparseQueries, Int32]:
         """Terms of each query; of several texts, the weighted mean of theirs."""
+        check_queries(queries, self.retriever.name)
         groups = queries.texts
         made, tokens = self._encode([part.text for group in groups for part in group], "query", progress=False)
-        shares = np.array([part.weight / sum(p.weight for p in group) for group in groups for part in group])
-        ends = np.concatenate(([0], np.cumsum([len(group) for group in groups])))
-        weights = made.weights.astype(np.float64) * np.repeat(shares, np.diff(made.indptr))
-        return SparseQueries(made.indptr[ends], made.terms, weights), tokens
+        single = SparseQueries(made.indptr, made.terms, made.weights.astype(np.float64))
+        return mean_terms(single, groups), tokens

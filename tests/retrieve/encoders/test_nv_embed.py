@@ -21,7 +21,7 @@ from . import tiny
 torch = pytest.importorskip("torch", reason="the torch extra is not installed")
 pytest.importorskip("transformers", reason="the torch extra is not installed")
 
-from r2med.retrieve.encoders.load import load_encoder  # noqa: E402
+from r2med.retrieve.encoders import load_encoder  # noqa: E402
 from r2med.retrieve.encoders.nv_embed import NvEmbedEncoder, spans  # noqa: E402
 
 WIDTH, INNER, LAYERS, HEADS, KEY_HEADS = 32, 64, 2, 4, 2

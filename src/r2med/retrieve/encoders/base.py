@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from ...core import ModelError
+from ...core import ModelError, Task
 from ...core.columns import Int32, Int64
 from ...core.queries import Side
 from ...models import Card
@@ -159,3 +159,48 @@ def shortened(vectors: Float32, card: Card) -> Float32:
 def length_facts(card: Card) -> dict[str, object]:
     """What a cut of vectors adds to a cache key; nothing where they are whole."""
     return {} if card.cut_to is None else {"dimensions": card.cut_to}
+
+
+class Limited(Protocol):
+    """What cuts texts."""
+
+    def max_length(self, side: Side) -> int | None:
+        """Where texts are cut, in tokens."""
+        ...
+
+
+def truncation(encoder: Limited, task: Task, queries: Int32, documents: Int32) -> dict[str, object]:
+    """What a model never saw of queries and of a task's documents, by their lengths in tokens."""
+    limit = encoder.max_length("document")
+    return {
+        "query": _cut(queries, encoder.max_length("query")),
+        "document": {**_cut(documents, limit), **_positives_cut(task, documents, limit)},
+    }
+
+
+def _cut(tokens: Int32, limit: int | None) -> dict[str, object]:
+    """Counts for one side of a task; `unknown` texts are those whose backend does not tell their length."""
+    known = tokens >= 0
+    over = np.maximum(tokens.astype(np.int64) - limit, 0) if limit is not None else np.zeros(len(tokens), np.int64)
+    return {
+        "limit": limit,
+        "texts": len(tokens),
+        "tokens": int(tokens[known].sum(dtype=np.int64)),
+        "texts_cut": int((over > 0).sum()),
+        "tokens_cut": int(over.sum()),
+        "longest": int(tokens.max(initial=0)),
+        **({"unknown": int((~known).sum())} if not known.all() else {}),
+    }
+
+
+def _positives_cut(task: Task, tokens: Int32, limit: int | None) -> dict[str, int]:
+    """How many relevant documents, and how many judgments that name one, lost their end."""
+    if limit is None:
+        return {"positives_cut": 0, "positive_judgments_cut": 0}
+    positive = task.qrels.docs[task.qrels.grades > 0]
+    place: Sequence[int] = task.documents.ids.positions(task.qrels.doc_ids).tolist()
+    cut = np.array([p >= 0 and tokens[p] > limit for p in place], dtype=bool)
+    return {
+        "positives_cut": int(cut[np.unique(positive)].sum()) if len(cut) else 0,
+        "positive_judgments_cut": int(cut[positive].sum()) if len(cut) else 0,
+    }

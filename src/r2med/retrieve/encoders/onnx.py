@@ -21,7 +21,7 @@ from ...core.options import Options
 from ...core.plugins import first_line
 from ...core.queries import Side
 from ...models import Card
-from ...models.hashes import file_hash
+from ...models.locate import file_hash
 from ..sparse import available_cores
 from .base import BaseEncoder, Batch, Float32, WorkOrder, length_facts, normalized, shortened
 from .batching import Tokens, by_length, pad, stream_batches, tokenize_bounded

@@ -15,10 +15,10 @@ from ...core.columns import Int64
 from ...core.options import Options
 from ...core.queries import Side
 from ...models import Card, Interaction
+from . import as_stated
 from .base import Float32, TokenBatch, WorkOrder, check_vectors
 from .batching import Job, Tokens, by_length, pad, stream_jobs
 from .devices import mixed_precision, use_all_cores
-from .load import as_stated
 from .onnx import BATCH_TOKENS, OnnxEncoder
 from .torch_encoder import TorchEncoder
 

@@ -11,7 +11,7 @@ from ...core import ModelError
 from ...core.options import Options
 from ...core.queries import Side
 from ...models import Card
-from ...models.hashes import folder_hashes
+from ...models.locate import folder_hashes
 from .base import BaseEncoder, Batch, Float32, WorkOrder, length_facts, shortened
 from .batching import Tokens, by_length, pad, stream_batches, tokenize_bounded
 from .devices import (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 from pathlib import Path
 
@@ -10,10 +11,12 @@ import pytest
 
 from r2med.core import ModelError
 from r2med.core.options import Options
-from r2med.models import fetch, folder_card, hashes, verified
-from r2med.models.hashes import folder_hashes
-from r2med.retrieve.encoders.load import load_encoder
+from r2med.models import fetch, folder_card, verified
+from r2med.models.locate import file_hash, folder_hashes
+from r2med.retrieve.encoders import load_encoder
+from r2med.retrieve.encoders.torch_models import load_tokenizer
 from tests.models.wheels import FILES, build_wheel, carrier_card, use_index
+from tests.retrieve.encoders import tiny
 
 
 @pytest.fixture
@@ -46,7 +49,7 @@ def test_a_blob_is_not_believed_by_its_name(tmp_path: Path) -> None:
     blob = tmp_path / ("0" * 64)
     blob.write_bytes(b"other weights")
     (tmp_path / "model.safetensors").symlink_to(blob)
-    assert hashes.file_hash(tmp_path / "model.safetensors") == hashlib.sha256(b"other weights").hexdigest()
+    assert file_hash(tmp_path / "model.safetensors") == hashlib.sha256(b"other weights").hexdigest()
 
 
 def test_whatever_changes_a_vector_changes_the_hash_of_a_folder(tmp_path: Path) -> None:
@@ -65,3 +68,24 @@ def test_whatever_changes_a_vector_changes_the_hash_of_a_folder(tmp_path: Path) 
     (folder / "tokenizer.json").write_text("{}")
     assert {"tokenizer.json", "modeling_own.py"} <= folder_hashes(folder).keys()
     assert "merges.txt" not in folder_hashes(folder)  # tokenizer.json says it all
+
+
+@pytest.mark.parametrize("ending", ["</s>", "<s>"])
+def test_a_token_that_another_file_names_changes_the_hash_too(tmp_path: Path, ending: str) -> None:
+    """transformers takes the token that ends a text from special_tokens_map.json, whatever tokenizer.json holds."""
+    pytest.importorskip("transformers", reason="the torch extra is not installed")
+    tiny.save_tokenizer(tmp_path, "mistral")
+    before = folder_hashes(tmp_path)
+    (tmp_path / "special_tokens_map.json").write_text(json.dumps({"eos_token": ending}))
+    assert load_tokenizer(tmp_path, Options(), "mistral").eos_token == ending
+    assert folder_hashes(tmp_path) != before
+
+
+def test_the_settings_of_an_adapter_count(tmp_path: Path) -> None:
+    """Its weights are scaled by lora_alpha."""
+    (tmp_path / "adapter_model.safetensors").write_bytes(b"weights")
+    found = []
+    for alpha in (8, 16):
+        (tmp_path / "adapter_config.json").write_text(json.dumps({"lora_alpha": alpha}))
+        found.append(folder_hashes(tmp_path))
+    assert found[0] != found[1]
