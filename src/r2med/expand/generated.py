@@ -27,6 +27,7 @@ from ..llm import (
     Request,
     Sampling,
     StoreKey,
+    asked_by,
     generate,
     plan_requests,
     reasons,
@@ -160,7 +161,7 @@ class Generated(Expander):
         assert isinstance(spec.argument, Spec)
         if spec.argument.name in RECORDED:
             return recorded(spec)
-        chat, options = build.chat(spec.argument), build.options.changed(spec.options)
+        chat, options = build.chat(asked_by(spec)), build.options.changed(spec.options)
         made = cls(chat, spec.values(cls.Parameters), spec=replace(spec, argument=chat.spec), options=options)
         made.equip(build)
         return made

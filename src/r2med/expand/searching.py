@@ -14,7 +14,7 @@ from ..core import Query, Task, UsageError
 from ..core.options import Options, Progress
 from ..core.reuse import known_sum
 from ..core.spec import Spec
-from ..llm import Chat, Cost, GenerationStore, Request, StoreKey, as_text, estimate_tokens, reasons
+from ..llm import Chat, Cost, GenerationStore, Request, StoreKey, as_text, asked_by, estimate_tokens, reasons
 from ..llm.prompts import Prompt
 from ..models.prompts import names_of
 from ..retrieve import Build, Retriever, get_retriever
@@ -69,7 +69,7 @@ class Searching(Expander):
         assert isinstance(spec.argument, Spec)
         if spec.argument.name in RECORDED:
             return recorded(spec)
-        chat, options = build.chat(spec.argument), build.options.changed(spec.options)
+        chat, options = build.chat(asked_by(spec)), build.options.changed(spec.options)
         made = cls(chat, spec.values(SearchingParameters), spec=replace(spec, argument=chat.spec), options=options)
         made.retriever = build.retriever(made.given.retriever)
         return made

@@ -16,7 +16,7 @@ import numpy as np
 from ..core import Run, Task
 from ..core.options import Options
 from ..core.spec import Content, Spec
-from ..llm import Chat, GenerationStore, Request, StoreKey
+from ..llm import Chat, GenerationStore, Request, StoreKey, asked_by
 from ..retrieve import Build
 from ..retrieve.stored import on_task
 from .asking import Passages, ask_about, load_prompt, on_chat, sampling_for, spent
@@ -62,8 +62,7 @@ class ChatListReranker(Reranker):
     @classmethod
     def from_spec(cls, spec: Spec, build: Build) -> ChatListReranker:
         """The reranker of a spec, on the chat model that is its argument."""
-        assert isinstance(spec.argument, Spec)
-        chat, options = build.chat(spec.argument), build.options.changed(spec.options)
+        chat, options = build.chat(asked_by(spec)), build.options.changed(spec.options)
         given = {key: value for key, value in spec.parameters if key != "rest"}
         return cls(chat=chat, spec=on_chat(spec, chat), options=options, **given)  # type: ignore[arg-type]
 

@@ -15,7 +15,7 @@ from msgspec import Meta
 from ..core import Hasher
 from ..core.reuse import Account
 from ..core.spec import Content, Spec
-from ..llm import Chat, Generation, GenerationStore, Request, StoreKey, generate, unless_read
+from ..llm import Chat, Generation, GenerationStore, Request, StoreKey, asked_by, generate, unless_read
 from ..retrieve import Build
 from ..retrieve.encoders.base import WorkOrder
 from .asking import PASSAGE_WORDS, ask_about, count_problem, load_prompt, on_chat, sampling_for, shortened
@@ -75,8 +75,7 @@ class ChatScorer(ABC):
     @classmethod
     def from_spec(cls, spec: Spec, build: Build) -> PointwiseReranker:
         """The reranker of a spec, on the chat model that is its argument."""
-        assert isinstance(spec.argument, Spec)
-        chat = build.chat(spec.argument)
+        chat = build.chat(asked_by(spec))
         given = dict(vars(spec.values(cls.Parameters)))
         own = given["prompt"]
         given["prompt"] = own.located() if isinstance(own, Content) else None
