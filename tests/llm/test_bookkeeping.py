@@ -240,7 +240,11 @@ def test_calls_that_were_interrupted_are_lost(server: ChatServer, make_chat: Mak
     finally:
         thread.join()
         STOP.clear()
+    server.default = "ok"
     with store_for(chat, tmp_path) as store:
+        assert store.lost_calls() == 2
+        list(generate(make_chat(), asks(1), store))
+        assert store.bill()["lost_calls"] == 1  # the other is not about what was asked for now
         assert store.lost_calls() == 2
 
 
