@@ -23,6 +23,8 @@ GROUPS = [
     ("[1]: 5\n[2]: 0\n[3]: 10", [5, 0, 10], (0, 0, 0, 0)),
     ("- Passage 1: score 5\n- Passage 2: 0\n- **[3]** - 10", [5, 0, 10], (0, 0, 0, 0)),
     ("[5, 0, 10]", [5, 0, 10], (0, 0, 0, 0)),
+    ("1: 5, 2: 0, 3: 10", [5, 0, 10], (0, 0, 0, 0)),
+    ("[1]: 5\n[2]: 0-3\n[3]: 10", [5, None, 10], (0, 0, 1, 0)),
     ('{"[1]": 5, "[3]": 10}', [5, None, 10], (0, 0, 1, 0)),
     ('{"[1]": 5, "[1]": 2, "[2]": 0, "[3]": 10}', [5, 0, 10], (1, 0, 0, 0)),
     ('{"[1]": 5, "[2]": 0, "[3]": 10, "[4]": 9, "[0]": 1}', [5, 0, 10], (0, 2, 0, 0)),
@@ -91,7 +93,7 @@ def test_one_grade(text: str, grade: float) -> None:
     assert read_grade(text, 100) == (grade, False)
 
 
-@pytest.mark.parametrize("text", ["", "useful", "between 3 and 5", "T12-L1"])
+@pytest.mark.parametrize("text", ["", "useful", "between 3 and 5", "T12-L1", "7-8", "Score: 7–8", "<score>7-8</score>"])
 def test_no_one_grade(text: str) -> None:
     assert read_grade(text, 100) == (None, False)
 

@@ -32,6 +32,9 @@ ORDERS = [
     ("First guess [1] > [2]. On reflection the order is [3] > [2] > [1]", [2, 1, 0], (0, 0, 0)),
     ("I think passage 2 helps most, then document 3.", [1, 2, 0], (0, 0, 1)),
     ("The best is [2], because it names the enzyme.", [1, 0, 2], (0, 0, 2)),
+    ("Clearly [2] > [1]. The final order: [3, 2, 1]", [2, 1, 0], (0, 0, 0)),
+    ("As [2] > [1], I rank:\n1. [3]\n2. [2]\n3. [1]", [2, 1, 0], (0, 0, 0)),
+    ("12342 > 3", [2, 0, 1], (0, 0, 2)),
 ]
 
 
@@ -53,6 +56,8 @@ def test_orders(text: str, places: list[int], counts: tuple[int, int, int]) -> N
         "[9] > [8]",
         "I am sorry, I cannot rank medical passages.",
         ">>>",
+        "2.5",
+        "12342, 31111",
     ],
 )
 def test_what_names_no_order_changes_nothing(text: str) -> None:
@@ -85,6 +90,10 @@ def test_whole_orders_are_read_as_they_are(places: list[int]) -> None:
         ("The most helpful passage is [3], not [1].", 2),
         ("Unlike [1], passage [2] names the drug. Answer: [2]", 1),
         ("[3] > [1] > [2]", 2),
+        ("Passage [3] is the best; [1] is less helpful", 2),
+        ("The best evidence comes from 2 trials. The answer is [3]", 2),
+        ("The best one is 2", 1),
+        ("2.5", None),
         ("[9]", None),
         ("none of them", None),
         ("", None),
@@ -104,6 +113,8 @@ def test_choices(text: str, choice: int | None) -> None:
         ("I would say yes and no", None),
         ("Nothing points to it", None),
         ("Not at all", None),
+        ("Yes or no? No.", False),
+        ("Yes or no, hard to say", None),
         ("", None),
     ],
 )

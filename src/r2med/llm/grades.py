@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 _NUMBER = r"[+-]?\d{1,6}(?:\.\d{1,6})?"
-_END = r"(?![\d.]*\d)"
+_END = r"(?![\d.]*\d)(?![-–—]\d)"
+"""No digit follows, nor the other end of a range."""
 _BLOCK = re.compile(r"\{[^{}]*\}?")
 _PAIR = re.compile(rf"[\"']?\[?\s*(\d{{1,4}})\s*\]*[\"']?\s*[:=]\s*[\"']?({_NUMBER}){_END}")
 _LIST = re.compile(rf"\[\s*{_NUMBER}(?:\s*,\s*{_NUMBER})*\s*\]")
@@ -26,7 +27,7 @@ _NAMED = re.compile(
     rf"\b(?:score|grade|rating|relevance)\b[\"'*]*\s*(?:is|of|[:=])\s*[\"'*]*\s*({_NUMBER}){_END}", re.IGNORECASE
 )
 _OUT_OF = re.compile(rf"({_NUMBER})\s*(?:/|out of)\s*(\d+)", re.IGNORECASE)
-_ANY = re.compile(rf"(?<![\w.])({_NUMBER}){_END}(?!\w)")
+_ANY = re.compile(rf"(?<![\w.])(?<!\d[-–—])({_NUMBER}){_END}(?!\w)")
 
 
 class Grades(NamedTuple):
@@ -79,11 +80,12 @@ def _pairs(text: str, count: int) -> list[tuple[int, float]]:
     blocks = [_found(_PAIR, match[0]) for match in _BLOCK.finditer(text)]
     if blocks := [pairs for pairs in blocks if pairs]:
         return max(reversed(blocks), key=lambda pairs: _known(pairs, count))
-    if lines := _found(_LINE, text):
-        return lines
+    lines, anywhere = _found(_LINE, text), _found(_PAIR, text)
+    if lines:
+        return max(lines, anywhere, key=lambda pairs: _known(pairs, count))
     lists = [re.findall(_NUMBER, match[0]) for match in _LIST.finditer(text)]
     whole = [numbers for numbers in lists if len(numbers) == count and count > 1]
-    return [(i, float(number)) for i, number in enumerate(whole[-1], start=1)] if whole else _found(_PAIR, text)
+    return [(i, float(number)) for i, number in enumerate(whole[-1], start=1)] if whole else anywhere
 
 
 def _found(pattern: re.Pattern[str], text: str) -> list[tuple[int, float]]:

@@ -1,8 +1,9 @@
 """Reading orders, choices and verdicts out of what a model wrote, and mending what can be mended.
 
 A model asked for `[3] > [1] > [2]` may write that, a JSON list, a numbered list or an essay. What names an order
-outright counts before mere mentions; numbers out of range or said twice are dropped, numbers left out follow in the
-order they came in; a text that names nothing changes nothing.
+outright counts before mere mentions, and the fullest such list before a comparison of two passages; numbers out of
+range or said twice are dropped, numbers left out follow in the order they came in; a text that names nothing changes
+nothing.
 """
 
 from __future__ import annotations
@@ -23,16 +24,16 @@ _LINE = re.compile(
 )
 _MENTION = re.compile(r"\[\s*(\d{1,4})\s*\]|\b(?:passage|document|doc)[ \t]*#?[ \t]*(\d{1,4})\b", re.IGNORECASE)
 _ONLY_NUMBERS = re.compile(r"[\s\d,;.\[\]()<>|/-]*")
-_NUMBER = re.compile(r"\d{1,4}")
-_PICKED = re.compile(
-    r"\b(?:most (?:relevant|helpful|useful)|best|answer|choose|choice|select)\b[^\[\]\d\n]{0,60}\[?\s*(\d{1,4})\b",
-    re.IGNORECASE,
-)
+_NUMBER = re.compile(r"(?<!\d)(?<!\d\.)\d{1,4}(?!\d|\.\d)")
+_PICK = r"\b(?:most (?:relevant|helpful|useful)|best|answer|choose|choice|select)\b[^\[\]\d\n,;.]{0,60}"
+_PICKED = re.compile(rf"{_PICK}(?:\[\s*|\b(?:passage|document|doc)[ \t]*#?[ \t]*)(\d{{1,4}})\b", re.IGNORECASE)
+_PICKED_BARE = re.compile(rf"{_PICK}\b(\d{{1,4}})\b(?!\.\d)", re.IGNORECASE)
 Words = tuple[str, str]
 """What a model says for and against a passage."""
 YES_NO: Words = ("yes", "no")
 TRUE_FALSE: Words = ("true", "false")
 _VERDICTS = {words: re.compile(rf"\b({'|'.join(words)})\b", re.IGNORECASE) for words in (YES_NO, TRUE_FALSE)}
+_QUESTION = re.compile(r"\b(?:yes(?: or |/)no|true(?: or |/)false)\b", re.IGNORECASE)
 _MARKS = " \t\n\"'*#>-`([{"
 
 
@@ -74,13 +75,13 @@ def read_order(text: str, count: int) -> Order:
 
 
 def _stated(text: str, count: int) -> list[int]:
-    """The numbers of the most explicit form the text has; among several, the fullest, and the last of equals."""
-    for pattern in (_CHAIN, _JSON, _BRACKETS):
-        if found := [_numbers(match[0]) for match in pattern.finditer(text)]:
-            return max(reversed(found), key=lambda numbers: _valid(numbers, count))
+    """The numbers of the fullest order that the text states; of equals the more explicit form, and the last."""
+    found = [
+        _numbers(match[0]) for pattern in (_CHAIN, _JSON, _BRACKETS) for match in reversed([*pattern.finditer(text)])
+    ]
     lines = [int(match[1] or match[2]) for match in _LINE.finditer(text)]
-    if _valid(lines, count) > 1:
-        return lines
+    if found or _valid(lines, count) > 1:
+        return max([*found, lines], key=lambda numbers: _valid(numbers, count))
     if mentions := [int(match[1] or match[2]) for match in _MENTION.finditer(text)]:
         return mentions
     return _numbers(text) if _ONLY_NUMBERS.fullmatch(text) else []
@@ -96,9 +97,8 @@ def _valid(numbers: Sequence[int], count: int) -> int:
 
 def read_choice(text: str, count: int) -> int | None:
     """The one passage a text picks, from 0; None where it picks none."""
-    order = _CHAIN.search(text)
-    for match in (*_PICKED.finditer(text), order, *_MENTION.finditer(text)):
-        if match is not None:
+    for pattern in (_PICKED, _CHAIN, _MENTION, _PICKED_BARE):
+        for match in pattern.finditer(text):
             number = _numbers(match[0])
             if number and 1 <= number[0] <= count:
                 return number[0] - 1
@@ -107,8 +107,11 @@ def read_choice(text: str, count: int) -> int | None:
 
 
 def read_verdict(text: str, words: Words = YES_NO) -> bool | None:
-    """For or against: the first word if it is one of the two, else the only one of the two that occurs."""
-    pattern = _VERDICTS[words]
+    """For or against: the first word if it is one of the two, else the only one of the two that occurs.
+
+    "Yes or no" repeats the question.
+    """
+    pattern, text = _VERDICTS[words], _QUESTION.sub("", text)
     if opening := pattern.match(text.lstrip(_MARKS)):
         return opening[1].lower() == words[0]
     found = {match[1].lower() for match in pattern.finditer(text)}
