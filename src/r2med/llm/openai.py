@@ -140,7 +140,8 @@ class OpenAIChat:
                 return _failed(request, self.model, str(why), "error")
             hold.actual = reply.cost
         self.usage.add(
-            calls=1,
+            calls=int(not reply.error),
+            failures=int(bool(reply.error)),
             prompt_tokens=reply.prompt_tokens,
             completion_tokens=reply.completion_tokens,
             seconds=reply.seconds,
@@ -174,7 +175,8 @@ class OpenAIChat:
             if total.choices:
                 missing = request.sampling.n - len(total.choices)
                 return msgspec.structs.replace(total, choices=total.choices[: request.sampling.n], more=missing > 0)
-        raise Rejected(f"{self._client.host} answered {EMPTY_ANSWERS + 1} times without a choice")
+        error = f"{self._client.host} answered {EMPTY_ANSWERS + 1} times without a choice"
+        return msgspec.structs.replace(total, choices=(Choice("", "", "error"),), error=error)
 
     def _body(self, request: Request) -> dict[str, object]:
         sampling = request.sampling
