@@ -21,10 +21,8 @@ from ..core.options import Options
 from ..core.spec import Spec
 from ..llm import Chat, Generation, GenerationStore, Request, generate, unless_read
 from ..llm.grades import read_grades
-from .asking import Hints, MaxTokens, OwnPrompt, Passages, PassageWords, count_problem, scaled
-from .chat_lists import ChatListReranker, Ranked
-from .contract import rerankers
-from .ordering import order_row, tied
+from .asking import ChatListReranker, Hints, MaxTokens, OwnPrompt, Passages, PassageWords, Ranked, count_problem, scaled
+from .contract import order_row, rerankers, tied
 
 SCALE = 10
 GROUP_PASSAGE_WORDS = 450

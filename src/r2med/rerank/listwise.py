@@ -1,36 +1,98 @@
-"""Reranking by windows of passages that a chat model puts in order.
+"""Reranking by sorting: a chat model is asked about a few passages at a time, to order them or to pick the best.
 
-All queries are sorted side by side: while one waits for an answer, others are asked.
+A way of sorting is a generator: it yields places to be compared, is sent their order (positions among those asked
+about, best first), and returns the whole list's new order. All queries are sorted side by side: while one waits for an
+answer, others are asked.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections import Counter
+from collections.abc import Generator
+from typing import Annotated
 
 import numpy as np
+from msgspec import Meta
 
+from ..core import UsageError
 from ..core.options import Options
 from ..core.parallel import Feed
 from ..core.spec import Spec
 from ..llm import Chat, Generation, GenerationStore, Request, generate, unless_read
-from ..llm.reading import read_order
+from ..llm.reading import read_choice, read_order
 from .asking import (
     PASSAGE_WORDS,
+    ChatListReranker,
     Hints,
     MaxTokens,
     OwnPrompt,
     Passages,
     PassageWords,
+    Ranked,
     Step,
     Window,
     count_problem,
     scaled,
 )
-from .chat_lists import ChatListReranker, Ranked
-from .contract import rerankers
-from .ordering import ranks_as_scores
-from .sorting import Sorter, check_sliding, sliding
+from .contract import ranks_as_scores, rerankers
+
+Sorter = Generator[list[int], list[int], list[int]]
+
+
+def check_sliding(window: int, step: int) -> None:
+    """A step beyond the window would leave passages out."""
+    if window < 2 or not 1 <= step <= window:
+        raise UsageError(f"a window of {window} cannot move by {step}: at least 2, and a step of 1 to the window")
+
+
+def sliding(count: int, window: int, step: int) -> Sorter:
+    """RankGPT's sliding window: from the end of the list to its head, so that good passages are carried up."""
+    order = list(range(count))
+    end = count
+    while count > 1:
+        start = max(0, end - window)
+        asked = order[start:end]
+        answer = yield asked
+        order[start:end] = [asked[i] for i in answer]
+        if start == 0:
+            break
+        end -= step
+    return order
+
+
+def heap_top(count: int, top: int, children: int) -> Sorter:
+    """Setwise heap sort: the best `top` by picking the best of a parent and its children; the rest stay in order.
+
+    Only the first of each answer is used. Places are asked about in list order, so that an answer that cannot be read
+    (which changes nothing) leaves the first stage's favourite on top.
+    """
+    heap = list(range(count))
+    size = count
+
+    def sift(node: int) -> Generator[list[int], list[int], None]:
+        while children * node + 1 < size:
+            family = [node, *range(children * node + 1, min(children * (node + 1) + 1, size))]
+            asked = sorted(heap[i] for i in family)
+            answer = yield asked
+            best = asked[answer[0]]
+            if best == heap[node]:
+                return
+            place = heap.index(best)
+            heap[node], heap[place] = heap[place], heap[node]
+            node = place
+
+    for node in range((count - 2) // children, -1, -1) if count > 1 else ():
+        yield from sift(node)
+    chosen: list[int] = []
+    while size and len(chosen) < top:
+        chosen.append(heap[0])
+        size -= 1
+        heap[0] = heap[size]
+        if size > 1 and len(chosen) < top:
+            yield from sift(0)
+    return [*chosen, *sorted(set(range(count)).difference(chosen))]
+
 
 LONG_PASSAGE_WORDS = 512
 
@@ -208,6 +270,83 @@ class InsertRank(SlidingWindow):
             window=window,
             step=step,
             hints=True,
+            passage_words=passage_words,
+            max_tokens=max_tokens,
+            prompt=prompt,
+        )
+
+
+Top = Annotated[int, Meta(ge=1, description="places of the list that are sorted")]
+Children = Annotated[int, Meta(ge=1, description="passages compared with their parent in the heap")]
+
+
+@rerankers.register("setwise", argument="chat", needs_argument=True)
+class Setwise(ListwiseReranker):
+    """A chat model picks the best of a few passages, in a heap sort (Zhuang et al., 2024)."""
+
+    kind = "setwise"
+    prompt_name = "setwise"
+
+    def __init__(
+        self,
+        chat: Chat,
+        spec: Spec,
+        options: Options,
+        *,
+        top: Top = 10,
+        children: Children = 3,
+        hints: Hints = False,
+        passage_words: PassageWords = PASSAGE_WORDS,
+        max_tokens: MaxTokens | None = None,
+        prompt: OwnPrompt | None = None,
+    ) -> None:
+        self.top, self.children = top, children
+        super().__init__(
+            chat, spec, options, hints=hints, passage_words=passage_words, max_tokens=max_tokens, prompt=prompt
+        )
+
+    def shape(self) -> dict[str, object]:
+        """How much of the list is sorted, and how wide the heap is."""
+        return {"top": self.top, "children": self.children}
+
+    def sorter(self, count: int) -> Sorter:
+        """Heap sort of the best."""
+        return heap_top(count, self.top, self.children)
+
+    def read(self, answer: Generation, size: int, counts: Counter[str]) -> list[int]:
+        """The passage that an answer picks, then the others."""
+        choice = read_choice(answer.final, size)
+        counts["unparsed" if choice is None else "ok"] += 1
+        best = choice or 0
+        return [best, *(i for i in range(size) if i != best)]
+
+
+@rerankers.register("rank-r1", argument="chat", needs_argument=True)
+class RankR1(Setwise):
+    """A chat model thinks about twenty passages and picks the best, in a heap sort (Zhuang et al., 2025)."""
+
+    prompt_name = "rank-r1"
+
+    def __init__(
+        self,
+        chat: Chat,
+        spec: Spec,
+        options: Options,
+        *,
+        top: Top = 10,
+        children: Children = 19,
+        hints: Hints = False,
+        passage_words: PassageWords = PASSAGE_WORDS,
+        max_tokens: MaxTokens | None = None,
+        prompt: OwnPrompt | None = None,
+    ) -> None:
+        super().__init__(
+            chat,
+            spec,
+            options,
+            top=top,
+            children=children,
+            hints=hints,
             passage_words=passage_words,
             max_tokens=max_tokens,
             prompt=prompt,
