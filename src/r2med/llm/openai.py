@@ -19,8 +19,7 @@ from ..core.parallel import in_parallel
 from ..core.spec import Spec
 from ..http import Answer, Client, RateLimit, Rejected, Service, token_count
 from ..models import ChatCard
-from .decision import decision_of
-from .protocol import Choice, Estimate, FinishReason, OnReply, OnSend, Reply, Request, Sampling
+from .protocol import Choice, Estimate, FinishReason, OnReply, OnSend, Reply, Request, Sampling, decision_of
 
 OPENAI = "https://api.openai.com/v1"
 KEY, BASE_URL = "OPENAI_API_KEY", "OPENAI_BASE_URL"

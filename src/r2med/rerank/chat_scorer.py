@@ -17,9 +17,8 @@ from ..core import Hasher
 from ..core.reuse import Account
 from ..core.spec import Content, Spec
 from ..llm import Chat, Generation, GenerationStore, Request, StoreKey, asked_by, generate, unless_read
-from ..llm.decision import Decision, decided, expectation, probability
-from ..llm.grades import read_grade
-from ..llm.reading import TRUE_FALSE, YES_NO, Words, read_verdict, verdict_odds
+from ..llm.protocol import Decision, decided, expectation, probability
+from ..llm.reading import TRUE_FALSE, YES_NO, Words, read_grade, read_verdict, verdict_odds
 from ..retrieve import Build
 from ..retrieve.encoders.base import WorkOrder
 from .asking import (

@@ -20,7 +20,7 @@ from ..core.columns import Int64
 from ..core.options import Options
 from ..core.spec import Spec
 from ..llm import Chat, Generation, GenerationStore, Request, generate, unless_read
-from ..llm.grades import read_grades
+from ..llm.reading import read_grades
 from .asking import ChatListReranker, Hints, MaxTokens, OwnPrompt, Passages, PassageWords, Ranked, count_problem, scaled
 from .contract import order_row, rerankers, tied
 
