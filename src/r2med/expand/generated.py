@@ -37,10 +37,9 @@ from ..llm.prompts import DEFAULT_FAMILY, FAMILIES, Prompt, built_in, prompt_fro
 from ..models.prompts import OWN, holds_pack, names_of, read_pack
 from ..retrieve import Build, Retriever, get_retriever
 from .contract import INSTEAD, JOINED, PUBLISHED, Expander, Expansion, Expansions, expanders
-from .fewshot import render_examples, without_leaks
 from .paper import PASSAGE_WORDS, paper_sampling, paper_spec
-from .passages import contents_of, render_passages
 from .policy import queries_for
+from .prompting import contents_of, render_examples, render_passages, without_leaks
 from .replay import RECORDED, recorded
 
 REASONING_TOKENS = 10_240

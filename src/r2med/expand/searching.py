@@ -22,7 +22,7 @@ from .agent import REASONING, Limits, Loop, Outcome, Tags, opening_messages
 from .contract import INSTEAD, PUBLISHED, Expander, Expansion, Expansions, expanders
 from .generated import GenerationParameters, load_prompt, prompt_facts, prompt_wording, store_notes
 from .paper import paper_spec
-from .passages import SearchTool
+from .prompting import SearchTool
 from .replay import RECORDED, recorded
 
 CONCURRENCY = 16
