@@ -11,7 +11,7 @@ import time
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, NamedTuple
 
@@ -148,6 +148,8 @@ def count_problem(answer: Generation, counts: Counter[str]) -> None:
 
 FirstScores = np.ndarray[Any, np.dtype[np.int64]]
 """First-stage scores as prompts show them, queries × places."""
+SHARED = ("passage_words", "max_tokens", "prompt", "hints")
+"""Parameters that all such rerankers have; the others say how questions are made."""
 COUNTED = ("asked", "cache_hits", "ok", "mended", "unparsed", "failed")
 """Counts that the notes always have."""
 
@@ -159,48 +161,50 @@ class Ranked(NamedTuple):
     notes: dict[str, object] = {}  # noqa: RUF012 - never changed
 
 
+@dataclass(frozen=True)
+class AskingParameters:
+    """What may be set on every reranker that asks about several passages at a time."""
+
+    passage_words: PassageWords = PASSAGE_WORDS
+    max_tokens: MaxTokens | None = None
+    prompt: OwnPrompt | None = None
+
+
+@dataclass(frozen=True)
+class ListParameters(AskingParameters):
+    """The same, where first-stage scores may be shown."""
+
+    hints: Hints = False
+
+
 class ChatListReranker(Reranker):
     """Asks a chat model about several candidates of a query at a time."""
 
-    prompt_name: str
+    Parameters: ClassVar[type[Any]] = ListParameters
+    """A dataclass of what may be set on it: those above, and how questions are made."""
+    prompt_name: ClassVar[str]
     brackets: ClassVar[bool] = True
     """Whether passages keep numbers in square brackets, which look like the numbers of passages."""
 
-    def __init__(
-        self,
-        chat: Chat,
-        spec: Spec,
-        options: Options,
-        *,
-        hints: bool,
-        passage_words: int,
-        max_tokens: int | None,
-        prompt: Content | None,
-    ) -> None:
-        self.chat, self.spec, self.options = chat, spec, options
-        self.hints, self.passage_words = hints, passage_words
-        self.prompt = load_prompt(self.prompt_name, prompt.located() if prompt else None)
-        self.sampling = sampling_for(chat, self.prompt, max_tokens)
+    def __init__(self, chat: Chat, spec: Spec, options: Options, given: Any) -> None:
+        self.chat, self.spec, self.options, self.given = chat, spec, options, given
+        self.prompt = load_prompt(self.prompt_name, given.prompt.located() if given.prompt else None)
+        self.sampling = sampling_for(chat, self.prompt, given.max_tokens)
 
     @classmethod
     def from_spec(cls, spec: Spec, build: Build) -> ChatListReranker:
         """The reranker of a spec, on the chat model that is its argument."""
         chat, options = build.chat(asked_by(spec)), build.options.changed(spec.options)
-        given = {key: value for key, value in spec.parameters if key != "rest"}
-        return cls(chat=chat, spec=on_chat(spec, chat), options=options, **given)  # type: ignore[arg-type]
-
-    @abstractmethod
-    def shape(self) -> dict[str, object]:
-        """How questions are made: part of what the reranker is."""
+        return cls(chat, on_chat(spec, chat), options, spec.values(cls.Parameters))
 
     def describe(self) -> dict[str, object]:
         """Everything that changes its rankings."""
         return {
             "kind": self.kind,
             "method": self.prompt_name,
-            **self.shape(),
-            "hints": self.hints,
-            "passage_words": self.passage_words,
+            **{field.name: getattr(self.given, field.name) for field in fields(self.given) if field.name not in SHARED},
+            "hints": self.given.hints,
+            "passage_words": self.given.passage_words,
             **({} if self.brackets else {"brackets": False}),
             "llm": self.chat.describe(),
             "prompt": self.prompt.hash,
@@ -215,7 +219,7 @@ class ChatListReranker(Reranker):
         counts: Counter[str] = Counter()
         before = self.chat.usage.snapshot()
         key = StoreKey.of(f"rerank-{self.prompt_name}", self.chat, self.prompt.hash, self.sampling, task.fingerprint)
-        passages = Passages(task, candidates, self.passage_words, brackets=self.brackets)
+        passages = Passages(task, candidates, self.given.passage_words, brackets=self.brackets)
         with GenerationStore(key, retry=self.options.retry) as store:
             ranked = self.score(passages, depth, store, counts)
             counts["cache_hits"], counts["torn_lines"] = store.hits, store.torn

@@ -10,23 +10,20 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Generator
-from typing import Annotated
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
 
 import numpy as np
 from msgspec import Meta
 
 from ..core import UsageError
-from ..core.options import Options
 from ..core.parallel import Feed
-from ..core.spec import Spec
-from ..llm import Chat, Generation, GenerationStore, Request, generate, unless_read
+from ..llm import Generation, GenerationStore, Request, generate, unless_read
 from ..llm.reading import read_choice, read_order
 from .asking import (
-    PASSAGE_WORDS,
+    AskingParameters,
     ChatListReranker,
-    Hints,
-    MaxTokens,
-    OwnPrompt,
+    ListParameters,
     Passages,
     PassageWords,
     Ranked,
@@ -118,7 +115,7 @@ class ListwiseReranker(ChatListReranker):
         sorters = [self.sorter(length) for length in lengths]
         rows = {query.id: row for row, query in enumerate(passages.task.queries)}
         asked: dict[int, list[int]] = {}
-        hints = scaled(candidates, depth) if self.hints else None
+        hints = scaled(candidates, depth) if self.given.hints else None
         questions: Feed[Request] = Feed()
 
         def go_on(row: int, answer: list[int] | None) -> None:
@@ -153,35 +150,44 @@ class ListwiseReranker(ChatListReranker):
         return self.read(answer, size, counts)
 
 
+@dataclass(frozen=True)
+class MovingWindow(AskingParameters):
+    """A window over the list."""
+
+    window: Window = 20
+    step: Step = 10
+
+    def __post_init__(self) -> None:
+        check_sliding(self.window, self.step)
+
+
+@dataclass(frozen=True)
+class WindowParameters(MovingWindow, ListParameters):
+    """What may be set on rerankers that order a window at a time."""
+
+
+@dataclass(frozen=True)
+class LongWindowParameters(WindowParameters):
+    """The same, for longer passages."""
+
+    passage_words: PassageWords = LONG_PASSAGE_WORDS
+
+
+@dataclass(frozen=True)
+class ScoredWindowParameters(MovingWindow):
+    """The same, where first-stage scores are always shown."""
+
+    hints: ClassVar[bool] = True
+
+
 class SlidingWindow(ListwiseReranker):
     """RankGPT's sliding window over the list, from its end to its head."""
 
-    def __init__(
-        self,
-        chat: Chat,
-        spec: Spec,
-        options: Options,
-        *,
-        window: Window = 20,
-        step: Step = 10,
-        hints: Hints = False,
-        passage_words: PassageWords = PASSAGE_WORDS,
-        max_tokens: MaxTokens | None = None,
-        prompt: OwnPrompt | None = None,
-    ) -> None:
-        check_sliding(window, step)
-        self.window, self.step = window, step
-        super().__init__(
-            chat, spec, options, hints=hints, passage_words=passage_words, max_tokens=max_tokens, prompt=prompt
-        )
-
-    def shape(self) -> dict[str, object]:
-        """The window and its step."""
-        return {"window": self.window, "step": self.step}
+    Parameters: ClassVar[type[MovingWindow]] = WindowParameters
 
     def sorter(self, count: int) -> Sorter:
         """Windows from the end of the list to its head."""
-        return sliding(count, self.window, self.step)
+        return sliding(count, self.given.window, self.given.step)
 
     def read(self, answer: Generation, size: int, counts: Counter[str]) -> list[int]:
         """The order an answer states; what it leaves out follows, what cannot be read stays as it is."""
@@ -215,31 +221,7 @@ class ReasonRank(SlidingWindow):
 
     prompt_name = "reasonrank"
     brackets = False
-
-    def __init__(
-        self,
-        chat: Chat,
-        spec: Spec,
-        options: Options,
-        *,
-        window: Window = 20,
-        step: Step = 10,
-        hints: Hints = False,
-        passage_words: PassageWords = LONG_PASSAGE_WORDS,
-        max_tokens: MaxTokens | None = None,
-        prompt: OwnPrompt | None = None,
-    ) -> None:
-        super().__init__(
-            chat,
-            spec,
-            options,
-            window=window,
-            step=step,
-            hints=hints,
-            passage_words=passage_words,
-            max_tokens=max_tokens,
-            prompt=prompt,
-        )
+    Parameters = LongWindowParameters
 
 
 @rerankers.register("insertrank", argument="chat", needs_argument=True)
@@ -250,34 +232,26 @@ class InsertRank(SlidingWindow):
     """
 
     prompt_name = "insertrank"
-
-    def __init__(
-        self,
-        chat: Chat,
-        spec: Spec,
-        options: Options,
-        *,
-        window: Window = 20,
-        step: Step = 10,
-        passage_words: PassageWords = PASSAGE_WORDS,
-        max_tokens: MaxTokens | None = None,
-        prompt: OwnPrompt | None = None,
-    ) -> None:
-        super().__init__(
-            chat,
-            spec,
-            options,
-            window=window,
-            step=step,
-            hints=True,
-            passage_words=passage_words,
-            max_tokens=max_tokens,
-            prompt=prompt,
-        )
+    Parameters = ScoredWindowParameters
 
 
 Top = Annotated[int, Meta(ge=1, description="places of the list that are sorted")]
 Children = Annotated[int, Meta(ge=1, description="passages compared with their parent in the heap")]
+
+
+@dataclass(frozen=True)
+class HeapParameters(ListParameters):
+    """What may be set on rerankers that sort in a heap."""
+
+    top: Top = 10
+    children: Children = 3
+
+
+@dataclass(frozen=True)
+class WideHeapParameters(HeapParameters):
+    """The same, with twenty passages at a time."""
+
+    children: Children = 19
 
 
 @rerankers.register("setwise", argument="chat", needs_argument=True)
@@ -286,32 +260,11 @@ class Setwise(ListwiseReranker):
 
     kind = "setwise"
     prompt_name = "setwise"
-
-    def __init__(
-        self,
-        chat: Chat,
-        spec: Spec,
-        options: Options,
-        *,
-        top: Top = 10,
-        children: Children = 3,
-        hints: Hints = False,
-        passage_words: PassageWords = PASSAGE_WORDS,
-        max_tokens: MaxTokens | None = None,
-        prompt: OwnPrompt | None = None,
-    ) -> None:
-        self.top, self.children = top, children
-        super().__init__(
-            chat, spec, options, hints=hints, passage_words=passage_words, max_tokens=max_tokens, prompt=prompt
-        )
-
-    def shape(self) -> dict[str, object]:
-        """How much of the list is sorted, and how wide the heap is."""
-        return {"top": self.top, "children": self.children}
+    Parameters = HeapParameters
 
     def sorter(self, count: int) -> Sorter:
         """Heap sort of the best."""
-        return heap_top(count, self.top, self.children)
+        return heap_top(count, self.given.top, self.given.children)
 
     def read(self, answer: Generation, size: int, counts: Counter[str]) -> list[int]:
         """The passage that an answer picks, then the others."""
@@ -326,28 +279,4 @@ class RankR1(Setwise):
     """A chat model thinks about twenty passages and picks the best, in a heap sort (Zhuang et al., 2025)."""
 
     prompt_name = "rank-r1"
-
-    def __init__(
-        self,
-        chat: Chat,
-        spec: Spec,
-        options: Options,
-        *,
-        top: Top = 10,
-        children: Children = 19,
-        hints: Hints = False,
-        passage_words: PassageWords = PASSAGE_WORDS,
-        max_tokens: MaxTokens | None = None,
-        prompt: OwnPrompt | None = None,
-    ) -> None:
-        super().__init__(
-            chat,
-            spec,
-            options,
-            top=top,
-            children=children,
-            hints=hints,
-            passage_words=passage_words,
-            max_tokens=max_tokens,
-            prompt=prompt,
-        )
+    Parameters = WideHeapParameters
