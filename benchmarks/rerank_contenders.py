@@ -25,7 +25,7 @@ def timed(work: Callable[[], Any], repeat: int) -> tuple[float, Any]:
 
 def as_pairs(given: list[tuple[str, str]]) -> Any:
     """Pairs as our scorers take them."""
-    from r2med.rerank.pairs import Pairs
+    from r2med.rerank.pointwise import Pairs
 
     queries, documents = list(dict.fromkeys(q for q, _ in given)), list(dict.fromkeys(d for _, d in given))
     places_q, places_d = {q: i for i, q in enumerate(queries)}, {d: i for i, d in enumerate(documents)}

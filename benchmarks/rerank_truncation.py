@@ -18,9 +18,8 @@ import r2med
 from r2med.core import Run, Task
 from r2med.models.prompts import names_of
 from r2med.pipeline import Builder
-from r2med.rerank.ordering import Float32, reordered, top_pairs
-from r2med.rerank.pairs import Pairs
-from r2med.rerank.pointwise import PointwiseReranker
+from r2med.rerank.contract import Float32, reordered, top_pairs
+from r2med.rerank.pointwise import Pairs, PointwiseReranker
 from r2med.scoring import MAIN, score
 from r2med.scoring.hits import Float64
 

@@ -213,6 +213,40 @@ def test_calls_of_a_reranker_that_failed_are_made_again(folder: Path, server: Ch
     assert len(server.asked) == 15
 
 
+def test_what_was_asked_is_said_where_an_error_ends_the_run(folder: Path, server: ChatServer) -> None:
+    server.plan, server.default = ["ok", "ok"], "401"
+    reranked = (*BIOLOGY, "--rerank", "rankgpt:openai:any-model,concurrency=1@3")
+    for form in ((), ("--json",)):
+        done = CliRunner().invoke(command, [*reranked, *form])
+        assert "refused the API key" in str(done.exception)
+        calls = 0 if form else 2
+        assert f"Chat models, this time: {calls} calls, " in done.stderr
+        assert done.stdout == ""
+
+
+def test_json_says_what_became_of_the_answers_of_rerankers(folder: Path, server: ChatServer) -> None:
+    server.text, server.plan = (lambda body: "[2] > [1] > [3]"), ["429-ms", "null"]
+    reranked = (*BIOLOGY, "--rerank", "rankgpt:openai:any-model,concurrency=1@3", "--json")
+    for _ in range(2):  # made, and kept
+        systems = json.loads(call(*reranked).stdout)["systems"]
+        (told,) = (system["reranker_answers"]["mini@1/Biology"] for system in systems if "reranker_answers" in system)
+        assert [told[0][key] for key in ("generations", "retries", "rate_limits", "lost_calls", "cost")] == [
+            {"empty": 1, "ok": 12}, 1, 1, 0, None,
+        ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "options", [("-e", "hyde:{}"), ("-e", "search-r1:{}"), ("--rerank", "rankgpt:{}@3"), ("--rerank", "yesno:{}@3")]
+)
+def test_calls_in_flight_are_as_many_as_the_spec_says(
+    folder: Path, server: ChatServer, options: tuple[str, str]
+) -> None:
+    """`concurrency` and the limits of a minute were read and left aside."""
+    server.seconds, (flag, spec) = 0.02, options
+    call(*BIOLOGY, flag, spec.format("openai:any-model,concurrency=2"))
+    assert server.most_in_flight == 2
+
+
 def test_retry_needs_a_chat_model(folder: Path) -> None:
     for more in ((), ("--plan",)):
         done = CliRunner().invoke(command, [*BIOLOGY, "--retry", "empty", *more])

@@ -21,7 +21,7 @@ from r2med.expand.generated import (
     load_prompt,
     prompt_facts,
 )
-from r2med.expand.passages import cut_to_tokens
+from r2med.expand.prompting import cut_to_tokens
 from r2med.expand.searching import SearchO1
 from r2med.llm import BudgetSpent, estimate_tokens
 from r2med.llm.prompts import FAMILIES

@@ -68,6 +68,20 @@ def test_a_price_that_is_not_known_is_not_nothing(server: ChatServer, make_chat:
     assert len(server.asked) == 4
 
 
+def test_answers_without_a_choice_are_on_the_bill(server: ChatServer, make_chat: MakeChat, tmp_path: Path) -> None:
+    """Three answers that held nothing were charged for, and counted nowhere."""
+    server.plan = ["no-choice"] * 3
+    chat = make_chat("gpt4", max_cost=1.0)
+    with store_for(chat, tmp_path) as store:
+        (answer,) = generate(chat, [ask()], store)
+        bill = store.bill()
+    assert (answer.status, answer.prompt_tokens, answer.completion_tokens) == ("failed", 21, 33)
+    usage = chat.usage.snapshot()
+    assert (usage["calls"], usage["failures"], usage["prompt_tokens"]) == (0, 1, 21)
+    assert bill["cost"] == pytest.approx(usage["cost"], abs=1e-6)
+    assert usage["cost"] > 0
+
+
 def test_only_unwanted_answers_are_asked_for_again(server: ChatServer, make_chat: MakeChat, tmp_path: Path) -> None:
     server.plan = ["ok", "null", "null", "refusal", "ok"]
     chat = make_chat(concurrency=1)
@@ -239,7 +253,11 @@ def test_calls_that_were_interrupted_are_lost(server: ChatServer, make_chat: Mak
     finally:
         thread.join()
         STOP.clear()
+    server.default = "ok"
     with store_for(chat, tmp_path) as store:
+        assert store.lost_calls() == 2
+        list(generate(make_chat(), asks(1), store))
+        assert store.bill()["lost_calls"] == 1  # the other is not about what was asked for now
         assert store.lost_calls() == 2
 
 

@@ -1,12 +1,15 @@
+"""What models wrote about passages: orders, choices, verdicts and grades."""
+
 from __future__ import annotations
 
+import json
 import math
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from r2med.llm.reading import read_choice, read_order, read_verdict, verdict_odds
+from r2med.llm.reading import read_choice, read_grade, read_grades, read_order, read_verdict, verdict_odds
 
 ORDERS = [
     # what a model wrote about three passages, the order, how many numbers were repeated, unknown, missing
@@ -32,6 +35,9 @@ ORDERS = [
     ("First guess [1] > [2]. On reflection the order is [3] > [2] > [1]", [2, 1, 0], (0, 0, 0)),
     ("I think passage 2 helps most, then document 3.", [1, 2, 0], (0, 0, 1)),
     ("The best is [2], because it names the enzyme.", [1, 0, 2], (0, 0, 2)),
+    ("Clearly [2] > [1]. The final order: [3, 2, 1]", [2, 1, 0], (0, 0, 0)),
+    ("As [2] > [1], I rank:\n1. [3]\n2. [2]\n3. [1]", [2, 1, 0], (0, 0, 0)),
+    ("12342 > 3", [2, 0, 1], (0, 0, 2)),
 ]
 
 
@@ -53,6 +59,8 @@ def test_orders(text: str, places: list[int], counts: tuple[int, int, int]) -> N
         "[9] > [8]",
         "I am sorry, I cannot rank medical passages.",
         ">>>",
+        "2.5",
+        "12342, 31111",
     ],
 )
 def test_what_names_no_order_changes_nothing(text: str) -> None:
@@ -85,6 +93,10 @@ def test_whole_orders_are_read_as_they_are(places: list[int]) -> None:
         ("The most helpful passage is [3], not [1].", 2),
         ("Unlike [1], passage [2] names the drug. Answer: [2]", 1),
         ("[3] > [1] > [2]", 2),
+        ("Passage [3] is the best; [1] is less helpful", 2),
+        ("The best evidence comes from 2 trials. The answer is [3]", 2),
+        ("The best one is 2", 1),
+        ("2.5", None),
         ("[9]", None),
         ("none of them", None),
         ("", None),
@@ -104,6 +116,8 @@ def test_choices(text: str, choice: int | None) -> None:
         ("I would say yes and no", None),
         ("Nothing points to it", None),
         ("Not at all", None),
+        ("Yes or no? No.", False),
+        ("Yes or no, hard to say", None),
         ("", None),
     ],
 )
@@ -121,3 +135,101 @@ def test_odds() -> None:
     assert verdict_odds([("maybe", -0.1)]) is None
     assert verdict_odds([]) is None
     assert verdict_odds([("yes", float("nan"))]) is None
+
+
+GROUPS = [
+    # what a model wrote about three passages, the grades, and numbers repeated, unknown, missing, out of range
+    ('{"[1]": 5, "[2]": 0, "[3]": 10}', [5, 0, 10], (0, 0, 0, 0)),
+    ('```json\n{"[1]": 5, "[2]": 0, "[3]": 10}\n```', [5, 0, 10], (0, 0, 0, 0)),
+    ('{"1": 5, "2": 0, "3": 10}', [5, 0, 10], (0, 0, 0, 0)),
+    ("{1: 5, 2: 0, 3: 10}", [5, 0, 10], (0, 0, 0, 0)),
+    ('{"[1]]": 5, "[2]]": 0, "[3]": 10', [5, 0, 10], (0, 0, 0, 0)),
+    ('{"[1]": "5", "[2]": "0", "[3]": "7.5"}', [5, 0, 7.5], (0, 0, 0, 0)),
+    ('First {"[1]": 1}, no: {"[1]": 5, "[2]": 0, "[3]": 10}', [5, 0, 10], (0, 0, 0, 0)),
+    ('{"[1]": 1, "[2]": 1, "[3]": 1} or {"[1]": 5, "[2]": 0, "[3]": 10}', [5, 0, 10], (0, 0, 0, 0)),
+    ("[1]: 5\n[2]: 0\n[3]: 10", [5, 0, 10], (0, 0, 0, 0)),
+    ("- Passage 1: score 5\n- Passage 2: 0\n- **[3]** - 10", [5, 0, 10], (0, 0, 0, 0)),
+    ("[5, 0, 10]", [5, 0, 10], (0, 0, 0, 0)),
+    ("1: 5, 2: 0, 3: 10", [5, 0, 10], (0, 0, 0, 0)),
+    ("[1]: 5\n[2]: 0-3\n[3]: 10", [5, None, 10], (0, 0, 1, 0)),
+    ('{"[1]": 5, "[3]": 10}', [5, None, 10], (0, 0, 1, 0)),
+    ('{"[1]": 5, "[1]": 2, "[2]": 0, "[3]": 10}', [5, 0, 10], (1, 0, 0, 0)),
+    ('{"[1]": 5, "[2]": 0, "[3]": 10, "[4]": 9, "[0]": 1}', [5, 0, 10], (0, 2, 0, 0)),
+    ('{"[1]": 5, "[2]": -3, "[3]": 11}', [5, None, None], (0, 0, 0, 2)),
+]
+
+
+@pytest.mark.parametrize(("text", "grades", "counts"), GROUPS, ids=[g[0][:30] for g in GROUPS])
+def test_grades_of_a_group(text: str, grades: list[float | None], counts: tuple[int, ...]) -> None:
+    read = read_grades(text, 3, 10)
+    assert read.read
+    assert read.values == grades
+    assert (read.repeated, read.unknown, read.missing, read.out_of_range) == counts
+    assert read.mended == any(counts)
+
+
+@pytest.mark.parametrize("text", ["", "All are useful.", "[2] > [1] > [3]", "{}", '{"[7]": 3}', "[1, 2]", "5"])
+def test_what_holds_no_grade(text: str) -> None:
+    read = read_grades(text, 3, 10)
+    assert not read.read
+    assert read.values == [None] * 3
+
+
+@given(st.lists(st.integers(0, 10), min_size=1, max_size=40), st.sampled_from(["[{}]", "{}"]))
+def test_what_was_asked_for_is_read(grades: list[int], key: str) -> None:
+    text = json.dumps({key.format(i): grade for i, grade in enumerate(grades, start=1)})
+    read = read_grades(f"<reason>[1] is good: 3 of 10.</reason>\n{text}\n", len(grades), 10)
+    assert read.values == grades
+    assert not read.mended
+
+
+@given(st.text(alphabet='[]{}":,.0123456789-\n abcP', max_size=200), st.integers(1, 30), st.integers(1, 100))
+def test_no_text_gives_a_grade_off_the_scale(text: str, count: int, top: int) -> None:
+    read = read_grades(text, count, top)
+    assert len(read.values) == count
+    assert all(value is None or 0 <= value <= top for value in read.values)
+    assert read.read == any(value is not None for value in read.values)
+    assert sum(value is None for value in read.values) == read.missing + read.out_of_range
+    one = read_grade(text, top)
+    assert one.value is None or (0 <= one.value <= top and not one.out_of_range)
+
+
+@given(st.text(max_size=300), st.integers(1, 20))
+def test_any_text_can_be_read(text: str, count: int) -> None:
+    assert len(read_grades(text, count, 10).values) == count
+    read_grade(text, 10)
+
+
+SINGLE = [
+    ("7", 7),
+    (" 7.\n", 7),
+    ("<score>85</score>", 85),
+    ("First <score>10</score>, after all <score> 85 </score>", 85),
+    ("<score>85", 85),
+    ("**Score:** 85", 85),
+    ("The relevance score is 62.5, of 3 findings 2 fit.", 62.5),
+    ('{"score": 40}', 40),
+    ("It names 2 of the 3 causes. 85/100", 85),
+    ("I give it 85 out of 100.", 85),
+    ("0", 0),
+]
+
+
+@pytest.mark.parametrize(("text", "grade"), SINGLE)
+def test_one_grade(text: str, grade: float) -> None:
+    assert read_grade(text, 100) == (grade, False)
+
+
+@pytest.mark.parametrize("text", ["", "useful", "between 3 and 5", "T12-L1", "7-8", "Score: 7–8", "<score>7-8</score>"])
+def test_no_one_grade(text: str) -> None:
+    assert read_grade(text, 100) == (None, False)
+
+
+@pytest.mark.parametrize("text", ["101", "<score>-5</score>", "Score: 1000"])
+def test_grades_off_the_scale_are_named(text: str) -> None:
+    assert read_grade(text, 100) == (None, True)
+
+
+@given(st.integers(0, 100))
+def test_every_grade_of_the_scale(grade: int) -> None:
+    assert read_grade(str(grade), 100).value == read_grade(f"<score>{grade}</score>", 100).value == grade

@@ -15,8 +15,7 @@ from r2med.core.options import Options
 from r2med.models import get_card
 from r2med.pipeline import Builder
 from r2med.rerank.judgment import JudgingModel
-from r2med.rerank.pairs import Pairs
-from r2med.rerank.pointwise import PointwiseReranker
+from r2med.rerank.pointwise import Pairs, PointwiseReranker
 
 from . import tiny, tiny_lm
 from .test_torch_cross_encoder import pairs_of, scores

@@ -1,7 +1,8 @@
-"""Listwise rerankers against a real chat server that answers well, badly, or not at all."""
+"""Ways of sorting, and chat models that order or pick passages."""
 
 from __future__ import annotations
 
+import random
 import re
 from collections.abc import Callable
 from dataclasses import replace
@@ -11,16 +12,81 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from r2med.core import DataError, Document, Documents, ModelError, Run, Task, UsageError
 from r2med.core.places import home
 from r2med.core.spec import Content
 from r2med.rerank import rerankers
+from r2med.rerank.listwise import Sorter, check_sliding, heap_top, sliding
 from tests.llm.server import ChatServer
 from tests.retrieve.encoders.weights import HOME
 
 from . import tiny
 from .conftest import MakeReranker
+
+
+def drive(sorter: Sorter, worth: list[int], asked: list[list[int]] | None = None) -> list[int]:
+    """Answer every question rightly."""
+    answer: list[int] | None = None
+    try:
+        while True:
+            places = next(sorter) if answer is None else sorter.send(answer)
+            if asked is not None:
+                asked.append(places)
+            answer = sorted(range(len(places)), key=lambda i: -worth[places[i]])
+    except StopIteration as end:
+        result: list[int] = end.value
+        return result
+
+
+@given(st.integers(0, 60), st.integers(2, 20), st.integers(1, 20), st.integers(0, 9))
+def test_sliding_windows_carry_the_best_up(count: int, window: int, step: int, seed: int) -> None:
+    step = min(step, window - 1) or 1
+    worth = random.Random(seed).sample(range(1000), count)
+    asked: list[list[int]] = []
+    order = drive(sliding(count, window, step), worth, asked)
+    assert sorted(order) == list(range(count))
+    assert all(len(places) <= window for places in asked)
+    carried = window - step if count > window else count
+    best = sorted(range(count), key=lambda i: -worth[i])[: min(carried, count)]
+    assert order[: len(best)] == best
+
+
+def test_rankgpts_windows() -> None:
+    asked: list[list[int]] = []
+    drive(sliding(100, 20, 10), list(range(100, 0, -1)), asked)
+    assert [(places[0], places[-1] + 1) for places in asked] == [(s, s + 20) for s in range(80, -1, -10)]
+    asked.clear()
+    drive(sliding(15, 20, 10), list(range(15)), asked)
+    assert len(asked) == 1
+    asked.clear()
+    assert drive(sliding(1, 20, 10), [1], asked) == [0]
+    assert asked == []
+
+
+@given(st.integers(0, 50), st.integers(1, 12), st.integers(1, 5), st.integers(0, 9))
+def test_heap_sort_finds_the_top(count: int, top: int, children: int, seed: int) -> None:
+    worth = random.Random(seed).sample(range(1000), count)
+    asked: list[list[int]] = []
+    order = drive(heap_top(count, top, children), worth, asked)
+    best = sorted(range(count), key=lambda i: -worth[i])
+    assert order[:top] == best[:top]
+    assert order[top:] == sorted(best[top:])
+    assert all(2 <= len(places) <= children + 1 for places in asked)
+
+
+@given(st.integers(0, 40), st.integers(1, 5))
+def test_a_model_that_says_nothing_leaves_the_head_alone(count: int, children: int) -> None:
+    # Worth that falls along the list: the answer is always the list as it is.
+    assert drive(heap_top(count, 5, children), list(range(count, 0, -1))) == list(range(count))
+
+
+def test_refusals() -> None:
+    for window, step in ((1, 1), (20, 0), (20, 21)):
+        with pytest.raises(UsageError):
+            check_sliding(window, step)
 
 
 def shown(body: dict[str, Any]) -> list[str]:
@@ -279,3 +345,37 @@ def test_prompts_that_cannot_be(make_reranker: MakeReranker, tmp_path: Path) -> 
 def test_parameters_that_cannot_be(make_reranker: MakeReranker, spec: str, complaint: str) -> None:
     with pytest.raises(UsageError, match=complaint):
         make_reranker(spec)
+
+
+def test_setwise(server: ChatServer, make_reranker: MakeReranker, task: Task, first: Run) -> None:
+    server.text = lambda body: f"The most helpful passage is [{worth(body)[0]}]."
+    run = make_reranker("setwise:any-model,top=4,children=3").rerank(task, first, 20)
+    for row in range(3):
+        top = first.docs[row, :20].tolist()
+        best = by_worth(task, top)[:4]
+        assert [len(task.documents.contents[d]) for d in run.docs[row, :4].tolist()] == [
+            len(task.documents.contents[d]) for d in best
+        ]
+        assert run.docs[row, 4:20].tolist() == [d for d in top if d not in run.docs[row, :4]]
+    assert notes(run)["unparsed"] == 0
+    server.text = lambda body: "hard to say"
+    other = make_reranker("setwise:other-model,top=5,children=3").rerank(task, first, 20)
+    assert other.docs.tolist() == first.docs.tolist()
+    assert notes(other)["unparsed"] == notes(other)["asked"] > 0
+
+
+def test_rank_r1(server: ChatServer, make_reranker: MakeReranker, task: Task, first: Run) -> None:
+    """Thinks about twenty at a time, then picks one."""
+    server.text = lambda body: f"<think>[1] or [2]?</think>\n<answer>[{worth(body)[0]}]</answer>"
+    run = make_reranker("rank-r1:any-model,top=3").rerank(task, first, 30)
+    assert max(len(shown(body)) for body in server.asked) == 20
+    for row in range(3):
+        top = first.docs[row, :30].tolist()
+        assert [len(task.documents.contents[d]) for d in run.docs[row, :3].tolist()] == [
+            len(task.documents.contents[d]) for d in by_worth(task, top)[:3]
+        ]
+    assert notes(run)["ok"] == notes(run)["asked"]
+    server.text = lambda body: "<think>[2], no, [3], no"
+    endless = make_reranker("rank-r1:other-model").rerank(task, first, 30)
+    assert notes(endless)["unparsed"] == notes(endless)["unfinished"] == notes(endless)["asked"]
+    assert endless.docs.tolist() == first.docs.tolist()

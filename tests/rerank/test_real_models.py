@@ -17,8 +17,7 @@ from r2med.models import get_card
 from r2med.pipeline import Builder
 from r2med.rerank import DEFAULT
 from r2med.rerank.onnx_cross_encoder import OnnxCrossEncoder
-from r2med.rerank.pairs import Pairs
-from r2med.rerank.pointwise import PointwiseReranker
+from r2med.rerank.pointwise import Pairs, PointwiseReranker
 from r2med.rerank.similarity import MaxSimScorer
 from r2med.retrieve import get_retriever
 from r2med.retrieve.encoders.token_states import token_encoder

@@ -15,8 +15,7 @@ from r2med.core.options import Options
 from r2med.core.spec import Spec
 from r2med.pipeline import Builder
 from r2med.rerank import as_reranker
-from r2med.rerank.pairs import Pairs
-from r2med.rerank.pointwise import PointwiseReranker
+from r2med.rerank.pointwise import Pairs, PointwiseReranker
 from r2med.rerank.torch_cross_encoder import TorchCrossEncoder
 from tests.retrieve.encoders.tiny import WORDS, change_weights
 

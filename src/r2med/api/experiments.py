@@ -8,7 +8,7 @@ Components are named as on the command line (`hyde:gpt4`, `maxsim@50`) or given 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -182,12 +182,14 @@ def run(
     executor: Executor | None = None,
     notify: Notify = lambda system, task, what: None,
     on_expand: Spending | None = None,
+    on_stop: Callable[[dict[str, Any]], None] = lambda usage: None,
 ) -> Scores:
     """Run systems on tasks, as `r2med run` does, and give the table.
 
     `given` are retrievers or whole systems (`hyde:gpt4+bm25`), by name or as objects; without any, the default
     systems. Finished results in the folder `results` are reused. `max_cost` is one budget in dollars for all that this
-    call spends; `options` say how models are run (`Options(device="cuda")`).
+    call spends; `options` say how models are run (`Options(device="cuda")`). Where an error ends the work, `on_stop` is
+    told what chat models were asked till then.
     """
     shown, store = Measure.parse(measure), ResultStore(results)
     refs = resolve_tasks(tasks)
@@ -212,9 +214,14 @@ def run(
         check_retrievers(refs, made.systems, store, depth=depth, overwrite=overwrite)
         with executor:
             executor.adopt(made.builder.components)
-            outcome = run_experiment(
-                refs, made.systems, store, depth=depth, overwrite=overwrite, notify=notify, executor=executor
-            )
+            try:
+                outcome = run_experiment(
+                    refs, made.systems, store, depth=depth, overwrite=overwrite, notify=notify, executor=executor
+                )
+            except BaseException:
+                if asked := made.builder.usage():
+                    on_stop(asked)
+                raise
         usage = made.builder.usage()
     return Scores(outcome.results, shown, kept=outcome.kept, folder=Path(results), usage=usage)
 

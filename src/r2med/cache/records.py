@@ -307,10 +307,13 @@ class SentCalls:
         for call in list(self._open):
             self.settle(call)
 
-    def lost(self, stored: Collection[Call], claimed: Callable[[int], bool]) -> int:
+    def lost(
+        self, stored: Collection[Call], claimed: Callable[[int], bool], among: Collection[int] | None = None
+    ) -> int:
         """How many calls went out and never came back: not stored, and nobody waits for them any more.
 
-        Whoever was killed between storing an answer and noting it here has lost nothing.
+        Whoever was killed between storing an answer and noting it here has lost nothing. `among`: places of the calls
+        that count, where not all do.
         """
         try:
             lines = _CALL.findall(self.path.read_bytes())
@@ -322,7 +325,7 @@ class SentCalls:
         lost = 0
         for call, times in sent.items():
             missing = times - max(back[call], int(call in stored))
-            if missing > 0:
+            if missing > 0 and (among is None or call.place in among):
                 lost += missing - (call in self._open or claimed(call.place))
         return lost
 

@@ -163,7 +163,7 @@ def command(specs: tuple[str, ...], results: Path, measure: str, as_json: bool, 
 
         scores = api.run(
             *systems, **asked, measure=shown, options=options, executor=executor, notify=notify,
-            on_expand=spending(bar),
+            on_expand=spending(bar), on_stop=_tell_calls,
         )  # fmt: skip
     if as_json:
         emit(scores.to_dict())
@@ -237,9 +237,13 @@ def _print_outcome(outcome: Scores, *, markdown: bool, latex: bool) -> None:
     for line in dict.fromkeys(line for result in outcome.results for line in _own_words(result)):
         note(line)
     if outcome.usage is not None:
-        note(f"Chat models, this time: {calls_made(outcome.usage)}")
+        _tell_calls(outcome.usage)
     if outcome.kept:
         note(f"{outcome.kept} of {len(outcome.results)} results were there already (--overwrite runs them again)")
+
+
+def _tell_calls(usage: dict[str, Any]) -> None:
+    note(f"Chat models, this time: {calls_made(usage)}")
 
 
 def _own_words(result: TaskResult) -> list[str]:

@@ -6,8 +6,7 @@ queries, policy = queries_for(retriever, task, expansions)
 
 from ..llm import Cost
 from .chain import Chain
-from .contract import Expander, Expansion, Expansions, expanders
-from .custom import as_expander
+from .contract import Expander, Expansion, Expansions, as_expander, expanders
 from .diagnose import Diagnosis, diagnose, infer, judge
 from .policy import POLICIES, Policy, expanded_queries, policy_for, queries_for
 

@@ -17,7 +17,7 @@ from ..core.parallel import STOP
 from ..llm import Chat, Generation, GenerationStore, Message, Request, Sampling, StatusOf, open_call, read_reply
 from ..llm.generation import as_parsed
 from ..llm.prompts import Prompt, fill
-from .passages import SearchTool, render_passages
+from .prompting import SearchTool, render_passages
 
 POLL = 0.2
 # Seconds between looks at a call that another process is making.

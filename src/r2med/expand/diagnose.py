@@ -17,8 +17,8 @@ from ..retrieve import Build, Retriever
 from .answers import names_answer
 from .contract import MISSING, Expander, Expansion, Expansions, expanders
 from .generated import REASONING_TOKENS, load_prompt
-from .passages import cut_to_tokens
 from .policy import queries_for
+from .prompting import cut_to_tokens
 
 PASSAGE_TOKENS = 1024
 ANSWER_TOKENS = 512

@@ -28,6 +28,7 @@ from ..llm import (
     Request,
     Sampling,
     StoreKey,
+    asked_by,
     generate,
     plan_requests,
     reasons,
@@ -37,10 +38,9 @@ from ..llm.prompts import DEFAULT_FAMILY, FAMILIES, Prompt, built_in, prompt_fro
 from ..models.prompts import OWN, holds_pack, names_of, read_pack
 from ..retrieve import Build, Retriever, get_retriever, retrievers
 from .contract import INSTEAD, JOINED, PUBLISHED, Expander, Expansion, Expansions, expanders
-from .fewshot import render_examples, without_leaks
 from .paper import PASSAGE_WORDS, paper_sampling, paper_spec
-from .passages import contents_of, render_passages
 from .policy import queries_for
+from .prompting import contents_of, render_examples, render_passages, without_leaks
 from .replay import RECORDED, recorded
 
 REASONING_TOKENS = 10_240
@@ -161,7 +161,7 @@ class Generated(Expander):
         assert isinstance(spec.argument, Spec)
         if spec.argument.name in RECORDED:
             return recorded(spec)
-        chat, options = build.chat(spec.argument), build.options.changed(spec.options)
+        chat, options = build.chat(asked_by(spec)), build.options.changed(spec.options)
         made = cls(chat, spec.values(cls.Parameters), spec=replace(spec, argument=chat.spec), options=options)
         made.equip(build)
         return made

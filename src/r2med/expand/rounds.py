@@ -25,8 +25,8 @@ from ..llm.prompts import Prompt
 from ..retrieve import Build, Index, Retriever, get_retriever, retrievers
 from .contract import JOINED, OTHER, Expansion, Expansions, expanders
 from .generated import Generated, GenerationParameters, Prepared, expansion_of, prompt_wording, store_notes
-from .passages import render_passages
 from .policy import queries_for
+from .prompting import render_passages
 
 THINKING_TOKENS = 32_768
 """Room for a reasoning model, as both methods' scripts gave it."""

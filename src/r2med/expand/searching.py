@@ -15,7 +15,7 @@ from ..core.budget import known_sum
 from ..core.options import Options, Progress
 from ..core.parameters import Names
 from ..core.spec import Spec
-from ..llm import Chat, Cost, GenerationStore, Request, StoreKey, as_text, estimate_tokens, reasons
+from ..llm import Chat, Cost, GenerationStore, Request, StoreKey, as_text, asked_by, estimate_tokens, reasons
 from ..llm.prompts import Prompt
 from ..models.prompts import names_of
 from ..retrieve import Build, Retriever, get_retriever, retrievers
@@ -23,7 +23,7 @@ from .agent import REASONING, Limits, Loop, Outcome, Tags, opening_messages
 from .contract import INSTEAD, PUBLISHED, Expander, Expansion, Expansions, expanders
 from .generated import GenerationParameters, load_prompt, prompt_facts, prompt_wording, store_notes
 from .paper import paper_spec
-from .passages import SearchTool
+from .prompting import SearchTool
 from .replay import RECORDED, recorded
 
 CONCURRENCY = 16
@@ -70,7 +70,7 @@ class Searching(Expander):
         assert isinstance(spec.argument, Spec)
         if spec.argument.name in RECORDED:
             return recorded(spec)
-        chat, options = build.chat(spec.argument), build.options.changed(spec.options)
+        chat, options = build.chat(asked_by(spec)), build.options.changed(spec.options)
         made = cls(chat, spec.values(SearchingParameters), spec=replace(spec, argument=chat.spec), options=options)
         made.retriever = build.retriever(made.given.retriever)
         return made

@@ -14,8 +14,8 @@ import numpy as np
 
 from ..core import DataError, Task, UsageError
 from ..llm import Chat
-from ..rerank.pairs import Pairs
-from ..rerank.yesno import YesNoScorer
+from ..rerank.chat_scorer import YesNoScorer
+from ..rerank.pointwise import Pairs
 from ..scoring.holes import PoolEntry
 from .agreement import cohens_kappa
 

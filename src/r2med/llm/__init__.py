@@ -8,7 +8,7 @@ with GenerationStore(key) as store:
 """
 
 from ..core.budget import Budget, BudgetSpent, Usage, estimate_tokens
-from .chats import chats, get_llm
+from .chats import asked_by, chats, get_llm
 from .generate import Cost, as_text, generate, plan_requests
 from .generation import Generation, StatusOf, read_reply, unless_read
 from .parsing import MARKINGS, STATUSES, Parsed, Retry, Status, open_call, parse, reasons
@@ -41,6 +41,7 @@ __all__ = [
     "Usage",
     "as_text",
     "asked_again",
+    "asked_by",
     "asked_since",
     "chats",
     "estimate_tokens",

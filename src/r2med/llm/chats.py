@@ -12,6 +12,7 @@ The server is part of what a chat model is: another one may serve something else
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 
 from ..core import UsageError
 from ..core.options import Options, run_options
@@ -35,6 +36,12 @@ def get_llm(spec: str | Spec, options: Options | None = None) -> Chat:
     """The chat model of a spec; nothing is loaded, opened or asked for a key yet."""
     parsed = chats.parse(spec)
     return chats.make(parsed, (options or Options()).changed(parsed.options))
+
+
+def asked_by(spec: Spec) -> Spec:
+    """The chat model that the spec of a method names, run with the options that the method was given."""
+    assert isinstance(spec.argument, Spec)
+    return replace(spec.argument, options={**spec.argument.options, **spec.options})
 
 
 def _endpoint(spec: Spec, options: Options) -> Chat:

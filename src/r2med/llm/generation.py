@@ -9,9 +9,8 @@ import msgspec
 
 from ..core import fingerprint
 from ..http import TOO_LONG
-from .decision import Decision
 from .parsing import Parsed, Status, parse
-from .protocol import Choice, FinishReason, Message, Reply, Request
+from .protocol import Choice, Decision, FinishReason, Message, Reply, Request
 
 LOCAL_TOO_LONG = "the embedded model takes"
 

@@ -19,8 +19,7 @@ from ..core.parallel import in_parallel
 from ..core.spec import Spec
 from ..http import Answer, Client, RateLimit, Rejected, Service, token_count
 from ..models import ChatCard
-from .decision import decision_of
-from .protocol import Choice, Estimate, FinishReason, OnReply, OnSend, Reply, Request, Sampling
+from .protocol import Choice, Estimate, FinishReason, OnReply, OnSend, Reply, Request, Sampling, decision_of
 
 OPENAI = "https://api.openai.com/v1"
 KEY, BASE_URL = "OPENAI_API_KEY", "OPENAI_BASE_URL"
@@ -135,7 +134,8 @@ class OpenAIChat:
                 return _failed(request, self.model, str(why), "error")
             hold.actual = reply.cost
         self.usage.add(
-            calls=1,
+            calls=int(not reply.error),
+            failures=int(bool(reply.error)),
             prompt_tokens=reply.prompt_tokens,
             completion_tokens=reply.completion_tokens,
             seconds=reply.seconds,
@@ -169,7 +169,8 @@ class OpenAIChat:
             if total.choices:
                 missing = request.sampling.n - len(total.choices)
                 return msgspec.structs.replace(total, choices=total.choices[: request.sampling.n], more=missing > 0)
-        raise Rejected(f"{self._client.host} answered {EMPTY_ANSWERS + 1} times without a choice")
+        error = f"{self._client.host} answered {EMPTY_ANSWERS + 1} times without a choice"
+        return msgspec.structs.replace(total, choices=(Choice("", "", "error"),), error=error)
 
     def _body(self, request: Request) -> dict[str, object]:
         sampling = request.sampling

@@ -1,8 +1,13 @@
-"""Reading orders, choices and verdicts out of what a model wrote, and mending what can be mended.
+"""Reading orders, choices, verdicts and grades out of what a model wrote, and mending what can be mended.
 
 A model asked for `[3] > [1] > [2]` may write that, a JSON list, a numbered list or an essay. What names an order
-outright counts before mere mentions; numbers out of range or said twice are dropped, numbers left out follow in the
-order they came in; a text that names nothing changes nothing.
+outright counts before mere mentions, and the fullest such list before a comparison of two passages; numbers out of
+range or said twice are dropped, numbers left out follow in the order they came in; a text that names nothing changes
+nothing.
+
+One asked for `{"[1]": 7, "[2]": 0}` may write that, the same with a brace missing, a list, or lines of text. The most
+explicit form counts. A number outside the scale, or for a passage that was not shown, is no grade: it is counted, and
+the passage has none.
 """
 
 from __future__ import annotations
@@ -23,16 +28,16 @@ _LINE = re.compile(
 )
 _MENTION = re.compile(r"\[\s*(\d{1,4})\s*\]|\b(?:passage|document|doc)[ \t]*#?[ \t]*(\d{1,4})\b", re.IGNORECASE)
 _ONLY_NUMBERS = re.compile(r"[\s\d,;.\[\]()<>|/-]*")
-_NUMBER = re.compile(r"\d{1,4}")
-_PICKED = re.compile(
-    r"\b(?:most (?:relevant|helpful|useful)|best|answer|choose|choice|select)\b[^\[\]\d\n]{0,60}\[?\s*(\d{1,4})\b",
-    re.IGNORECASE,
-)
+_NUMBER = re.compile(r"(?<!\d)(?<!\d\.)\d{1,4}(?!\d|\.\d)")
+_PICK = r"\b(?:most (?:relevant|helpful|useful)|best|answer|choose|choice|select)\b[^\[\]\d\n,;.]{0,60}"
+_PICKED = re.compile(rf"{_PICK}(?:\[\s*|\b(?:passage|document|doc)[ \t]*#?[ \t]*)(\d{{1,4}})\b", re.IGNORECASE)
+_PICKED_BARE = re.compile(rf"{_PICK}\b(\d{{1,4}})\b(?!\.\d)", re.IGNORECASE)
 Words = tuple[str, str]
 """What a model says for and against a passage."""
 YES_NO: Words = ("yes", "no")
 TRUE_FALSE: Words = ("true", "false")
 _VERDICTS = {words: re.compile(rf"\b({'|'.join(words)})\b", re.IGNORECASE) for words in (YES_NO, TRUE_FALSE)}
+_QUESTION = re.compile(r"\b(?:yes(?: or |/)no|true(?: or |/)false)\b", re.IGNORECASE)
 _MARKS = " \t\n\"'*#>-`([{"
 
 
@@ -74,13 +79,13 @@ def read_order(text: str, count: int) -> Order:
 
 
 def _stated(text: str, count: int) -> list[int]:
-    """The numbers of the most explicit form the text has; among several, the fullest, and the last of equals."""
-    for pattern in (_CHAIN, _JSON, _BRACKETS):
-        if found := [_numbers(match[0]) for match in pattern.finditer(text)]:
-            return max(reversed(found), key=lambda numbers: _valid(numbers, count))
+    """The numbers of the fullest order that the text states; of equals the more explicit form, and the last."""
+    found = [
+        _numbers(match[0]) for pattern in (_CHAIN, _JSON, _BRACKETS) for match in reversed([*pattern.finditer(text)])
+    ]
     lines = [int(match[1] or match[2]) for match in _LINE.finditer(text)]
-    if _valid(lines, count) > 1:
-        return lines
+    if found or _valid(lines, count) > 1:
+        return max([*found, lines], key=lambda numbers: _valid(numbers, count))
     if mentions := [int(match[1] or match[2]) for match in _MENTION.finditer(text)]:
         return mentions
     return _numbers(text) if _ONLY_NUMBERS.fullmatch(text) else []
@@ -96,9 +101,8 @@ def _valid(numbers: Sequence[int], count: int) -> int:
 
 def read_choice(text: str, count: int) -> int | None:
     """The one passage a text picks, from 0; None where it picks none."""
-    order = _CHAIN.search(text)
-    for match in (*_PICKED.finditer(text), order, *_MENTION.finditer(text)):
-        if match is not None:
+    for pattern in (_PICKED, _CHAIN, _MENTION, _PICKED_BARE):
+        for match in pattern.finditer(text):
             number = _numbers(match[0])
             if number and 1 <= number[0] <= count:
                 return number[0] - 1
@@ -107,8 +111,11 @@ def read_choice(text: str, count: int) -> int | None:
 
 
 def read_verdict(text: str, words: Words = YES_NO) -> bool | None:
-    """For or against: the first word if it is one of the two, else the only one of the two that occurs."""
-    pattern = _VERDICTS[words]
+    """For or against: the first word if it is one of the two, else the only one of the two that occurs.
+
+    "Yes or no" repeats the question.
+    """
+    pattern, text = _VERDICTS[words], _QUESTION.sub("", text)
     if opening := pattern.match(text.lstrip(_MARKS)):
         return opening[1].lower() == words[0]
     found = {match[1].lower() for match in pattern.finditer(text)}
@@ -132,3 +139,103 @@ def verdict_odds(tokens: Sequence[tuple[str, float]], words: Words = YES_NO) -> 
     floor = max(min(least, 1.0), 1e-12)
     yes, no = (max(sums.get(word, floor), 1e-12) for word in words)
     return math.log(yes) - math.log(no)
+
+
+_GRADE = r"[+-]?\d{1,6}(?:\.\d{1,6})?"
+_END = r"(?![\d.]*\d)(?![-–—]\d)"
+"""No digit follows, nor the other end of a range."""
+_BLOCK = re.compile(r"\{[^{}]*\}?")
+_PAIR = re.compile(rf"[\"']?\[?\s*(\d{{1,4}})\s*\]*[\"']?\s*[:=]\s*[\"']?({_GRADE}){_END}")
+_LIST = re.compile(rf"\[\s*{_GRADE}(?:\s*,\s*{_GRADE})*\s*\]")
+_GRADED_LINE = re.compile(
+    rf"^[ \t]*(?:[-*•][ \t]*)?\**(?:(?:passage|document|doc|text)[ \t#]*)?\[?[ \t]*(\d{{1,4}})[ \t]*\]?\**[ \t]*"
+    rf"(?:[:=–—-]|->|→)[ \t]*\**(?:score[ \t:=]*)?({_GRADE}){_END}",
+    re.IGNORECASE | re.MULTILINE,
+)
+_TAGGED = re.compile(rf"<score>\s*({_GRADE}){_END}\s*(?:/\s*\d+\s*)?(?:</score>|\Z)", re.IGNORECASE)
+_NAMED = re.compile(
+    rf"\b(?:score|grade|rating|relevance)\b[\"'*]*\s*(?:is|of|[:=])\s*[\"'*]*\s*({_GRADE}){_END}", re.IGNORECASE
+)
+_OUT_OF = re.compile(rf"({_GRADE})\s*(?:/|out of)\s*(\d+)", re.IGNORECASE)
+_ANY = re.compile(rf"(?<![\w.])(?<!\d[-–—])({_GRADE}){_END}(?!\w)")
+
+
+class Grades(NamedTuple):
+    """The grade of each passage of a group, and what was wrong with the answer."""
+
+    values: list[float | None]
+    """One per passage; None where the answer gives it none."""
+    read: bool
+    """False: no passage has a grade."""
+    repeated: int = 0
+    unknown: int = 0
+    missing: int = 0
+    out_of_range: int = 0
+
+    @property
+    def mended(self) -> bool:
+        """Whether the answer was not simply one grade for each passage."""
+        return self.read and bool(self.repeated or self.unknown or self.missing or self.out_of_range)
+
+
+class Grade(NamedTuple):
+    """One grade, or None; `out_of_range` where a number was given that is not on the scale."""
+
+    value: float | None
+    out_of_range: bool = False
+
+
+def read_grades(text: str, count: int, top: int) -> Grades:
+    """The grades from 0 to `top` that a text gives to passages numbered from 1 to `count`; first ones count."""
+    values: list[float | None] = [None] * count
+    seen: set[int] = set()
+    repeated = unknown = out_of_range = 0
+    for number, grade in _pairs(text, count):
+        if not 1 <= number <= count:
+            unknown += 1
+        elif number in seen:
+            repeated += 1
+        else:
+            seen.add(number)
+            if 0 <= grade <= top:
+                values[number - 1] = grade
+            else:
+                out_of_range += 1
+    read = any(value is not None for value in values)
+    return Grades(values, read, repeated, unknown, count - len(seen), out_of_range)
+
+
+def _pairs(text: str, count: int) -> list[tuple[int, float]]:
+    """Numbers of passages and their grades, from the fullest form of the text; among equals the last."""
+    blocks = [_found(_PAIR, match[0]) for match in _BLOCK.finditer(text)]
+    if blocks := [pairs for pairs in blocks if pairs]:
+        return max(reversed(blocks), key=lambda pairs: _known(pairs, count))
+    lines, anywhere = _found(_GRADED_LINE, text), _found(_PAIR, text)
+    if lines:
+        return max(lines, anywhere, key=lambda pairs: _known(pairs, count))
+    lists = [re.findall(_GRADE, match[0]) for match in _LIST.finditer(text)]
+    whole = [numbers for numbers in lists if len(numbers) == count and count > 1]
+    return [(i, float(number)) for i, number in enumerate(whole[-1], start=1)] if whole else anywhere
+
+
+def _found(pattern: re.Pattern[str], text: str) -> list[tuple[int, float]]:
+    return [(int(match[1]), float(match[2])) for match in pattern.finditer(text)]
+
+
+def _known(pairs: Sequence[tuple[int, float]], count: int) -> int:
+    return len({number for number, _ in pairs if 1 <= number <= count})
+
+
+def read_grade(text: str, top: int) -> Grade:
+    """The one grade from 0 to `top` that a text gives: tagged, named, out of the top, or its only number."""
+    for pattern in (_TAGGED, _NAMED):
+        if given := [float(match[1]) for match in pattern.finditer(text)]:
+            return _on_scale(given[-1], top)
+    if given := [float(match[1]) for match in _OUT_OF.finditer(text) if int(match[2]) == top]:
+        return _on_scale(given[-1], top)
+    numbers = {float(match[1]) for match in _ANY.finditer(text)}
+    return _on_scale(numbers.pop(), top) if len(numbers) == 1 else Grade(None)
+
+
+def _on_scale(value: float, top: int) -> Grade:
+    return Grade(value) if 0 <= value <= top else Grade(None, out_of_range=True)

@@ -152,6 +152,8 @@ class GenerationStore(RecordFile[Generation]):
         """How many of them were of which worth to the method that asked."""
         self._retry = retry if isinstance(retry, Retry) else Retry(retry)
         self._since = 0.0
+        self._looked: set[int] = set()
+        """Where requests that were looked for are claimed."""
         self._found: dict[tuple[str, str], dict[int, Generation]] = {}
         path = key.path(folder) if folder else key.place
         self._sent = SentCalls(path.with_suffix(".sent"))
@@ -221,6 +223,7 @@ class GenerationStore(RecordFile[Generation]):
 
     def divided(self, request: Request, status: StatusOf = as_parsed) -> tuple[list[Generation], list[Request]]:
         """The answers to a request that are here and wanted, and the requests that are left to make."""
+        self._looked.add(claim_offset((request.key, request.prompt_hash)))
         found = self.begun(request)
         retried = (g for g in found if self._retry and self._place(g) not in self._retry.asked)
         unwanted = [g for g in retried if status(g) in self._retry]
@@ -259,7 +262,7 @@ class GenerationStore(RecordFile[Generation]):
             "generations": dict(sorted(self.worth.items())),
             **counts,
             "cost": None if cost is None else round(cost, 6),
-            "lost_calls": self.lost_calls(),
+            "lost_calls": self.lost_calls(self._looked),
         }
 
     def claim(self, request: Request) -> bool:
@@ -313,10 +316,10 @@ class GenerationStore(RecordFile[Generation]):
         else:
             self._sent.settle(_call(request.key, request.prompt_hash, request.sample))
 
-    def lost_calls(self) -> int:
+    def lost_calls(self, among: Collection[int] | None = None) -> int:
         """Calls that went out and whose answer never came here, because their process was killed or interrupted."""
         stored = {_call(g.query_id, g.prompt_hash, g.sample) for g in self}
-        return self._sent.lost(stored, self.is_claimed)
+        return self._sent.lost(stored, self.is_claimed, among)
 
 
 def _call(key: str, prompt_hash: str, sample: int) -> Call:

@@ -16,7 +16,7 @@ from ..expand.policy import queries_without_text
 from ..fuse import Fusion
 from ..llm import Answers, watch_answers
 from ..rerank import Rest, safeguards, without
-from ..rerank.safeguard import RANK as SAFEGUARD_RANK
+from ..rerank.contract import SAFEGUARD_RANK
 from ..results import SCHEMA, ResultStore, SystemInfo, TaskInfo, TaskResult
 from ..results.beside import UsedGenerations
 from ..results.schema import environment

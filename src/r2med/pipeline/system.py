@@ -276,7 +276,7 @@ class Builder:
             chat.close()
 
     def _once(self, kind: str, what: Any, make: Callable[[], T]) -> T:
-        key = (kind, what if isinstance(what, Spec) else id(what))
+        key = (kind, what if isinstance(what, Spec | tuple) else id(what))
         if key not in self._made:
             self._made[key] = make(), what  # what is kept too: an id is its object's only while that lives
         found: T = self._made[key][0]
@@ -330,14 +330,15 @@ class Builder:
         return whole
 
     def chat(self, spec: Spec) -> Chat:
-        """The chat model of a spec."""
+        """The chat model of a spec, one for all who ask it under the same options."""
+        options = self.options.changed(spec.options)
 
         def make() -> Chat:
-            chat = chats.make(spec, self.options)
+            chat = chats.make(spec, options)
             self._chats.append(chat)
             return chat
 
-        return self._once("chat", spec, make)
+        return self._once("chat", (spec, options), make)
 
     @property
     def asks(self) -> bool:

@@ -222,7 +222,9 @@ def _extras(results: list[TaskResult]) -> dict[str, Any]:
     warnings = list(dict.fromkeys(str(e["warning"]) for e in expansions.values() if e.get("warning")))
     warnings += own_words(results[0].system)
     counted = {task: {key: e.get(key) for key in COUNTED} for task, e in expansions.items()}
-    found = {"before_after": effects, "expansion": counted, "warnings": warnings}
+    asked = {r.task.full_name: [n["answers"] for n in r.rerankings if "answers" in n] for r in results}
+    reranked = {task: answers for task, answers in asked.items() if answers}
+    found = {"before_after": effects, "expansion": counted, "reranker_answers": reranked, "warnings": warnings}
     return {key: value for key, value in found.items() if value}
 
 

@@ -4,9 +4,8 @@ reranker = get_reranker("maxsim")
 run = reranker.rerank(task, candidates, depth=100, rest="keep")
 """
 
-from .contract import DEFAULT, DEPTH, Reranker, Rest, rerankers
+from .contract import DEFAULT, DEPTH, Reranker, Rest, rerankers, safeguards, without
 from .custom import as_reranker
-from .safeguard import safeguards, without
 
 __all__ = [
     "DEFAULT",

@@ -1,22 +1,44 @@
-"""What chat models are asked about passages: prompts, passages as they are shown, and how answers are drawn."""
+"""What chat models are asked about passages: prompts, passages as they are shown, and how answers are drawn.
+
+Rerankers that ask about several passages at a time share `ChatListReranker`. Each answer is kept the moment it arrives:
+a run that is repeated or was killed asks only what was never answered.
+"""
 
 from __future__ import annotations
 
 import re
+import time
+from abc import abstractmethod
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar, NamedTuple
 
+import msgspec
 import numpy as np
 from msgspec import Meta
 
 from ..core import DataError, Run, Task
+from ..core.options import Options
 from ..core.spec import Content, Spec
-from ..llm import Chat, Generation, Message, Sampling, reasons, with_defaults
+from ..llm import (
+    Chat,
+    Generation,
+    GenerationStore,
+    Message,
+    Request,
+    Sampling,
+    StoreKey,
+    asked_by,
+    reasons,
+    with_defaults,
+)
 from ..llm.prompts import Prompt, built_in, prompt_from, read_prompt
 from ..models.prompts import read_pack
+from ..retrieve import Build
+from ..retrieve.stored import on_task
+from .contract import Float32, Reranker, Rest, check_depth, reordered
 
 REASONING_TOKENS = 8192
 PASSAGE_WORDS = 300
@@ -122,3 +144,116 @@ def count_problem(answer: Generation, counts: Counter[str]) -> None:
     ):
         if holds:
             counts[name] += 1
+
+
+FirstScores = np.ndarray[Any, np.dtype[np.int64]]
+"""First-stage scores as prompts show them, queries × places."""
+SHARED = ("passage_words", "max_tokens", "prompt", "hints")
+"""Parameters that all such rerankers have; the others say how questions are made."""
+COUNTED = ("asked", "cache_hits", "ok", "mended", "unparsed", "failed")
+"""Counts that the notes always have."""
+
+
+class Ranked(NamedTuple):
+    """Scores of the candidates by first-stage place, NaN where there is none, and what is worth saying of them."""
+
+    scores: Float32
+    notes: dict[str, object] = {}  # noqa: RUF012 - never changed
+
+
+@dataclass(frozen=True)
+class AskingParameters:
+    """What may be set on every reranker that asks about several passages at a time."""
+
+    passage_words: PassageWords = PASSAGE_WORDS
+    max_tokens: MaxTokens | None = None
+    prompt: OwnPrompt | None = None
+
+
+@dataclass(frozen=True)
+class ListParameters(AskingParameters):
+    """The same, where first-stage scores may be shown."""
+
+    hints: Hints = False
+
+
+class ChatListReranker(Reranker):
+    """Asks a chat model about several candidates of a query at a time."""
+
+    Parameters: ClassVar[type[Any]] = ListParameters
+    """A dataclass of what may be set on it: those above, and how questions are made."""
+    prompt_name: ClassVar[str]
+    brackets: ClassVar[bool] = True
+    """Whether passages keep numbers in square brackets, which look like the numbers of passages."""
+
+    def __init__(self, chat: Chat, spec: Spec, options: Options, given: Any) -> None:
+        self.chat, self.spec, self.options, self.given = chat, spec, options, given
+        self.prompt = load_prompt(self.prompt_name, given.prompt.located() if given.prompt else None)
+        self.sampling = sampling_for(chat, self.prompt, given.max_tokens)
+
+    @classmethod
+    def from_spec(cls, spec: Spec, build: Build) -> ChatListReranker:
+        """The reranker of a spec, on the chat model that is its argument."""
+        chat, options = build.chat(asked_by(spec)), build.options.changed(spec.options)
+        return cls(chat, on_chat(spec, chat), options, spec.values(cls.Parameters))
+
+    def describe(self) -> dict[str, object]:
+        """Everything that changes its rankings."""
+        return {
+            "kind": self.kind,
+            "method": self.prompt_name,
+            **{field.name: getattr(self.given, field.name) for field in fields(self.given) if field.name not in SHARED},
+            "hints": self.given.hints,
+            "passage_words": self.given.passage_words,
+            **({} if self.brackets else {"brackets": False}),
+            "llm": self.chat.describe(),
+            "prompt": self.prompt.hash,
+            "sampling": msgspec.to_builtins(self.sampling),
+        }
+
+    def rerank(self, task: Task, candidates: Run, depth: int = 100, *, rest: Rest = "keep") -> Run:
+        """Reorder the first `depth` candidates of each query."""
+        check_depth(depth, rest)
+        begin = time.perf_counter()
+        candidates = on_task(candidates, task)
+        counts: Counter[str] = Counter()
+        before = self.chat.usage.snapshot()
+        key = StoreKey.of(f"rerank-{self.prompt_name}", self.chat, self.prompt.hash, self.sampling, task.fingerprint)
+        passages = Passages(task, candidates, self.given.passage_words, brackets=self.brackets)
+        with GenerationStore(key, retry=self.options.retry) as store:
+            ranked = self.score(passages, depth, store, counts)
+            counts["cache_hits"], counts["torn_lines"] = store.hits, store.torn
+            bill, reused = store.bill(), store.reused
+        counts["passages_cut"] = len(passages.cut)
+        run = reordered(candidates, ranked.scores, rest, f"{candidates.name}.{self.name}@{depth}")
+        run.notes = {
+            **candidates.notes,
+            "rerank": {
+                "reranker": self.name,
+                "depth": depth,
+                "rest": rest,
+                "queries_below_depth": int((candidates.lengths() < depth).sum()),
+                **{k: counts[k] for k in (*COUNTED, *sorted(set(counts) - set(COUNTED)))},
+                **ranked.notes,
+                "answers": bill,
+                "usage": spent(before, self.chat.usage.snapshot()),
+                **({"warning": self.chat.warning} if self.chat.warning else {}),
+                "seconds": round(time.perf_counter() - begin, 4),
+            },
+        }
+        run.reused = reused
+        return run
+
+    def request(self, passages: Passages, row: int, places: list[int], key: str, hints: FirstScores | None) -> Request:
+        """The question about some of a query's candidates."""
+        scores = None if hints is None else [int(hints[row, place]) for place in places]
+        query, shown = passages.task.queries[row].text, passages.shown(row, places)
+        return Request(ask_about(self.prompt, query, shown, scores, **self.gaps()), self.sampling, key)
+
+    def gaps(self) -> dict[str, str]:
+        """What fills gaps of the prompt besides the query and the passages."""
+        return {}
+
+    @abstractmethod
+    def score(self, passages: Passages, depth: int, store: GenerationStore, counts: Counter[str]) -> Ranked:
+        """Ask about the first `depth` candidates of all queries, and score them by the answers."""

@@ -14,8 +14,7 @@ from ..core import Run, Task, UsageError
 from ..core.spec import Spec
 from ..retrieve import Remote
 from ..retrieve.stored import on_task
-from .contract import BLEND_SCALES, DEPTH, BlendScale, Reranker, Rest
-from .ordering import check_depth, reordered
+from .contract import BLEND_SCALES, DEPTH, BlendScale, Reranker, Rest, check_depth, reordered
 
 PARAMETERS = ("blend", "blend_by")
 Float64 = npt.NDArray[np.float64]

@@ -29,8 +29,7 @@ from ..retrieve.cards import (
 )
 from ..retrieve.encoders import model_folder
 from .contract import Reranker, rerankers
-from .pairs import PairScorer
-from .pointwise import PointwiseReranker
+from .pointwise import PairScorer, PointwiseReranker
 
 if TYPE_CHECKING:
     from ..retrieve.dense import DenseRetriever

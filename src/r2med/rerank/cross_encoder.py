@@ -20,7 +20,8 @@ from ..models import Card
 from ..models.card import Truncation
 from ..retrieve.encoders.base import WorkOrder
 from ..retrieve.encoders.batching import Job, halving, stream_jobs, tokenize_bounded
-from .pairs import Float32, Pairs, Scored, by_query
+from .contract import Float32
+from .pointwise import Pairs, Scored, by_query
 
 WINDOW = 8192
 """Pairs tokenized and sorted by length together; two windows are in memory at a time."""

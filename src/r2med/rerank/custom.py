@@ -24,8 +24,7 @@ from ..retrieve.encoders.custom import to_numpy
 from ..retrieve.mteb_inputs import BATCH, SPLIT, SUBSET, loader, task_facts
 from .cards import CrossEncoderParameters
 from .contract import DEPTH, Reranker, Rest, rerankers
-from .pairs import Pairs, Scored, by_query, not_cut
-from .pointwise import PointwiseReranker
+from .pointwise import Pairs, PointwiseReranker, Scored, by_query, not_cut
 
 CHUNK = 1024
 READING = {"logit": declared_parameters(CrossEncoderParameters)["logit"]}

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Annotated, NamedTuple
 
@@ -17,14 +18,18 @@ from msgspec import Meta
 
 from ..core import UsageError, fingerprint
 from ..core.columns import Int64
-from ..core.options import Options
-from ..core.spec import Spec
-from ..llm import Chat, Generation, GenerationStore, Request, generate, unless_read
-from ..llm.grades import read_grades
-from .asking import Hints, MaxTokens, OwnPrompt, Passages, PassageWords, count_problem, scaled
-from .chat_lists import ChatListReranker, Ranked
-from .contract import rerankers
-from .ordering import order_row, tied
+from ..llm import Generation, GenerationStore, Request, generate, unless_read
+from ..llm.reading import read_grades
+from .asking import (
+    ChatListReranker,
+    ListParameters,
+    Passages,
+    PassageWords,
+    Ranked,
+    count_problem,
+    scaled,
+)
+from .contract import order_row, rerankers, tied
 
 SCALE = 10
 GROUP_PASSAGE_WORDS = 450
@@ -41,6 +46,21 @@ class Group(NamedTuple):
     places: list[int]
 
 
+@dataclass(frozen=True)
+class GroupParameters(ListParameters):
+    """What may be set on `grouprank`."""
+
+    group: Annotated[int, Meta(ge=1, description="passages that are graded together")] = 20
+    repeats: Annotated[int, Meta(ge=1, description="times all candidates are graded, in other groups each time")] = 1
+    shuffle: Annotated[bool, Meta(description="draw groups at random instead of in first-stage order")] = True
+    seed: Annotated[int, Meta(ge=0, description="of the shuffles")] = 0
+    passage_words: PassageWords = GROUP_PASSAGE_WORDS
+
+    def __post_init__(self) -> None:
+        if not self.shuffle and (self.repeats > 1 or self.seed):
+            raise UsageError("grouprank with shuffle=no asks the same however often and with whatever seed")
+
+
 @rerankers.register("grouprank", argument="chat", needs_argument=True)
 class GroupRank(ChatListReranker):
     """A chat model grades groups of passages from 0 to 10; the mean over shuffles counts (GroupRank, 2025)."""
@@ -48,33 +68,7 @@ class GroupRank(ChatListReranker):
     kind = "groupwise"
     prompt_name = "grouprank"
 
-    def __init__(
-        self,
-        chat: Chat,
-        spec: Spec,
-        options: Options,
-        *,
-        group: Annotated[int, Meta(ge=1, description="passages that are graded together")] = 20,
-        repeats: Annotated[
-            int, Meta(ge=1, description="times all candidates are graded, in other groups each time")
-        ] = 1,
-        shuffle: Annotated[bool, Meta(description="draw groups at random instead of in first-stage order")] = True,
-        seed: Annotated[int, Meta(ge=0, description="of the shuffles")] = 0,
-        hints: Hints = False,
-        passage_words: PassageWords = GROUP_PASSAGE_WORDS,
-        max_tokens: MaxTokens | None = None,
-        prompt: OwnPrompt | None = None,
-    ) -> None:
-        if not shuffle and (repeats > 1 or seed):
-            raise UsageError("grouprank with shuffle=no asks the same however often and with whatever seed")
-        self.group, self.repeats, self.shuffle, self.seed = group, repeats, shuffle, seed
-        super().__init__(
-            chat, spec, options, hints=hints, passage_words=passage_words, max_tokens=max_tokens, prompt=prompt
-        )
-
-    def shape(self) -> dict[str, object]:
-        """How groups are drawn."""
-        return {"group": self.group, "repeats": self.repeats, "shuffle": self.shuffle, "seed": self.seed}
+    Parameters = GroupParameters
 
     def gaps(self) -> dict[str, str]:
         """The highest grade."""
@@ -84,7 +78,7 @@ class GroupRank(ChatListReranker):
         """The mean grade of each candidate over all shuffles, as a share of the highest; NaN where it has none."""
         candidates = passages.candidates
         lengths = np.minimum(candidates.lengths(), depth).tolist()
-        hints = scaled(candidates, depth) if self.hints else None
+        hints = scaled(candidates, depth) if self.given.hints else None
         groups: dict[str, Group] = {}
         for row, query in enumerate(passages.task.queries):
             for group in self.groups(row, query.id, lengths[row]):
@@ -101,7 +95,7 @@ class GroupRank(ChatListReranker):
             return unless_read(answer, read_grades(answer.final, len(groups[answer.query_id].places), SCALE).read)
 
         counts["asked"] = len(groups)
-        grades = np.full((self.repeats, len(candidates), min(depth, candidates.depth)), np.nan, dtype=np.float32)
+        grades = np.full((self.given.repeats, len(candidates), min(depth, candidates.depth)), np.nan, dtype=np.float32)
         arriving = generate(self.chat, requests(), store, clean=False, status=status)
         for done, answer in enumerate(arriving, start=1):
             group = groups[answer.query_id]
@@ -112,10 +106,10 @@ class GroupRank(ChatListReranker):
 
     def groups(self, row: int, query_id: str, count: int) -> list[Group]:
         """The groups of a query, for all repeats; its shuffles do not depend on the other queries."""
-        found = []
-        for repeat in range(self.repeats):
-            order = shuffled(query_id, count, self.seed, repeat) if self.shuffle else list(range(count))
-            found += [Group(row, repeat, order[start : start + self.group]) for start in range(0, count, self.group)]
+        found, given = [], self.given
+        for repeat in range(given.repeats):
+            order = shuffled(query_id, count, given.seed, repeat) if given.shuffle else list(range(count))
+            found += [Group(row, repeat, order[start : start + given.group]) for start in range(0, count, given.group)]
         return found
 
     def _grades(self, answer: Generation, size: int, counts: Counter[str]) -> list[float | None]:

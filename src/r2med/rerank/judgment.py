@@ -21,8 +21,8 @@ from ..models.parts import Judgment
 from ..retrieve.encoders.batching import pad
 from ..retrieve.encoders.devices import mixed_precision
 from ..retrieve.encoders.torch_models import import_transformers, load_with, stated_config
+from .contract import Float32
 from .cross_encoder import PairIds, PairTokenizer, Template, Text, document_floor
-from .pairs import Float32
 from .torch_cross_encoder import TorchCrossEncoder
 
 

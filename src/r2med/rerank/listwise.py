@@ -1,36 +1,95 @@
-"""Reranking by windows of passages that a chat model puts in order.
+"""Reranking by sorting: a chat model is asked about a few passages at a time, to order them or to pick the best.
 
-All queries are sorted side by side: while one waits for an answer, others are asked.
+A way of sorting is a generator: it yields places to be compared, is sent their order (positions among those asked
+about, best first), and returns the whole list's new order. All queries are sorted side by side: while one waits for an
+answer, others are asked.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections import Counter
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
 
 import numpy as np
+from msgspec import Meta
 
-from ..core.options import Options
+from ..core import UsageError
 from ..core.parallel import Feed
-from ..core.spec import Spec
-from ..llm import Chat, Generation, GenerationStore, Request, generate, unless_read
-from ..llm.reading import read_order
+from ..llm import Generation, GenerationStore, Request, generate, unless_read
+from ..llm.reading import read_choice, read_order
 from .asking import (
-    PASSAGE_WORDS,
-    Hints,
-    MaxTokens,
-    OwnPrompt,
+    AskingParameters,
+    ChatListReranker,
+    ListParameters,
     Passages,
     PassageWords,
+    Ranked,
     Step,
     Window,
     count_problem,
     scaled,
 )
-from .chat_lists import ChatListReranker, Ranked
-from .contract import rerankers
-from .ordering import ranks_as_scores
-from .sorting import Sorter, check_sliding, sliding
+from .contract import ranks_as_scores, rerankers
+
+Sorter = Generator[list[int], list[int], list[int]]
+
+
+def check_sliding(window: int, step: int) -> None:
+    """A step beyond the window would leave passages out."""
+    if window < 2 or not 1 <= step <= window:
+        raise UsageError(f"a window of {window} cannot move by {step}: at least 2, and a step of 1 to the window")
+
+
+def sliding(count: int, window: int, step: int) -> Sorter:
+    """RankGPT's sliding window: from the end of the list to its head, so that good passages are carried up."""
+    order = list(range(count))
+    end = count
+    while count > 1:
+        start = max(0, end - window)
+        asked = order[start:end]
+        answer = yield asked
+        order[start:end] = [asked[i] for i in answer]
+        if start == 0:
+            break
+        end -= step
+    return order
+
+
+def heap_top(count: int, top: int, children: int) -> Sorter:
+    """Setwise heap sort: the best `top` by picking the best of a parent and its children; the rest stay in order.
+
+    Only the first of each answer is used. Places are asked about in list order, so that an answer that cannot be read
+    (which changes nothing) leaves the first stage's favourite on top.
+    """
+    heap = list(range(count))
+    size = count
+
+    def sift(node: int) -> Generator[list[int], list[int], None]:
+        while children * node + 1 < size:
+            family = [node, *range(children * node + 1, min(children * (node + 1) + 1, size))]
+            asked = sorted(heap[i] for i in family)
+            answer = yield asked
+            best = asked[answer[0]]
+            if best == heap[node]:
+                return
+            place = heap.index(best)
+            heap[node], heap[place] = heap[place], heap[node]
+            node = place
+
+    for node in range((count - 2) // children, -1, -1) if count > 1 else ():
+        yield from sift(node)
+    chosen: list[int] = []
+    while size and len(chosen) < top:
+        chosen.append(heap[0])
+        size -= 1
+        heap[0] = heap[size]
+        if size > 1 and len(chosen) < top:
+            yield from sift(0)
+    return [*chosen, *sorted(set(range(count)).difference(chosen))]
+
 
 LONG_PASSAGE_WORDS = 512
 
@@ -56,7 +115,7 @@ class ListwiseReranker(ChatListReranker):
         sorters = [self.sorter(length) for length in lengths]
         rows = {query.id: row for row, query in enumerate(passages.task.queries)}
         asked: dict[int, list[int]] = {}
-        hints = scaled(candidates, depth) if self.hints else None
+        hints = scaled(candidates, depth) if self.given.hints else None
         questions: Feed[Request] = Feed()
 
         def go_on(row: int, answer: list[int] | None) -> None:
@@ -91,35 +150,44 @@ class ListwiseReranker(ChatListReranker):
         return self.read(answer, size, counts)
 
 
+@dataclass(frozen=True)
+class MovingWindow(AskingParameters):
+    """A window over the list."""
+
+    window: Window = 20
+    step: Step = 10
+
+    def __post_init__(self) -> None:
+        check_sliding(self.window, self.step)
+
+
+@dataclass(frozen=True)
+class WindowParameters(MovingWindow, ListParameters):
+    """What may be set on rerankers that order a window at a time."""
+
+
+@dataclass(frozen=True)
+class LongWindowParameters(WindowParameters):
+    """The same, for longer passages."""
+
+    passage_words: PassageWords = LONG_PASSAGE_WORDS
+
+
+@dataclass(frozen=True)
+class ScoredWindowParameters(MovingWindow):
+    """The same, where first-stage scores are always shown."""
+
+    hints: ClassVar[bool] = True
+
+
 class SlidingWindow(ListwiseReranker):
     """RankGPT's sliding window over the list, from its end to its head."""
 
-    def __init__(
-        self,
-        chat: Chat,
-        spec: Spec,
-        options: Options,
-        *,
-        window: Window = 20,
-        step: Step = 10,
-        hints: Hints = False,
-        passage_words: PassageWords = PASSAGE_WORDS,
-        max_tokens: MaxTokens | None = None,
-        prompt: OwnPrompt | None = None,
-    ) -> None:
-        check_sliding(window, step)
-        self.window, self.step = window, step
-        super().__init__(
-            chat, spec, options, hints=hints, passage_words=passage_words, max_tokens=max_tokens, prompt=prompt
-        )
-
-    def shape(self) -> dict[str, object]:
-        """The window and its step."""
-        return {"window": self.window, "step": self.step}
+    Parameters: ClassVar[type[MovingWindow]] = WindowParameters
 
     def sorter(self, count: int) -> Sorter:
         """Windows from the end of the list to its head."""
-        return sliding(count, self.window, self.step)
+        return sliding(count, self.given.window, self.given.step)
 
     def read(self, answer: Generation, size: int, counts: Counter[str]) -> list[int]:
         """The order an answer states; what it leaves out follows, what cannot be read stays as it is."""
@@ -153,31 +221,7 @@ class ReasonRank(SlidingWindow):
 
     prompt_name = "reasonrank"
     brackets = False
-
-    def __init__(
-        self,
-        chat: Chat,
-        spec: Spec,
-        options: Options,
-        *,
-        window: Window = 20,
-        step: Step = 10,
-        hints: Hints = False,
-        passage_words: PassageWords = LONG_PASSAGE_WORDS,
-        max_tokens: MaxTokens | None = None,
-        prompt: OwnPrompt | None = None,
-    ) -> None:
-        super().__init__(
-            chat,
-            spec,
-            options,
-            window=window,
-            step=step,
-            hints=hints,
-            passage_words=passage_words,
-            max_tokens=max_tokens,
-            prompt=prompt,
-        )
+    Parameters = LongWindowParameters
 
 
 @rerankers.register("insertrank", argument="chat", needs_argument=True)
@@ -188,27 +232,51 @@ class InsertRank(SlidingWindow):
     """
 
     prompt_name = "insertrank"
+    Parameters = ScoredWindowParameters
 
-    def __init__(
-        self,
-        chat: Chat,
-        spec: Spec,
-        options: Options,
-        *,
-        window: Window = 20,
-        step: Step = 10,
-        passage_words: PassageWords = PASSAGE_WORDS,
-        max_tokens: MaxTokens | None = None,
-        prompt: OwnPrompt | None = None,
-    ) -> None:
-        super().__init__(
-            chat,
-            spec,
-            options,
-            window=window,
-            step=step,
-            hints=True,
-            passage_words=passage_words,
-            max_tokens=max_tokens,
-            prompt=prompt,
-        )
+
+Top = Annotated[int, Meta(ge=1, description="places of the list that are sorted")]
+Children = Annotated[int, Meta(ge=1, description="passages compared with their parent in the heap")]
+
+
+@dataclass(frozen=True)
+class HeapParameters(ListParameters):
+    """What may be set on rerankers that sort in a heap."""
+
+    top: Top = 10
+    children: Children = 3
+
+
+@dataclass(frozen=True)
+class WideHeapParameters(HeapParameters):
+    """The same, with twenty passages at a time."""
+
+    children: Children = 19
+
+
+@rerankers.register("setwise", argument="chat", needs_argument=True)
+class Setwise(ListwiseReranker):
+    """A chat model picks the best of a few passages, in a heap sort (Zhuang et al., 2024)."""
+
+    kind = "setwise"
+    prompt_name = "setwise"
+    Parameters = HeapParameters
+
+    def sorter(self, count: int) -> Sorter:
+        """Heap sort of the best."""
+        return heap_top(count, self.given.top, self.given.children)
+
+    def read(self, answer: Generation, size: int, counts: Counter[str]) -> list[int]:
+        """The passage that an answer picks, then the others."""
+        choice = read_choice(answer.final, size)
+        counts["unparsed" if choice is None else "ok"] += 1
+        best = choice or 0
+        return [best, *(i for i in range(size) if i != best)]
+
+
+@rerankers.register("rank-r1", argument="chat", needs_argument=True)
+class RankR1(Setwise):
+    """A chat model thinks about twenty passages and picks the best, in a heap sort (Zhuang et al., 2025)."""
+
+    prompt_name = "rank-r1"
+    Parameters = WideHeapParameters

@@ -28,10 +28,8 @@ from ..retrieve.encoders.devices import mixed_precision
 from ..retrieve.encoders.torch_models import check_whole, import_transformers, load_with, loading, stated_config
 from ..retrieve.sparse import available_cores
 from ..retrieve.stored import on_task
-from .contract import DEPTH, Reranker, Rest
-from .ordering import Float32, check_depth, reordered, tied, top_pairs
-from .pairs import Pairs, Scored
-from .pointwise import cut_note
+from .contract import DEPTH, Float32, Reranker, Rest, check_depth, reordered, tied, top_pairs
+from .pointwise import Pairs, Scored, cut_note
 from .torch_cross_encoder import TorchCrossEncoder
 
 LAYERS = ("projector.0.weight", "projector.2.weight")

@@ -19,8 +19,9 @@ from ..models.locate import file_hash
 from ..retrieve.encoders.base import WorkOrder
 from ..retrieve.encoders.batching import pad
 from ..retrieve.encoders.onnx import BATCH_TOKENS, OnnxModel, find_onnx, onnx_hashes, scales_batches
+from .contract import Float32
 from .cross_encoder import WINDOW, CrossEncoder, PairIds, PairTokenizer
-from .pairs import Float32, Pairs, by_query
+from .pointwise import Pairs, by_query
 
 
 class OnnxCrossEncoder(CrossEncoder):

@@ -21,7 +21,7 @@ from ..retrieve.encoders.base import WorkOrder
 from ..retrieve.encoders.token_states import TokenEncoder, token_encoder
 from ..retrieve.maxsim import EXPLAINED, STORED, fixed_point, maxsim, token_shares
 from ..retrieve.rows import unit
-from .pairs import Pairs, Scored, by_query
+from .pointwise import Pairs, Scored, by_query
 
 BLOCK = 4096
 

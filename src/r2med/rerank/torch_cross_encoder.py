@@ -35,9 +35,10 @@ from ..retrieve.encoders.torch_models import (
     stated_config,
 )
 from ..retrieve.sparse import available_cores
+from .contract import Float32
 from .cross_encoder import CrossEncoder, PairIds, PairTokenizer
 from .onnx_cross_encoder import pick_logit
-from .pairs import Float32, Pairs, Scored
+from .pointwise import Pairs, Scored
 
 CPU_BATCH_TOKENS = 2048
 """Small batches stay in a core's cache."""

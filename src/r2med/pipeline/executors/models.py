@@ -20,7 +20,7 @@ from ...core.options import Options
 from ...core.queries import Side
 from ...core.spec import Spec
 from ...rerank import Reranker
-from ...rerank.pairs import Pairs, PairScorer, Scored
+from ...rerank.pointwise import Pairs, PairScorer, Scored
 from ...retrieve import Retriever
 from ...retrieve.encoders import BaseEncoder, Batch
 from ...retrieve.encoders.base import TermBatch, TokenBatch, WorkOrder

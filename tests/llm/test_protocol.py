@@ -1,4 +1,4 @@
-"""The tokens that an answer ends on, and what their probabilities say."""
+"""How sure a model was of what it ended on."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from r2med.llm.decision import decided, decision_of, expectation, probability
+from r2med.llm.protocol import decided, decision_of, expectation, probability
 
 
 def token(text: str, probability: float = 1.0, **others: float) -> dict[str, Any]:

@@ -1,3 +1,5 @@
+"""From a reranker's scores to a run, and the safeguard of Nano candidates."""
+
 from __future__ import annotations
 
 from typing import Literal
@@ -10,7 +12,8 @@ from hypothesis.extra.numpy import arrays
 
 from r2med.core import IdTable, ModelError, Run, UsageError
 from r2med.core.trec import read_run, write_run
-from r2med.rerank.ordering import check_depth, order_row, ranks_as_scores, reordered
+from r2med.rerank import safeguards, without
+from r2med.rerank.contract import check_depth, order_row, ranks_as_scores, reordered
 
 IDS = IdTable(f"d{i:02d}" for i in range(40))
 finite = st.floats(-(2.0**127), 2.0**127, width=32)
@@ -93,3 +96,17 @@ def test_refusals() -> None:
 
 def test_ranks_as_scores() -> None:
     assert ranks_as_scores([[2, 0, 1], []], 3)[0].tolist() == [2, 1, 3]
+
+
+def test_the_safeguard_is_found_and_taken_out() -> None:
+    long = {f"d{i:03d}": float(200 - i) for i in range(101)}
+    run = Run.from_rankings({"a": list(long.items()), "b": list(long.items())[:50]})
+    found = safeguards(run)
+    assert run.doc_ids[int(found[0])] == "d100"
+    assert found[1] == -1
+    reranked = Run.from_rankings({"a": [("d100", 3.0), ("d001", 2.0)], "b": [("d002", 1.0)]}, doc_ids=run.doc_ids)
+    cleared = without(reranked, found)
+    assert [h.doc_id for h in cleared.of("a")] == ["d001"]
+    assert cleared.of("b") == reranked.of("b")
+    assert (safeguards(run, {"b"}) == [-1, run.doc_ids.position("d049")]).all()
+    assert (without(run, found).docs[1] == run.docs[1]).all()

@@ -1,4 +1,4 @@
-"""Expanders that people bring: functions, objects, and those that misbehave."""
+"""Expanders that people bring themselves."""
 
 from __future__ import annotations
 

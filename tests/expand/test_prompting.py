@@ -1,3 +1,5 @@
+"""Few-shot examples that give nothing away."""
+
 from __future__ import annotations
 
 from dataclasses import replace
@@ -6,8 +8,8 @@ import pytest
 
 import r2med
 from r2med.core import Query, Task, UsageError
-from r2med.expand.fewshot import leak, render_examples, without_leaks
 from r2med.expand.generated import load_prompt
+from r2med.expand.prompting import leak, render_examples, without_leaks
 from r2med.llm.prompts import FAMILIES, Example, Prompt
 
 
