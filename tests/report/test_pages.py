@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from r2med.api.publish import facts_of
 from r2med.core import UnknownName, UsageError
 from r2med.report.collection import side_by_side
 from r2med.report.leaderboard import board as report_board
@@ -31,7 +32,7 @@ TASKS = 8
 
 @pytest.fixture(scope="module")
 def site(results: Path) -> Site:
-    made = Site([results], parameters=lambda parts: 0 if parts[0].startswith("bm25") else 7_000_000_000)
+    made = Site([results], model_facts=facts_of)
     made.wait = None
     return made
 

@@ -26,7 +26,7 @@ from ...results.store import indented_json
 from ...scoring import MAIN, Measure
 from ...tasks import collections
 from ..collection import Behind, CollectionResults, TaskMatrix
-from ..costs import AXES, Parameters, cost_of
+from ..costs import AXES, Facts, cost_of
 from ..leaderboard import ALL, Row, Standing, as_json, measured_rows, ranked
 from ..submissions import Gathered
 from .app import STATIC, find_page
@@ -69,8 +69,8 @@ class About(msgspec.Struct, frozen=True, kw_only=True):
 class PublicSite(Site):
     """The results of submissions, and what is known about these."""
 
-    def __init__(self, gathered: Gathered, about: About, folders: Sequence[Path], parameters: Parameters) -> None:
-        super().__init__(gathered.results.roots, task_folders=folders, parameters=parameters)
+    def __init__(self, gathered: Gathered, about: About, folders: Sequence[Path], model_facts: Facts) -> None:
+        super().__init__(gathered.results.roots, task_folders=folders, model_facts=model_facts)
         self.index, self.submitted, self.gathered = gathered.results, gathered.systems, gathered
         self.texts = PublicTexts(folders, own=about.texts)
         self.wait = None
@@ -255,7 +255,7 @@ def _rows(site: PublicSite, results: CollectionResults) -> Iterable[tuple[Measur
 def _facts(site: PublicSite, results: CollectionResults, measure: Measure, said: Standing) -> list[Row]:
     """Every system with all that is known about it."""
     rows = measured_rows(results, measure, said)
-    board_filters.add_facts(rows, results, site.parameters)
+    board_filters.add_facts(rows, results, site.model_facts)
     board_filters.add_submissions(rows, site.submitted)
     return rows
 
@@ -267,7 +267,7 @@ def _json(site: PublicSite, results: CollectionResults) -> bytes:
 
 def _row(site: PublicSite, results: CollectionResults, row: Row, measure: Measure) -> dict[str, Any]:
     entry = site.submitted[row.system]
-    costs = {name: cost_of(results.results(row.system), name, site.parameters) for name in AXES}
+    costs = {name: cost_of(results.results(row.system), name, site.model_facts) for name in AXES}
     return {
         **as_json([row])[0],
         "measure": measure.key,

@@ -86,7 +86,7 @@ class Board(NamedTuple):
             said = site.standing(self.results, self.measure)
             ready = said is not None
             rows = measured_rows(self.results, self.measure, said or Standing({}, {}))
-            board_filters.add_facts(rows, self.results, site.parameters)
+            board_filters.add_facts(rows, self.results, site.model_facts)
             board_filters.add_submissions(rows, site.submitted)
         if show != "measured":
             rows += published(self.results, self.measure, self.chosen["protocol"])
@@ -272,7 +272,7 @@ def tradeoffs(site: Site, asked: PageRequest, url: Links) -> Page:
     measure = site.measure(asked.get("measure"))
     usual = "seconds" if results.systems else "parameters"
     against = choose("cost", asked.get("against", usual), AXES)
-    points, left_out = cost_points(results, results.whole, measure, against, site.parameters)
+    points, left_out = cost_points(results, results.whole, measure, against, site.model_facts)
     points = [p._replace(href=url("system", slug, p.system)) for p in points]
     if against == "parameters":
         for row in published(results, measure):
