@@ -27,9 +27,8 @@ from ..costs import Facts, unknown_facts
 from ..leaderboard import Standing, standing, usual_settings
 from ..nano_plots import written_pictures
 from ..submissions import Submitted
-from .background import Background
+from .background import Background, Searcher, Trying
 from .failures import failures, reading_limit
-from .trying import Searcher, Trying
 
 P = ParamSpec("P")
 T = TypeVar("T")
