@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from r2med.api.publish import facts_of
 from r2med.core import UnknownName, UsageError
 from r2med.report.collection import side_by_side
 from r2med.report.leaderboard import board as report_board
@@ -31,7 +32,7 @@ TASKS = 8
 
 @pytest.fixture(scope="module")
 def site(results: Path) -> Site:
-    made = Site([results], parameters=lambda parts: 0 if parts[0].startswith("bm25") else 7_000_000_000)
+    made = Site([results], model_facts=facts_of)
     made.wait = None
     return made
 
@@ -411,3 +412,16 @@ def test_a_system_without_every_task_has_no_average(own_results: Path) -> None:
     assert last["row"].macro is None
     assert last["row"].scope == "7 of 8"
     assert None not in numbers(context)[:-1]
+
+
+def test_many_letters_are_shortened_so_that_scores_stay_in_sight(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Systems that hardly differ share dozens of letters; the whole list is said to who points at it."""
+    many = "abcdefghijklmnopqrstuvwxyzAB(53)(66)"
+    results = site.held["mini@1"]
+    said = site.standing(results, MAIN)
+    assert said is not None
+    places = {name: place._replace(letters=many) for name, place in said.places.items()}
+    monkeypatch.setattr(site, "standing", lambda *_, **__: said._replace(places=places))
+    html = page_html(page(site, "/board/mini@1"), LINKS)
+    assert html.count(f'<abbr title="{many}">abcdef…</abbr>') == len(places) > 1
+    assert many not in re.sub(r"<[^>]*>", "", html)

@@ -3,6 +3,7 @@ from __future__ import annotations
 import struct
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -22,7 +23,7 @@ from r2med.report.costs import (
     cost_of,
     cost_points,
     cut_points,
-    unknown_parameters,
+    unknown_facts,
 )
 from r2med.report.pictures import (
     MOST_MARKS,
@@ -39,6 +40,7 @@ from r2med.report.pictures import (
 )
 from r2med.report.svg import SERIES, SHAPES, Canvas, check_output, text_width, write_picture
 from r2med.results import ResultIndex, TaskResult
+from r2med.results.published_models import SystemFacts
 from r2med.scoring import MAIN
 from r2med.scoring.intervals import Settings, score_intervals
 from r2med.scoring.ranks import standings
@@ -133,13 +135,13 @@ def test_seconds_are_those_of_a_first_run_unless_asked_otherwise(found: SideBySi
     """The same model stood twice on the front: encoded, and out of the cache."""
     results = found.results.results("bm25")
     cached = [msgspec.structs.replace(r, saved_seconds={"retrieve": 5.0}) for r in results]
-    warm, cold = (cost_of(cached, axis, unknown_parameters) for axis in ("warm", "seconds"))
-    assert warm == cost_of(results, "warm", unknown_parameters)
+    warm, cold = (cost_of(cached, axis, unknown_facts) for axis in ("warm", "seconds"))
+    assert warm == cost_of(results, "warm", unknown_facts)
     assert warm is not None
     assert cold == pytest.approx(warm + 8 * 5.0 / 102)
     unknown = [*cached[:-1], msgspec.structs.replace(cached[-1], saved_seconds={"retrieve": None})]
-    assert cost_of(unknown, "seconds", unknown_parameters) is None
-    assert cost_of(unknown, "warm", unknown_parameters) == warm
+    assert cost_of(unknown, "seconds", unknown_facts) is None
+    assert cost_of(unknown, "warm", unknown_facts) == warm
     for stored in found.results.systems["bm25"].values():
         stored.result.saved_seconds = None  # as in a file of before it was measured
     points, left_out = cost_points(found.results, found.results.tasks, MAIN, "seconds")
@@ -156,14 +158,18 @@ def test_what_cannot_be_compared_is_left_out_with_the_reason(index: ResultIndex,
     points, left_out = cost_points(found.results, found.results.tasks, MAIN, "parameters")
     assert not points
     assert left_out[0] == "bm25 is left out: its cost is not known"
-    points, _ = cost_points(found.results, found.results.tasks, MAIN, "parameters", lambda system: 7)
+
+    def seven(names: Sequence[str]) -> SystemFacts:
+        return unknown_facts(names)._replace(parameters=7)
+
+    points, _ = cost_points(found.results, found.results.tasks, MAIN, "parameters", seven)
     assert [p.cost for p in points] == [7.0, 7.0]
 
 
 def test_prices_come_from_notes_however_deep(found: SideBySide) -> None:
     def cost(notes: dict[str, object], axis: str) -> float | None:
         results = [msgspec.structs.replace(r, notes=notes) for r in found.results.results("bm25")]
-        return cost_of(results, axis, unknown_parameters)
+        return cost_of(results, axis, unknown_facts)
 
     assert cost({"expansion": {"cost": None}}, "dollars") is None
     assert cost({"a": {"expansion": {"cost": 0.5}}}, "dollars") == pytest.approx(1000 * 8 * 0.5 / 102)

@@ -17,11 +17,11 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from r2med.api.publish import parameters_of
+from r2med.api.publish import facts_of
 from r2med.cli.browse import report, view
 from r2med.core import R2MedError
 from r2med.pipeline.system import SystemSpec
-from r2med.report.costs import part_names
+from r2med.report.costs import models_of
 from r2med.report.web.app import Guard
 from r2med.report.web.server import listen
 from r2med.results import SystemInfo
@@ -167,19 +167,32 @@ def test_results_appear_while_a_run_goes_on(results: Path, tmp_path: Path, serve
         (["minilm"], 22_713_216),
         (["bm25", "minilm"], 22_713_216),
         (["minilm", "medcpt", "msmarco-minilm"], 22_713_216 + 109_482_240 + 33_360_385),
+        (["bm25", "rm3", "minilm", "vector-average"], 22_713_216),
+        (["bm25", "bge-small", "neighbours"], 33_400_000),
+        (["bm25", "maxsim"], 33_400_000),
         (["bm25", "hyde"], None),
         (["somebody/unknown"], None),
     ],
 )
 def test_weights_come_from_the_cards(parts: list[str], count: int | None) -> None:
-    assert parameters_of(parts) == count
+    assert facts_of(parts).parameters == count
+
+
+def test_licences_come_from_the_cards_too() -> None:
+    assert facts_of(["bm25"]).terms == "none"
+    assert facts_of(["bm25", "bge-small", "neighbours"])[2:4] == ("MIT", "open")
+    assert facts_of(["bge-small", "gpt4"]).terms == "proprietary"
+    assert facts_of(["bge-small", "somebody/unknown"])[2:4] == ("", "unknown")
 
 
 def test_the_parts_of_a_system_are_those_of_its_spec() -> None:
     spec = SystemSpec.parse("hyde:gpt4+minilm:max_length=128+medcpt.rrf+msmarco-minilm@50")
     info = SystemInfo(name="a name that says nothing", kind="reranked", description={}, spec=spec.data())
-    assert part_names(info) == ["minilm", "medcpt", "hyde", "msmarco-minilm"]
-    assert part_names(SystemInfo(name="minilm", kind="dense", description={})) == ["minilm"]
+    assert models_of(info) == ["minilm", "medcpt", "gpt4", "msmarco-minilm"]
+    spec = SystemSpec.parse("hyde:openai:served+bm25+minilm.rrf+maxsim:model=minilm@50")
+    info = SystemInfo(name="a name that says nothing", kind="reranked", description={}, spec=spec.data())
+    assert models_of(info) == ["bm25", "minilm", "served"]
+    assert models_of(SystemInfo(name="minilm", kind="dense", description={})) == ["minilm"]
 
 
 def test_a_taken_port_is_one_line() -> None:

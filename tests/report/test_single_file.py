@@ -6,17 +6,23 @@ import base64
 import hashlib
 import json
 import re
+from collections import Counter
 from collections.abc import Callable
+from html import unescape
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
+import r2med
 from r2med.cli.browse import report as command
+from r2med.report.web.pages.query import query
+from r2med.report.web.public import SiteLinks
+from r2med.report.web.render import FileLinks, PageRequest, cut, marked, page_html, visible
 from r2med.report.web.single_file import write_report
 from r2med.report.web.site import Site
-from tests.report.unpack import unpack
+from tests.report.unpack import parts, unpack, whole
 
 Visit = Callable[..., Any]
 
@@ -68,6 +74,55 @@ def test_its_policy_allows_only_its_own_script_and_style(made: Path) -> None:
 
 def test_pages_are_compressed(made: Path) -> None:
     assert made.stat().st_size < len(unpack(made).html) / 3
+
+
+@pytest.mark.slow
+def test_the_report_of_mini_is_small(tmp_path: Path) -> None:
+    """All of Mini's queries with four systems; those that `r2med run` takes by default need a model."""
+    r2med.run("bm25", "bm25-lucene", fuse="rrf", tasks="mini", results=tmp_path / "results")
+    r2med.run("bm25:b=0.9,k1=1.2", tasks="mini", results=tmp_path / "results")
+    said = write_report(Site([tmp_path / "results"]), tmp_path / "out.html", most=24_000_000)
+    assert said.queries == said.of_queries == 387
+    assert said.bytes == (tmp_path / "out.html").stat().st_size < 3_000_000
+
+
+def test_a_passage_stands_in_it_once_and_pages_are_those_of_the_app(made: Path, results: Path) -> None:
+    task = r2med.load("mini@1/MedQA-Diag")
+    pages = {anchor: html for anchor, html in unpack(made).pages.items() if anchor.startswith("query/mini_401/MedQA")}
+    shown = Counter(re.findall(r"<summary><bdi>(.*?)</bdi> <span", "".join(pages.values())))
+    often = [doc for doc in task.documents if sum(plain(text).startswith(doc.text[:150]) for text in shown) > 2]
+    assert often
+    stored = [
+        html for block in re.findall(r'<template class="texts">([^<]*)<', made.read_text()) for html in parts(block)
+    ]
+    for doc in often:
+        assert sum(plain(text).startswith(doc.text[:150]) for text in stored) == 1
+    site = Site([results])
+    site.wait = None
+    for anchor, html in list(pages.items())[:5]:
+        url = f"/query/mini@1/MedQA-Diag/{anchor.rsplit('/', 1)[1]}"
+        links = SiteLinks({}, "")  # as short as in the file, with the texts in place
+        asked = page_html(query(site, PageRequest.from_url(url), links), links, layout="bare.html", live=False)
+        assert re.sub(r"</?a\b[^>]*>", "", html).count("<mark>") == asked.count("<mark>") > 0
+        assert re.findall(r"<bdi>[^<]*<mark>.*?</bdi>", html) == re.findall(r"<bdi>[^<]*<mark>.*?</bdi>", asked)
+
+
+@pytest.mark.parametrize("text", [
+    "Fever & <b>rash</b>: fever again, FEVERS' end.", "\U0001f9ec Fever \U0001f9ec\U0001f9ec of \x02 fever", "Nothing.",
+    "fever " * 200, "x" * 900,
+])  # fmt: skip
+def test_a_reference_to_a_text_reads_as_the_text(text: str) -> None:
+    links = FileLinks({})
+    for most in (40, 450):
+        reference = links.beginning(text, frozenset({"fever"}), most, 450)
+        assert text[:20] not in reference
+        stored = [str(visible(cut(kept, of))) for kept, of in links.texts]
+        assert len(stored) == 1
+        assert whole(reference, stored) == marked(text, frozenset({"fever"}), most=most)
+
+
+def plain(html: str) -> str:
+    return unescape(re.sub(r"<[^>]*>", "", html))
 
 
 def test_too_little_room_leaves_out_the_easiest_queries_and_says_so(results: Path, tmp_path: Path) -> None:

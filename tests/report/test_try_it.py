@@ -21,11 +21,11 @@ from r2med.core import Task
 from r2med.core.queries import Tried, Typed
 from r2med.pipeline.typed import TypedSearch
 from r2med.report.web.app import MOST_ASKING, create_app
+from r2med.report.web.background import MOST_WAITING, Busy, Trying
 from r2med.report.web.pages import try_it
 from r2med.report.web.requests import FORM, MOST_BYTES
 from r2med.report.web.server import listen, make_server
 from r2med.report.web.site import Site
-from r2med.report.web.trying import MOST_WAITING, Busy, Trying
 from r2med.scoring import MAIN, rescored
 from tests.report.conftest import START, Server
 
@@ -41,7 +41,7 @@ def task() -> Task:
 def test_the_form_offers_tasks_and_systems(server: Server) -> None:
     page = server.get("/try").text
     assert 'aria-current="page">Try it' in page
-    tasks = re.findall(r'<option value="(mini[^"]*)"', page)
+    tasks = re.findall(r'<option value="(mini[^"/]*/[^"]*)"', page)
     assert tasks[0] == "mini@1/Biology"  # those with results stand first
     assert {"mini/MedQA-Diag", "mini-dev/Biology"} <= set(tasks)
     assert f'value="{FUSED}"' in page

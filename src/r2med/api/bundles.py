@@ -16,7 +16,7 @@ from ..report.submissions import gather
 from ..report.verify import Judgments, Verdict, verify
 from ..results import ResultIndex, ResultStore
 from ..results.bundle import BundledSystem, Manifest, Unpacked, check_about, naming
-from .publish import parameters_of
+from .publish import facts_of
 from .results import FOLDER
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ def build_board(
     with tempfile.TemporaryDirectory(prefix="r2med-board-") as scratch:
         place = Path(scratch)
         gathered = gather(paths, place, unpack_checked, folders, workers=workers, on_progress=on_progress)
-        return write_site(PublicSite(gathered, about, folders, parameters_of), target, about)
+        return write_site(PublicSite(gathered, about, folders, facts_of), target, about)
 
 
 def _bundle_files(path: Path) -> list[Path]:

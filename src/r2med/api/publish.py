@@ -8,21 +8,28 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from ..core import R2MedError, ResultError, UsageError
+from ..core import ResultError, UsageError
 from ..core.atomic import write_bytes
 from ..integrations.exporting import export_beir, export_trec
 from ..integrations.hub import Prepared, Uploaded, prepare, upload
 from ..integrations.mteb import Imported, Written, ledger_text, read_mteb
 from ..integrations.mteb import export_mteb as export_to_mteb
-from ..models import get_card
+from ..models.registry import named_card
 from ..pipeline.typed import TypedSearch
+from ..rerank.cards import MaxSimParameters
+from ..rerank.neighbours import NeighboursParameters
 from ..results import ResultIndex
+from ..results.published_models import ModelFacts, SystemFacts, find_facts, joint_facts
 from .results import FOLDER
 
 if TYPE_CHECKING:
     from ..report.web import Site
     from ..report.web.single_file import Written as WrittenReport
 
+USUAL_MODELS = {"maxsim": MaxSimParameters.model, "neighbours": NeighboursParameters.model}
+"""The models that rerankers take unless told otherwise."""
+WITHOUT_WEIGHTS = ("bm25", "rm3", "rocchio", "vector-")
+"""How methods begin that have no weights of their own: they work with what the other parts of a system have."""
 __all__ = [
     "export_beir",
     "export_hub",
@@ -44,16 +51,21 @@ def open_site(results: Sequence[str | Path], tasks: Sequence[str | Path] = (), *
             raise ResultError(f"{root}: no such folder of results (r2med run makes one)")
     folders = [Path(folder) for folder in tasks]
     searcher = TypedSearch() if search else None
-    return Site(roots or [Path(FOLDER)], task_folders=folders, parameters=parameters_of, search=searcher)
+    return Site(roots or [Path(FOLDER)], task_folders=folders, model_facts=facts_of, search=searcher)
 
 
-def parameters_of(parts: Sequence[str]) -> int | None:
-    """Weights of all models of a system, as their cards state them; None where one is not known. BM25 has none."""
-    try:
-        counts = [get_card(name).parameters for name in parts if not name.startswith("bm25")]
-    except R2MedError:
-        return None
-    return None if None in counts else sum(count or 0 for count in counts)
+def facts_of(names: Sequence[str]) -> SystemFacts:
+    """What cards, or else the published facts, say about all models of a system; methods without weights are none."""
+    weighty = (name for name in names if not name.startswith(WITHOUT_WEIGHTS))
+    models = tuple(dict.fromkeys(USUAL_MODELS.get(name, name) for name in weighty))
+    return joint_facts(models, list(map(_facts, models)))
+
+
+def _facts(name: str) -> ModelFacts | None:
+    card = named_card(name)
+    if card is None:
+        return find_facts(name)
+    return ModelFacts(parameters=card.parameters, licence=card.licence, released=card.released, source=card.name)
 
 
 def view(

@@ -10,6 +10,8 @@ import click
 from .common import Commands, json_option
 from .output import emit, note, progress, say
 
+MOST_WORKERS = 8  # Unless more are asked for: each holds the judgments and some libraries.
+
 
 @click.group("board", cls=Commands)
 def command() -> None:
@@ -27,7 +29,8 @@ def command() -> None:
 )  # fmt: skip
 @click.option("--own-texts", is_flag=True, help="Show texts of tasks that are not R2MED's, Nano's or Mini's, too.")
 @click.option(
-    "--workers", type=click.IntRange(min=1), metavar="N", help="Processes that check bundles.  [default: one a core]"
+    "--workers", type=click.IntRange(min=1), metavar="N",
+    help="Processes that check bundles.  [default: one a core, at most 8]",
 )  # fmt: skip
 @json_option
 def build_command(
@@ -45,7 +48,7 @@ def build_command(
         bar.show("bundles checked")
         written = build_board(
             *bundles, out=out, title=title, url=url, tasks=folders, own_texts=own_texts, on_progress=bar.within,
-            workers=workers or available_cores(),
+            workers=workers or min(available_cores(), MOST_WORKERS),
         )  # fmt: skip
     if as_json:
         emit(written)

@@ -9,11 +9,12 @@ from ..core import ResultError
 from ..core.budget import known_sum
 from ..results import SystemInfo, TaskResult
 from ..results.protocols import tables
+from ..results.published_models import SystemFacts, joint_facts
 from ..scoring import Measure
 from .collection import CollectionResults
 
 Side = Literal["document", "query"]
-Parameters = Callable[[Sequence[str]], int | None]  # From the names of a system's parts to the number of its weights.
+Facts = Callable[[Sequence[str]], SystemFacts]  # From the names of a system's models to what is known about them.
 OVERHEAD = ("load", "score")  # Stages that are not the system's own time.
 UNMEASURED = "what it took without a cache was not measured (an older result or cache; --overwrite with a new one)"
 _TOKENS = ("tokens", "prompt_tokens", "completion_tokens")
@@ -68,19 +69,29 @@ class CutPoint(NamedTuple):
     score: float
 
 
-def unknown_parameters(parts: Sequence[str]) -> int | None:
-    """Nothing is known about the weights of any system."""
-    return None
+def unknown_facts(names: Sequence[str]) -> SystemFacts:
+    """Nothing is known about any model."""
+    return joint_facts(tuple(names), [None])
 
 
-def part_names(system: SystemInfo) -> list[str]:
-    """The retrievers, the expander and the reranker of a system; the first edition's files state only its name."""
+def models_of(system: SystemInfo) -> list[str]:
+    """What the retrievers, the expander and the reranker of a system are made of, each once.
+
+    That is the model that a part is told to use, or the part itself. The first edition's files state only the name of
+    the system.
+    """
     found = tables(system.spec.get("retrievers"))
     for part in tables([system.spec.get("expander"), system.spec.get("reranker")]):
         while part:
             found.append(part)
             part = next(iter(tables([part.get("then")])), {})  # noqa: PLW2901 - the next link of a chain
-    return [str(table.get("name", "")) for table in found] or [system.name]
+    return list(dict.fromkeys(map(_model_name, found))) or [system.name]
+
+
+def _model_name(part: Mapping[str, object]) -> str:
+    argument, (parameters,) = part.get("argument"), tables([part.get("parameters")]) or ({},)
+    told = next((table.get("argument") or table.get("name") for table in tables([argument])), argument)
+    return str(told or parameters.get("model") or part.get("name", ""))
 
 
 def cost_points(
@@ -88,7 +99,7 @@ def cost_points(
     tasks: Sequence[str],
     measure: Measure,
     axis: str,
-    parameters: Parameters = unknown_parameters,
+    facts: Facts = unknown_facts,
 ) -> tuple[list[CostPoint], list[str]]:
     """Mean over `tasks` against a cost, and which systems are left out, lacking a task, the measure or a price."""
     found, left_out = [], []
@@ -98,7 +109,7 @@ def cost_points(
         if len(scores) < len(tasks):
             left_out.append(f"{system} is left out: it has {len(scores)} of {len(tasks)} tasks")
             continue
-        cost = cost_of(of_system, axis, parameters)
+        cost = cost_of(of_system, axis, facts)
         if cost is None:
             why = UNMEASURED if axis == "seconds" else "its cost is not known"
             left_out.append(f"{system} is left out: {why}")
@@ -107,7 +118,7 @@ def cost_points(
     return found, left_out
 
 
-def cost_of(results: Sequence[TaskResult], axis: str, parameters: Parameters) -> float | None:
+def cost_of(results: Sequence[TaskResult], axis: str, facts: Facts) -> float | None:
     """What a system costs in units of an axis; None where that is not known."""
     queries = sum(r.task.queries for r in results)
     if axis in ("seconds", "warm"):
@@ -122,7 +133,7 @@ def cost_of(results: Sequence[TaskResult], axis: str, parameters: Parameters) ->
         if any(v is None for v in paid):
             return None
         return 1000 * float(sum(v for v in paid if isinstance(v, int | float))) / queries
-    weights = parameters(part_names(results[0].system))
+    weights = facts(models_of(results[0].system)).parameters
     return None if weights is None else float(weights)
 
 

@@ -5,7 +5,7 @@ What nobody published is left out there and is unknown here. A system's facts fo
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cache
 from importlib.resources import files
 from typing import Any, Literal, NamedTuple
@@ -91,7 +91,11 @@ def model_names(system: str) -> list[str]:
 def system_facts(system: str) -> SystemFacts:
     """Facts on a published system."""
     names = tuple(name for name in model_names(system) if not name.startswith(FREE))
-    known = [find_facts(name) for name in names]
+    return joint_facts(names, [find_facts(name) for name in names])
+
+
+def joint_facts(names: tuple[str, ...], known: Sequence[ModelFacts | None]) -> SystemFacts:
+    """Facts on some models together; None stands for a model that nothing is known about."""
     found = [facts for facts in known if facts is not None]
     whole = len(found) == len(names)
     sizes = [facts.parameters for facts in found if facts.parameters is not None]

@@ -26,11 +26,12 @@ from ...results.store import indented_json
 from ...scoring import MAIN, Measure
 from ...tasks import collections
 from ..collection import Behind, CollectionResults, TaskMatrix
-from ..costs import AXES, Parameters, cost_of
-from ..leaderboard import ALL, Row, Standing, as_json, measured_rows, ranked
+from ..costs import AXES, Facts, cost_of
+from ..leaderboard import ALL, Row, as_json, ranked
 from ..submissions import Gathered
 from .app import STATIC, find_page
 from .pages import board_filters
+from .pages.board import own_rows
 from .pages.compare import best_systems
 from .pages.submissions import all_submissions, submission, submissions
 from .render import Links, Page, PageRequest, environment, page_html, static_file
@@ -69,8 +70,8 @@ class About(msgspec.Struct, frozen=True, kw_only=True):
 class PublicSite(Site):
     """The results of submissions, and what is known about these."""
 
-    def __init__(self, gathered: Gathered, about: About, folders: Sequence[Path], parameters: Parameters) -> None:
-        super().__init__(gathered.results.roots, task_folders=folders, parameters=parameters)
+    def __init__(self, gathered: Gathered, about: About, folders: Sequence[Path], model_facts: Facts) -> None:
+        super().__init__(gathered.results.roots, task_folders=folders, model_facts=model_facts)
         self.index, self.submitted, self.gathered = gathered.results, gathered.systems, gathered
         self.texts = PublicTexts(folders, own=about.texts)
         self.wait = None
@@ -193,7 +194,7 @@ def _board_urls(site: PublicSite, slug: str, make: Links) -> Iterator[str]:
     for measure in SHOWN:
         key = "" if measure == MAIN else measure.key
         yield from (make("board", slug, measure=key, average=average) for average in ("", "query"))
-    rows = _facts(site, site.results(slug), MAIN, Standing({}, {}))
+    rows = own_rows(site, site.results(slug), MAIN, None)
     for family in dict.fromkeys(row.family for row in rows):
         yield make("board", slug, kind=family)
     for choice in board_filters.choices(rows, site.submitted):
@@ -248,16 +249,8 @@ def _board(site: PublicSite, about: About) -> bytes:
 def _rows(site: PublicSite, results: CollectionResults) -> Iterable[tuple[Measure, Row]]:
     """Every system by every measure shown, best first."""
     for measure in SHOWN:
-        rows = _facts(site, results, measure, site.standing(results, measure) or Standing({}, {}))
+        rows = own_rows(site, results, measure, site.standing(results, measure))
         yield from ((measure, row) for row in ranked(rows))
-
-
-def _facts(site: PublicSite, results: CollectionResults, measure: Measure, said: Standing) -> list[Row]:
-    """Every system with all that is known about it."""
-    rows = measured_rows(results, measure, said)
-    board_filters.add_facts(rows, results, site.parameters)
-    board_filters.add_submissions(rows, site.submitted)
-    return rows
 
 
 def _json(site: PublicSite, results: CollectionResults) -> bytes:
@@ -267,7 +260,7 @@ def _json(site: PublicSite, results: CollectionResults) -> bytes:
 
 def _row(site: PublicSite, results: CollectionResults, row: Row, measure: Measure) -> dict[str, Any]:
     entry = site.submitted[row.system]
-    costs = {name: cost_of(results.results(row.system), name, site.parameters) for name in AXES}
+    costs = {name: cost_of(results.results(row.system), name, site.model_facts) for name in AXES}
     return {
         **as_json([row])[0],
         "measure": measure.key,

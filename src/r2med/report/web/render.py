@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from importlib.resources import files
@@ -25,6 +25,7 @@ from ..pictures import short
 
 LONGEST = 1 << 16
 # C0 but tab and line feed, DEL and C1, zero-width space, direction marks, separators, BOM, half characters.
+REFERENCE = "\x01"  # Around what stands for a text in a page of the single file; no page holds it otherwise.
 _ODD = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028\u2029\u202a-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb"
     "\ud800-\udfff\U000e0000-\U000e007f]"
@@ -97,18 +98,45 @@ class Links:
         """The address of a page, or of the same page with its usual choices where only that is there."""
         return self(page, *parts, **params) or self(page, *parts)
 
+    def beginning(self, text: str, terms: Collection[str], most: int, of: int) -> Markup:
+        """The first characters of a text, at most `most`, with the words of `terms` marked.
+
+        The page shows no more than `of` of this text anywhere.
+        """
+        return marked(text, terms, most=most)
+
 
 class FileLinks(Links):
-    """Addresses inside one file: an anchor for each page that was put into it."""
+    """Addresses inside one file: an anchor for each page that was put into it.
+
+    Texts that pages have in common stand in it once: a page says which text, how much of it and what is marked, and
+    the script of the file puts it in.
+    """
 
     brief = True
 
     def __init__(self, anchors: Mapping[str, str]) -> None:
         self.anchors = anchors
+        self.texts: dict[tuple[str, int], int] = {}  # A text and how much of it is kept, to its number.
 
     def __call__(self, page: str, *parts: str, **params: str | Sequence[str]) -> str:
         anchor = self.anchors.get(super().__call__(page, *parts, **params))
         return f"#{anchor}" if anchor else ""
+
+    def beginning(self, text: str, terms: Collection[str], most: int, of: int) -> Markup:
+        """Where to find the beginning of a text: its number, its length, and gap and length of each mark."""
+        number = self.texts.setdefault((text, of), len(self.texts))
+        shown = cut(text, most)
+        said, at = [f"{number} {_units(visible(shown))}"], 0
+        for start, end in _marks(shown, terms):
+            said.append(f"{_units(visible(shown[at:start]))},{_units(visible(shown[start:end]))}")
+            at = end
+        return Markup(f"{REFERENCE}{' '.join(said)}{REFERENCE}{' …' if len(shown) < len(text) else ''}")
+
+
+def _units(text: str) -> int:
+    """The length of a text as scripts count it."""
+    return len(text) + sum(character > "\uffff" for character in text)
 
 
 def visible(text: object) -> Markup:
@@ -146,18 +174,24 @@ def _term(word: str) -> str:
 
 def marked(text: str, terms: Collection[str], *, most: int | None = None, more: Collection[str] = ()) -> Markup:
     """A text with the words of `terms` marked, and those of `more` in another way, cut after `most` characters."""
-    shown = text if most is None or len(text) <= most else _cut(text, most)
-    out, at, done = list[Markup](), 0, 0
-    for word in words(shown) if terms or more else ():
-        start = shown.find(word, done)
-        done = start + len(word)
-        term = _term(word)
-        if term and (term in terms or term in more):
-            kind = Markup("<mark>") if term in terms else Markup('<mark class="added">')
-            out += [visible(shown[at:start]), kind, visible(word), Markup("</mark>")]
-            at = done
+    shown = text if most is None else cut(text, most)
+    out, at = list[str](), 0
+    for start, end in _marks(shown, {*terms, *more} if more else terms):
+        kind = "<mark>" if not more or _term(shown[start:end]) in terms else '<mark class="added">'
+        out += [visible(shown[at:start]), kind, visible(shown[start:end]), "</mark>"]
+        at = end
     out.append(visible(shown[at:]))
     return Markup("".join(out) + (" …" if len(shown) < len(text) else ""))
+
+
+def _marks(text: str, terms: Collection[str]) -> Iterator[tuple[int, int]]:
+    """Where the words of `terms` begin and end in a text."""
+    done = 0
+    for word in words(text) if terms else ():
+        start = text.find(word, done)
+        done = start + len(word)
+        if _term(word) in terms:
+            yield start, done
 
 
 def matching_words(text: str, terms: Collection[str]) -> set[str]:
@@ -165,7 +199,10 @@ def matching_words(text: str, terms: Collection[str]) -> set[str]:
     return {word for word in words(text) if _term(word) in terms} if terms else set()
 
 
-def _cut(text: str, most: int) -> str:
+def cut(text: str, most: int) -> str:
+    """The beginning of a text that is longer than `most` characters, up to the end of a word."""
+    if len(text) <= most:
+        return text
     head = text[:most]
     short = head.rsplit(None, 1)[0]
     return short if len(short) > most // 2 else head

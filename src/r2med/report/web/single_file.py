@@ -1,7 +1,8 @@
 """All pages in one file that refers to nothing outside itself: no network, no server.
 
 The first page stands in it as it is. The others are compressed in blocks of neighbours, and a script in the file
-unpacks the block of the page that is asked for: three megabytes in place of twenty.
+unpacks the block of the page that is asked for. Texts of documents, which many pages show, are kept apart from the
+pages, each once.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from datetime import date
-from itertools import combinations
+from itertools import combinations, islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -28,7 +29,7 @@ from ...scoring import MAIN
 from ..costs import AXES
 from ..leaderboard import ALL
 from .app import find_page
-from .render import FileLinks, Links, PageRequest, environment, page_html, plain, static_file
+from .render import FileLinks, Links, PageRequest, cut, environment, page_html, plain, static_file, visible
 from .site import Site
 
 STATIC = ("theme.js", "app.css", "app.js", "file.js")
@@ -37,7 +38,7 @@ SYSTEMS, PAIRS = 40, 4  # Systems that have a page each, and of which every pair
 LONGEST_ANCHOR = 200
 BLOCK = 1 << 19  # Characters of pages that are compressed together.
 GZIP = 31  # The window of zlib that means the format gzip, which browsers unpack.
-APART = "\0"  # Between two pages of a block; no page holds it.
+APART = "\0"  # Between two pages or texts of a block; none holds it.
 _UNSAFE = re.compile(r"[^A-Za-z0-9._/=~-]+")
 _TITLES = {"board": "Leaderboard", "tradeoffs": "Trade-offs", "compare": "Compare", "task": "Tasks"}
 
@@ -119,6 +120,7 @@ class _Packed(NamedTuple):
     first: _Section
     entries: list[tuple[str, str, str, int, int]]  # anchor, title, section, block and place in it
     blocks: list[str]
+    texts: list[str]  # Blocks of texts that pages refer to, in the order of their numbers.
     queries: int
 
 
@@ -126,16 +128,19 @@ def _pack(site: Site, general: list[str], queries: list[str], most: int) -> _Pac
     """Compress the general pages, and as many of the queries as there is room for."""
     links = FileLinks(_anchors([*general, *queries]))
     first = _section(site, general[0], links)
-    packed = _Packed(first, [], [], 0)
+    packed, known = _Packed(first, [], [], [], 0), 0
     room = most - sum(len(static_file(name)) for name in STATIC) - 2 * len(first.html.encode()) - 8192
     for urls, needed in ((general, True), (queries, False)):
         for pages in _grouped(_section(site, url, links) for url in urls):
-            block = _compressed(APART.join(page.html.replace(APART, "\ufffd") for page in pages))
-            room -= len(block) + sum(len(page.anchor) + len(page.title) for page in pages)
+            block = _joined(page.html for page in pages)
+            new, known = [visible(cut(text, of)) for text, of in islice(links.texts, known, None)], len(links.texts)
+            texts = [_joined(new)] if new else []
+            room -= len(block) + sum(map(len, texts)) + sum(len(page.anchor) + len(page.title) for page in pages)
             if room < 0 and not needed:
                 return packed
             number = len(packed.blocks)
             packed.blocks.append(block)
+            packed.texts.extend(texts)
             packed.entries.extend((p.anchor, plain(p.title), p.section, number, i) for i, p in enumerate(pages))
             packed = packed if needed else packed._replace(queries=packed.queries + len(pages))
     return packed
@@ -152,6 +157,10 @@ def _grouped(sections: Iterable[_Section]) -> Iterator[list[_Section]]:
             group, size = [], 0
     if group:
         yield group
+
+
+def _joined(parts: Iterable[str]) -> str:
+    return _compressed(APART.join(part.replace(APART, "\ufffd") for part in parts))
 
 
 def _compressed(text: str) -> str:
@@ -197,6 +206,7 @@ def _document(packed: _Packed, left_out: list[str]) -> str:
         sections=[(name, title, tops[name]) for name, title in _TITLES.items() if name in tops],
         index=_compressed(msgspec.json.encode(packed.entries).decode()),
         blocks=packed.blocks,
+        texts=packed.texts,
         pages=len(packed.entries),
         left_out=left_out,
         version=__version__,

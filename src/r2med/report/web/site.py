@@ -23,13 +23,12 @@ from ...tasks.audit import audit
 from ...tasks.audit.findings import TaskAudit
 from ...tasks.load import every_part
 from ..collection import MEASURES, ORDER, Behind, CollectionResults, all_collections, task_behind
-from ..costs import Parameters, unknown_parameters
+from ..costs import Facts, unknown_facts
 from ..leaderboard import Standing, standing, usual_settings
 from ..nano_plots import written_pictures
 from ..submissions import Submitted
-from .background import Background
+from .background import Background, Searcher, Trying
 from .failures import failures, reading_limit
-from .trying import Searcher, Trying
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -121,14 +120,14 @@ class Site:
     """Some results folders, looked at."""
 
     def __init__(
-        self, roots: Sequence[Path], *, task_folders: Sequence[Path] = (), parameters: Parameters = unknown_parameters,
+        self, roots: Sequence[Path], *, task_folders: Sequence[Path] = (), model_facts: Facts = unknown_facts,
         search: Searcher | None = None,
     ) -> None:  # fmt: skip
         self.index = ResultIndex(roots)
         self.texts = TaskTexts(task_folders)
         self.submitted: Mapping[str, Submitted] = {}
         """On a public board, the submission that each system came with."""
-        self.parameters = parameters
+        self.model_facts = model_facts
         self.background = Background()
         self.trying = Trying(search) if search is not None else None  # typed queries, where they may be tried
         self.wait: float | None = WAIT

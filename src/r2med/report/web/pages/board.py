@@ -85,9 +85,7 @@ class Board(NamedTuple):
         if self.results.systems and show != "published":
             said = site.standing(self.results, self.measure)
             ready = said is not None
-            rows = measured_rows(self.results, self.measure, said or Standing({}, {}))
-            board_filters.add_facts(rows, self.results, site.parameters)
-            board_filters.add_submissions(rows, site.submitted)
+            rows = own_rows(site, self.results, self.measure, said)
         if show != "measured":
             rows += published(self.results, self.measure, self.chosen["protocol"])
         return self.ordered(rows), ready
@@ -127,6 +125,14 @@ class Board(NamedTuple):
             caption += " Published figures are other people's, under their own protocol."
         titles = [AVERAGES[c][0] if c in AVERAGES else short_name(c) for c in self.columns]
         return Table(["System", "Kind", "From", *titles], cells, caption, left=3)
+
+
+def own_rows(site: Site, results: CollectionResults, measure: Measure, said: Standing | None) -> list[Row]:
+    """Every system that has results, with all that is known about it."""
+    rows = measured_rows(results, measure, said or Standing({}, {}))
+    board_filters.add_facts(rows, results, site.model_facts)
+    board_filters.add_submissions(rows, site.submitted)
+    return rows
 
 
 def protocols(results: CollectionResults) -> list[str]:
@@ -272,7 +278,7 @@ def tradeoffs(site: Site, asked: PageRequest, url: Links) -> Page:
     measure = site.measure(asked.get("measure"))
     usual = "seconds" if results.systems else "parameters"
     against = choose("cost", asked.get("against", usual), AXES)
-    points, left_out = cost_points(results, results.whole, measure, against, site.parameters)
+    points, left_out = cost_points(results, results.whole, measure, against, site.model_facts)
     points = [p._replace(href=url("system", slug, p.system)) for p in points]
     if against == "parameters":
         for row in published(results, measure):

@@ -8,10 +8,9 @@ from typing import NamedTuple
 from markupsafe import Markup
 
 from ....results.ledger import ledger
-from ....results.published_models import system_facts
 from ....scoring import Measure
 from ...collection import CollectionResults
-from ...costs import AXES, CostPoint, Parameters, part_names
+from ...costs import AXES, CostPoint, Facts, models_of
 from ...leaderboard import Row
 from ...pictures import PHONE, WIDTH, draw_tradeoff, short
 from ...submissions import Submitted
@@ -95,14 +94,13 @@ def add_submissions(rows: Iterable[Row], submitted: Mapping[str, Submitted]) -> 
             row.protocol, row.origin = found.system.protocol, found.status(row.tasks)
 
 
-def add_facts(rows: Sequence[Row], results: CollectionResults, parameters: Parameters) -> None:
+def add_facts(rows: Sequence[Row], results: CollectionResults, model_facts: Facts) -> None:
     """Sizes and licences of our own systems, where they are known."""
     for row in rows:
         if row.measured:
             info = next(iter(results.systems[row.system].values())).result.system
-            facts = system_facts(row.system)
-            row.parameters = parameters(part_names(info))
-            row.licence, row.terms = facts.licence, facts.terms
+            facts = model_facts(models_of(info))
+            row.parameters, row.licence, row.terms = facts.parameters, facts.licence, facts.terms
 
 
 def size_text(parameters: int | None) -> str:

@@ -19,7 +19,7 @@ from ....text.duplicates import text_key
 from ...collection import CollectionResults
 from ...pictures import draw_field
 from ..failures import KINDS, TOP, positive_ids, reading_limit, tokens_about
-from ..render import Links, Page, PageRequest, marked, shared_words, terms_of
+from ..render import Links, Page, PageRequest, shared_words, terms_of
 from ..site import Site, like, readable
 from . import best_on, chips, choose, find_task, measure_param
 
@@ -58,11 +58,11 @@ class Place(NamedTuple):
 
 def explain(
     task: Task | None, query_id: str, terms: frozenset[str], positives: list[str], rankings: Mapping[str, Ranking],
-    *, brief: bool = False,
+    url: Links,
 ) -> dict[str, Any]:  # fmt: skip
     """Every document that the page shows: the positives with their ranks, and the first places of each system."""
     names = dict.fromkeys([*positives, *(d for ranking in rankings.values() for d in ranking.docs[:TOP])])
-    seen = {name: _look(task, name, terms, BRIEF if brief else WHOLE) for name in names}
+    seen = {name: _look(task, name, terms, url) for name in names}
     held = frozenset(term for p in positives for term in seen[p].words)
     grades = task.qrels.of(query_id) if task else {}
     return {
@@ -78,18 +78,18 @@ def explain(
     }
 
 
-def _look(task: Task | None, doc_id: str, terms: frozenset[str], most: int) -> Seen:
+def _look(task: Task | None, doc_id: str, terms: frozenset[str], url: Links) -> Seen:
     document = task.documents.get(doc_id) if task else None
     if document is None:
         return Seen(doc_id)
     words = shared_words(document.contents[:WHOLE], terms)
-    long = len(document.text) > SNIPPET
+    long, most = len(document.text) > SNIPPET, BRIEF if url.brief else WHOLE
     return Seen(
         doc_id=doc_id,
         known=True,
         title=document.title,
-        short=marked(document.text, terms, most=SNIPPET),
-        rest=marked(document.text, terms, most=most) if long else None,
+        short=url.beginning(document.text, terms, SNIPPET, most),
+        rest=url.beginning(document.text, terms, most, most) if long else None,
         words=words,
         share=len(words) / len(terms) if terms else 0.0,
         key=text_key(document.contents),
@@ -218,7 +218,7 @@ def query(site: Site, asked: PageRequest, url: Links) -> Page:
         "scores": shown,
         "field": Markup(draw_field(shown, others, view.measure).render(dark=False)),
         "place": {s: f"{1 + sum(o > v + 1e-9 for o in scores.values())} of {len(scores)}" for s, v in shown.items()},
-        "explained": explain(task, view.query_id, terms, positives, rankings, brief=url.brief),
+        "explained": explain(task, view.query_id, terms, positives, rankings, url),
         "depths": {system: stored[system].result.depth for system in rankings},
         "limits": {system: reading_limit(stored[system].result.notes) for system in rankings},
         "lengths": {d: tokens_about(task, d) for d in positives} if task else {},

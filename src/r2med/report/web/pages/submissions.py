@@ -72,7 +72,7 @@ def _on(site: Site, results: CollectionResults, label: str, url: Links) -> dict[
         "scores": scores,
         "place": said.places.get(label) if said else None,
         "results": [(result, url("task", results.slug, result.task.name)) for result in found],
-        "costs": {name: cost_of(found, name, site.parameters) for name in AXES},
+        "costs": {name: cost_of(found, name, site.model_facts) for name in AXES},
         "command": command(results, found),
         "environment": _environment(found[0]),
     }

@@ -11,10 +11,10 @@ from ....core import Document, R2MedError, Task, UnknownName, UsageError
 from ....core.queries import Explanation, Ranked, Share, Tried, Typed
 from ....scoring import MAIN, rescored
 from ...collection import Behind
+from ..background import Busy
 from ..failures import TOP
 from ..render import Links, Page, PageRequest, marked, terms_of
 from ..site import Site
-from ..trying import Busy
 from .query import SNIPPET
 
 SYSTEMS = 3

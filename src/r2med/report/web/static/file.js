@@ -1,16 +1,37 @@
 // The single file: pages lie in it compressed, and the one behind the # of the address is unpacked and shown.
+// Texts that pages share lie apart from them; a page says between two \x01 which one, how much of it and what is marked.
 (function () {
   "use strict";
   var main = document.getElementById("main"), first = main.firstElementChild, status = document.getElementById("status");
-  var blocks = document.querySelectorAll("template.block"), unpacked = new Map(), index = null;
+  var blocks = document.querySelectorAll("template.block"), unpacked = new Map(), index = null, texts = null;
   var FOUND = 200, KEPT = 8, ENTITIES = { "&lt;": "<", "&gt;": ">", "&#34;": '"', "&#39;": "'", "&amp;": "&" };
 
   function unpack(template) {
     var bytes = Uint8Array.from(atob(template.content.textContent), function (c) { return c.charCodeAt(0); });
     return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).text();
   }
+  function parts(template) {
+    return unpack(template).then(function (text) { return text.split("\0"); });
+  }
+  function allTexts() {
+    texts = texts || Promise.all(Array.from(document.querySelectorAll("template.texts"), parts)).then(function (found) { return found.flat(); });
+    return texts;
+  }
+  function whole(html, known) {
+    return html.replace(/\x01(\d+) (\d+)((?: \d+,\d+)*)\x01/g, function (all, number, length, marks) {
+      var text = known[number].slice(0, length), at = 0, out = "";
+      marks.split(" ").slice(1).forEach(function (mark) {
+        var gap = mark.split(","), start = at + Number(gap[0]), end = start + Number(gap[1]);
+        out += text.slice(at, start) + "<mark>" + text.slice(start, end) + "</mark>";
+        at = end;
+      });
+      return out + text.slice(at);
+    });
+  }
   function block(number) {
-    var known = unpacked.get(number) || unpack(blocks[number]).then(function (text) { return text.split("\0"); });
+    var known = unpacked.get(number) || Promise.all([parts(blocks[number]), allTexts()]).then(function (read) {
+      return read[0].map(function (html) { return whole(html, read[1]); });
+    });
     unpacked.delete(number);
     unpacked.set(number, known);
     if (unpacked.size > KEPT) { unpacked.delete(unpacked.keys().next().value); }
