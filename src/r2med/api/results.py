@@ -232,6 +232,8 @@ def leaderboard(
 
     Published figures of one protocol are shown, that of the collection unless `protocol` names another, or `all`.
     """
+    if measured and (protocol or source):
+        raise UsageError("protocol and source choose among published figures, and measured leaves those out")
     return board(
         results,
         collection=collection,

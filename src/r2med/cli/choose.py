@@ -61,8 +61,8 @@ def recommend(
     shown = [*found.pipelines[:limit], *found.unranked]
     titles = ["System", "R2MED", "Published by", "Ours elsewhere", "GPU memory", "Dollars", "s/query"]
     caption = (
-        f"{len(found.pipelines)} of the {found.fitting} pipelines that fit are not beaten by one that costs no more; "
-        f"{found.considered} were considered. R2MED: published nDCG@10 × 100, mean of the eight tasks, not measured by "
+        f"Of {found.considered} pipelines {found.fitting} fit, and no other of these that costs no more beats one of "
+        f"the {len(found.pipelines)} ranked. R2MED: published nDCG@10 × 100, mean of the eight tasks, not measured by "
         "us. Ours elsewhere: mean over five other collections, measured by us. Dollars: at most, for R2MED once. "
         "GPU memory and s/query are estimates."
     )
@@ -85,7 +85,7 @@ def recommend(
 def _cells(one: Recommendation) -> list[str]:
     from ..pipeline.estimates import memory_text
 
-    need, own = one.needs, one.measured
+    need, own, seconds = one.needs, one.measured, one.needs.seconds_per_query
     scores = " / ".join(f"{score.ndcg_at_10:g}" for score in one.published)
     return [
         one.system,
@@ -94,7 +94,7 @@ def _cells(one: Recommendation) -> list[str]:
         f"{sum(own.values()) / len(own):.1f}" if own else "–",
         memory_text(need.gpu_memory),
         "–" if need.dollars is None else f"{need.dollars:,.2f}",
-        "–" if need.seconds_per_query is None else f"{max(need.seconds_per_query, 0.01):,.2f}",
+        "–" if seconds is None else "<0.01" if seconds < 0.005 else f"{seconds:,.2f}",
     ]
 
 
