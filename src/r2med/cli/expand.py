@@ -163,17 +163,7 @@ def show_plan(expander: Expander, refs: Sequence[TaskSource], limit: int | None,
         return
     print_table(
         ["Task", "Calls", "Stored", "Prompt tokens", "Answer tokens ≤", "Dollars ≤"],
-        [
-            [
-                name,
-                f"{p.calls:,}",
-                f"{p.stored:,}",
-                f"{p.prompt_tokens:,}",
-                f"{p.completion_tokens:,}",
-                _dollars(p.cost),
-            ]
-            for name, p in [*plans]
-        ]
+        [[name, *(f"{getattr(p, field):,}" for field in totals), _dollars(p.cost)] for name, p in plans]
         + [["all", *(f"{value:,}" for value in totals.values()), _dollars(cost)]],
         caption="Nothing was sent. Prompt tokens are estimated; answers cost at most what is shown.",
     )
