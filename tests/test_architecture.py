@@ -37,7 +37,7 @@ ROOMS["doctor"] = {"core", "text", "models", "tasks", "retrieve", "results", "pi
 ROOMS["integrations"] = (_STAGES - {"text", "fuse"}) | {"pipeline", "report"}  # report: cards show its tables
 # report: the judging page is served and drawn as the web app is
 ROOMS["judge"] = (_STAGES - {"expand", "fuse"}) | {"cache", "pipeline", "report"}
-ROOMS["api"] = (_STAGES - {"text"}) | {
+ROOMS["api"] = _STAGES | {
     "cache",
     "pipeline",
     "report",
@@ -47,7 +47,7 @@ ROOMS["api"] = (_STAGES - {"text"}) | {
 }  # all a command
 # A command parses, calls `api` and prints. Beside `api` it names the registries in its help (retrieve, expand, rerank,
 # fuse, llm), the tables of report and scoring that it prints, and the types of what `api` gives back.
-ROOMS["cli"] = {"api"} | ROOMS["api"] | {"text"}  # text: the analyzer for which `compare` looks for copies
+ROOMS["cli"] = {"api"} | ROOMS["api"]
 ROOMS["upstream"] = {"integrations"}  # `python -m r2med.upstream`, and nothing else
 HEAVY = ("torch", "pyarrow", "huggingface_hub", "rich", "zstandard", "transformers")
 

@@ -58,6 +58,7 @@ if TYPE_CHECKING:
         judge_pool,
         judge_run,
         judge_serve,
+        relabel,
     )
     from .api.machine import (
         cache_entries,
@@ -89,7 +90,6 @@ if TYPE_CHECKING:
         plot_scores,
         plot_truncation,
         recommend,
-        relabel,
         reproduce,
     )
     from .core import Document, Documents, Qrels, Query, R2MedError, Run, Task
@@ -108,12 +108,12 @@ _HOMES = {
     "nano_profile remove_collection stats validate write_pages",
     "api.experiments": "Scores diagnose evaluate expand fuse list_experiments plan rerank run score search "
     "systems tune",
-    "api.judging": "judge_agree judge_check judge_finish judge_plan judge_pool judge_run judge_serve",
+    "api.judging": "judge_agree judge_check judge_finish judge_plan judge_pool judge_run judge_serve relabel",
     "api.machine": "cache_entries check_installation describe_model describe_protocol fetch_model fetch_protocol "
     "list_models list_protocols model_folder prune_cache quickstart serve_command verify_cache wait_for_server",
     "api.publish": "export_beir export_hub export_ledger export_mteb export_trec view write_report",
     "api.results": "compare compare_stored design latex_tables leaderboard per_query plot_pareto plot_ranks "
-    "plot_scatter plot_scores plot_truncation recommend relabel reproduce",
+    "plot_scatter plot_scores plot_truncation recommend reproduce",
     "core": "Document Documents Qrels Query R2MedError Run Task",
     "core.options": "Options",
     "core.queries": "Queries",

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 import r2med
-from r2med.cli.bundle import command
+from r2med.cli.bundle import board
+from r2med.cli.bundle import bundle as command
 from tests.builders import r2med_folder
 from tests.results.sealing import edit
 
@@ -80,3 +82,21 @@ def test_a_false_score_fails_and_one_that_cannot_be_verified_does_so_on_demand(t
     assert wrong.exit_code == 1
     assert "scores differ" in wrong.stdout
     assert "stated is 0.123000" in wrong.stdout
+
+
+@pytest.mark.skipif(find_spec("jinja2") is None, reason="the extra `view` is not installed")
+def test_a_board_is_built_and_false_scores_fail(tmp_path: Path) -> None:
+    results = tmp_path / "results"
+    r2med.run("bm25", "bm25-lucene", tasks="mini@1/Biology", results=results)
+    r2med.pack_bundle(tmp_path / "a.zip", results=results, title="A")
+    arguments = ["build", str(tmp_path / "a.zip"), "--out", str(tmp_path / "site")]
+    done = CliRunner().invoke(board, arguments)
+    assert (done.exit_code, done.stdout.strip()) == (0, str(tmp_path / "site"))
+    assert "1 submission, 1 of them verified, 2 systems" in done.stderr
+    edit(results / "bm25" / "mini@1" / "Biology.json", lambda d: d.update(judged_at_10=0.5))
+    r2med.pack_bundle(tmp_path / "b.zip", results=results, title="B")
+    done = CliRunner().invoke(board, [*arguments, str(tmp_path / "b.zip"), "--json"])
+    assert done.exit_code == 1
+    told = json.loads(done.stdout)
+    assert (told["submissions"], told["verified"], told["false"]) == (2, 1, 1)
+    assert "B" in (tmp_path / "site" / "index.html").read_text("utf-8")

@@ -142,7 +142,7 @@ def test_replay_diagnose_and_published(tmp_path: Path) -> None:
     assert diagnosis["groups"]["right"]["gain"] > 0
     assert diagnosis["oracle"] > diagnosis["raw"]
     shown = run(*arguments, "--llm", f"replay:{file}")
-    assert "92 % name the answer (by words)" in shown.output
+    assert "the texts of 92 % of the queries name the answer (by words)" in shown.output
     write_task(task, tmp_path / "MedQA-Diag", to="r2med")
     own = tmp_path / "MedQA-Diag" / "hyde" / "gpt4" / "query_with_hydoc.jsonl"
     own.parent.mkdir(parents=True)
@@ -213,7 +213,7 @@ def test_texts_of_one_server_are_not_those_of_another(server: ChatServer, monkey
 def test_the_oracle_says_what_it_is() -> None:
     result = run("--method", "oracle", "--tasks", "mini@1/Biology", "--diagnose", "bm25-lucene")
     assert "ceiling, not a result" in result.stderr
-    assert "100 % name the answer" in result.stdout
+    assert "the texts of 100 % of the queries name the answer" in result.stdout
 
 
 @pytest.mark.parametrize(
@@ -228,7 +228,8 @@ def test_the_oracle_says_what_it_is() -> None:
         (("--method", "search-r1", "--llm", "local", "--passages", "2"), "one answer a query"),
         (("--method", "hyde", "--llm", "gpt5000"), "unknown LLM"),
         (("--method", "hyde", "--llm", "replay:/no/such"), "there is no /no/such"),
-        (("--method", "hyde", "--llm", "x", "--retriever", "bm26"), "unknown"),
+        (("--method", "lamer", "--llm", "x", "--retriever", "bm26"), "unknown"),
+        (("--method", "hyde", "--llm", "smollm2", "--retriever", "bge-small"), "leave out --retriever"),
     ],
 )
 def test_mistakes_are_one_line(arguments: tuple[str, ...], complaint: str) -> None:
@@ -246,7 +247,7 @@ def test_a_folder_whose_name_drives_terminals(tmp_path: Path) -> None:
     write_task(r2med.load("mini@1/Biology"), folder, to="r2med")
     result = run("--method", "oracle", "--tasks", str(folder), "--diagnose", "bm25")
     assert result.exit_code == 0, result.output
-    assert r"a\u202eb: raw" in result.stdout
+    assert r"a\u202eb: nDCG@10 × 100 is " in result.stdout
     assert "\u202e" not in result.output
 
 

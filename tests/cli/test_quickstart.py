@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 import r2med
-from r2med.cli.quickstart import command
+from r2med.cli.published import quickstart as command
 from r2med.core import Documents, Qrels, Task
 from r2med.core.places import home
 from r2med.pipeline import quickstart as quick
@@ -209,5 +209,7 @@ def test_the_dense_model_follows_the_gpu(tmp_path: Path, monkeypatch: pytest.Mon
     assert looked(monkeypatch, "--dense", "none")["dense"] is None
     nano = CliRunner().invoke(command, ["nano", "--plan", "--json"])
     assert json.loads(nano.stdout)["dense"]["name"] == "harrier"
+    small = CliRunner().invoke(command, ["nano", "--plan", "--json", "--gpu-memory", "100MB"])
+    assert json.loads(small.stdout)["dense"]["why"] == "the embedded model: harrier does not fit 100MB of GPU memory"
     for wrong in ("voyage", "bge-reranker", "nobody"):
         assert CliRunner().invoke(command, ["r2med", "--plan", "--dense", wrong]).exit_code != 0

@@ -62,7 +62,7 @@ def test_a_plan_says_what_it_cannot_estimate(folder: Path) -> None:
     """Candidates of a reranker are not known before there are any: nothing of them is in the sums."""
     rerank = ("-r", "bm25", "--rerank", "tests.pipeline.test_system:by_length@10", "--plan")
     said = call("-t", TASKS, *rerank).stdout
-    assert "2 of them cannot be estimated yet: they depend on what others make." in said
+    assert "2 of them cannot be estimated before others have run." in said
     assert [line.split()[2:5] for line in said.splitlines() if line.startswith("rerank ")] == [
         ["unknown", "2", "tasks"]
     ]

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 import r2med
 from r2med.cli.export import command
-from r2med.cli.reproduce import command as reproduce
+from r2med.cli.published import reproduce
 from r2med.core import DataError, ResultError
 from r2med.integrations import to_mteb
 from r2med.integrations.mteb import (

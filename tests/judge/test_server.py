@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 import pytest
 from click.testing import CliRunner
 
-from r2med.cli.judge_serve import serve as command
+from r2med.cli.judge import serve as command
 from r2med.core import R2MedError
 from r2med.judge import Project, open_project
 from r2med.judge.server import OWN, JudgingApp

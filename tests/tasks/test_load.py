@@ -9,7 +9,7 @@ import pytest
 
 from r2med.core import DataError, Unavailable, UsageError
 from r2med.core.places import home
-from r2med.tasks import collections, load, load_all, resolve, write_task
+from r2med.tasks import collections, load, load_all, resolve, resolve_all, write_task
 from r2med.tasks.catalogue import drop_in, locate
 from tests.builders import beir_folder, r2med_folder, small_task
 
@@ -35,6 +35,18 @@ def test_a_name_wins_over_a_folder_unless_a_path_is_written(tmp_path: Path, monk
     (tmp_path / "mini@1").rename("other")
     assert load("other").name == "other"
     assert load(tmp_path / "other").full_name == "other"
+
+
+@pytest.mark.parametrize("spec", ["", " ", "mini@1/Biology,"])
+def test_an_empty_text_is_not_the_folder_one_works_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spec: str
+) -> None:
+    """`--tasks "$UNSET"` ran whatever the folder held."""
+    write_task(small_task(), tmp_path, to="r2med")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError, match="an empty text names no task"):
+        resolve_all([spec])
+    assert [ref.name for ref in resolve_all(["."])] == [tmp_path.name]
 
 
 def test_one_task_is_not_eight() -> None:

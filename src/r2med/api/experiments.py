@@ -87,7 +87,11 @@ def systems(
     to every model that encodes, `prompts` to every model and to the expansion, as far as the pack has words for them.
     """
     whole = [s for s in map(_system, retrieved) if s.fusion or s.expander or s.reranker]
-    single = at_lengths((s.retrievers[0] for s in map(_system, retrieved) if s not in whole), list(max_length))
+    plain = list(dict.fromkeys(s.retrievers[0] for s in map(_system, retrieved) if s not in whole))
+    single = at_lengths(plain, list(max_length))
+    if max_length and single == plain:
+        names = ", ".join(map(str, plain or whole))
+        raise UsageError(f"max_length changes nothing: {names} cuts no texts, or says where in its spec")
     if not expand and (policy or passages or max_tokens):
         raise UsageError("policy, passages and max_tokens belong to an expansion: name one")
     if not fuse and weights:

@@ -6,7 +6,7 @@ import getpass
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
@@ -14,6 +14,7 @@ from ..core import DataError, UsageError
 from ..core.budget import Budget
 from ..core.options import Options, Progress
 from ..judge.project import GRADES, Asked, Rule, Settings, open_project
+from ..scoring.holes import check_pool_name, read_pool, write_pool
 from ..scoring.intervals import Settings as Intervals
 
 if TYPE_CHECKING:
@@ -21,11 +22,21 @@ if TYPE_CHECKING:
     from ..judge.check import Check
     from ..judge.datasheet import Metadata
     from ..judge.pool import PoolReport
+    from ..judge.relabelling import Agreement
     from ..judge.server import Judge
     from ..judge.summary import Summary
     from ..llm import Cost
 
-__all__ = ["judge_agree", "judge_check", "judge_finish", "judge_plan", "judge_pool", "judge_run", "judge_serve"]
+__all__ = [
+    "judge_agree",
+    "judge_check",
+    "judge_finish",
+    "judge_plan",
+    "judge_pool",
+    "judge_run",
+    "judge_serve",
+    "relabel",
+]
 
 
 def _quiet(what: str) -> None:
@@ -235,3 +246,84 @@ def judge_finish(
 
     where = None if corpus is None else str(corpus)
     return finish_project(open_project(Path(project)), Path(out), corpus=where, keep_empty=keep_empty, partial=partial)
+
+
+class Relabelled(NamedTuple):
+    """How far a judge agrees with the judgments, and what it was asked."""
+
+    tasks: dict[str, Agreement]
+    overall: Agreement
+    judge: dict[str, object]
+    notes: dict[str, int]
+    usage: dict[str, Any]
+    lost_calls: int
+    warning: str
+    pool_entries: int
+    pool_without_answer: int
+
+
+def relabel(
+    llm: str,
+    *,
+    tasks: str | Iterable[str] = (),
+    limit: int | None = None,
+    negatives: int = 1,
+    seed: int = 0,
+    pool: str | Path | None = None,
+    out: str | Path | None = None,
+    prompt: Path | None = None,
+    concurrency: int = 16,
+    max_cost: float | None = None,
+    retry: Collection[str] = (),
+    notify: Callable[[str, str], None] = lambda task, what: None,
+    on_progress: Callable[[int, int], None] | None = None,
+) -> Relabelled:
+    """Let a chat model judge passages that people judged, and say how far they agree (Cohen's κ).
+
+    `negatives` random passages for each positive are taken to be irrelevant. With `pool` the documents that nobody
+    judged are labelled too, into `out`. Default tasks: those of the pool, else Mini. Stored answers of the statuses in
+    `retry` are asked for again.
+    """
+    from ..judge.relabelling import LlmJudge, agreement, label_pool, relabel_task
+    from ..llm import Retry, get_llm
+    from .tasks import resolve_tasks
+
+    if (pool is None) != (out is None):
+        raise UsageError("pool names the pool to label and out where it goes: give both or neither")
+    entries = []
+    if pool is not None and out is not None:
+        check_pool_name(Path(out))  # before the first paid call
+        entries = read_pool(Path(pool))
+        if not entries:
+            raise UsageError(f"{pool}: has no entries")
+        if not all(entry.query and entry.passage for entry in entries):
+            raise UsageError(f"{pool}: has entries without texts; make it from stored results, not from run files")
+    refs = resolve_tasks(tasks or list(dict.fromkeys(e.task for e in entries)) or ("mini",))
+    chat = get_llm(llm, Options(concurrency=concurrency, budget=None if max_cost is None else Budget(max_cost)))
+    try:
+        judge = LlmJudge(chat, prompt=prompt, retry=Retry(retry))
+        if chat.warning:
+            notify("", chat.warning)
+        labels = {}
+        for ref in refs:
+            notify(ref.full_name, "begun")
+            labels[ref.full_name] = relabel_task(
+                judge, ref.load(), negatives=negatives, limit=limit, seed=seed, on_progress=on_progress
+            )
+            notify(ref.full_name, "done")
+        if out is not None:
+            entries = label_pool(judge, entries, on_progress)
+            write_pool(entries, Path(out))
+    finally:
+        chat.close()
+    return Relabelled(
+        tasks={name: agreement(of_task) for name, of_task in labels.items()},
+        overall=agreement([label for of_task in labels.values() for label in of_task]),
+        judge=judge.describe(),
+        notes=dict(judge.notes),
+        usage=chat.usage.snapshot(),
+        lost_calls=int(judge.bill.get("lost_calls", 0)),
+        warning=chat.warning,
+        pool_entries=len(entries),
+        pool_without_answer=sum(entry.grade is None for entry in entries),
+    )

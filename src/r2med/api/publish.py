@@ -90,6 +90,8 @@ def write_report(
     target: str | Path, *results: str | Path, tasks: Sequence[str | Path] = (), max_bytes: int = 24_000_000
 ) -> WrittenReport:
     """Write what `view` shows as one HTML file that needs no network."""
+    if Path(target).suffix.lower() not in (".html", ".htm"):
+        raise UsageError(f"{target}: a report is a web page, and its name ends in .html")
     from ..report.web.single_file import write_report as write_site
 
     site = open_site(results, tasks)

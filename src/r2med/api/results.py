@@ -1,21 +1,33 @@
-"""Results, as functions: compared, ranked beside published figures, drawn, judged again, exported, shown."""
+"""Results, as functions: compared, ranked beside published figures, drawn."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import msgspec
 
 from ..core import UsageError
-from ..core.budget import Budget
+from ..core.atomic import write_bytes
 from ..core.options import Options
 from ..core.parameters import parse_size
-from ..core.table import Table
+from ..core.table import Table, counted
 from ..report.collection import SideBySide, collection_results, side_by_side, the_collection
-from ..report.comparison import Compared, from_runs, from_store, per_query_table, with_details
+from ..report.comparison import (
+    Compared,
+    aware_of,
+    aware_table,
+    from_runs,
+    from_store,
+    holes_of,
+    per_query_table,
+    pool_of,
+    read_flags,
+    slices_of,
+    with_details,
+)
 from ..report.costs import AXES, cost_points, cut_points
 from ..report.leaderboard import Board, board
 from ..report.paper import comparison_latex
@@ -26,15 +38,17 @@ from ..scoring import MAIN, Evaluation, Measure
 from ..scoring.compare import Comparison
 from ..scoring.compare import compare as compare_scores
 from ..scoring.evaluation import mean_judged
-from ..scoring.holes import check_pool_name, read_pool, write_pool
+from ..scoring.holes import write_pool
 from ..scoring.intervals import Settings, score_intervals
 from ..scoring.populations import Design
 from ..scoring.populations import design as design_benchmark
 from ..scoring.ranks import standings
 from ..scoring.score_set import ScoreSet
+from ..scoring.tables import holes_table, slices_table
+from ..text import get_analyzer
+from ..text.duplicates import find_copies
 
 if TYPE_CHECKING:
-    from ..judge.relabelling import Agreement
     from ..pipeline.recommend import Recommendations
     from ..pipeline.run import Notify
     from ..results.ledger import Reproduction
@@ -52,7 +66,6 @@ __all__ = [
     "plot_scores",
     "plot_truncation",
     "recommend",
-    "relabel",
     "reproduce",
 ]
 FOLDER = "results"
@@ -92,7 +105,7 @@ def compare(
     stored = compare_stored(*named, results=results, measure=measure, collection=collection, tasks=tasks)
     for problem in stored.problems:
         warnings.warn(problem, stacklevel=2)
-    return with_details(compare_scores(stored.scores, chosen, margin=within), stored)
+    return compare_tested(stored, chosen, margin=margin)
 
 
 def design(
@@ -136,6 +149,53 @@ def compare_stored(
     return from_runs([Path(system) for system in systems], Path(qrels), chosen)
 
 
+def compare_tested(compared: Compared, settings: Settings, *, margin: float | None = None) -> Comparison:
+    """Intervals and paired tests of scores side by side; `margin` as in `compare`."""
+    within = None if margin is None else margin / 100
+    return with_details(compare_scores(compared.scores, settings, margin=within), compared)
+
+
+class Details(NamedTuple):
+    """What is said about systems beside their tests: data for JSON, tables, and lines for a reader."""
+
+    document: dict[str, object]
+    tables: list[Table]
+    notes: list[str]
+
+
+def compare_details(
+    compared: Compared, settings: Settings, *, slices: bool = False, flagged: Path | None = None, aware: bool = False,
+    holes: bool = False, pool: Path | None = None, depth: int = 10, per_query: Path | None = None,
+) -> Details:  # fmt: skip
+    """Scores by slices, with and without flagged queries, with copies and ties told apart, and what nobody judged.
+
+    `pool` and `per_query` are files to write: documents to judge, and a row for each query and system.
+    """
+    found = Details({}, [], [])
+    flags = None if flagged is None else read_flags(flagged, compared.scores)
+    if slices or flags is not None:
+        found.document["slices"] = parts = slices_of(compared, get_analyzer("english"), settings, flags)
+        found.tables.append(slices_table(parts, compared.scores.systems, settings))
+    if aware:
+        found.document["aware"] = both = aware_of(compared, lambda task: find_copies(task.documents))
+        found.tables.append(aware_table(both))
+    if holes:
+        found.document["holes"] = reports = holes_of(compared, depth)
+        found.tables.append(holes_table(reports, depth))
+    if pool is not None:
+        number = write_pool(pool_of(compared, depth), pool)
+        found.document["pool"] = {"path": str(pool), "entries": number}
+        found.notes.append(f"{counted(number, 'document')} to judge: {pool}")
+    if per_query is not None:
+        table = per_query_table(compared, flags)
+        write_bytes(per_query, table.csv().encode())
+        found.document["per_query"] = {"path": str(per_query), "rows": len(table.rows)}
+        found.notes.append(f"{counted(len(table.rows), 'row')}, one for each query and system: {per_query}")
+        if table.caption:
+            found.notes.append(table.caption)
+    return found
+
+
 def latex_tables(comparison: Comparison) -> str:
     """A comparison as LaTeX tables for a paper: scores with intervals and marks, then every pair of systems."""
     return comparison_latex(comparison)
@@ -172,6 +232,8 @@ def leaderboard(
 
     Published figures of one protocol are shown, that of the collection unless `protocol` names another, or `all`.
     """
+    if measured and (protocol or source):
+        raise UsageError("protocol and source choose among published figures, and measured leaves those out")
     return board(
         results,
         collection=collection,
@@ -254,87 +316,6 @@ def reproduce(
         run=run,
         options=options,
         notify=notify,
-    )
-
-
-class Relabelled(NamedTuple):
-    """How far a judge agrees with the judgments, and what it was asked."""
-
-    tasks: dict[str, Agreement]
-    overall: Agreement
-    judge: dict[str, object]
-    notes: dict[str, int]
-    usage: dict[str, Any]
-    lost_calls: int
-    warning: str
-    pool_entries: int
-    pool_without_answer: int
-
-
-def relabel(
-    llm: str,
-    *,
-    tasks: str | Iterable[str] = (),
-    limit: int | None = None,
-    negatives: int = 1,
-    seed: int = 0,
-    pool: str | Path | None = None,
-    out: str | Path | None = None,
-    prompt: Path | None = None,
-    concurrency: int = 16,
-    max_cost: float | None = None,
-    retry: Collection[str] = (),
-    notify: Callable[[str, str], None] = lambda task, what: None,
-    on_progress: Callable[[int, int], None] | None = None,
-) -> Relabelled:
-    """Let a chat model judge passages that people judged, and say how far they agree (Cohen's κ).
-
-    `negatives` random passages for each positive are taken to be irrelevant. With `pool` the documents that nobody
-    judged are labelled too, into `out`. Default tasks: those of the pool, else Mini. Stored answers of the statuses in
-    `retry` are asked for again.
-    """
-    from ..judge.relabelling import LlmJudge, agreement, label_pool, relabel_task
-    from ..llm import Retry, get_llm
-    from .tasks import resolve_tasks
-
-    if (pool is None) != (out is None):
-        raise UsageError("pool names the pool to label and out where it goes: give both or neither")
-    entries = []
-    if pool is not None and out is not None:
-        check_pool_name(Path(out))  # before the first paid call
-        entries = read_pool(Path(pool))
-        if not entries:
-            raise UsageError(f"{pool}: has no entries")
-        if not all(entry.query and entry.passage for entry in entries):
-            raise UsageError(f"{pool}: has entries without texts; make it from stored results, not from run files")
-    refs = resolve_tasks(tasks or list(dict.fromkeys(e.task for e in entries)) or ("mini",))
-    chat = get_llm(llm, Options(concurrency=concurrency, budget=None if max_cost is None else Budget(max_cost)))
-    try:
-        judge = LlmJudge(chat, prompt=prompt, retry=Retry(retry))
-        if chat.warning:
-            notify("", chat.warning)
-        labels = {}
-        for ref in refs:
-            notify(ref.full_name, "begun")
-            labels[ref.full_name] = relabel_task(
-                judge, ref.load(), negatives=negatives, limit=limit, seed=seed, on_progress=on_progress
-            )
-            notify(ref.full_name, "done")
-        if out is not None:
-            entries = label_pool(judge, entries, on_progress)
-            write_pool(entries, Path(out))
-    finally:
-        chat.close()
-    return Relabelled(
-        tasks={name: agreement(of_task) for name, of_task in labels.items()},
-        overall=agreement([label for of_task in labels.values() for label in of_task]),
-        judge=judge.describe(),
-        notes=dict(judge.notes),
-        usage=chat.usage.snapshot(),
-        lost_calls=int(judge.bill.get("lost_calls", 0)),
-        warning=chat.warning,
-        pool_entries=len(entries),
-        pool_without_answer=sum(entry.grade is None for entry in entries),
     )
 
 

@@ -61,6 +61,15 @@ HOMES = {
     "pages": "browse",
     "tasks": "data",
     "data": "data",
+    "quickstart": "published",
+    "reproduce": "published",
+    "protocol": "published",
+    "recommend": "choose",
+    "tune": "choose",
+    "bundle": "bundle",
+    "board": "bundle",
+    "doctor": "machine",
+    "cache": "machine",
 }
 """Commands that share a module."""
 MOVED = {"relabel": "judge relabel"}

@@ -1,4 +1,4 @@
-"""`r2med bundle`: results as one file; checked, and added to a results folder."""
+"""`r2med bundle` and `r2med board`: results as one file that verifies itself, and a site of such files."""
 
 from __future__ import annotations
 
@@ -19,15 +19,16 @@ TASKS = click.option(
     "--tasks", "folders", multiple=True, type=click.Path(exists=True, path_type=Path),
     help="A folder or zip of tasks to look for judgments in, besides those that are known here; repeatable.",
 )  # fmt: skip
+MOST_WORKERS = 8  # Unless more are asked for: each holds the judgments and some libraries.
 STATUS = {"verified": "verified", "differs": "scores differ", "unverified": "cannot be verified"}
 
 
 @click.group("bundle", cls=Commands)
-def command() -> None:
+def bundle() -> None:
     """Pack results as one file that verifies itself; check and add such files."""
 
 
-@command.command("pack")
+@bundle.command("pack")
 @click.argument("systems", nargs=-1, metavar="[SYSTEM]...")
 @click.option("--out", required=True, type=click.Path(dir_okay=False, path_type=Path), help="The file to write.")
 @RESULTS
@@ -66,7 +67,7 @@ def pack_command(
         note(line)
 
 
-@command.command("check")
+@bundle.command("check")
 @click.argument("path", metavar="FILE", type=FILE)
 @TASKS
 @click.option("--strict", is_flag=True, help="Exit with 1 also where a result cannot be verified.")
@@ -93,7 +94,7 @@ def check_command(path: Path, folders: tuple[Path, ...], strict: bool, as_json: 
         sys.exit(1)
 
 
-@command.command("add")
+@bundle.command("add")
 @click.argument("path", metavar="FILE", type=FILE)
 @RESULTS
 @TASKS
@@ -116,3 +117,50 @@ def add_command(path: Path, results: Path, folders: tuple[Path, ...], as_json: b
     there = f", {len(added.there)} were there" if added.there else ""
     kept = f"; {added.answers:,} answers of chat models added, {added.answers_there:,} were there"
     note(f"{len(added.results)} results added to {results}{there}{kept if added.answers + added.answers_there else ''}")
+
+
+@click.group("board", cls=Commands)
+def board() -> None:
+    """Write the static site of a public leaderboard from bundles."""
+
+
+@board.command("build")
+@click.argument("bundles", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path))
+@click.option("--out", required=True, type=click.Path(file_okay=False, path_type=Path), help="The folder to write.")
+@click.option("--title", default="Leaderboard", show_default=True, help="What the board is called.")
+@click.option("--url", default="", help="Where the site will lie; the feed names it.")
+@TASKS
+@click.option("--own-texts", is_flag=True, help="Show texts of tasks that are not R2MED's, Nano's or Mini's, too.")
+@click.option(
+    "--workers", type=click.IntRange(min=1), metavar="N",
+    help="Processes that check bundles.  [default: one a core, at most 8]",
+)  # fmt: skip
+@json_option
+def build_command(
+    bundles: tuple[Path, ...], out: Path, title: str, url: str, folders: tuple[Path, ...], own_texts: bool,
+    workers: int | None, as_json: bool,
+) -> None:  # fmt: skip
+    """Check bundles (files, or folders of them) and write the site that shows them.
+
+    Exits with 1 where scores are not true: such results are left out, and the site is written without them.
+    """
+    from ..api.bundles import build_board
+    from ..core.table import counted
+    from ..retrieve.sparse import available_cores
+
+    with progress() as bar:
+        bar.show("bundles checked")
+        written = build_board(
+            *bundles, out=out, title=title, url=url, tasks=folders, own_texts=own_texts, on_progress=bar.within,
+            workers=workers or min(available_cores(), MOST_WORKERS),
+        )  # fmt: skip
+    if as_json:
+        emit(written)
+    else:
+        say(out)
+        for line in written.left_out:
+            note(line)
+        submissions = f"{counted(written.submissions, 'submission')}, {written.verified} of them verified"
+        note(f"{submissions}, {counted(written.systems, 'system')}, {counted(written.pages, 'page')}")
+    if written.false:
+        sys.exit(1)

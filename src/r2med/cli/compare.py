@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import click
 
@@ -12,21 +12,8 @@ from .common import json_option, latex_option, one_form
 from .output import emit, note, say, show
 
 if TYPE_CHECKING:
-    from ..core.table import Table
     from ..report.comparison import Compared
-    from ..scoring.intervals import Method, Settings
-
-
-class _Wanted(NamedTuple):
-    """What is asked for beyond the comparison itself."""
-
-    slices: bool
-    flagged: Path | None
-    aware: bool
-    holes: bool
-    pool: Path | None
-    depth: int
-    per_query: Path | None
+    from ..scoring.intervals import Method
 
 
 @click.command("compare")
@@ -81,32 +68,32 @@ def command(
     difference that these queries could detect. Systems come with letters (those that share one do not differ), ranks
     and intervals.
     """
-    from ..api.results import compare_stored, latex_tables
+    from ..api.results import compare_details, compare_stored, compare_tested, latex_tables
     from ..report import comparison as what
-    from ..scoring.compare import compare
     from ..scoring.intervals import Settings
     from ..scoring.tables import comparison_tables
 
     one_form(as_json=as_json, latex=latex)
-    wanted = _Wanted(slices, flagged, aware, holes, pool, depth, per_query)
     if per_query is not None and per_query.suffix != ".csv":
         raise click.BadParameter(f"{per_query}: per-query scores are written as a .csv file", param_hint="--per-query")
     settings = Settings(level=level, method=method, resamples=resamples, seed=seed)
     compared = compare_stored(
         *systems, results=results, qrels=qrels, measure=measure, collection=collection, tasks=tasks
     )
-    tested = compare(compared.scores, settings, margin=None if margin is None else margin / 100)
-    found = what.with_details(tested, compared)
-    document, tables = _extras(compared, settings, wanted)
-    for line in _notes(compared):
+    found = compare_tested(compared, settings, margin=margin)
+    details = compare_details(
+        compared, settings, slices=slices, flagged=flagged, aware=aware, holes=holes, pool=pool, depth=depth,
+        per_query=per_query,
+    )  # fmt: skip
+    for line in (*details.notes, *_notes(compared)):
         note(line)
     if as_json:
-        emit(what.document(found, compared) | document)
+        emit(what.document(found, compared) | details.document)
         return
     if latex:
-        say("\n".join([latex_tables(found), *(table.latex() for table in tables)]), lines=True)
+        say("\n".join([latex_tables(found), *(table.latex() for table in details.tables)]), lines=True)
         return
-    for table in (*comparison_tables(found), *tables):
+    for table in (*comparison_tables(found), *details.tables):
         show(table)
         say()
 
@@ -149,40 +136,6 @@ def design(
         emit(found)
         return
     show(design_table(found))
-
-
-def _extras(compared: Compared, settings: Settings, wanted: _Wanted) -> tuple[dict[str, object], list[Table]]:
-    from ..core.atomic import write_bytes
-    from ..report import comparison as what
-    from ..scoring.holes import write_pool
-    from ..scoring.tables import holes_table, slices_table
-    from ..text import get_analyzer
-    from ..text.duplicates import find_copies
-
-    document: dict[str, object] = {}
-    shown: list[Table] = []
-    flags = None if wanted.flagged is None else what.read_flags(wanted.flagged, compared.scores)
-    if wanted.slices or flags is not None:
-        document["slices"] = slices = what.slices_of(compared, get_analyzer("english"), settings, flags)
-        shown.append(slices_table(slices, compared.scores.systems, settings))
-    if wanted.aware:
-        document["aware"] = both = what.aware_of(compared, lambda task: find_copies(task.documents))
-        shown.append(what.aware_table(both))
-    if wanted.holes:
-        document["holes"] = reports = what.holes_of(compared, wanted.depth)
-        shown.append(holes_table(reports, wanted.depth))
-    if wanted.pool is not None:
-        number = write_pool(what.pool_of(compared, wanted.depth), wanted.pool)
-        document["pool"] = {"path": str(wanted.pool), "entries": number}
-        note(f"{number} documents to judge: {wanted.pool}")
-    if wanted.per_query is not None:
-        table = what.per_query_table(compared, flags)
-        write_bytes(wanted.per_query, table.csv().encode())
-        document["per_query"] = {"path": str(wanted.per_query), "rows": len(table.rows)}
-        note(f"{len(table.rows):,} rows, one for each query and system: {wanted.per_query}")
-        if table.caption:
-            note(table.caption)
-    return document, shown
 
 
 def _notes(compared: Compared) -> Iterator[str]:

@@ -44,7 +44,7 @@ GENERATING = ("passages", "max_tokens", "temperature", "prompts", "protocol", "k
 @click.option("--seed", type=int, default=0, show_default=True, help="Where the server takes one.")
 @click.option("--prompts", type=click.Path(path_type=Path), help="A prompt file or pack instead of ours.")
 @click.option("--protocol", type=click.Choice(["r2med-paper"]), help="Prompts and sampling of the paper's scripts.")
-@click.option("--retriever", "-r", default="bm25", show_default=True, help="What lamer, thinkqe … search with.")
+@click.option("--retriever", "-r", help="What lamer, thinkqe … search with.  [default: bm25]")
 @click.option("--concurrency", default=16, show_default=True, type=click.IntRange(min=1), help="Calls in flight.")
 @click.option("--rpm", type=click.IntRange(min=1), help="Most requests a minute.")
 @click.option("--tpm", type=click.IntRange(min=1), help="Most tokens a minute.")
@@ -124,17 +124,27 @@ def expander_spec(method: str, llm: str, choices: dict[str, Any]) -> Spec:
     if llm and not asks:
         raise UsageError(f"{method} asks no chat model: leave out --llm")
     generates = bool(llm) and not llm.startswith(("replay:", "published:"))
-    for name in () if generates else GENERATING:
-        if choices[name] is not None and choices[name] is not False:
-            raise UsageError(f"nothing is generated here: leave out --{name.replace('_', '-')}")
+    searches = generates and entry is not None and "retriever" in entry.parameters
+    _refuse_unused(choices, generates=generates, searches=searches)
     spec = expanders.parse(f"{method}:{llm}" if llm else method)
     if not generates:
         return spec
     prompts = content_at(str(choices["prompts"]), "prompts") if choices["prompts"] else None
     given = {key: choices[key] for key in ("passages", "max_tokens", "temperature", "seed", "protocol")}
-    if "retriever" in expanders[method].parameters:
-        given["retriever"] = choices["retriever"]
+    if searches:
+        given["retriever"] = choices["retriever"] or "bm25"
     return expanders.changed(spec, prompts=prompts, raw=choices["raw"] or None, **given)
+
+
+def _refuse_unused(choices: dict[str, Any], *, generates: bool, searches: bool) -> None:
+    """Options of no use here are refused, not ignored."""
+    from ..core import UsageError
+
+    for name in () if generates else GENERATING:
+        if choices[name] is not None and choices[name] is not False:
+            raise UsageError(f"nothing is generated here: leave out --{name.replace('_', '-')}")
+    if choices["retriever"] and not searches:
+        raise UsageError("nothing is searched before texts are generated here: leave out --retriever")
 
 
 def show_plan(expander: Expander, refs: Sequence[TaskSource], limit: int | None, *, as_json: bool) -> None:
@@ -153,17 +163,7 @@ def show_plan(expander: Expander, refs: Sequence[TaskSource], limit: int | None,
         return
     print_table(
         ["Task", "Calls", "Stored", "Prompt tokens", "Answer tokens ≤", "Dollars ≤"],
-        [
-            [
-                name,
-                f"{p.calls:,}",
-                f"{p.stored:,}",
-                f"{p.prompt_tokens:,}",
-                f"{p.completion_tokens:,}",
-                _dollars(p.cost),
-            ]
-            for name, p in [*plans]
-        ]
+        [[name, *(f"{getattr(p, field):,}" for field in totals), _dollars(p.cost)] for name, p in plans]
         + [["all", *(f"{value:,}" for value in totals.values()), _dollars(cost)]],
         caption="Nothing was sent. Prompt tokens are estimated; answers cost at most what is shown.",
     )
@@ -229,15 +229,17 @@ def _trouble(row: dict[str, Any]) -> str:
 
 
 def _tell(name: str, diagnosis: Diagnosis) -> None:
-    ceiling = "–" if diagnosis.oracle is None else f"{diagnosis.oracle:.4f}"
+    from ..core.table import counted, points, signed
+
     named = "–" if diagnosis.named is None else f"{100 * diagnosis.named:.0f} %"
     say(
-        f"{name}: raw {diagnosis.raw:.4f}, expanded {diagnosis.expanded:.4f}, oracle {ceiling}; "
-        f"{named} name the answer (by {diagnosis.judged_by})"
+        f"{name}: nDCG@10 × 100 is {points(diagnosis.raw)} with raw queries, {points(diagnosis.expanded)} expanded, "
+        f"{points(diagnosis.oracle)} with the answers; the texts of {named} of the queries name the answer (by "
+        f"{diagnosis.judged_by})"
     )
     for verdict, group in diagnosis.groups.items():
         if group.queries and group.gain is not None:
-            say(f"  {verdict}: {group.queries} queries, gain {group.gain:+.4f}")
+            say(f"  {verdict}: {counted(group.queries, 'query', 'queries')}, gain {signed(group.gain)}")
 
 
 def _dollars(cost: float | None) -> str:

@@ -28,7 +28,7 @@ def command() -> None:
 
 @command.command("training")
 @click.argument("source", metavar="FOLDER")
-@click.option("--out", required=True, type=click.Path(file_okay=False, path_type=Path), help="A new folder.")
+@out_option
 @click.option(
     "--retriever", "-r", "retrievers", multiple=True, default=("bm25",), show_default=True, metavar="NAME",
     help="Where hard negatives are mined; repeatable.",

@@ -277,7 +277,7 @@ def relabel(
     With --pool it then labels what nobody judged; the agreement says what those labels are worth. Answers are kept:
     the same command goes on where it stopped. Default tasks: those of the pool, else mini.
     """
-    from ..api.results import relabel as relabel_tasks
+    from ..api.judging import relabel as relabel_tasks
 
     with progress() as bar:
 

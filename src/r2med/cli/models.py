@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 KINDS = ("lexical", "dense", "late-interaction", "sparse", "cross-encoder", "chat", "retriever", "reranker", "expander")
 FIRST_EDITION = {"llm": "chat"}
 """Kinds that had another name."""
+SHOWN = ("name", "summary", "kind", "source", "revision", "licence", "released", "proven", "note", "path", "get")
+"""What is said about one model, where it is known."""
 ORIGINS = {"hub": "the Hugging Face hub", "carrier": "the package index", "folder": "a folder of your own"}
 
 
@@ -93,19 +95,7 @@ def show_command(name: str, as_json: bool) -> None:
     if as_json:
         emit(shown)
         return
-    for key in (
-        "name",
-        "summary",
-        "kind",
-        "source",
-        "revision",
-        "licence",
-        "released",
-        "proven",
-        "note",
-        "path",
-        "get",
-    ):
+    for key in SHOWN:
         if shown[key]:
             say(f"{key:<9} {shown[key]}")
 

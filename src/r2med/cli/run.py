@@ -124,14 +124,12 @@ def command(specs: tuple[str, ...], results: Path, measure: str, as_json: bool, 
     from ..pipeline.shipped import get_shipped
 
     file, shown = given["experiment"], api.stored_measure(measure)
-    one_form(as_json=as_json, markdown=given["markdown"], latex=given["latex"])
+    _check_form(file, given, as_json)
     if file == "@":
         print_experiments(as_json=as_json)
         return
     named = file[1:] if isinstance(file, str) else ""
     written = get_shipped(named) if named else read_experiment(file) if file else None
-    if written is not None:
-        _refuse_beside(file, given)
     if named and given["dry_run"]:
         print_needs(named, specs, results, as_json=as_json)
         return
@@ -170,6 +168,16 @@ def command(specs: tuple[str, ...], results: Path, measure: str, as_json: bool, 
         return
     _print_outcome(scores, markdown=given["markdown"], latex=given["latex"])
     note(f"Results, runs and per-query scores: {results}/")
+
+
+def _check_form(file: Path | str | None, given: dict[str, Any], as_json: bool) -> None:
+    """Refuse two forms of output, a form that nothing is printed in, and systems beside those of a file."""
+    forms = {"markdown": given["markdown"], "latex": given["latex"]}
+    one_form(as_json=as_json, **forms)
+    if (given["dry_run"] or file == "@") and any(forms.values()):
+        raise click.UsageError("--markdown and --latex print scores, and nothing is run here")
+    if file is not None:
+        _refuse_beside(file, given)
 
 
 SYSTEM_FLAGS = ("retrievers", "whole", "candidates", "expand", "passages", "max_tokens", "policy", "fuse", "weights",
@@ -325,7 +333,7 @@ def _print_plan(stages: list[StageEstimate], executor: str, *, as_json: bool) ->
     rows = [[*same, *_together(parts)] for same, parts in alike.items()]
     shown = [i for i in range(len(titles)) if any(row[i] != NONE for row in rows)]
     unknown = sum(stage.cached == "unknown" for stage in left)
-    later = f" {unknown} of them cannot be estimated yet: they depend on what others make." if unknown else ""
+    later = f" {unknown} of them cannot be estimated before others have run." if unknown else ""
     caption = (
         f"{total['to_do']} of {total['stages']} stages are left to do: {total['missing']:,} texts or calls, about "
         f"{total['tokens']:,} tokens, {_dollars(total['dollars'])} at most where a price is known.{later} "

@@ -158,8 +158,7 @@ def choose_dense(collection: Collection, asked: str, gpu_memory: int) -> DenseCh
     if asked == "auto":
         name, why = EMBEDDED, "the embedded model: no GPU was found"
         if gpu_memory:
-            name = _best_on_gpu(gpu_memory) if collection == "r2med" else _profiled(gpu_memory)
-            why = f"the best published one that fits {show_size(gpu_memory)} of GPU memory"
+            name, why = _best_on_gpu(gpu_memory) if collection == "r2med" else _profiled(gpu_memory)
     card = get_card(name)
     if card.kind != "dense" or card.is_api:
         raise UsageError(f"{name} is no dense model that runs here: choose another, or none")
@@ -176,16 +175,19 @@ def choose_dense(collection: Collection, asked: str, gpu_memory: int) -> DenseCh
     )
 
 
-def _best_on_gpu(gpu_memory: int) -> str:
-    """The best of the single models that `recommend` names for so much memory."""
+def _best_on_gpu(gpu_memory: int) -> tuple[str, str]:
+    """The best of the single models that `recommend` names for so much memory, and why it is taken."""
     names = (found.system for found in recommend(gpu_memory=gpu_memory).pipelines)
-    return next(name for name in names if _is_dense(name))
+    why = f"the best published one that fits {show_size(gpu_memory)} of GPU memory"
+    return next(name for name in names if _is_dense(name)), why
 
 
-def _profiled(gpu_memory: int) -> str:
-    """The one dense model with a published row on NanoR2MED, where it fits; else the embedded one."""
-    need = needs(PROFILED).gpu_memory
-    return PROFILED if need is not None and need <= gpu_memory else EMBEDDED
+def _profiled(gpu_memory: int) -> tuple[str, str]:
+    """The one dense model with a published row on NanoR2MED, where it fits; else the embedded one; and why."""
+    need, room = needs(PROFILED).gpu_memory, f"{show_size(gpu_memory)} of GPU memory"
+    if need is not None and need <= gpu_memory:
+        return PROFILED, f"the one with a published row, which fits {room}"
+    return EMBEDDED, f"the embedded model: {PROFILED} does not fit {room}"
 
 
 def _is_dense(system: str) -> bool:

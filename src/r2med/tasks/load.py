@@ -200,6 +200,8 @@ def resolve(spec: str) -> list[TaskRef]:
     A name of the catalogue or of one's own collections wins over a folder of the same name; write `./name` for the
     folder. `folder@dev` are the judgments of a split, or one task of a folder that holds several.
     """
+    if not spec.strip():
+        raise UsageError("an empty text names no task")
     place = given_path(spec)
     if place is not None:
         return chosen(*place)

@@ -1,10 +1,11 @@
-"""`r2med cache`: everything kept on disk, shown, checked and made smaller."""
+"""`r2med doctor` and `r2med cache`: what is installed and ready here, and what is kept on disk."""
 
 from __future__ import annotations
 
 import sys
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -14,6 +15,87 @@ from .output import emit, note, print_table, say
 
 if TYPE_CHECKING:
     from ..cache import Entry
+    from ..doctor import Diagnosis, Place
+
+
+MARKS = {"ok": "ok", "warning": "note", "broken": "BROKEN"}
+
+
+@click.command("doctor")
+@click.option("--results", default="results", show_default=True, type=click.Path(path_type=Path), help="Their folder.")
+@json_option
+def doctor(results: Path, as_json: bool) -> None:
+    """Look at the installation: versions, extras, devices, keys (never their values), caches, and what is ready.
+
+    Tries a few small things, downloads nothing, changes nothing. The exit code is 0 unless something is broken.
+    """
+    from ..api.machine import check_installation
+
+    found = check_installation(results)
+    if as_json:
+        emit(found)
+    else:
+        _print(found)
+    if not found.ok:
+        sys.exit(1)
+
+
+def _print(found: Diagnosis) -> None:
+    from ..core.parameters import show_size
+
+    machine = found.machine
+    memory = f", {show_size(machine.memory_bytes)} of memory" if machine.memory_bytes else ""
+    _heading("Machine")
+    say("  " + ", ".join(f"{name} {version}" for name, version in found.versions.items()))
+    say(f"  {machine.processor}, {machine.cores} cores{memory}; GPUs: {'; '.join(machine.gpus) or 'none'}")
+    for name, value in found.settings.items():
+        say(f"  {name}={value}")
+    _heading("Checks")
+    rows = [
+        [c.name, MARKS[c.status], c.detail + (f" → {c.advice}" if c.advice and c.status != "ok" else "")]
+        for c in found.checks
+    ]
+    print_table(["Check", "", "Finding"], rows, left=3)
+    _heading("Extras")
+    rows = [
+        [e.name, "yes" if e.installed else "no", e.get or _packages(e.packages)]
+        for e in found.extras
+        if e.name != "all"  # it has nothing of its own
+    ]
+    if rows:
+        print_table(["Extra", "Here", "Packages, or how to get them"], rows, left=3)
+    else:
+        say("  not known: r2med runs from its sources, without having been installed")
+    _heading("Keys (only whether they are there)")
+    for secret in found.keys:
+        say(f"  {secret.name}: {'in the ' + secret.where if secret.present else 'no'}")
+    _heading("Folders")
+    print_table(["Folder", "Path", "Size", "Free"], [_place(place) for place in found.places], left=2)
+    if found.plugins:
+        _heading("Plug-ins")
+        for plugin in found.plugins:
+            say(f"  {plugin}")
+    _heading("Ready")
+    for line in found.ready:
+        say(f"  {line}")
+
+
+def _heading(text: str) -> None:
+    if text != "Machine":
+        say()
+    say(text)
+
+
+def _packages(packages: dict[str, str | None]) -> str:
+    return ", ".join(f"{name} {version}" for name, version in packages.items())
+
+
+def _place(place: Place) -> list[str]:
+    from ..core.parameters import show_size
+
+    size = f"{'' if place.complete else 'over '}{show_size(place.bytes)}" if place.exists else "not there"
+    return [place.name, place.path, size, "" if place.free_bytes is None else show_size(place.free_bytes)]
+
 
 KINDS = ("vectors", "scores", "generations", "indexes")
 
@@ -22,7 +104,7 @@ KINDS = ("vectors", "scores", "generations", "indexes")
 @click.option("--kind", "kinds", multiple=True, type=click.Choice(KINDS), help="Only this kind; may be repeated.")
 @json_option
 @click.pass_context
-def command(context: click.Context, kinds: Sequence[str], as_json: bool) -> None:
+def cache(context: click.Context, kinds: Sequence[str], as_json: bool) -> None:
     """Show what is kept on disk: vectors, scores of pairs, generated texts, indexes; their size and last use."""
     if context.invoked_subcommand is not None:
         return
@@ -52,7 +134,7 @@ def _document(entry: Entry) -> dict[str, object]:
     return entry._asdict() | {"path": str(entry.path)}
 
 
-@command.command("verify")
+@cache.command("verify")
 @click.option("--kind", "kinds", multiple=True, type=click.Choice(KINDS), help="Only this kind; may be repeated.")
 @json_option
 def verify_command(kinds: Sequence[str], as_json: bool) -> None:
@@ -76,7 +158,7 @@ def verify_command(kinds: Sequence[str], as_json: bool) -> None:
         sys.exit(1)
 
 
-@command.command("prune")
+@cache.command("prune")
 @click.option(
     "--kind", "kinds", multiple=True, type=click.Choice(KINDS),
     help="Only this kind; may be repeated. Generated texts are pruned only if named: they may have cost money.",

@@ -1,4 +1,4 @@
-"""`r2med tune`: weights chosen on one set of queries make a system that runs on another."""
+"""`r2med recommend`, and `r2med tune`: weights chosen on one set of queries make a system that runs on another."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ import pytest
 from click.testing import CliRunner
 
 import r2med
-from r2med.cli.tune import command
+from r2med.cli.choose import recommend, tune
 from r2med.core import UsageError
+from r2med.pipeline.experiment import BEST_OFFLINE
 
 
 def test_the_weights_are_the_best_of_the_grid() -> None:
@@ -30,7 +31,7 @@ def test_the_weights_are_the_best_of_the_grid() -> None:
 
 
 def test_the_command_prints_a_system_that_runs(tmp_path: Path) -> None:
-    done = CliRunner().invoke(command, ["bm25", "bm25-lucene", "-t", "mini-dev/MedQA-Diag", "--json"])
+    done = CliRunner().invoke(tune, ["bm25", "bm25-lucene", "-t", "mini-dev/MedQA-Diag", "--json"])
     assert done.exit_code == 0, done.output
     told = json.loads(done.stdout)
     assert str(r2med.SystemSpec.parse(told["system"])) == told["system"]
@@ -42,3 +43,23 @@ def test_the_command_prints_a_system_that_runs(tmp_path: Path) -> None:
 def test_one_retriever_is_no_fusion() -> None:
     with pytest.raises(UsageError, match="two retrievers or more"):
         r2med.tune("bm25", tasks="mini-dev/Biology")
+
+
+def test_recommendations_and_their_commands() -> None:
+    done = CliRunner().invoke(
+        recommend, ["--gpu-memory", "24GB", "--dollars", "0", "--seconds-per-query", "1", "-n", "2"]
+    )
+    assert done.exit_code == 0
+    assert "GPU memory" in done.stdout
+    assert "r2med run --tasks r2med --system " in done.stdout
+    assert "not measured here: its score on R2MED" in done.stdout
+    assert "do not compare" in done.stderr
+
+
+def test_recommendations_as_json() -> None:
+    done = CliRunner().invoke(recommend, ["--json"])
+    document = json.loads(done.stdout)
+    first = document["pipelines"][0]
+    assert {"system", "score", "published", "measured", "needs", "commands", "not_measured"} == first.keys()
+    assert first["system"] == BEST_OFFLINE
+    assert document["unranked"] == []

@@ -1,4 +1,4 @@
-"""`r2med recommend`: which pipeline fits a budget."""
+"""`r2med recommend` and `r2med tune`: which pipeline fits a budget, and the weights of a fusion."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .common import json_option
-from .output import emit, note, print_table, say
+from .common import json_option, options_from, pickle_option, tasks_option
+from .output import emit, note, print_table, progress, say
 
 if TYPE_CHECKING:
+    from ..fuse import Normalisation
     from ..pipeline.recommend import Recommendation
 
 
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 )
 @click.option("--limit", "-n", default=10, show_default=True, type=click.IntRange(min=1), help="Show only the best.")
 @json_option
-def command(
+def recommend(
     gpu_memory: str, dollars: float, seconds_per_query: float | None, gpu_speed: float, everything: bool, limit: int,
     as_json: bool,
 ) -> None:  # fmt: skip
@@ -60,8 +61,8 @@ def command(
     shown = [*found.pipelines[:limit], *found.unranked]
     titles = ["System", "R2MED", "Published by", "Ours elsewhere", "GPU memory", "Dollars", "s/query"]
     caption = (
-        f"{len(found.pipelines)} of the {found.fitting} pipelines that fit are not beaten by one that costs no more; "
-        f"{found.considered} were considered. R2MED: published nDCG@10 × 100, mean of the eight tasks, not measured by "
+        f"Of {found.considered} pipelines {found.fitting} fit, and no other of these that costs no more beats one of "
+        f"the {len(found.pipelines)} ranked. R2MED: published nDCG@10 × 100, mean of the eight tasks, not measured by "
         "us. Ours elsewhere: mean over five other collections, measured by us. Dollars: at most, for R2MED once. "
         "GPU memory and s/query are estimates."
     )
@@ -84,7 +85,7 @@ def command(
 def _cells(one: Recommendation) -> list[str]:
     from ..pipeline.estimates import memory_text
 
-    need, own = one.needs, one.measured
+    need, own, seconds = one.needs, one.measured, one.needs.seconds_per_query
     scores = " / ".join(f"{score.ndcg_at_10:g}" for score in one.published)
     return [
         one.system,
@@ -93,5 +94,42 @@ def _cells(one: Recommendation) -> list[str]:
         f"{sum(own.values()) / len(own):.1f}" if own else "–",
         memory_text(need.gpu_memory),
         "–" if need.dollars is None else f"{need.dollars:,.2f}",
-        "–" if need.seconds_per_query is None else f"{max(need.seconds_per_query, 0.01):,.2f}",
+        "–" if seconds is None else "<0.01" if seconds < 0.005 else f"{seconds:,.2f}",
     ]
+
+
+@click.command("tune")
+@click.argument("retrievers", nargs=-1, required=True, metavar="RETRIEVER RETRIEVER…")
+@tasks_option(default=("mini-dev",))
+@click.option(
+    "--norm", default="min-max", show_default=True, type=click.Choice(["min-max", "z-score", "rank"]),
+    help="How scores are put on a common scale.",
+)  # fmt: skip
+@click.option(
+    "--steps", default=10, show_default=True, type=click.IntRange(min=1), help="Steps of the grid of weights."
+)
+@pickle_option
+@json_option
+def tune(
+    retrievers: tuple[str, ...], specs: tuple[str, ...], norm: Normalisation, steps: int, allow_pickle: bool,
+    as_json: bool,
+) -> None:  # fmt: skip
+    """Choose the weights of a fusion, and print it as a system that runs on any other task.
+
+    Weights that were chosen on the queries of a score make that score too good: choose on mini-dev, report on mini.
+    """
+    from ..api import experiments
+
+    with progress() as bar:
+        found = experiments.tune(
+            *retrievers, tasks=specs, norm=norm, steps=steps, options=options_from({"allow_pickle": allow_pickle}, bar)
+        )
+    system = f"{'+'.join(retrievers)}.{found.spec}"
+    if as_json:
+        emit({"schema": 1, "system": system, **found._asdict()})
+        return
+    say(
+        f"{found.spec}: nDCG@10 × 100 is {100 * found.score:.2f} on {', '.join(specs)} ({found.queries} queries), "
+        f"{100 * found.equal:.2f} with equal weights"
+    )
+    say(f"r2med run --system {system}", whole=True)
