@@ -27,10 +27,9 @@ from ..fuse import Normalisation, TunedWeights
 from ..llm import chats
 from ..pipeline import Builder, Executor, SystemSpec, ablations, check_writable, default_systems, run_experiment
 from ..pipeline.estimates import Needs, needs
-from ..pipeline.experiment import at_lengths, expander_spec, fusion_spec, prompted, reranker_spec
+from ..pipeline.experiment import at_lengths, expander_spec, fusion_spec, get_shipped, prompted, reranker_spec, shipped
 from ..pipeline.plan import StageEstimate, estimate_all, plan_experiment
 from ..pipeline.run import Found, Notify, check_retrievers, rank_systems, search_text
-from ..pipeline.shipped import get_shipped, shipped
 from ..pipeline.system import Spending, System
 from ..report.scores import Scores
 from ..rerank import DEPTH as RERANK_DEPTH

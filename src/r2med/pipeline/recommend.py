@@ -18,7 +18,7 @@ from ..results.ledger.conflicts import average, same_figures
 from ..scoring import MAIN
 from ..tasks import collections
 from .estimates import Needs, needs, rates
-from .shipped import experiment_for, shipped
+from .experiment import experiment_for, shipped
 from .system import SystemSpec
 
 FINEST = 0.01
