@@ -13,8 +13,7 @@ from typing import Literal
 import msgspec
 
 from ..core import UsageError
-from ..results.ledger import Figure, ledger
-from ..results.ledger.conflicts import average, same_figures
+from ..results.ledger import Figure, average, ledger, same_figures
 from ..scoring import MAIN
 from ..tasks import collections
 from .estimates import Needs, needs, rates

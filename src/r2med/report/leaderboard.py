@@ -15,8 +15,7 @@ import msgspec
 from ..core import ResultError, UnknownName, UsageError
 from ..core.table import NONE, Table, points, share
 from ..results import ResultIndex, SystemInfo, macro_average, query_weighted
-from ..results.ledger import Figure, Kind, ledger
-from ..results.ledger.conflicts import Conflict, average, conflicts, same_figures, slips
+from ..results.ledger import Conflict, Figure, Kind, average, conflicts, ledger, same_figures, slips
 from ..results.protocols import MAIN_PROTOCOL, get_protocol, protocol_of
 from ..results.published_models import Terms, system_facts
 from ..scoring import MAIN, Measure
