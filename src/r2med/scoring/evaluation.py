@@ -121,6 +121,13 @@ def evaluation_of(hits: HitsAt, run: Run, qrels: Qrels, measures: Iterable[Measu
     )
 
 
+def judged_without_results(run: Run, qrels: Qrels) -> int:
+    """Judged queries for which nothing was retrieved: they score 0."""
+    rows = run.query_ids.positions(qrels.query_ids)
+    lengths = np.append(run.lengths(), 0)  # the last place stands for a query that the run lacks (-1)
+    return int((lengths[rows] == 0).sum())
+
+
 def mean_judged(shares: Iterable[float | None]) -> float | None:
     """judged@10 over several tasks; None where that of one is not known."""
     known = list(shares)
