@@ -19,10 +19,10 @@ from ..results.ledger import Conflict, Figure, Kind, average, conflicts, ledger,
 from ..results.protocols import MAIN_PROTOCOL, get_protocol, protocol_of
 from ..results.published_models import Terms, system_facts
 from ..scoring import MAIN, Measure
+from ..scoring.compare import Rank, standings
 from ..scoring.evaluation import mean_judged
 from ..scoring.intervals import Bootstrap, Settings, SystemScores, score_intervals
 from ..scoring.measures import JUDGED
-from ..scoring.ranks import Rank, standings
 from .collection import ORDER, CollectionResults, collection_named, collection_results, task_names
 from .scores import short_name
 
