@@ -229,7 +229,7 @@ def _overall(line: Difference, scores: ScoreSet) -> OverallDifference:
     return OverallDifference(**fields, tasks=len(scores.tasks), of_tasks=scores.of_tasks, complete=scores.complete)
 
 
-def most_moved(scores: ScoreSet, first: int, second: int, most: int = MOVED) -> list[Moved]:
+def most_moved(scores: ScoreSet, first: int, second: int) -> list[Moved]:
     """The queries with the largest differences, either way; those that do not differ are not listed."""
     moved = [
         Moved(task=task.name, query_id=query_id, first=a, second=b, difference=b - a)
@@ -237,7 +237,7 @@ def most_moved(scores: ScoreSet, first: int, second: int, most: int = MOVED) -> 
         for query_id, a, b in zip(task.query_ids, *task.scores[[first, second]].tolist(), strict=True)
         if abs(b - a) > SAME
     ]
-    return sorted(moved, key=lambda m: (-abs(m.difference), m.task, m.query_id))[:most]
+    return sorted(moved, key=lambda m: (-abs(m.difference), m.task, m.query_id))[:MOVED]
 
 
 class Rank(msgspec.Struct, frozen=True, kw_only=True):
