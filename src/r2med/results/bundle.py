@@ -31,6 +31,7 @@ from ..core.stores import ZipStore
 from ..core.untrusted import component, file_name, inside, is_portable
 from .beside import BESIDE, QUERIES, RUN, Expansion, read_scores
 from .index import ResultIndex, StoredResult
+from .protocols import choices_fingerprint
 from .schema import MICRO, TaskResult
 from .store import collection_slug, indented_json, sealed, stored_names
 
@@ -242,7 +243,7 @@ def _copy(archive: ZipStore, name: str, member: Member, target: Path) -> None:
 
 
 def _check_results(results: list[StoredResult], manifest: Manifest) -> None:
-    """Every file belongs to a result, and the results to the systems that the manifest lists."""
+    """Every file belongs to a result, and the results to the systems and protocols that the manifest lists."""
     if not results:
         raise DataError("holds no results")
     wanted: set[str] = set()
@@ -261,6 +262,13 @@ def _check_results(results: list[StoredResult], manifest: Manifest) -> None:
     listed = [system.name for system in manifest.systems]
     if sorted(listed) != sorted({stored.system for stored in results}):
         raise DataError("its manifest lists other systems than it holds")
+    followed = {(s.protocol, s.protocol_fingerprint) for s in manifest.systems if s.protocol_fingerprint}
+    try:
+        told = {(name, choices_fingerprint(choices)) for name, choices in manifest.protocols.items()}
+    except RecursionError:
+        told = set()
+    if followed != told:
+        raise DataError("its manifest tells of another protocol than its systems follow")
 
 
 def _check_result(stored: StoredResult) -> None:
