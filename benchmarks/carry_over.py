@@ -13,8 +13,7 @@ from itertools import combinations
 import numpy as np
 from scipy import stats
 
-from r2med.results.ledger import ledger
-from r2med.results.ledger.conflicts import same_figures
+from r2med.results.ledger import ledger, same_figures
 from r2med.results.protocols import MAIN_PROTOCOL
 
 MEASURE, TASKS, BEST = "ndcg_at_10", 8, 20

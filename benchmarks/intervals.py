@@ -14,9 +14,8 @@ import numpy as np
 from common import report, seconds
 from scipy import stats
 
-from r2med.scoring.compare import compare
+from r2med.scoring.compare import compare, standings
 from r2med.scoring.intervals import Settings, score_intervals
-from r2med.scoring.ranks import standings
 from r2med.scoring.score_set import ScoreSet, TaskScores
 
 SIZES = (103, 77, 88, 97, 118, 150, 114, 129)  # R2MED's tasks: 876 queries

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from r2med.api.tasks import LoadedTask
 from r2med.core import DataError, ResultError
 from r2med.pipeline import Builder, System, SystemSpec, check_writable, run_experiment
 from r2med.results import ResultStore
@@ -66,6 +68,15 @@ def test_a_result_without_its_files_is_done_again(store: ResultStore, own: list[
     assert lost.exists()
     run_experiment(own, systems, store, notify=log)
     assert log.take() == ["kept"]
+
+
+def test_another_family_is_another_instruction(store: ResultStore) -> None:
+    log, systems, task = Log(), built("bm25"), resolve("mini@1/Biology")[0].load()
+    for family, told in (("biology", ["running", "done"]), ("biology", ["kept"]), ("treatment", ["running", "done"])):
+        run_experiment([LoadedTask(replace(task, family=family))], systems, store, notify=log)
+        seen = log.take()
+        assert seen[-len(told) :] == told
+    assert seen[0] == "stale: the task's family changed"
 
 
 def test_changes_are_noticed(store: ResultStore, own: list[TaskRef], tmp_path: Path) -> None:

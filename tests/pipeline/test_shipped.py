@@ -14,7 +14,7 @@ from r2med.core import UnknownName, UsageError
 from r2med.expand import expanders
 from r2med.llm import chats
 from r2med.pipeline.estimates import parts_of
-from r2med.pipeline.shipped import experiment_for, get_shipped, shipped
+from r2med.pipeline.experiment import experiment_for, get_shipped, shipped
 from r2med.pipeline.system import SystemSpec
 from r2med.report.leaderboard import board
 from r2med.rerank import rerankers

@@ -250,6 +250,14 @@ HOSTILE: dict[str, tuple[Callable[[Members], bytes], str]] = {
         lambda m: zipped(listed(m, systems=[{**s, "protocol": "r2med-paper"} for s in manifest_of(m)["systems"]])),
         "another protocol",
     ),
+    "a protocol with other choices": (
+        lambda m: zipped(listed(m, protocols={"default": {**manifest_of(m)["protocols"]["default"], "bm25": None}})),
+        "tells of another protocol",
+    ),
+    "a protocol that no system follows": (
+        lambda m: zipped(listed(m, protocols={**manifest_of(m)["protocols"], "mine": {"name": "mine"}})),
+        "tells of another protocol",
+    ),
     "a result in the place of another task": (
         lambda m: zipped(renamed(m, "results/bm25/mini@1/MedQA-Diag")),
         "holds a result of 'bm25' on 'mini@1/Biology'",

@@ -17,7 +17,7 @@ from .sealing import edit, scores_in
 
 
 def names(index: ResultIndex) -> set[tuple[str, str]]:
-    index.refresh(now=True)
+    index.refresh()
     return {(stored.label, stored.full_name) for stored in index.stored}
 
 
@@ -52,7 +52,7 @@ def test_results_runs_and_scores_are_those_stored(made: Path) -> None:
 def test_broken_and_foreign_files_are_named_and_the_rest_is_there(own_results: Path) -> None:
     (own_results / "bm25" / "mini@1" / "Biology.json").write_text("{ not json")
     (own_results / "bm25" / "mini@1" / "PMC-Clinical.json").write_text('{"schema": 99}')
-    index = ResultIndex([own_results])
+    index = ResultIndex([own_results], every=0.0)
     assert len(names(index)) == 4
     assert "not a result file" in messages(index)[0]
     assert "schema 99" in messages(index)[1]
@@ -62,7 +62,7 @@ def test_broken_and_foreign_files_are_named_and_the_rest_is_there(own_results: P
         index.select(["bm25"])
     assert len(index.select(["bm25-lucene"])) == 2
     (own_results / "bm25-lucene" / "mini@1" / "Biology.json").write_text("{")
-    index.refresh(now=True)
+    index.refresh()
     with pytest.raises(ResultError, match=r"bm25-lucene/mini@1/Biology\.json: not a result file"):
         index.select(["bm25-lucene"])
 
@@ -76,7 +76,7 @@ def test_links_out_of_the_folder_are_not_followed(own_results: Path, tmp_path: P
         (inner / name).unlink()
         (inner / name).symlink_to(outside / "secret" / "mini@1" / name)
     (inner / "Biology.expansions.jsonl").symlink_to(tmp_path / "outside" / "secret" / "mini@1" / "Biology.json")
-    index = ResultIndex([own_results])
+    index = ResultIndex([own_results], every=0.0)
     assert ("bm25", "mini@1/PMC-Clinical") not in names(index)
     assert sum("not followed" in message for message in messages(index)) == 2
     stored = next(s for s in index.stored if s.key == ("bm25", "mini@1", "Biology"))
@@ -88,37 +88,37 @@ def test_links_out_of_the_folder_are_not_followed(own_results: Path, tmp_path: P
 def test_new_changed_and_removed_results_are_noticed(own_results: Path) -> None:
     hidden = own_results.parent / "aside"
     (own_results / "bm25-lucene").rename(hidden)
-    index = ResultIndex([own_results])
+    index = ResultIndex([own_results], every=0.0)
     assert {label for label, _ in names(index)} == {"bm25", "bm25+bm25-lucene.rrf"}
     hidden.rename(own_results / "bm25-lucene")
     assert len({label for label, _ in names(index)}) == 3
     path = own_results / "bm25" / "mini@1" / "Biology.json"
     before, kept = index.version, index.stored[-1]
     edit(path, lambda document: document.update(depth=7))
-    index.refresh(now=True)
+    index.refresh()
     assert index.version == before + 1
     assert next(s for s in index.stored if s.key == ("bm25", "mini@1", "Biology")).result.depth == 7
     assert index.stored[-1] is kept, "what did not change is not read again"
-    index.refresh(now=True)
+    index.refresh()
     assert index.version == before + 1
     path.unlink()
     assert ("bm25", "mini@1/Biology") not in names(index)
 
 
 def test_a_result_changed_in_place_is_noticed(own_results: Path) -> None:
-    index = ResultIndex([own_results])
+    index = ResultIndex([own_results], every=0.0)
     stored = next(s for s in index.all() if s.key == ("bm25", "mini@1", "Biology"))
     assert stored.result.depth == 1000
     for folder in (own_results / "bm25" / "mini@1", stored.path):
         os.utime(folder, (1, 1))  # long ago: nothing seems to be going on
-    index.refresh(now=True)
+    index.refresh()
     with stored.path.open("r+") as stream:
         document = json.loads(stream.read()) | {"depth": 7}
         stream.seek(0)
         stream.truncate()
         stream.write(json.dumps(document))
     os.utime(own_results / "bm25" / "mini@1", (1, 1))
-    index.refresh(now=True)
+    index.refresh()
     with pytest.raises(ResultError, match="was changed"):
         _ = next(s for s in index.stored if s.key == ("bm25", "mini@1", "Biology")).result
 
@@ -135,7 +135,7 @@ def test_two_files_of_one_result(own_results: Path) -> None:
     shutil.copy(
         own_results / "bm25-lucene" / "mini@1" / "Biology.json", own_results / "bm25" / "mini@1" / "Biology.json"
     )
-    index = ResultIndex([own_results])
+    index = ResultIndex([own_results], every=0.0)
     assert ("bm25-lucene", "mini@1/Biology") in names(index)
     assert ("bm25", "mini@1/Biology") not in names(index)
     with pytest.raises(ResultError, match="holds a result of 'bm25-lucene'"):
@@ -153,7 +153,7 @@ def test_what_is_no_file_does_no_harm(own_results: Path) -> None:
     for suffix in (".run.gz", ".queries.jsonl", ".expansions.jsonl"):
         (inner / f"Biology{suffix}").unlink(missing_ok=True)
         os.mkfifo(inner / f"Biology{suffix}")
-    index = ResultIndex([own_results])
+    index = ResultIndex([own_results], every=0.0)
     assert len(names(index)) == 6
     assert len(index.problems) == 3
     stored = next(s for s in index.stored if s.key == ("bm25", "mini@1", "Biology"))
@@ -166,7 +166,7 @@ def test_what_is_no_file_does_no_harm(own_results: Path) -> None:
 
 
 def test_choosing(own_results: Path, tmp_path: Path) -> None:
-    index = ResultIndex([own_results])
+    index = ResultIndex([own_results], every=0.0)
     assert [s.label for s in index.select(["bm25-lucene", "bm25"])] == ["bm25-lucene"] * 2 + ["bm25"] * 2
     assert {s.label for s in index.select([str(own_results / "bm25")])} == {"bm25"}
     assert len(index.select(collection="mini@1")) == 6
@@ -186,7 +186,7 @@ def test_a_collection_called_own_is_not_that_of_tasks_without_one(own_results: P
     for task, collection in (("Biology", ""), ("PMC-Clinical", "own")):
         path = own_results / "bm25" / "mini@1" / f"{task}.json"
         edit(path, lambda document, c=collection: document["task"].update(collection=c))  # type: ignore[misc]
-    index = ResultIndex([own_results])
+    index = ResultIndex([own_results], every=0.0)
     assert [s.task for s in index.select(collection="own")] == ["Biology"]
     assert [s.task for s in index.select(collection="own~")] == ["PMC-Clinical"]
 

@@ -76,10 +76,11 @@ def test_an_incomplete_set_says_so() -> None:
 
 def test_the_queries_that_moved_most() -> None:
     scores = scores_of(np.array([[0.0, 0.5, 0.2], [0.9, 0.5, 0.1]]), np.array([[1.0], [0.0]]))
-    moved = most_moved(scores, 0, 1, 2)
-    assert [(m.task, m.query_id) for m in moved] == [("t1", "t1-q0"), ("t0", "t0-q0")]
+    moved = most_moved(scores, 0, 1)
+    assert [(m.task, m.query_id) for m in moved] == [("t1", "t1-q0"), ("t0", "t0-q0"), ("t0", "t0-q2")]
     assert (moved[0].first, moved[0].second, moved[0].difference) == (1.0, 0.0, -1.0)
-    assert len(most_moved(scores, 0, 1)) == 3  # the query that did not move is not listed
+    many = scores_of(np.array([np.zeros(12), np.linspace(0.1, 1.0, 12)]))
+    assert [m.query_id for m in most_moved(many, 0, 1)] == [f"t0-q{i}" for i in range(11, 1, -1)]
 
 
 def test_seeded_and_settings_are_kept() -> None:

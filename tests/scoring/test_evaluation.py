@@ -143,13 +143,15 @@ def test_a_case_by_hand() -> None:
         doc_ids=first.doc_ids,
     )
     qrels = Qrels.from_judgments([("a", "y", 1), ("b", "x", 1), ("b", "z", 2), ("c", "x", 1), ("nobody", "x", 1)])
-    found = before_after(first, swapped, qrels, 2, measure=Measure.parse("RR@10"))
+    found = before_after(first, swapped, qrels, 2)
     assert (found.helped, found.hurt, found.unchanged, found.queries) == (0.25, 0.25, 0.5, 4)
-    assert found.before["mrr_at_10"] == pytest.approx((0.5 + 1 + 1 + 0) / 4)
-    assert found.oracle["mrr_at_10"] == pytest.approx(3 / 4)  # z of query b lies below the depth
-    assert found.share_of_possible == pytest.approx(0.0)
-    kept = found.as_notes()
-    assert kept["before"] == {"mrr_at_10": found.before["mrr_at_10"], "ndcg_at_10": found.before["ndcg_at_10"]}
+    second = 1 / np.log2(3)
+    ideal = 2 + second  # of query b, whose z lies below the depth
+    assert found.before == {"ndcg_at_10": pytest.approx((second + 2 / ideal + 1 + 0) / 4)}
+    assert found.after == {"ndcg_at_10": pytest.approx((1 + (second + 1) / ideal + 1 + 0) / 4)}
+    assert found.oracle == {"ndcg_at_10": pytest.approx((1 + 2 / ideal + 1 + 0) / 4)}
+    assert found.share_of_possible == pytest.approx(1 - (1 - second) / ideal / (1 - second))
+    assert found.as_notes()["before"] == found.before
     same = before_after(swapped, swapped, qrels, 3)
     assert same.before == same.after
 

@@ -5,11 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from r2med.scoring import ranks
-from r2med.scoring.compare import compare
+from r2med.scoring import compare as comparing
+from r2med.scoring.compare import compare, letter, letter_groups, standings
 from r2med.scoring.hits import Bools, Float64
 from r2med.scoring.intervals import Settings
-from r2med.scoring.ranks import letter, letter_groups, standings
 
 from .examples import R2MED_SIZES, drawn, scores_of
 
@@ -63,7 +62,7 @@ def close_systems(seed: int) -> list[Float64]:
 @pytest.mark.parametrize("seed", [*range(8), 13])
 def test_a_board_says_what_a_comparison_says(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A board draws fewer signs at first. With 13, as few as here parted systems that the comparison did not."""
-    monkeypatch.setattr(ranks, "_FIRST_DRAWS", 2_000)
+    monkeypatch.setattr(comparing, "_FIRST_DRAWS", 2_000)
     tasks, settings = close_systems(seed), Settings(resamples=5_000)
     board, compared = standings(tasks, settings), compare(scores_of(*tasks), settings)
     assert board.letters == list(compared.letters.values())

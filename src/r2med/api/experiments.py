@@ -9,7 +9,7 @@ Components are named as on the command line (`hyde:gpt4`, `maxsim@50`) or given 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,17 +27,17 @@ from ..fuse import Normalisation, TunedWeights
 from ..llm import chats
 from ..pipeline import Builder, Executor, SystemSpec, ablations, check_writable, default_systems, run_experiment
 from ..pipeline.estimates import Needs, needs
-from ..pipeline.experiment import at_lengths, expander_spec, fusion_spec, prompted, reranker_spec
+from ..pipeline.experiment import at_lengths, expander_spec, fusion_spec, get_shipped, prompted, reranker_spec, shipped
 from ..pipeline.plan import StageEstimate, estimate_all, plan_experiment
-from ..pipeline.run import Found, Notify, check_retrievers, rank_systems, search_text
-from ..pipeline.shipped import get_shipped, shipped
+from ..pipeline.run import Notify, check_retrievers, rank_systems
 from ..pipeline.system import Spending, System
+from ..pipeline.typed import Found, search_text
 from ..report.scores import Scores
 from ..rerank import DEPTH as RERANK_DEPTH
 from ..rerank import Reranker, Rest, rerankers
 from ..results import ResultStore
 from ..results.ledger import ledger
-from ..retrieve import DEPTH, retrievers
+from ..retrieve import DEPTH
 from ..retrieve.custom import scores_pairs
 from ..retrieve.stored import on_task
 from ..scoring import CUTOFFS, MAIN, STANDARD, Evaluation, Measure, rescored, score
@@ -114,14 +114,7 @@ def systems(
 def _system(text: str | Spec | SystemSpec) -> SystemSpec:
     if isinstance(text, SystemSpec):
         return text
-    if isinstance(text, Spec):
-        return SystemSpec((text,))
-    try:
-        return SystemSpec.parse(text)
-    except UsageError:
-        with suppress(UsageError):
-            return SystemSpec((retrievers.parse(text),))  # a path may hold a plus: results/bm25+rm3.run
-        raise
+    return SystemSpec((text,)) if isinstance(text, Spec) else SystemSpec.typed(text)
 
 
 def _content(path: str | Path) -> Any:

@@ -35,14 +35,13 @@ from ..report.pictures import draw_ranks, draw_scatter, draw_scores, draw_tradeo
 from ..report.svg import Canvas, check_output, write_picture
 from ..results import ResultIndex, ResultStore
 from ..scoring import MAIN, Evaluation, Measure
-from ..scoring.compare import Comparison
+from ..scoring.compare import Comparison, standings
 from ..scoring.compare import compare as compare_scores
 from ..scoring.evaluation import mean_judged
 from ..scoring.holes import write_pool
 from ..scoring.intervals import Settings, score_intervals
 from ..scoring.populations import Design
 from ..scoring.populations import design as design_benchmark
-from ..scoring.ranks import standings
 from ..scoring.score_set import ScoreSet
 from ..scoring.tables import holes_table, slices_table
 from ..text import get_analyzer

@@ -36,7 +36,7 @@ class ExperimentFile(click.ParamType[Any]):
         return value if str(value).startswith("@") else _FILE.convert(value, param, ctx)
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        from ..pipeline.shipped import shipped
+        from ..pipeline.experiment import shipped
 
         if not incomplete.startswith("@"):
             return _FILE.shell_complete(ctx, param, incomplete)
@@ -121,7 +121,7 @@ def command(specs: tuple[str, ...], results: Path, measure: str, as_json: bool, 
     from ..api import experiments as api
     from ..api.tasks import resolve_tasks
     from ..pipeline import get_executor, read_experiment
-    from ..pipeline.shipped import get_shipped
+    from ..pipeline.experiment import get_shipped
 
     file, shown = given["experiment"], api.stored_measure(measure)
     _check_form(file, given, as_json)

@@ -29,7 +29,7 @@ from ..core.untrusted import inside
 from ..report.scores import score_table
 from ..results import ResultIndex, ResultStore, TaskResult
 from ..results.beside import BESIDE
-from ..results.public import public
+from ..results.bundle import public
 from ..results.store import indented_json
 from ..tasks import collections
 from ..tasks.nano.folder import HUB_LICENCES, Manifest, read_manifest, read_metadata

@@ -29,11 +29,12 @@ from ..results.bundle import (
     check_text,
     member_name,
     naming,
+    public,
+    public_expansions,
     unpack,
     write_bundle,
 )
 from ..results.protocols import get_protocol, protocol_names, protocol_of
-from ..results.public import public, public_expansions
 from ..results.store import content_hash, indented_json, sealed
 from .system import SystemSpec
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -221,7 +220,8 @@ def compare(
     if len(systems) < 2:
         raise UsageError("an order needs at least two systems")
     with Builder(options) as builder:
-        return _compare(full, nano, [_system(builder, s) for s in systems], measure)
+        built = [builder.build(SystemSpec.typed(s)) if isinstance(s, str) else System((s,)) for s in systems]
+        return _compare(full, nano, built, measure)
 
 
 def _compare(full: Task, nano: Task, systems: Sequence[System], measure: Measure) -> Fidelity:
@@ -234,10 +234,7 @@ def _compare(full: Task, nano: Task, systems: Sequence[System], measure: Measure
         raise DataError(f"{full.full_name} and {nano.full_name} have no judged query in common")
     order = [*shared, *(q for q in full.qrels.query_ids if q not in set(shared))]
     ids = (order, [*shared, *(q for q in nano.qrels.query_ids if q not in set(shared))])
-    scores = [
-        np.stack([_scores(system, task, wanted, measure) for system in systems])
-        for task, wanted in zip((full, nano), ids, strict=True)
-    ]
+    scores = [_scores(systems, task, wanted, measure) for task, wanted in zip((full, nano), ids, strict=True)]
     means = [matrix.mean(axis=1) for matrix in scores]
     drawn, drawn_shared = _resampled(scores, len(shared))
     ranks = [_ranks(-m[None, :])[0] + 1 for m in means]
@@ -272,24 +269,13 @@ def _compare(full: Task, nano: Task, systems: Sequence[System], measure: Measure
     )
 
 
-def _system(builder: Builder, system: str | Retriever) -> System:
-    """A retriever, or a whole system such as `bm25+bge-small.rrf`."""
-    if not isinstance(system, str):
-        return System((system,))
-    try:
-        return builder.build(SystemSpec.parse(system))
-    except UsageError:
-        with suppress(UsageError):  # the path behind a retriever's name may hold a plus sign
-            return System((builder.retriever(system),))
-        raise
-
-
-def _scores(system: System, task: Task, query_ids: list[str], measure: Measure) -> Float64:
-    whole = system.fusion is not None or bool(system.rerankings)  # what stands behind the cut-off counts there
-    depth = DEEPEST if whole else min(measure.cutoff or DEEPEST, DEEPEST)
-    run = rank_systems(task, [system], depth=depth)[system.name]
-    evaluation = score(run, task.qrels, [measure])
-    return evaluation.per_query[measure.key][evaluation.query_ids.positions(query_ids)]
+def _scores(systems: Sequence[System], task: Task, query_ids: list[str], measure: Measure) -> Float64:
+    """One measure of every system, a row each, on some queries."""
+    whole = any(system.fusion is not None or system.rerankings for system in systems)
+    depth = DEEPEST if whole else min(measure.cutoff or DEEPEST, DEEPEST)  # what stands behind the cut-off counts there
+    runs = rank_systems(task, systems, depth=depth)
+    scored = [score(runs[system.name], task.qrels, [measure]).per_query[measure] for system in systems]
+    return np.stack(scored)[:, task.qrels.query_ids.positions(query_ids)]
 
 
 def _different(scores: Float64) -> Bools:

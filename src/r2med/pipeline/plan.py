@@ -158,6 +158,8 @@ class Planner:
             return f"it has answers that are asked for again ({unwanted})"
         if stored.fingerprint != expected:
             return why_stale(stored, system, self.task, self.depth)
+        if stored.task.family != self.task.family:  # models are told by it what to look for
+            return "the task's family changed"
         if lost := self.store.lost(stored):
             return f"{lost} is gone"
         used = self.store.generations(stored)

@@ -1,14 +1,14 @@
 """The prompt pack of a protocol: its repository's instructions and prompts, read as data and kept in R2MED_HOME.
 
-Of published rerankers it is the prompt (`published_prompts.py`). Of the R2MED repository two files are read: one with
-the worked examples of query2doc (`Example`), one with `query_instruction`, `doc_instruction` and `generate_hy_doc`. All
-are compared with known hashes, parsed and never run.
+Of published rerankers it is the prompt, with its parts in the order in which the repository's code joins them. Of the
+R2MED repository two files are read: one with the worked examples of query2doc (`Example`), one with
+`query_instruction`, `doc_instruction` and `generate_hy_doc`. All are compared with known hashes, parsed and never run.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,21 +16,26 @@ import msgspec
 
 from ..core import DataError, R2MedError, Unavailable, UnknownName, UsageError, fingerprint
 from ..core.atomic import write_bytes
+from ..core.files import parse_toml
 from ..core.hub import offline
-from ..core.literals import plain_gaps, read_tables
+from ..core.literals import assigned_texts, plain_gaps, read_tables, returned_texts
 from ..core.spec import Content
 from ..core.untrusted import inside
 from ..http import download
 from ..models.prompts import OWN, ModelLines, PromptPack, pack_of, pack_place, read_pack
 from ..results.protocols import Protocol, Source, get_protocol, protocol_names
 from ..tasks.catalogue import find_tasks
-from .published_prompts import READERS, reranker_pack
 
+Files = Mapping[str, bytes]
 MOST_BYTES = 4 << 20
 SYSTEM = "You are a helpful assistant."
 """The system text of the repository's generation script: a plain default of many tools, and not in the two files."""
-GAPS = {"TEXT": "{{query}}", "PASSAGE": "{{passages}}", "EXAMPLE": "{{examples}}"}
-"""Gaps of the repository's prompts, and what ours are called."""
+GAPS = {
+    **{"TEXT": "{{query}}", "PASSAGE": "{{passages}}", "EXAMPLE": "{{examples}}"},
+    **{"QUERY": "{{query}}", "PASSAGES": "{{passages}}", "TOPK": "{{count}}"},
+    **{"query": "{{query}}", "num": "{{count}}"},
+}
+"""Gaps of the repositories' prompts, and what ours are called."""
 PASSAGE = "\n[{{number}}]. {{passage}}"
 """How LameR's passages are numbered there."""
 
@@ -138,7 +143,7 @@ def _downloaded(source: Source, path: str, name: str) -> bytes:
         raise Unavailable(f"{reason}; {carry}, then: r2med protocol fetch {name} --from FOLDER") from None
 
 
-def pack_from(files: Mapping[str, bytes], name: str, commit: str) -> PromptPack:
+def pack_from(files: Files, name: str, commit: str) -> PromptPack:
     """The pack that the repository's files make."""
     examples, instructions = _by_name(files, "example.py"), _by_name(files, "instrcution.py")
     shown = read_tables(files[examples], examples)
@@ -174,7 +179,7 @@ def pack_from(files: Mapping[str, bytes], name: str, commit: str) -> PromptPack:
     )
 
 
-def _by_name(files: Mapping[str, bytes], name: str) -> str:
+def _by_name(files: Files, name: str) -> str:
     found = next((path for path in files if Path(path).name == name), None)
     if found is None:
         raise UsageError(f"the protocol's source names no {name}")
@@ -212,15 +217,10 @@ def _prompt(text: object, examples: object, place: str) -> dict[str, Any]:
     if isinstance(examples, str) and examples and examples in text:
         text = text.replace(examples, "{EXAMPLE}")
         found["shown"] = examples
-    try:
-        pieces = [(literal, GAPS[gap] if gap else "") for literal, gap in plain_gaps(text)]
-    except (KeyError, ValueError) as error:
-        raise DataError(f"has a gap that is not known ({error})", path=place) from None
-    if any("{{" in literal for literal, _ in pieces):
-        raise DataError("has braces of its own", path=place)
-    if "{{passages}}" in (gap for _, gap in pieces):
+    user = _with_our_gaps(text, place)
+    if "{{passages}}" in user:
         found |= {"passage": PASSAGE, "between": ""}
-    return found | {"user": "".join(literal + gap for literal, gap in pieces)}
+    return found | {"user": user}
 
 
 def shown_pack(protocol: Protocol, place: Path | None = None) -> FetchedPack:
@@ -275,3 +275,81 @@ def _task(pack: PromptPack, task: str) -> dict[str, Any]:
 def _examples(shown: str) -> int:
     """Worked examples of a text: each has its answer behind a line that says so."""
     return sum(line.rstrip() in ("Passage:", "Similar Case:") for line in shown.splitlines())
+
+
+def grouprank(files: Files) -> dict[str, Any]:
+    """GroupRank: a system and a user text, both attributes of its reranker."""
+    place, source = _only(files, ".py")
+    texts = assigned_texts(source, place)
+    system, user = (_found(texts.get(name), name, place) for name in ("group_system_prompt", "group_user_prompt"))
+    return {
+        "system": _escaped(system, place),
+        "user": _with_our_gaps(user, place),
+        "passage": "[{{number}}]. {{passage}}\n\n",
+        "between": "",
+        "exact": True,
+        "max_tokens": 8000,
+    }
+
+
+def reasonrank(files: Files) -> dict[str, Any]:
+    """ReasonRank: the system text of its reasoning mode, and what two functions put before and behind the passages."""
+    place, source = _only(files, ".toml")
+    try:
+        table = parse_toml(source.decode())
+    except ValueError as error:  # of the encoding, of TOML
+        raise DataError(f"is no TOML ({error})", path=place) from None
+    system = _found(table.get("system_prompt_reasoning"), "system_prompt_reasoning", place)
+    code_place, code = _only(files, ".py")
+    before, behind = (
+        _found(next(iter(returned_texts(code, code_place, name)), None), name, code_place)
+        for name in ("add_prefix_prompt", "add_post_prompt")
+    )
+    whole = f"{_with_our_gaps(before, code_place)}\n{GAPS['PASSAGES']}{_with_our_gaps(behind, code_place)}"
+    return {
+        "system": _escaped(system, place),
+        "user": whole,
+        "passage": "[{{number}}] {{passage}}\n",
+        "between": "",
+        "exact": True,
+        "max_tokens": 3072,
+    }
+
+
+READERS: dict[str, Callable[[Files], dict[str, Any]]] = {"grouprank": grouprank, "reasonrank": reasonrank}
+"""Protocols whose pack holds the prompt of the reranker of the same name."""
+
+
+def reranker_pack(files: Files, name: str, commit: str) -> PromptPack:
+    """The pack that the files of a published reranker make."""
+    source = f"{' and '.join(files)} at {commit}"
+    return PromptPack(name=name, source=source, generate={name: {"default": READERS[name](files)}})
+
+
+def _only(files: Files, suffix: str) -> tuple[str, bytes]:
+    found = [(path, content) for path, content in files.items() if path.endswith(suffix)]
+    if len(found) != 1:
+        raise DataError(f"the protocol's source names {len(found)} files that end in {suffix}, not one")
+    return found[0]
+
+
+def _found(text: object, name: str, place: str) -> str:
+    if not isinstance(text, str):
+        raise DataError(f"holds no text {name}", path=place)
+    return text
+
+
+def _with_our_gaps(text: str, place: str) -> str:
+    """A format string with our gaps in place of its own."""
+    try:
+        pieces = [(literal, GAPS[gap] if gap else "") for literal, gap in plain_gaps(text)]
+    except (KeyError, ValueError) as error:
+        raise DataError(f"has a gap that is not known ({error})", path=place) from None
+    return "".join(_escaped(literal, place) + gap for literal, gap in pieces)
+
+
+def _escaped(text: str, place: str) -> str:
+    """A text that holds no gap of ours by chance."""
+    if "{{" in text:
+        raise DataError("has braces of its own", path=place)
+    return text

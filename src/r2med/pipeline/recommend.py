@@ -13,12 +13,11 @@ from typing import Literal
 import msgspec
 
 from ..core import UsageError
-from ..results.ledger import Figure, ledger
-from ..results.ledger.conflicts import average, same_figures
+from ..results.ledger import Figure, average, ledger, same_figures
 from ..scoring import MAIN
 from ..tasks import collections
 from .estimates import Needs, needs, rates
-from .shipped import experiment_for, shipped
+from .experiment import experiment_for, shipped
 from .system import SystemSpec
 
 FINEST = 0.01

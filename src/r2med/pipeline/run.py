@@ -1,20 +1,15 @@
-"""The main job: every system on every task, nothing twice; and searching one task for a typed text."""
+"""The main job: every system on every task, nothing twice."""
 
 from __future__ import annotations
 
-import re
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from ..core import R2MedError, ResultError, Run, Task, UsageError
-from ..core.options import Options
-from ..core.queries import Queries
-from ..core.spec import Spec
+from ..core import R2MedError, ResultError, Run, Task
 from ..results import ResultStore, TaskResult
 from ..results.progress import ProgressFile
-from ..retrieve import Retriever, get_retriever
-from ..text import get_analyzer
+from ..retrieve import Retriever
 from .executors import Executor
 from .plan import Plan, Planner, Step, TaskSource, check_names, plan_experiment
 from .system import System
@@ -151,40 +146,3 @@ def _encodes(retriever: Retriever, step: Step, task: Task) -> bool:
         return False
     work = retriever.estimate(task, "document" if step.kind == "prepare" else "query")
     return work is None or work.missing > 0
-
-
-_WORD = re.compile(r"\w+(?:['’]\w+)*")
-
-
-class Found(NamedTuple):
-    """A passage, and where in it the query's terms stand."""
-
-    rank: int
-    doc_id: str
-    score: float
-    title: str
-    text: str
-    marks: list[tuple[int, int]]
-    terms: list[str]
-
-
-def search_text(
-    task: Task, text: str, retriever: str | Spec | object, top: int, *, options: Options | None = None
-) -> list[Found]:
-    """The best passages for a text that is no query of the task."""
-    if not text.strip():
-        raise UsageError("the query is empty")
-    analyze = get_analyzer("english")
-    wanted = set(analyze(text))
-    run = get_retriever(retriever, options).prepare(task).search(Queries.typed([text]), top)
-    found = []
-    for rank, hit in enumerate(run.row(0), start=1):
-        document = task.documents.get(hit.doc_id)
-        assert document is not None
-        marks, terms = [], dict[str, None]()
-        for word in _WORD.finditer(document.contents):
-            if shared := wanted.intersection(analyze(word[0])):
-                marks.append(word.span())
-                terms.update(dict.fromkeys(sorted(shared)))
-        found.append(Found(rank, hit.doc_id, hit.score, document.title, document.contents, marks, list(terms)))
-    return found

@@ -6,8 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from ..core import Run, Task, UsageError
 from ..core.budget import Account, Timed, in_turn, saved_seconds
 from ..core.queries import Queries
@@ -22,7 +20,7 @@ from ..results.beside import UsedGenerations
 from ..results.schema import environment
 from ..retrieve import Index, Retriever
 from ..scoring import score
-from ..scoring.evaluation import before_after
+from ..scoring.evaluation import before_after, judged_without_results
 from .system import Reranking, System
 
 
@@ -176,7 +174,7 @@ def score_and_store(
         task=task_info(task),
         measures=evaluation.to_dict(),
         depth=depth,
-        missing_queries=judged_without_results(stage.run, task),
+        missing_queries=judged_without_results(stage.run, task.qrels),
         queries_without_positives=evaluation.without_positives,
         judged_at_10=evaluation.judged_at_10,
         seconds={"load": loading, **stage.seconds, "score": scoring},
@@ -202,13 +200,6 @@ def reranking_effect(stage: Ranked, rerankings: Sequence[Reranking], task: Task)
         )
         found["without_safeguard"] = plain.as_notes()
     return found
-
-
-def judged_without_results(run: Run, task: Task) -> int:
-    """Judged queries for which nothing was retrieved: they score 0."""
-    rows = run.query_ids.positions(task.qrels.query_ids)
-    lengths = np.append(run.lengths(), 0)  # the last place stands for a query the run lacks (-1)
-    return int((lengths[rows] == 0).sum())
 
 
 def task_info(task: Task) -> TaskInfo:

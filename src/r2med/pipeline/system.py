@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar, cast
 
@@ -77,6 +78,16 @@ class SystemSpec:
                 raise UsageError(f"{text!r} names several retrievers and no fusion, as in bm25+bge-small.rrf")
             segments[-1], fusion = match["last"], fusions.parse(match["fusion"])
         return cls(tuple(retrievers.parse(segment) for segment in segments), fusion, expander, reranker)
+
+    @classmethod
+    def typed(cls, text: str) -> SystemSpec:
+        """Read a system, or one retriever whose path holds a plus sign: `run:results/bm25+rm3.run`."""
+        try:
+            return cls.parse(text)
+        except UsageError:
+            with suppress(UsageError):
+                return cls((retrievers.parse(text),))
+            raise
 
     @staticmethod
     def printed(data: Mapping[str, object]) -> list[str]:

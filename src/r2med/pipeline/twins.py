@@ -119,12 +119,12 @@ class Quoting(NamedTuple):
     rate: Float64  # of documents that share a run with the query
 
 
-def quoting(task: Task, documents: Sequence[Sequence[int]], width: int = WIDTH) -> Quoting:
+def quoting(task: Task, documents: Sequence[Sequence[int]]) -> Quoting:
     """The word runs that each query shares with its documents, given as positions for each query."""
     asked = np.flatnonzero([len(of_query) > 0 for of_query in documents])
     used = sorted({at for of_query in documents for at in of_query})
     row = {at: i for i, at in enumerate(used)}
-    queries, texts = shingle(task.query_texts, width), shingle(task.documents.contents.take(used), width)
+    queries, texts = shingle(task.query_texts, WIDTH), shingle(task.documents.contents.take(used), WIDTH)
     met = overlaps(queries, texts, least=0.0)
     shares = dict(zip(zip(met.left.tolist(), met.right.tolist(), strict=True), met.left_inside.tolist(), strict=True))
     found = [np.array([shares.get((q, row[at]), 0.0) for at in documents[q]]) for q in asked.tolist()]

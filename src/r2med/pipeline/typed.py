@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import get_args
+from typing import NamedTuple, get_args
 
 from ..core import Query, R2MedError, Run, Task, UsageError
 from ..core.options import Options
@@ -25,7 +25,8 @@ from ..expand.contract import INSTEAD, JOINED
 from ..fuse import fusions
 from ..models import listing
 from ..rerank import rerankers
-from ..retrieve import DEPTH, Explains, Index, Retriever, retrievers
+from ..retrieve import DEPTH, Explains, Index, Retriever, get_retriever, retrievers
+from ..text import get_analyzer
 from .system import Builder, System, SystemSpec
 
 MEMORY = 1 << 30
@@ -42,6 +43,7 @@ ON_MODELS = ("maxsim", "neighbours")
 TYPED = "typed"
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]*")
 _DEPTH = re.compile(r"@\d+$")
+_WORD = re.compile(r"\w+(?:['’]\w+)*")
 
 
 def names_here() -> dict[str, str]:
@@ -301,3 +303,37 @@ class _Search:
             Explanation(f"{one.note} Rank {before[document]} before reranking.", one.shares)
             for one, document in zip(found, documents, strict=True)
         ]
+
+
+class Found(NamedTuple):
+    """A passage, and where in it the query's terms stand."""
+
+    rank: int
+    doc_id: str
+    score: float
+    title: str
+    text: str
+    marks: list[tuple[int, int]]
+    terms: list[str]
+
+
+def search_text(
+    task: Task, text: str, retriever: str | Spec | object, top: int, *, options: Options | None = None
+) -> list[Found]:
+    """The best passages for a text that is no query of the task."""
+    if not text.strip():
+        raise UsageError("the query is empty")
+    analyze = get_analyzer("english")
+    wanted = set(analyze(text))
+    run = get_retriever(retriever, options).prepare(task).search(Queries.typed([text]), top)
+    found = []
+    for rank, hit in enumerate(run.row(0), start=1):
+        document = task.documents.get(hit.doc_id)
+        assert document is not None
+        marks, terms = [], dict[str, None]()
+        for word in _WORD.finditer(document.contents):
+            if shared := wanted.intersection(analyze(word[0])):
+                marks.append(word.span())
+                terms.update(dict.fromkeys(sorted(shared)))
+        found.append(Found(rank, hit.doc_id, hit.score, document.title, document.contents, marks, list(terms)))
+    return found

@@ -15,15 +15,14 @@ import msgspec
 from ..core import ResultError, UnknownName, UsageError
 from ..core.table import NONE, Table, points, share
 from ..results import ResultIndex, SystemInfo, macro_average, query_weighted
-from ..results.ledger import Figure, Kind, ledger
-from ..results.ledger.conflicts import Conflict, average, conflicts, same_figures, slips
+from ..results.ledger import Conflict, Figure, Kind, average, conflicts, ledger, same_figures, slips
 from ..results.protocols import MAIN_PROTOCOL, get_protocol, protocol_of
 from ..results.published_models import Terms, system_facts
 from ..scoring import MAIN, Measure
+from ..scoring.compare import Rank, standings
 from ..scoring.evaluation import mean_judged
 from ..scoring.intervals import Bootstrap, Settings, SystemScores, score_intervals
 from ..scoring.measures import JUDGED
-from ..scoring.ranks import Rank, standings
 from .collection import ORDER, CollectionResults, collection_named, collection_results, task_names
 from .scores import short_name
 

@@ -18,8 +18,7 @@ import msgspec
 from ..core.parallel import in_processes
 from ..core.untrusted import file_name, inside
 from ..results import ResultIndex
-from ..results.bundle import BundledSystem, Manifest, Unpacked
-from ..results.public import without_paths
+from ..results.bundle import BundledSystem, Manifest, Unpacked, without_paths
 from .verify import Judgments, Status, Verdict, verify
 
 Unpack = Callable[[Path, Path], Unpacked]

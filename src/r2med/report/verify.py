@@ -14,6 +14,7 @@ from ..core import DataError, IdTable, Qrels, R2MedError, Run, Task, UsageError
 from ..results import StoredResult, TaskInfo, TaskResult
 from ..results.beside import RUN
 from ..scoring import Evaluation, Measure, score
+from ..scoring.evaluation import judged_without_results
 from ..tasks import TaskRef, collections, resolve
 from ..tasks.load import every_part
 from .collection import task_behind
@@ -156,10 +157,8 @@ def _differences(stored: StoredResult, judged: Judged, qrels: Qrels) -> Iterator
 
 def _facts(run: Run, evaluation: Evaluation, documents: int, qrels: Qrels) -> dict[str, float]:
     """What else a result states about its run and its task."""
-    rows = run.query_ids.positions(qrels.query_ids)
-    empty = np.append(run.lengths(), 0)[rows] == 0  # the last place stands for a query that the run lacks (-1)
     facts: dict[str, float] = {
-        "missing_queries": int(empty.sum()),
+        "missing_queries": judged_without_results(run, qrels),
         "queries_without_positives": evaluation.without_positives,
         "queries": len(qrels.query_ids),
         "documents": documents,

@@ -6,7 +6,8 @@
     generations/METHOD/LLM/DIGEST.jsonl    answers of chat models that these results were made from
 
 It is a zip. Anybody may have written it: names, sizes, hashes and numbers are checked before anything in it is used,
-and one that does not hold is refused as a whole. The same content gives the same bytes.
+and one that does not hold is refused as a whole. The same content gives the same bytes. Paths of the machine that
+results were made on, and the texts of queries, stay out of it.
 """
 
 from __future__ import annotations
@@ -17,19 +18,22 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import date
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
 from .._version import __version__
-from ..core import DataError, HostileData, R2MedError
+from ..core import DataError, HostileData, R2MedError, UsageError
 from ..core.atomic import atomic_file
 from ..core.compression import BUFFER, expansion_limit, write_zip
+from ..core.places import open_regular
 from ..core.stores import ZipStore
 from ..core.untrusted import component, file_name, inside, is_portable
-from .beside import BESIDE, QUERIES, RUN
+from .beside import BESIDE, QUERIES, RUN, Expansion
 from .index import ResultIndex, StoredResult
-from .store import collection_slug, indented_json, stored_names
+from .protocols import choices_fingerprint
+from .schema import TaskResult
+from .store import collection_slug, indented_json, sealed, stored_names
 
 FORMAT: Literal["r2med bundle"] = "r2med bundle"
 SCHEMA = 1
@@ -41,6 +45,9 @@ MOST_SECONDS = 1e9
 _HASH = re.compile(r"[0-9a-f]{64}")
 _RESULT = re.compile(rf"results/([^/]+)/([^/]+)/([^/]+?)(\.json|{'|'.join(map(re.escape, BESIDE))})")
 _GENERATIONS = re.compile(r"generations/([^/]+)/([^/]+)/([0-9a-f]{32})\.jsonl")
+_PATH = re.compile(r"(/|~|[A-Za-z]:[\\/])")
+_INSIDE = re.compile(r"""(?<![\w.:/\\~-])(?:~?/|[A-Za-z]:[\\/])(?:[^\s/\\:'"<>|,;()]+[\\/])+([^\s/\\:'"<>|,;()]*)""")
+"""A path from the root on inside a sentence, and the last part of it."""
 
 
 class Member(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -236,7 +243,7 @@ def _copy(archive: ZipStore, name: str, member: Member, target: Path) -> None:
 
 
 def _check_results(results: list[StoredResult], manifest: Manifest) -> None:
-    """Every file belongs to a result, and the results to the systems that the manifest lists."""
+    """Every file belongs to a result, and the results to the systems and protocols that the manifest lists."""
     if not results:
         raise DataError("holds no results")
     wanted: set[str] = set()
@@ -255,6 +262,13 @@ def _check_results(results: list[StoredResult], manifest: Manifest) -> None:
     listed = [system.name for system in manifest.systems]
     if sorted(listed) != sorted({stored.system for stored in results}):
         raise DataError("its manifest lists other systems than it holds")
+    followed = {(s.protocol, s.protocol_fingerprint) for s in manifest.systems if s.protocol_fingerprint}
+    try:
+        told = {(name, choices_fingerprint(choices)) for name, choices in manifest.protocols.items()}
+    except RecursionError:
+        told = set()
+    if followed != told:
+        raise DataError("its manifest tells of another protocol than its systems follow")
 
 
 def _check_result(stored: StoredResult) -> None:
@@ -281,3 +295,40 @@ def _check_result(stored: StoredResult) -> None:
     values = stored.scores(result.of_queries).values
     if not ((values >= 0) & (values <= 1 + 1e-9)).all():
         raise DataError(f"{where}: the score of a query is not between 0 and 1")
+
+
+def public(result: TaskResult) -> TaskResult:
+    """A result without the paths of the machine it was made on: of each, only the last part stays."""
+    if _PATH.match(result.system.name):
+        raise UsageError(
+            f"system {result.system.name!r} shows a path of this machine: run it again under a name or from a "
+            "relative folder"
+        )
+    return sealed(msgspec.convert(_public(msgspec.to_builtins(result)), TaskResult))
+
+
+def _public(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {_public(k): _public(v) for k, v in value.items()}
+    if isinstance(value, list):
+        return [_public(v) for v in value]
+    if not isinstance(value, str):
+        return value
+    if _PATH.match(value) and "\n" not in value:
+        return re.split(r"[/\\]", value.rstrip("/\\"))[-1]
+    return without_paths(value)
+
+
+def without_paths(text: str) -> str:
+    """A sentence in which only the last part of a path from the root on stays."""
+    return _INSIDE.sub(r"\1", text)
+
+
+def public_expansions(path: Path) -> Iterator[bytes]:
+    """The lines of a file of expansions: what was made of each query, without the query itself."""
+    try:
+        with open_regular(path) as stream:
+            for line in stream:
+                yield msgspec.json.encode(msgspec.json.decode(line, type=Expansion)) + b"\n"
+    except (OSError, ValueError, RecursionError) as error:
+        raise DataError(f"cannot be read ({error})", path=path) from None

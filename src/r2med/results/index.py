@@ -145,10 +145,10 @@ class ResultIndex:
         self._lock = threading.Lock()
         self._checked, self._every = 0.0, every
 
-    def refresh(self, *, now: bool = False) -> None:
+    def refresh(self) -> None:
         """Look at the disk again, where that is due."""
         with self._lock:
-            if not now and self.version and time.monotonic() - self._checked < self._every:
+            if self.version and time.monotonic() - self._checked < self._every:
                 return
             problems: list[Problem] = []
             found = [stored for root in self.roots for stored in self._scan(root, problems)]

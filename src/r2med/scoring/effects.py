@@ -15,6 +15,7 @@ from .intervals import student_cdf, student_quantile, two_sided_p
 from .significance import ENDS, SAME, SLACK, Line, PairTests
 
 Verdict = Literal["better", "worse", "equivalent", "undecided"]
+POWER = 0.8
 
 
 class TTest(msgspec.Struct, frozen=True):
@@ -96,25 +97,23 @@ def widened(tested: PairTests, spreads: Sequence[Spread | None], weights: Float6
 
 
 def detectable_difference(
-    values: Float64, weights: Float64, critical: float, freedom: float, *, alpha: float = 0.05, power: float = 0.8
+    values: Float64, weights: Float64, critical: float, freedom: float, *, alpha: float = 0.05
 ) -> float | None:
-    """The smallest true difference that the starred test would find with the given power; None where none would do.
+    """The smallest true difference that the starred test would find 80 times in 100; None where none would do.
 
     `values` are the differences of queries times their `weights`, and `critical` is the |z| that gets a star. The true
     difference is thought to lie in as large a share of the queries as differ here. It makes the squares under z larger
     as well, and other queries may hold too few that differ for any p below `alpha`: with few such queries no
     difference is large enough.
     """
-    if not 0 < power < 1:
-        raise UsageError(f"a power lies between 0 and 1, got {power:g}")
     differing = values != 0.0
     inside = weights[differing]
     share = float(inside.sum())
     enough = _chance_of_enough(len(values), int(differing.sum()), alpha)
-    if enough <= power:
+    if enough <= POWER:
         return None
     noise = float(((values[differing] - values.sum() / share * inside) ** 2).sum())
-    squares, luck = float((inside**2).sum()) / share**2, student_quantile(power / enough, freedom)
+    squares, luck = float((inside**2).sum()) / share**2, student_quantile(POWER / enough, freedom)
 
     def needed(true: float) -> float:
         added = true**2 * squares

@@ -121,6 +121,13 @@ def evaluation_of(hits: HitsAt, run: Run, qrels: Qrels, measures: Iterable[Measu
     )
 
 
+def judged_without_results(run: Run, qrels: Qrels) -> int:
+    """Judged queries for which nothing was retrieved: they score 0."""
+    rows = run.query_ids.positions(qrels.query_ids)
+    lengths = np.append(run.lengths(), 0)  # the last place stands for a query that the run lacks (-1)
+    return int((lengths[rows] == 0).sum())
+
+
 def mean_judged(shares: Iterable[float | None]) -> float | None:
     """judged@10 over several tasks; None where that of one is not known."""
     known = list(shares)
@@ -143,16 +150,16 @@ def import_pandas() -> Any:
 
 
 class BeforeAfter(msgspec.Struct, frozen=True, kw_only=True):
-    """A reranker's effect on one task; measures by their keys in JSON."""
+    """A reranker's effect on one task, by nDCG@10; scores are under the key that it has in JSON."""
 
-    measure: str  # The one by which queries count as helped or hurt.
+    measure: str = MAIN.key
     depth: int  # How many candidates were reranked.
     queries: int  # Judged queries; all shares are of these.
     before: dict[str, float]
     after: dict[str, float]
     oracle: dict[str, float]  # The same candidates in the best order.
-    helped: float  # Share of queries whose measure rose.
-    hurt: float  # Share of queries whose measure fell.
+    helped: float  # Share of queries whose score rose.
+    hurt: float  # Share of queries whose score fell.
     unchanged: float
 
     @property
@@ -163,23 +170,18 @@ class BeforeAfter(msgspec.Struct, frozen=True, kw_only=True):
         return (self.after[self.measure] - before) / possible if possible > SAME else None
 
     def as_notes(self) -> dict[str, object]:
-        """Plain data for a result file, with the main measure and the one that queries are counted by."""
-        keys = dict.fromkeys([self.measure, MAIN.key])
-        facts = msgspec.structs.asdict(self) | {"share_of_possible": self.share_of_possible}
-        return {k: {key: v[key] for key in keys} if isinstance(v, dict) else v for k, v in facts.items()}
+        """Plain data for a result file."""
+        return msgspec.structs.asdict(self) | {"share_of_possible": self.share_of_possible}
 
 
-def before_after(
-    first: Run, reranked: Run, qrels: Qrels, depth: int, *, measure: Measure = MAIN, rest: str = "keep"
-) -> BeforeAfter:
+def before_after(first: Run, reranked: Run, qrels: Qrels, depth: int, *, rest: str = "keep") -> BeforeAfter:
     """Compare a reranked run with the candidates it was made of; `rest` as it was reranked with."""
     if first.query_ids != reranked.query_ids or first.doc_ids != reranked.doc_ids:
         raise DataError(f"runs {first.name!r} and {reranked.name!r} are not over the same queries and documents")
     runs = (first, reranked, oracle(first, qrels, depth, rest=rest))
-    before, after, best = (score(run, qrels, [*STANDARD, measure]) for run in runs)
-    change = after.per_query[measure] - before.per_query[measure]
+    before, after, best = (score(run, qrels, [MAIN]) for run in runs)
+    change = after.per_query[MAIN] - before.per_query[MAIN]
     return BeforeAfter(
-        measure=measure.key,
         depth=depth,
         queries=len(change),
         before=before.means.by_key(),

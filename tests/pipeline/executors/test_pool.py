@@ -16,8 +16,7 @@ from r2med.core.options import Options
 from r2med.core.spec import Spec
 from r2med.pipeline import Builder, Executor, SystemSpec, get_executor, run_experiment
 from r2med.pipeline.executors.models import PoolExecutor
-from r2med.pipeline.executors.pool import Processes
-from r2med.pipeline.executors.worker import Component, Done, Failure, Job, Worker
+from r2med.pipeline.executors.pool import Component, Done, Failure, Job, Processes, Worker
 from r2med.results import ResultStore
 from r2med.retrieve import BM25
 from r2med.retrieve.late_interaction import MaxSimRetriever

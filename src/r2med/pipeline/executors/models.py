@@ -26,8 +26,7 @@ from ...retrieve.encoders import BaseEncoder, Batch
 from ...retrieve.encoders.base import TermBatch, TokenBatch, WorkOrder
 from ...retrieve.encoders.devices import DTYPES
 from . import Executor
-from .pool import Pool, Workers
-from .worker import Component, Job
+from .pool import Component, Job, Pool, Workers
 
 MOST_TEXTS = 256
 SHARDS_PER_WORKER = 4

@@ -19,8 +19,7 @@ from typing import Any
 
 from ...core import MissingExtra, Unavailable, UsageError
 from ...core.plugins import first_line
-from .pool import Event
-from .worker import Failure, Job, Worker
+from .pool import Event, Failure, Job, Worker
 
 QUIET = {
     "RAY_USAGE_STATS_ENABLED": "0",

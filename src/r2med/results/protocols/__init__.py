@@ -99,11 +99,15 @@ class Protocol(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
     @property
     def fingerprint(self) -> str:
-        """Hash of the choices; words about them do not count, nor the name, unless it stands for unknown choices."""
-        choices: dict[str, Any] = msgspec.to_builtins(self)
-        unknown = UNSTATED in (self.instructions, self.truncation, self.similarity, self.identical_ids)
-        left_out = ABOUT[1:] if unknown else ABOUT
-        return fingerprint("protocol", {key: value for key, value in choices.items() if key not in left_out})
+        """Hash of its choices."""
+        return choices_fingerprint(msgspec.to_builtins(self))
+
+
+def choices_fingerprint(told: Mapping[str, object]) -> str:
+    """Hash of a protocol's choices; words about them do not count, nor the name, unless it stands for unknown ones."""
+    unknown = UNSTATED in [told.get(key) for key in ("instructions", "truncation", "similarity", "identical_ids")]
+    left_out = ABOUT[1:] if unknown else ABOUT
+    return fingerprint("protocol", {key: value for key, value in told.items() if key not in left_out})
 
 
 @cache
