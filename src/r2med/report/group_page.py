@@ -231,7 +231,9 @@ def _leakage(tasks: Sequence[Inspected]) -> list[str]:
     table = Table(["Task", "Flagged queries", "Exact copies", "Near copies"], audits, copies).markdown()
     flagged, queries = sum(a.flagged_queries for _, a in audited), sum(a.queries for _, a in audited)
     are = "is" if flagged == 1 or queries == 1 else "are"
-    lead = f"{flagged:,} of {counted(queries, 'query', 'queries')} {are} flagged."
+    by_text = sum(len({flag.query for flag in a.flags if flag.level != "id"}) for _, a in audited)
+    ids = f", {flagged - by_text:,} of them by ids alone" if flagged > by_text else ""
+    lead = f"{flagged:,} of {counted(queries, 'query', 'queries')} {are} flagged{ids}."
     against = {str(p.audit_settings.get("against") or "") for p in tasks} - {""}
     if not against:
         lead += " No training data were given (`r2med pages --against`), so overlap with any is not known."

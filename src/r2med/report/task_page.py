@@ -275,11 +275,8 @@ def _failures(page: Inspected) -> list[str]:
         if query is None or wrong is None or right is None:
             continue
         rank = "nowhere in its list" if trap.positive_rank is None else f"at rank {trap.positive_rank}"
-        words = (
-            f" Of its words, only the first document holds {joined([markdown_text(f'“{w}”') for w in trap.words])}."
-            if trap.words
-            else ""
-        )
+        held = joined([markdown_text(f"“{word}”") for word in trap.words])
+        words = f" The first document holds {held}, which the positive below does not." if trap.words else ""
         lines += [
             f"**Query {code(trap.query)}.** BM25 puts {code(trap.document)} first, which holds {share(trap.share)} of "
             f"the query's terms and is not judged relevant; the positive that matches best holds "
@@ -320,7 +317,8 @@ def _leakage(page: Inspected) -> list[str]:
             "- The ids alone tell which documents belong to which query; keep them from a system that reads ids."
         )
     lines.append(f"- {_to_keep_out(page)}")
-    return [*lines, "", *_with_and_without(page.scores)] if a.by_kind else lines
+    table = _with_and_without(page.scores)
+    return [*lines, "", *table] if table else lines
 
 
 def _to_keep_out(page: Inspected) -> str:
@@ -329,8 +327,12 @@ def _to_keep_out(page: Inspected) -> str:
 
 
 def _with_and_without(scores: list[SystemAudit]) -> list[str]:
+    """Scores of all queries and of those without a flag; nothing where no query is left."""
+    left = {name for s in scores for name, part in s.without.items() if part.measures is not None}
     kinds = list(dict.fromkeys(name for s in scores for name in s.without if name in FLAGS))
-    names = [*(["any"] if len(kinds) > 1 else []), *kinds]
+    names = [name for name in (*(["any"] if len(kinds) > 1 else []), *kinds) if name in left]
+    if not names:
+        return []
     rows = [
         [s.system, score(s.all.measures["ndcg_at_10"] if s.all.measures else None)]
         + [
@@ -341,7 +343,7 @@ def _with_and_without(scores: list[SystemAudit]) -> list[str]:
         for s in scores
     ]  # fmt: skip
     head = ["nDCG@10", "All queries", *(f"Without {name}" for name in names)]
-    return [Table(head, rows, "In brackets: the queries left; a dash where none is.").markdown()]
+    return [Table(head, rows, "In brackets: the queries left.").markdown()]
 
 
 def _examples(page: Inspected) -> list[str]:
