@@ -14,9 +14,9 @@ from ..text.nano_english import STOP_WORDS
 _WORD = re.compile(r"\w+")
 
 
-def catalogue_entry(name: str, split: str = "") -> TaskEntry | None:
-    """The catalogue's entry of a task, under its full name or NanoR2MED's split."""
-    return next((e for e in entries() if e.full_name == name or (split and e.split == split)), None)
+def catalogue_entry(name: str) -> TaskEntry | None:
+    """The catalogue's entry of a task, under its full name."""
+    return next((entry for entry in entries() if entry.full_name == name), None)
 
 
 def set_of(page: Inspected, group: str = "") -> str:
@@ -56,8 +56,11 @@ def licence(page: Inspected) -> str:
 
 
 def entry_of(page: Inspected) -> TaskEntry | None:
-    """The catalogue's entry of the task, or of the one that it was made from."""
-    return catalogue_entry(page.metadata.task if page.metadata else page.task.full_name, page.split)
+    """The catalogue's entry of the task, or of the one that it was built from; NanoR2MED's own folder says neither."""
+    if page.metadata:
+        return catalogue_entry(page.metadata.task)
+    published = (entry for entry in entries("nano") if entry.split == page.split)
+    return catalogue_entry(page.task.full_name) or next(published, None)
 
 
 class Source(NamedTuple):
