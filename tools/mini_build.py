@@ -18,8 +18,7 @@ from typing import NamedTuple
 from r2med.core import Query
 from r2med.core.atomic import write_bytes
 from r2med.judge import open_project
-from r2med.judge.final import final_grades
-from r2med.judge.judgments import final_judgments, sort_queries
+from r2med.judge.final import final_grades, final_judgments, sort_queries
 
 ROOT = Path(__file__).parent.parent
 PROJECTS, TASKS = ROOT / "judging" / "mini", ROOT / "src" / "r2med" / "tasks"

@@ -11,7 +11,7 @@ import r2med
 from r2med.cli import app
 from r2med.core import DataError, UsageError
 from r2med.judge import Pooled, Project, open_project
-from r2med.judge.datasheet import Kappa
+from r2med.judge.finish import Kappa
 from r2med.tasks import stats
 
 from .judging import judge_all

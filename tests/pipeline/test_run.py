@@ -183,7 +183,8 @@ def test_fusion_shares_the_work(store: ResultStore, own: list[TaskRef]) -> None:
 def test_positives_nobody_can_find_are_counted(store: ResultStore, own: list[TaskRef], tmp_path: Path) -> None:
     qrels = tmp_path / "mine" / "qrels.jsonl"
     qrels.write_text(qrels.read_text() + '{"q_id":"Biology-q01","p_id":"nowhere","score":1}\n')
-    (result,) = run_experiment(own, built("bm25"), store).results
+    with pytest.warns(UserWarning, match="judgments name the document 'nowhere', not there"):
+        (result,) = run_experiment(own, built("bm25"), store).results
     assert result.notes["judgments_of_missing_documents"] == 1
 
 

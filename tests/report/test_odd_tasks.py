@@ -118,3 +118,13 @@ def test_a_dense_profile_from_another_corpus(tmp_path: Path) -> None:
         r2med.write_pages(str(one))
     assert "\n" not in str(caught.value)
     assert config.name in str(caught.value)
+
+
+def test_a_task_of_ones_own_with_a_published_name_is_not_taken_for_that(tmp_path: Path) -> None:
+    """Its page named NanoR2MED and the paper as its sources, and took over family and description."""
+    source = written(tmp_path / "mine", NINE, ["what is sign3?"], [(0, 3, 1)])
+    r2med.build_nano(source, out=tmp_path / "nano", dense="none", name="NanoR2MEDBiology")
+    made = r2med.write_pages(str(tmp_path / "nano"))
+    about = next(json.loads(path.read_bytes()) for path in made.files if path.name == "NanoR2MEDBiology.json")
+    assert [source["title"] for source in about["sources"]] == ["mine"]
+    assert (about["family"], about["description"]) == ("", "")

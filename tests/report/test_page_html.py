@@ -198,4 +198,19 @@ def test_pages_fit_a_wide_and_a_narrow_window(written: Path, visit: Callable[...
 
 def test_a_picture_of_many_queries_has_as_many_steps_as_ranks() -> None:
     outcomes = [Outcome(str(i), {"bm25": 0.5}, {"bm25": i % 700 + 1}, {"bm25": 1.0}) for i in range(50_000)]
-    assert draw_first_ranks(["bm25"], outcomes).count("<line") < 2 * 500 + 50
+    assert draw_first_ranks({"bm25": 700}, outcomes).count("<line") < 2 * 500 + 50
+
+
+def test_a_line_of_first_ranks_ends_where_the_lists_end() -> None:
+    """The hybrid's hundred candidates were drawn as if the next four hundred held no positive."""
+    outcomes = [Outcome("q", {}, {"bm25": 3, "hybrid": 3}, {})]
+    short, long = draw_first_ranks({"hybrid": 100}, outcomes), draw_first_ranks({"bm25": 500}, outcomes)
+
+    def ends(picture: str) -> float:
+        return max(float(x) for x in re.findall(r'<line[^>]* x2="([\d.]+)"[^>]*stroke-linecap', picture))
+
+    assert ends(short) < ends(long)
+
+
+def test_a_line_does_not_break_before_the_sign_for_per_cent() -> None:
+    assert "95\u00a0% interval" in markdown_html("a 95 % interval")

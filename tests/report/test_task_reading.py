@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 import pytest
 
+from r2med.core import Qrels
 from r2med.core.options import Options
 from r2med.pipeline.audit import inspect
 from r2med.pipeline.nano_build import build_nano
@@ -32,9 +34,10 @@ from r2med.report.task_reading import (
 )
 from r2med.retrieve.bm25 import BM25Nano
 from r2med.retrieve.custom import as_retriever
+from r2med.tasks.audit.findings import Flag
 from r2med.tasks.load import from_path
 from r2med.tasks.nano import PoolSettings
-from r2med.tasks.nano.figures import Inspected, group
+from r2med.tasks.nano.figures import Inspected, Slope, group
 from tests.builders import lines
 
 QUERIES, SEMANTIC = 18, 15
@@ -212,3 +215,33 @@ def test_level_profiles_share_the_first_place(lexical: Inspected) -> None:
 def test_names_are_joined_as_in_a_sentence() -> None:
     assert [joined("abc"[:n]) for n in (1, 2, 3)] == ["a", "a and b", "a, b and c"]
     assert joined("ab", "or") == "a or b"
+
+
+def test_training_data_is_named_where_the_model_that_learns_falls_short(lexical: Inspected) -> None:
+    """BM25's fall was given as a reason to train, on a task where the dense list did not fall."""
+    slopes = {role: Slope(role, 0.2, 0.6, 0.3, 0.5) for role in ("bm25", "dense")}
+    assert not any("share few words" in line for line in training_reading(lexical._replace(slopes=[slopes["bm25"]])))
+    (said,) = (line for line in training_reading(lexical._replace(slopes=[*slopes.values()])) if "few words" in line)
+    assert "the dense list scores 0.4000 less" in said
+    alone = msgspec.structs.replace(lexical.figures, profiles={"bm25": lexical.figures.profiles["bm25"]})
+    found = training_reading(lexical._replace(figures=alone, slopes=[slopes["bm25"]]))
+    assert any("BM25 scores 0.4000 less" in line for line in found)
+
+
+def test_grades_are_told_where_there_are_several(lexical: Inspected) -> None:
+    assert "graded" not in " ".join(metric_reading(lexical))
+    judged = [(q, d, 1 + 2 * (row < 3)) for row, (q, d, _) in enumerate(lexical.task.qrels)]
+    graded = lexical._replace(task=replace(lexical.task, qrels=Qrels.from_judgments(judged)))
+    assert "Positives are graded from 1 to 3, and 3 have the highest grade" in " ".join(metric_reading(graded))
+
+
+def test_queries_that_only_ids_give_away_are_told_apart(lexical: Inspected) -> None:
+    """A group was said to have 192 flagged queries, of which 153 were so by their ids alone."""
+    assert lexical.audit is not None
+    by_text, by_id = (Flag(query, kind, level, "") for query, kind, level in
+                      (("q0", "query-in-document", "text"), ("q1", "same-id", "id")))  # fmt: skip
+    audit = msgspec.structs.replace(
+        lexical.audit, flags=[by_text, by_id], flagged_queries=2, by_kind={"query-in-document": 1, "same-id": 1}
+    )
+    whole = group_page("words", group([lexical.figures], source=""), [lexical._replace(audit=audit)])
+    assert f"2 of {QUERIES} queries are flagged, 1 of them by ids alone." in whole

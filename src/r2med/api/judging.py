@@ -20,7 +20,7 @@ from ..scoring.intervals import Settings as Intervals
 if TYPE_CHECKING:
     from ..judge.chat_judge import ChatJudge, Judging
     from ..judge.check import Check
-    from ..judge.datasheet import Metadata
+    from ..judge.finish import Metadata
     from ..judge.pool import PoolReport
     from ..judge.relabelling import Agreement
     from ..judge.server import Judge
@@ -218,7 +218,7 @@ def judge_check(project: str | Path, *, unfinished: bool = False, corpus: str | 
     not found, nothing is said about artefacts.
     """
     from ..judge.check import check_project
-    from ..judge.judgments import pooled_corpus
+    from ..judge.final import pooled_corpus
 
     opened, documents = open_project(Path(project)), None
     try:

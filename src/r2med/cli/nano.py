@@ -57,6 +57,7 @@ def build(
     All tasks given become one group with one manifest and one page. Two builds with one seed give the same bytes.
     """
     from ..api import data
+    from ..core.table import counted
 
     with progress() as bar:
         built = data.build_nano(
@@ -75,7 +76,8 @@ def build(
     for one in built.tasks:
         m = one.manifest
         parts = ", ".join(f"{count:,} {by}" for by, count in sorted(m.admitted.items(), key=lambda i: -i[1]))
-        say(f"{one.split}: {m.queries:,} queries, {m.documents:,} documents ({parts}), {m.positives:,} positives")
+        queries, documents = counted(m.queries, "query", "queries"), counted(m.documents, "document")
+        say(f"{one.split}: {queries}, {documents} ({parts}), {counted(m.positives, 'positive')}")
         if m.documents < docs:
             note(f"{one.split}: the source has no more than {m.documents:,} different documents")
         if m.judgments_of_missing_documents:

@@ -10,28 +10,93 @@ Two calls on the same project write the same bytes.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
+from textwrap import fill
 
 import msgspec
 
 from ..core import DataError, Task, UsageError
 from ..core.atomic import atomic_folder
 from ..core.places import exists
+from ..core.table import NONE, Table, markdown_text
 from ..tasks import write_task
-from .agreement import group_agreement
-from .check import JudgeRow, check_project
-from .datasheet import Agreement, Counts, Kappa, Metadata, datasheet
-from .final import Final, counting, final_grades, read_judges
+from .agreement import Measured, group_agreement
+from .check import Check, JudgeRow, check_project
+from .final import Final, counting, final_grades, final_judgments, pooled_corpus, read_judges, sort_queries
 from .journal import Slot
-from .judgments import final_judgments, pooled_corpus, sort_queries
 from .project import Project
 from .summary import agreement_of_pairs
 
 SCHEMA = 1
 METADATA, DATASHEET = "judging.json", "README.md"
 _NAMESPACE = uuid.UUID("6f1d0b52-7d0a-4f0e-9a53-0f6a4f2f9b1e")
+
+
+KINDS = {"person": "person", "llm": "LLM", "adjudicator": "adjudicator"}
+
+
+class Counts(msgspec.Struct, frozen=True, kw_only=True):
+    """How much there is, and what was left out."""
+
+    queries: int
+    documents: int
+    judgments: int
+    relevant: int
+    copies: int  # judgments that a copy has from its passage
+    pairs: int  # that were pooled, of all queries
+    graded: int  # of those, with a final grade
+    left_out_without_relevant: int
+    left_out_open: int  # queries of which a passage has no final grade
+
+
+class Kappa(msgspec.Struct, frozen=True, kw_only=True):
+    """Cohen's κ with linear weights of two judges."""
+
+    first: str
+    second: str
+    pairs: int  # that both graded
+    linear: Measured
+
+
+class Agreement(msgspec.Struct, frozen=True, kw_only=True):
+    """How far the judges whose grades count agree."""
+
+    pairs: int  # that two or more graded
+    equal: int
+    alpha: Measured  # Krippendorff's, ordinal, of all of them
+    kappa: list[Kappa]
+
+
+class Metadata(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known about a finished task: `judging.json`."""
+
+    schema: int
+    canary: str
+    name: str
+    description: str
+    language: str
+    licence: str
+    project: str  # its identity
+    corpus_fingerprint: str
+    fingerprint: str  # of the task
+    question: str
+    grades: tuple[str, ...]
+    relevant_from: int
+    rule: str
+    final_grades: dict[str, int]  # how many came about in each way
+    pooled: str  # when
+    first_judgment: str
+    last_judgment: str
+    systems: list[str]
+    depth: int
+    sample: int
+    near: float
+    judges: list[JudgeRow]
+    agreement: Agreement
+    counts: Counts
+    check: Check
 
 
 def finish_project(
@@ -145,3 +210,138 @@ def _agreement(project: Project, final: Final) -> Agreement:
         kappa=[Kappa(first=p.first, second=p.second, pairs=p.pairs, linear=p.kappa["linear"])
                for p in agreement_of_pairs(project, grades)],
     )  # fmt: skip
+
+
+def datasheet(found: Metadata) -> str:
+    """The whole page."""
+    text = [
+        f"# {markdown_text(found.name)}",
+        *_what(found),
+        *_judging(found),
+        *_pooling(found),
+        *_limits(found),
+        *_use(found),
+    ]
+    return "\n\n".join(text) + "\n"
+
+
+def _what(found: Metadata) -> Iterator[str]:
+    counts = found.counts
+    if found.description:
+        yield _wrapped(markdown_text(found.description))
+    facts = {
+        "Queries": f"{counts.queries:,}",
+        "Documents": f"{counts.documents:,}",
+        "Judgments": f"{counts.judgments:,}, of which {counts.relevant:,} are relevant and {counts.copies:,} are "
+        "copies' of a judged passage",
+        "Language": markdown_text(found.language) or "not said",
+        "Licence": markdown_text(found.licence) or "not said",
+        "Pooled": found.pooled[:10] or "not said",
+        "Judged": _between(found.first_judgment[:10], found.last_judgment[:10]),
+    }
+    yield "\n".join(_item(f"{title}: {value}") for title, value in facts.items())
+    yield _wrapped(
+        "Benchmark data must not appear in training corpora. The canary string of this set is "
+        f"`{found.canary}`; it stands here and in `judging.json`, and in no passage."
+    )
+
+
+def _between(first: str, last: str) -> str:
+    return "not said" if not first else first if first == last else f"{first} to {last}"
+
+
+def _judging(found: Metadata) -> Iterator[str]:
+    yield "## Who judged"
+    yield Table(
+        ["Judge", "Kind", "Model", "Graded", "Skipped", "Seconds each"], [_judge(row) for row in found.judges], "", 3
+    ).markdown()
+    yield _wrapped(f"Each passage was judged by itself: {markdown_text(found.question)}")
+    yield "\n".join(_item(f"{grade}: {markdown_text(meaning)}") for grade, meaning in enumerate(found.grades))
+    if found.relevant_from > 1:
+        yield _wrapped(f"Grades below {found.relevant_from} do not count as relevant and are published as 0.")
+    agreed = found.agreement
+    if agreed.pairs:
+        share = 100 * agreed.equal / agreed.pairs
+        yield _wrapped(
+            f"Two or more judges graded {agreed.pairs:,} pairs, and gave {agreed.equal:,} of them ({share:.0f} %) "
+            f"equal grades. Krippendorff's α (ordinal): {_measured(agreed.alpha)}."
+        )
+        yield "\n".join(
+            _item(f"{markdown_text(k.first)} and {markdown_text(k.second)}, {k.pairs:,} pairs: "
+                  f"κ (Cohen's, linear weights) {_measured(k.linear)}")
+            for k in agreed.kappa if k.pairs
+        )  # fmt: skip
+    else:
+        yield "No pair was graded by two judges: nothing is known about their agreement."
+    ways = ", ".join(f"{how} {count:,}" for how, count in found.final_grades.items())
+    yield _wrapped(f"The final grade follows the rule *{found.rule}* ({ways}).")
+
+
+def _measured(of: Measured) -> str:
+    if of.value is None:
+        return "none, since nothing can be told apart"
+    bounds = "" if of.low is None or of.high is None else f" ({of.low:.2f} to {of.high:.2f})"
+    return f"{of.value:.2f}{bounds}"
+
+
+def _judge(row: JudgeRow) -> list[str]:
+    by = {"adjudicator": "LLM, " if row.spec else "person, "}.get(row.kind, "")
+    kind = by + KINDS.get(row.kind, row.kind) + ("" if row.finished or row.kind != "person" else ", not finished")
+    seconds = NONE if row.seconds is None else f"{row.seconds:.0f}"
+    return [row.name, kind, row.spec or NONE, f"{row.graded:,}", f"{row.skipped:,}", seconds]
+
+
+def _pooling(found: Metadata) -> Iterator[str]:
+    yield "## What was judged"
+    sample = f", and {found.sample} drawn at random" if found.sample else ""
+    yield _wrapped(
+        f"For each query the first {found.depth} passages of these systems{sample}. Copies, and texts at least "
+        f"{100 * found.near:.0f} % alike, were judged once and share the grade. Everything else is unjudged."
+    )
+    rows = [
+        [s.system, f"{100 * s.ndcg:.2f}", _percent(s.ndcg_outside, 2), _percent(s.judged_outside, 0)]
+        for s in found.check.systems
+    ]
+    yield Table(
+        ["System", "nDCG@10", "As if not pooled", "Judged@10 then, %"], rows, "On the queries with a relevant passage."
+    ).markdown()
+
+
+def _percent(value: float | None, digits: int) -> str:
+    return NONE if value is None else f"{100 * value:.{digits}f}"
+
+
+def _limits(found: Metadata) -> Iterator[str]:
+    yield "## Known limits"
+    counts, limits = found.counts, [remark.text for remark in found.check.verdicts if remark.level == "warning"]
+    if counts.left_out_open:
+        limits.append(f"{counts.left_out_open} queries were left out: not all their passages have a final grade.")
+    if counts.left_out_without_relevant:
+        limits.append(f"{counts.left_out_without_relevant} queries were left out: nothing relevant was found for them.")
+    by_model = [judge for judge in found.judges if judge.kind == "llm" or judge.spec]
+    if by_model and len(by_model) == len(found.judges):
+        limits.append("All judges were language models; no clinician judged.")
+    elif by_model:
+        limits.append("An LLM is among the judges; the table above says which.")
+    yield "\n".join(_item(markdown_text(limit)) for limit in limits) or "None that `r2med judge check` knows of."
+    yield "Not for clinical decisions."
+
+
+def _use(found: Metadata) -> Iterator[str]:
+    yield "## Use"
+    yield "    r2med data validate FOLDER\n    r2med run --tasks FOLDER"
+    yield "\n".join(
+        [
+            f"- Fingerprint of the task: `{found.fingerprint}`",
+            f"- Fingerprint of the corpus: `{found.corpus_fingerprint}`",
+            f"- Judging project: `{found.project}`",
+        ]
+    )
+
+
+def _item(text: str) -> str:
+    return fill(text, 80, initial_indent="- ", subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+
+
+def _wrapped(text: str) -> str:
+    return fill(text, 80, break_long_words=False, break_on_hyphens=False)

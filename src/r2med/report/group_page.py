@@ -15,18 +15,8 @@ from ..core.untrusted import component, inside
 from ..tasks.nano.figures import ROLES, Contrast, Inspected, NanoProfile, group
 from .nano_plots import draw_profiles, task_pictures
 from .page_html import markdown_html, whole_page
-from .task_page import (
-    ROLE_TITLES,
-    description,
-    family,
-    language,
-    licence,
-    score,
-    set_of,
-    source_table,
-    sources,
-    task_page,
-)
+from .task_origin import description, family, language, licence, set_of, source_table, sources
+from .task_page import ROLE_TITLES, score, task_page
 from .task_reading import (
     LEVEL,
     LISTS,
@@ -231,7 +221,9 @@ def _leakage(tasks: Sequence[Inspected]) -> list[str]:
     table = Table(["Task", "Flagged queries", "Exact copies", "Near copies"], audits, copies).markdown()
     flagged, queries = sum(a.flagged_queries for _, a in audited), sum(a.queries for _, a in audited)
     are = "is" if flagged == 1 or queries == 1 else "are"
-    lead = f"{flagged:,} of {counted(queries, 'query', 'queries')} {are} flagged."
+    by_text = sum(len({flag.query for flag in a.flags if flag.level != "id"}) for _, a in audited)
+    ids = f", {flagged - by_text:,} of them by ids alone" if flagged > by_text else ""
+    lead = f"{flagged:,} of {counted(queries, 'query', 'queries')} {are} flagged{ids}."
     against = {str(p.audit_settings.get("against") or "") for p in tasks} - {""}
     if not against:
         lead += " No training data were given (`r2med pages --against`), so overlap with any is not known."

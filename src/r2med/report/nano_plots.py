@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -56,19 +56,19 @@ def _bar(chart: Chart, start: float, end: float, y: float, series: int) -> None:
         chart.bar(start + width / 2, y, end - width / 2, y, series, width=width)
 
 
-def draw_first_ranks(roles: Sequence[str], outcomes: Sequence[Outcome]) -> str:
-    """Share of the queries whose first positive stands at a rank or before it, rank by rank."""
-    chart = Chart(WIDTH, "Rank of the first positive", headed=False, series=[TITLES[role] for role in roles])
+def draw_first_ranks(depths: Mapping[str, int], outcomes: Sequence[Outcome]) -> str:
+    """Share of the queries whose first positive stands at a rank or before it; a line ends where its lists end."""
+    chart = Chart(WIDTH, "Rank of the first positive", headed=False, series=[TITLES[role] for role in depths])
     top = chart.top + 6
     bottom, left = top + 240.0, MARGIN + 60
     chart.height = round(bottom) + 56
     x, y = logarithmic(1, DEEPEST, left, WIDTH - MARGIN - 10), linear(0, 100, bottom, top)
     chart.x_axis(x, top, bottom, "first positive at this rank or before")
     chart.y_axis(y, left, WIDTH - MARGIN - 10, "queries, %")
-    for series, role in enumerate(roles):
+    for series, (role, depth) in enumerate(depths.items()):
         ranks = Counter(min(rank, DEEPEST) for o in outcomes if (rank := o.first_rank[role]) is not None)
         reached, at = 0, 1
-        for rank in sorted({*ranks, DEEPEST}):
+        for rank in sorted({*ranks, max(1, min(depth, DEEPEST))}):
             before = y(100 * reached / len(outcomes))
             reached += ranks[rank]
             chart.bar(x(at), before, x(rank), before, series)
@@ -96,10 +96,10 @@ def draw_hits(outcomes: Sequence[Outcome]) -> str:
 
 def task_pictures(figures: TaskFigures, outcomes: Sequence[Outcome]) -> dict[str, str]:
     """The pictures of a task, by the heading of its page below which they stand."""
-    roles = list(figures.profiles)
+    depths = {role: profile.top_k for role, profile in figures.profiles.items()}
     drawn = {
         "Evaluation profiles": draw_profiles([figures]),
-        "Metric interpretation": draw_first_ranks(roles, outcomes),
+        "Metric interpretation": draw_first_ranks(depths, outcomes),
     }
     if {"bm25", "dense"} <= figures.profiles.keys():
         drawn["Model improvement notes"] = draw_hits(outcomes)

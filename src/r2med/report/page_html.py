@@ -20,6 +20,7 @@ _INLINE = re.compile(
 _LOCAL = re.compile(r"\[([^\]]*)\]\((?!https://)[^)\s]*\)")
 _HEADING = re.compile(r"(#{1,4}) (.*)")
 _CELL = re.compile(r"(?<!\\)\|")
+_PER_CENT = re.compile(r"(?<=\d) %")  # a line does not break there
 _OWN_PAGE = re.compile(r"[\w.-]+\.(?:md|json|html)")
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 _PAGE = """<!doctype html>
@@ -130,7 +131,7 @@ def _element(match: re.Match[str]) -> str:
 
 
 def _plain(text: str) -> str:
-    return escape(printable(text))
+    return escape(_PER_CENT.sub("\u00a0%", printable(text)))
 
 
 def whole_page(title: str, body: str, links: Sequence[tuple[str, str]], here: str) -> str:

@@ -5,17 +5,15 @@ Its sentences are made in `task_reading`, from figures.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import NamedTuple
 
 from ..core import Document, Query, Task
 from ..core.table import NONE, Table, counted, markdown_text, share, shortened
 from ..tasks import Stats, Tendencies, stats
 from ..tasks.audit.findings import SystemAudit, TaskAudit
-from ..tasks.catalogue import TaskEntry, collections, entries
 from ..tasks.nano.figures import Inspected
-from ..text.english import NANO_STOP_WORDS
+from .task_origin import description, entry_of, family, language, licence, set_of, source_table, sources
 from .task_reading import (
     LISTS,
     code,
@@ -47,9 +45,6 @@ FLAGS = {
     "slug": "the ids of the positives carry the question",
 }
 """What the flags of an audit mean."""
-
-
-_WORD = re.compile(r"\w+")
 
 
 class Fact(NamedTuple):
@@ -119,11 +114,6 @@ def examples(task: Task) -> list[tuple[Query, Document]]:
     return found
 
 
-def catalogue_entry(name: str, split: str = "") -> TaskEntry | None:
-    """The catalogue's entry of a task, under its full name or NanoR2MED's split."""
-    return next((e for e in entries() if e.full_name == name or (split and e.split == split)), None)
-
-
 def score(value: float | None) -> str:
     """A score as task pages print it, 0 to 1."""
     return NONE if value is None else f"{value:.4f}"
@@ -156,46 +146,6 @@ def task_page(page: Inspected, group: str = "") -> str:
     for title, write in rest:
         lines += [f"## {title}", "", *write(page), ""]
     return "\n".join(lines).rstrip() + "\n"
-
-
-def set_of(page: Inspected, group: str = "") -> str:
-    """The set that a task belongs to: as it was built, as the catalogue has it, else the group's name."""
-    if page.metadata and page.metadata.set:
-        return page.metadata.set
-    entry = None if page.metadata else _entry(page)
-    return collections()[entry.collection].title if entry else group or page.task.collection or page.split
-
-
-def description(page: Inspected) -> str:
-    """What the task is, in words: ours for a task of the catalogue, the builder's for others."""
-    entry = _entry(page)
-    return entry.description if entry else page.metadata.description if page.metadata else ""
-
-
-def family(page: Inspected) -> str:
-    """The family of the task, where it has one."""
-    entry = _entry(page)
-    return entry.family if entry else page.metadata.family if page.metadata else ""
-
-
-def language(page: Inspected) -> str:
-    """As stated, or English where a sixth of the queries' words are English function words."""
-    if page.metadata and page.metadata.language:
-        return page.metadata.language
-    if _entry(page):
-        return "en"
-    words = [word for query in page.task.queries for word in _WORD.findall(query.text.lower())]
-    return "en" if words and sum(word in NANO_STOP_WORDS for word in words) / len(words) >= 1 / 6 else "not stated"
-
-
-def licence(page: Inspected) -> str:
-    """The terms of the data, empty where they are not given."""
-    entry = _entry(page)
-    return page.metadata.licence if page.metadata else entry.licence if entry else ""
-
-
-def _entry(page: Inspected) -> TaskEntry | None:
-    return catalogue_entry(page.metadata.task if page.metadata else page.task.full_name, page.split)
 
 
 def _overview(page: Inspected) -> list[str]:
@@ -275,11 +225,8 @@ def _failures(page: Inspected) -> list[str]:
         if query is None or wrong is None or right is None:
             continue
         rank = "nowhere in its list" if trap.positive_rank is None else f"at rank {trap.positive_rank}"
-        words = (
-            f" Of its words, only the first document holds {joined([markdown_text(f'“{w}”') for w in trap.words])}."
-            if trap.words
-            else ""
-        )
+        held = joined([markdown_text(f"“{word}”") for word in trap.words])
+        words = f" The first document holds {held}, which the positive below does not." if trap.words else ""
         lines += [
             f"**Query {code(trap.query)}.** BM25 puts {code(trap.document)} first, which holds {share(trap.share)} of "
             f"the query's terms and is not judged relevant; the positive that matches best holds "
@@ -320,7 +267,8 @@ def _leakage(page: Inspected) -> list[str]:
             "- The ids alone tell which documents belong to which query; keep them from a system that reads ids."
         )
     lines.append(f"- {_to_keep_out(page)}")
-    return [*lines, "", *_with_and_without(page.scores)] if a.by_kind else lines
+    table = _with_and_without(page.scores)
+    return [*lines, "", *table] if table else lines
 
 
 def _to_keep_out(page: Inspected) -> str:
@@ -329,8 +277,12 @@ def _to_keep_out(page: Inspected) -> str:
 
 
 def _with_and_without(scores: list[SystemAudit]) -> list[str]:
+    """Scores of all queries and of those without a flag; nothing where no query is left."""
+    left = {name for s in scores for name, part in s.without.items() if part.measures is not None}
     kinds = list(dict.fromkeys(name for s in scores for name in s.without if name in FLAGS))
-    names = [*(["any"] if len(kinds) > 1 else []), *kinds]
+    names = [name for name in (*(["any"] if len(kinds) > 1 else []), *kinds) if name in left]
+    if not names:
+        return []
     rows = [
         [s.system, score(s.all.measures["ndcg_at_10"] if s.all.measures else None)]
         + [
@@ -341,7 +293,7 @@ def _with_and_without(scores: list[SystemAudit]) -> list[str]:
         for s in scores
     ]  # fmt: skip
     head = ["nDCG@10", "All queries", *(f"Without {name}" for name in names)]
-    return [Table(head, rows, "In brackets: the queries left; a dash where none is.").markdown()]
+    return [Table(head, rows, "In brackets: the queries left.").markdown()]
 
 
 def _examples(page: Inspected) -> list[str]:
@@ -353,43 +305,9 @@ def _examples(page: Inspected) -> list[str]:
     return [Table(["Query", "Characters", "Positive document", "Characters"], rows, left=4).markdown(ready=True)]
 
 
-class Source(NamedTuple):
-    """Something that a task comes from; a year or an address that is not known is None."""
-
-    title: str
-    type: str
-    year: str | None = None
-    address: str | None = None
-
-
-PAPER = Source(
-    "R2MED: A Benchmark for Reasoning-Driven Medical Retrieval", "paper", "2025", "https://arxiv.org/abs/2505.14558"
-)
-
-
-def sources(page: Inspected) -> list[Source]:
-    """What the task comes from."""
-    entry, m = _entry(page), page.metadata
-    if entry is None:
-        given = m.source if m else page.task.source or page.task.full_name
-        return [Source(given, "source of the task", address=m.dataset or None if m else None)]
-    collection = collections()[entry.collection]
-    of_collection = Source(collection.title, "collection", address=collection.homepage or None)
-    if not entry.dataset:
-        return [of_collection]
-    dataset = Source(entry.dataset, "dataset", address=f"https://huggingface.co/datasets/{entry.dataset}")
-    return [PAPER, of_collection, dataset]
-
-
-def source_table(found: Iterable[Source]) -> Table:
-    """Sources, each once."""
-    rows = [[markdown_text(cell or NONE) for cell in source] for source in dict.fromkeys(found)]
-    return Table(["Title", "Type", "Year", "Address"], rows, left=4)
-
-
 def _dataset(page: Inspected, group: str) -> list[str]:
     """The fields of the dataset, its configs and columns."""
-    f, m, entry = page.figures, page.metadata, _entry(page)
+    f, m, entry = page.figures, page.metadata, entry_of(page)
     revision = m.revision if m else page.task.revision
     stated = {
         "Nano set": set_of(page, group),

@@ -173,10 +173,9 @@ def _standing(page: Inspected, role: str) -> list[str]:
 
 
 def _slope(slope: Slope) -> str:
-    moves = "rises" if slope.difference > 0 else "falls"
     return (
-        f"Its nDCG@10 {moves} from {slope.fewest:.4f} in the third of the queries that share the fewest terms with "
-        f"their positives to {slope.most:.4f} in the third that shares the most (difference {slope.difference:+.4f}, "
+        f"Its nDCG@10 is {slope.fewest:.4f} in the third of the queries that share the fewest terms with their "
+        f"positives and {slope.most:.4f} in the third that shares the most (difference {slope.difference:+.4f}, "
         f"95 % interval {slope.low:+.3f} to {slope.high:+.3f})."
     )
 
@@ -220,6 +219,14 @@ def metric_reading(page: Inspected) -> list[str]:
             f"{figures.multi_positive_queries:,} of {counted(figures.queries, 'query has', 'queries have')} several "
             f"positives, at most {figures.positives_max}: there, a hit at ten is not yet full recall."
         )
+    grades = page.task.qrels.grades[page.task.qrels.grades > 0]
+    low_grade, high_grade = int(grades.min()), int(grades.max())
+    if low_grade < high_grade:
+        highest = counted(int((grades == high_grade).sum()), "has", "have")
+        said.append(
+            f"Positives are graded from {low_grade} to {high_grade}, and {highest} the highest grade: nDCG@10 asks for "
+            f"these first, hit@10 and recall@100 do not."
+        )
     macro = best.recall_macro_at_100
     if macro is not None and abs(macro - best.recall_at_100) >= NOTICEABLE:
         which = "a smaller" if macro > best.recall_at_100 else "a larger"
@@ -236,14 +243,14 @@ def missed_by_all(page: Inspected) -> list[Outcome]:
 
 
 def training_reading(page: Inspected) -> list[str]:
-    """Training data whose lack the figures show."""
+    """Training data whose lack the figures show: those of the dense list, whose model learns, where there is one."""
     figures, said = page.figures, list[str]()
-    steepest = max((s for s in page.slopes if s.clear and s.difference > 0), key=lambda s: s.difference, default=None)
-    if steepest is not None:
+    trained = "dense" if "dense" in figures.profiles else "bm25"
+    slope = next((s for s in page.slopes if s.role == trained and s.clear and s.difference > 0), None)
+    if slope is not None:
         said.append(
-            f"Pairs of query and passage that share few words: {LISTS[steepest.role]} scores "
-            f"{steepest.difference:.4f} less where queries share the fewest terms with their positives than where they "
-            f"share the most."
+            f"Pairs of query and passage that share few words: {LISTS[trained]} scores {slope.difference:.4f} less "
+            f"where queries share the fewest terms with their positives than where they share the most."
         )
     if page.trapped:
         traps = counted(page.trapped, "query", "queries")

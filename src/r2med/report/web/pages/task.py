@@ -16,7 +16,8 @@ from ....scoring.intervals import Estimate
 from ....scoring.slices import thirds
 from ...collection import CollectionResults, TaskMatrix
 from ...page_html import figure, markdown_html
-from ...task_page import audit_lines, catalogue_entry, examples, task_facts
+from ...task_origin import catalogue_entry
+from ...task_page import audit_lines, examples, task_facts
 from ..failures import KINDS
 from ..render import Links, Page, PageRequest
 from ..site import Site, TaskFacts, readable
