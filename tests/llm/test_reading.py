@@ -118,6 +118,9 @@ def test_choices(text: str, choice: int | None) -> None:
         ("Not at all", None),
         ("Yes or no? No.", False),
         ("Yes or no, hard to say", None),
+        ("The answer is not yes", None),
+        ('This isn\'t a "yes": the passage is about gout. No.', False),
+        ("I am not sure. Yes", True),
         ("", None),
     ],
 )

@@ -37,7 +37,9 @@ Words = tuple[str, str]
 YES_NO: Words = ("yes", "no")
 TRUE_FALSE: Words = ("true", "false")
 _VERDICTS = {words: re.compile(rf"\b({'|'.join(words)})\b", re.IGNORECASE) for words in (YES_NO, TRUE_FALSE)}
-_QUESTION = re.compile(r"\b(?:yes(?: or |/)no|true(?: or |/)false)\b", re.IGNORECASE)
+_NO_VERDICT = re.compile(
+    r"\b(?:yes(?: or |/)no|true(?: or |/)false|(?:not|\w+n't) (?:an? )?[\"'*]*(?:yes|no|true|false))\b", re.IGNORECASE
+)
 _MARKS = " \t\n\"'*#>-`([{"
 
 
@@ -113,9 +115,9 @@ def read_choice(text: str, count: int) -> int | None:
 def read_verdict(text: str, words: Words = YES_NO) -> bool | None:
     """For or against: the first word if it is one of the two, else the only one of the two that occurs.
 
-    "Yes or no" repeats the question.
+    "Yes or no" repeats the question, and "not yes" says neither.
     """
-    pattern, text = _VERDICTS[words], _QUESTION.sub("", text)
+    pattern, text = _VERDICTS[words], _NO_VERDICT.sub("", text)
     if opening := pattern.match(text.lstrip(_MARKS)):
         return opening[1].lower() == words[0]
     found = {match[1].lower() for match in pattern.finditer(text)}

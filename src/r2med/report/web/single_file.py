@@ -222,12 +222,14 @@ def _hash(text: str) -> str:
 
 def _left_out(site: Site, kept: int, queries: int) -> list[str]:
     lines = [
-        "Of each list only the first ten documents, and of long documents only the beginning.",
-        "Of each query only the three best systems of its task, in the order of their scores.",
-        "Measures other than nDCG@10, R@100 and hit@10, and choosing other systems: r2med view has them.",
+        "Lists have their first ten documents, and long documents only their beginning.",
+        "Queries have the lists of the three best systems of their task, in the order of their scores.",
+        "Measures are nDCG@10, R@100 and hit@10; r2med view has others, and all systems to choose from.",
     ]
     if kept < queries:
-        lines.append(f"{queries - kept} of {queries} queries, the easiest of each task (--max-size makes room).")
+        lines.append(
+            f"{queries - kept} of {queries} queries, the easiest of each task, are left out (--max-size makes room)."
+        )
     if any(len(h.systems) > SYSTEMS for h in site.held.values()):
-        lines.append(f"How systems beyond the first {SYSTEMS} were made.")
+        lines.append(f"How a system was made is told of the first {SYSTEMS}.")
     return lines
