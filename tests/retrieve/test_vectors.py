@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from r2med.core import IdTable, ModelError, UsageError
 from r2med.retrieve.rows import ArrayRows, unit
-from r2med.retrieve.vectors import MemoryPlan, ProductFirstStage, TorchFirstStage, exact_products, search
+from r2med.retrieve.vectors import MemoryPlan, ProductFirstStage, TorchFirstStage, best_first, exact_products, search
 
 Float32 = npt.NDArray[np.float32]
 
@@ -111,6 +111,13 @@ def test_exact_products_are_the_same_without_the_c_extension(monkeypatch: pytest
     monkeypatch.setattr("r2med.retrieve.vectors._dots", None)
     for gather in (None, 7):
         assert np.array_equal(exact_products(queries, ArrayRows(documents), docs, gather).astype(np.float32), with_it)
+
+
+@given(st.lists(st.floats(width=32, allow_nan=False, allow_infinity=False) | st.sampled_from([0.0, -0.0, 1.0])))
+def test_the_best_score_comes_first_and_equal_ones_by_rank(values: list[float]) -> None:
+    scores = np.array([values], dtype=np.float32)
+    ranks = np.random.default_rng(len(values)).permutation(len(values)).astype(np.int32)[None]
+    assert best_first(scores, ranks).tolist() == np.lexsort((ranks, -scores), axis=1).tolist()
 
 
 def test_torch_gives_the_same_ranking() -> None:

@@ -201,8 +201,15 @@ def merge(first: TopK, second: TopK, tie_rank: Int32, depth: int) -> TopK:
     """The best of two disjoint rankings."""
     docs = np.concatenate((first.docs, second.docs), axis=1)
     scores = np.concatenate((first.scores, second.scores), axis=1)
-    order = np.lexsort((tie_rank[docs], -scores), axis=1)[:, :depth]
+    order = best_first(scores, tie_rank[docs])[:, :depth]
     return TopK(np.take_along_axis(docs, order, axis=1), np.take_along_axis(scores, order, axis=1))
+
+
+def best_first(scores: Float32, ranks: Int32) -> Int64:
+    """The columns of each row, the best score first and equal scores by rank; scores are finite, ranks not negative."""
+    bits = (np.float32(0) - scores).view(np.int32)  # 0 and -0 both become 0
+    ascending = bits ^ ((bits >> 31) & 0x7FFFFFFF)  # whole numbers in the order of the floats that they are the bits of
+    return np.argsort((ascending.astype(np.int64) << 32) | ranks, axis=1)
 
 
 def small_batch_faster(queries: int, rows: Rows) -> bool:
@@ -304,7 +311,7 @@ def order_exactly(
         exact = exact_products(queries[part], rows, docs, plan.gather)
         errors = SAFETY * np.abs(exact - rough).max(axis=1)
         scores = exact.astype(np.float32) + np.float32(0)  # -0 becomes 0
-        order = np.lexsort((tie_rank[docs], -scores), axis=1)[:, :depth]
+        order = best_first(scores, tie_rank[docs])[:, :depth]
         top.docs[part] = np.take_along_axis(docs, order, axis=1)
         top.scores[part] = np.take_along_axis(scores, order, axis=1)
         open_ended[part] = top.scores[part, -1] - rough[:, -1] <= 2 * errors
@@ -342,10 +349,11 @@ def _read_in_place(queries: Float64, rows: InPieces, docs: Int32, products: Floa
         within = documents < len(place)
         places = np.arange(len(documents)) if piece.places is None else piece.places
         place[documents[within]] = places[within]
-        here = np.flatnonzero(place[flat] >= 0)
-        here = here[np.argsort(place[flat[here]], kind="stable")]
+        at = place[flat]
+        here = np.flatnonzero(at >= 0)
+        here = here[np.argsort(at[here])]
         sums = np.empty(len(here), dtype=np.float64)
-        _sum_pairs(queries, piece.matrix, wanted_by[here], place[flat[here]], sums)
+        _sum_pairs(queries, piece.matrix, wanted_by[here], at[here], sums)
         products[here] = sums
 
 
