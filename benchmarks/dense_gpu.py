@@ -70,9 +70,8 @@ def encoding(folder: Path, texts: list[str], peak: float) -> bool:
 
 def searching() -> bool:
     from r2med.core import IdTable
-    from r2med.retrieve.gpu import gpu_first_stage
     from r2med.retrieve.rows import ArrayRows
-    from r2med.retrieve.vectors import search
+    from r2med.retrieve.vectors import gpu_first_stage, search
 
     rng = np.random.default_rng(0)
     documents = rng.standard_normal((61_379, 1_024)).astype(np.float32)

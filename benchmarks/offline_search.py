@@ -25,6 +25,7 @@ from r2med.core import Run, Task
 from r2med.core.options import Options
 from r2med.fuse import Fusion, ReciprocalRank, Weighted
 from r2med.pipeline import Builder, SystemSpec
+from r2med.pipeline.run import rank_systems
 from r2med.scoring import score
 from r2med.scoring.intervals import Bootstrap, Settings
 
@@ -81,13 +82,10 @@ def values_of(run: Run, task: Task) -> Float64:
 
 
 def rank(names: Sequence[str], task: Task, builder: Builder) -> list[Ranking]:
-    """Every system's ranking; what cannot rank is no candidate."""
-    found = []
-    for name in names:
-        system = builder.build(SystemSpec.parse(name))
-        run = system.rank(task, DEPTH)
-        found.append(Ranking(system.name, run, values_of(run, task)))
-    return found
+    """Every system's ranking."""
+    systems = [builder.build(SystemSpec.parse(name)) for name in names]
+    runs = rank_systems(task, systems, depth=DEPTH)
+    return [Ranking(system.name, runs[system.name], values_of(runs[system.name], task)) for system in systems]
 
 
 def halves(task: Task, seed: int) -> tuple[Mask, Mask]:

@@ -16,7 +16,7 @@ import pytest
 
 import r2med
 from r2med import Options, Task
-from r2med.core import MissingExtra, Unavailable, UnknownName, UsageError
+from r2med.core import DataError, MissingExtra, Unavailable, UnknownName, UsageError
 from r2med.core.budget import Budget, BudgetSpent
 from r2med.pipeline.experiment import BEST_OFFLINE
 from r2med.rerank import rerankers
@@ -239,6 +239,16 @@ def test_compare_stored_systems_and_evaluations(biology: Task) -> None:
     assert "bm25-lucene minus bm25" in stored._repr_html_()
 
 
+def test_margins_and_effects_are_points_as_on_the_command_line() -> None:
+    r2med.run("bm25", "bm25-lucene", tasks=["mini@1/Biology", "mini@1/MedQA-Diag"])
+    judged = r2med.compare("bm25", "bm25-lucene", settings=QUICK, margin=2).pairs[0].macro.equivalence
+    assert judged is not None
+    assert judged.margin == 0.02
+    assert r2med.design(effect=2).effect == 0.02
+    with pytest.raises(UsageError, match="between 0 and 100 points, got 200"):
+        r2med.compare("bm25", "bm25-lucene", settings=QUICK, margin=200)
+
+
 # One step at a time.
 
 
@@ -259,6 +269,21 @@ def test_fuse(biology: Task) -> None:
     ]
     with pytest.raises(UsageError, match="3 rankings need 3 weights, not 2"):
         r2med.fuse([*runs, runs[0]], biology, "weighted:w=1/0")
+
+
+def test_fuse_takes_the_runs_that_rerank_takes(biology: Task, tmp_path: Path) -> None:
+    """A run that was read from a file holds the documents that were found, and perhaps fewer queries."""
+    made = r2med.BM25().retrieve(biology)
+    r2med.write_run(made.top(10), tmp_path / "stored.run")
+    stored = r2med.read_run(tmp_path / "stored.run")
+    first = r2med.Run.from_rankings({biology.queries[0].id: stored.of(biology.queries[0].id)})
+    for run in (stored, first):
+        fused = r2med.fuse([made, run], biology, "rrf", depth=5)
+        assert [len(fused), fused.doc_ids] == [len(biology.queries), biology.documents.ids]
+        assert fused.of(biology.queries[0].id)[0].doc_id == made.of(biology.queries[0].id)[0].doc_id
+    other = r2med.Run.from_rankings({"unknown": stored.of(biology.queries[0].id)})
+    with pytest.raises(DataError, match="query 'unknown', which mini@1/Biology does not hold"):
+        r2med.fuse([made, other], biology)
 
 
 def test_where_the_gain_of_an_expansion_comes_from(biology: Task) -> None:

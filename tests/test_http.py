@@ -14,11 +14,13 @@ from pathlib import Path
 import pytest
 
 from r2med import http
-from r2med.core import ModelError, Unavailable, UsageError, waiting
+from r2med.core import ModelError, Unavailable, UsageError, parallel
 from r2med.core.budget import Budget, Usage
 from r2med.core.options import Options
 from r2med.http import Client, RateLimit, Service, retry_after, stated_delay, token_count
 from r2med.llm import BudgetSpent, get_llm
+from r2med.models import get_card
+from r2med.retrieve.encoders.api import ApiEncoder
 from tests.llm.conftest import ask, asks
 from tests.llm.server import ChatServer, serving
 
@@ -26,6 +28,7 @@ pytest.importorskip("httpx", reason="the extra `api` is not installed")
 
 KEY = "sk-test-0123456789abcdefXYZ"
 MODEL = "gpt4"
+BODY: dict[str, object] = {"model": "m", "messages": [{"role": "user", "content": "what?"}]}
 
 
 @pytest.fixture
@@ -95,6 +98,8 @@ def test_what_is_no_count_of_tokens(value: object) -> None:
         ("http://h:8000/v1", "http://h:8001/v1", False),
         ("http://h/v1", "http://h:8000/v1", False),
         ("http://h/a/v1", "http://h/b/v1", False),
+        ("http://h/v1", "http://h", False),
+        ("http://[::1]:8000/v1", "http://[::1:8000]/v1", False),
         ("https://x.azure.com/openai/deployments/a?api-version=1", "https://x.azure.com/openai/deployments/b", False),
     ],
 )
@@ -102,6 +107,16 @@ def test_what_tells_servers_apart(first: str, second: str, same: bool) -> None:
     places = [Service(name="m", base_url=url, path="/chat/completions").place for url in (first, second)]
     assert (places[0] == places[1]) == same
     assert "secret" not in places[0]
+
+
+def test_a_model_has_one_name_however_its_own_server_is_spelled(monkeypatch: pytest.MonkeyPatch) -> None:
+    for spelled in ("https://api.openai.com/v1/", "https://API.openai.com:443/v1"):
+        monkeypatch.setenv("OPENAI_BASE_URL", spelled)
+        assert get_llm(MODEL).name == MODEL
+        assert ApiEncoder(get_card("openai"), Options()).other_host == ""
+    monkeypatch.setenv("OPENAI_BASE_URL", "https://api.openai.com:8443/v1")
+    assert get_llm(MODEL).name == f"{MODEL}:host=api.openai.com:8443"
+    assert ApiEncoder(get_card("openai"), Options()).other_host == "api.openai.com:8443"
 
 
 @pytest.mark.parametrize(("url", "warned"), [("http://192.0.2.1/v1", True), ("http://example.invalid/v1", True),
@@ -149,13 +164,43 @@ def test_one_budget_for_all_chat_models(server: ChatServer) -> None:
 
 
 def test_requests_under_way_end_when_the_program_ends(server: ChatServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(waiting, "STOP", threading.Event())
+    monkeypatch.setattr(parallel, "STOP", threading.Event())
     server.default = "hang"
     chat = get_llm(MODEL)
-    threading.Timer(0.2, waiting.STOP.set).start()
+    threading.Timer(0.2, parallel.STOP.set).start()
     with pytest.raises(Unavailable, match="interrupted"):
         chat.complete_one(ask())
     chat.close()
+
+
+def test_nothing_is_sent_once_the_program_ends(server: ChatServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A call that waits for its turn under a rate limit would cost money that nobody sees the answer of."""
+    monkeypatch.setattr(parallel, "STOP", threading.Event())
+    limit, sent = RateLimit(1, None), list[bool]()
+    asked = Client(service(server.url), Usage(), timeout=5, attempts=1, limit=limit, most_bytes=1 << 20)
+    asked.post(BODY, 1)
+    threading.Timer(0.2, parallel.STOP.set).start()
+    with pytest.raises(Unavailable, match="interrupted"):
+        asked.post(BODY, 1, on_send=lambda: sent.append(True))
+    time.sleep(0.3)
+    asked.close()
+    assert (len(server.asked), sent) == (1, [])
+
+
+def test_a_call_that_was_not_sent_is_not_said_to_have_been_tried(server: ChatServer) -> None:
+    stop = threading.Event()
+    stop.set()
+    with pytest.raises(Unavailable) as caught:
+        client(server.url).post(BODY, 1, stop)
+    assert str(caught.value) == "127.0.0.1 was not asked: the work was stopped"
+
+
+def test_the_password_of_a_url_is_hidden_as_it_is_sent(server: ChatServer) -> None:
+    """The URL has it escaped; a server that quotes it does not."""
+    asked = client(server.url.replace("//", "//me:pass%40word-1@"))
+    asked.post(BODY, 1)
+    assert asked._clean("pass@word-1 and pass%40word-1") == "[key] and [key]"
+    asked.close()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="peak memory as Linux counts it")
@@ -234,7 +279,7 @@ def test_azure_wants_another_header_and_keeps_its_version() -> None:
 def test_urls() -> None:
     assert service("http://h:1/v1/").url == "http://h:1/v1/chat/completions"
     assert service("http://h/v1/chat/completions").url == "http://h/v1/chat/completions"
-    for bad in ("", "localhost:8000", "ftp://h/v1", "http://"):
+    for bad in ("", "localhost:8000", "ftp://h/v1", "http://", "http://h:x/v1", "http://h:99999/v1", "http://[::1/v1"):
         with pytest.raises(UsageError, match="is not the URL of a service"):
             assert service(bad).url
     with pytest.raises(UsageError) as caught:

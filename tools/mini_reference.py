@@ -53,7 +53,7 @@ def ledger_text(results: list[TaskResult]) -> str:
     for name, label in SYSTEMS.items():
         lines += ["", f"[source.systems.{_quoted(name)}]", f"label = {_quoted(label)}", 'kind = "retriever"']
         for measure in MEASURES:
-            values = (f"{r.measures[measure]:.6f}" for r in by_system[name])
+            values = (f"{r.measures[measure]:.10f}" for r in by_system[name])
             lines.append(f"{measure} = [{', '.join(values)}]")
     return "\n".join(lines) + "\n"
 

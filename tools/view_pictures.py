@@ -1,4 +1,4 @@
-"""Write the pictures in docs/: the first commands in a terminal of 80 columns, and the web app in Chromium.
+"""Write the pictures of the web app in docs/, as Chromium shows it.
 
     python tools/view_pictures.py
 
@@ -7,7 +7,6 @@ needs Chromium, playwright and the embedded model (`r2med models fetch bge-small
 
 from __future__ import annotations
 
-import html
 import shutil
 import sys
 import tempfile
@@ -20,7 +19,6 @@ sys.path.insert(0, str(ROOT))
 from playwright.sync_api import sync_playwright  # noqa: E402
 from tests.browser import CHROMIUM, FLAGS  # noqa: E402
 from tests.report.conftest import serving  # noqa: E402
-from tests.terminal import run_all  # noqa: E402
 
 import r2med  # noqa: E402
 from r2med.pipeline import SystemSpec  # noqa: E402
@@ -31,13 +29,6 @@ EXPANSION = (
     "Peripheral arterial disease: intermittent claudication, rest pain relieved by letting the leg hang, absent "
     "pulses, and an ankle-brachial index that is falsely high because the arteries are calcified."
 )
-
-COMMANDS = (
-    ["run"],
-    ["search", "foot pain at night, better when the leg hangs down", "-k", "1"],
-)
-TERMINAL = """<body style="margin:0;background:#0f1b1f;color:#dfe8ea">
-<pre style="margin:18px 22px;font:15px/1.35 'DejaVu Sans Mono',monospace">{}</pre>"""
 
 
 def main() -> None:
@@ -50,9 +41,6 @@ def main() -> None:
         r2med.run(*chosen.retrievers, fuse=chosen.fusion, results=results)
         r2med.run(SystemSpec.parse(chosen.best), results=results)
         browser = playwright.chromium.launch(executable_path=program, args=list(FLAGS))
-        page = open_page(browser, 780, 400)
-        page.set_content(TERMINAL.format(html.escape(terminal(Path(folder)))))
-        page.locator("body").screenshot(path=ROOT / "docs/home-start.png")
         with serving(results) as server:
             page = open_page(browser, 1280, 720)
             page.goto(f"{server.base}/board/mini")
@@ -75,16 +63,6 @@ def main() -> None:
                     page.locator(".list h3").first.evaluate("e => window.scrollTo(0, e.offsetTop - 90)")
                 page.screenshot(path=ROOT / "docs" / name)
         browser.close()
-
-
-def terminal(folder: Path) -> str:
-    """What somebody sees who types the first commands one after the other."""
-    shown = run_all([(80, command) for command in COMMANDS], folder)
-    parts = []
-    for command, seen in zip(COMMANDS, shown, strict=True):
-        typed = " ".join(f'"{word}"' if " " in word else word for word in command)
-        parts.append("\n".join([f"$ r2med {typed}", *seen.out]).rstrip())
-    return "\n\n".join(parts)
 
 
 def open_page(browser: Any, width: int, height: int) -> Any:

@@ -20,9 +20,9 @@ from msgspec import Meta
 
 from .core import NO_DOCUMENT, DataError, Run, Task, UsageError
 from .core.columns import Int32
+from .core.queries import Explanation, Share
 from .core.registry import Registry
 from .core.spec import Spec
-from .core.typed import Explanation, Share
 from .scoring import MAIN, rescored
 
 Float64 = npt.NDArray[np.float64]

@@ -17,7 +17,7 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timezone
 from typing import Any, NamedTuple, TypeVar
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import unquote, urlsplit, urlunsplit
 
 import msgspec
 
@@ -25,7 +25,7 @@ from .core import MissingExtra, ModelError, Unavailable, UsageError
 from .core.budget import Usage
 from .core.compression import inflated
 from .core.keys import Secrets, read_key, warn_once
-from .core.waiting import in_time, sleep
+from .core.parallel import in_time, shall_end, sleep
 
 T = TypeVar("T")
 FIRST_WAIT, LONGEST_BACKOFF, LONGEST_WAIT = 0.5, 30.0, 120.0
@@ -82,13 +82,18 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
     # Environment variable of the key.
     key_header: str = ""
     # Header that carries it; empty: `Authorization`, as a bearer's.
-    key_required: bool = False
+    home: str = ""
+    # Base URL of the service that has the model; a server of one's own often asks for no key, that one always does.
 
     @property
     def url(self) -> str:
         """Where requests go; a query (Azure's version) stays at the end."""
-        parts = urlsplit(self.base_url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
+        try:
+            parts = urlsplit(self.base_url)
+            fine = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        except ValueError:  # half an IPv6 address, or a port that is none
+            fine = False
+        if not fine:
             shown = self.base_url if "@" not in self.base_url else f"the base URL of {self.name}"
             raise UsageError(f"{shown!r} is not the URL of a service (http://host/v1)")
         path = parts.path.rstrip("/").removesuffix(self.path) + self.path
@@ -103,9 +108,15 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
     def place(self) -> str:
         """What tells one server from another: host, port and path, as far as they are not the usual ones."""
         parts = urlsplit(self.url)
+        host = f"[{self.host}]" if ":" in self.host else self.host
         port = "" if parts.port in (None, {"http": 80, "https": 443}[parts.scheme]) else f":{parts.port}"
-        path = parts.path.removesuffix(self.path)
-        return f"{self.host}{port}{'' if path == '/v1' else path}"
+        path = parts.path.removesuffix(self.path) or "/"
+        return f"{host}{port}{'' if path == '/v1' else path}"
+
+    @property
+    def is_home(self) -> bool:
+        """Whether this is the service that has the model, however its base URL is spelled."""
+        return bool(self.home) and msgspec.structs.replace(self, base_url=self.home).place == self.place
 
 
 class RateLimit:
@@ -195,8 +206,9 @@ class Client:
             if attempt:
                 self._usage.add(retries=1)
             self._limit.wait(tokens, stop)
-            if stop.is_set():
-                break
+            if shall_end(stop):
+                why = "the work was stopped" if stop.is_set() else "interrupted"
+                raise Unavailable(f"{self.host} {problem}: {why}")
             if not attempt:
                 on_send()
             self._usage.add(attempts=1)
@@ -288,7 +300,8 @@ class Client:
         with self._lock:
             if self._client is None:
                 httpx, key = self._import(), self._key()
-                self._secrets, self._has_key = Secrets(key, urlsplit(self.url).password or ""), bool(key)
+                password = urlsplit(self.url).password or ""
+                self._secrets, self._has_key = Secrets(key, password, unquote(password)), bool(key)
                 if key and self.url.startswith("http:") and not _is_loopback(self.host):
                     warn_once(
                         f"the key of {self.service.name} goes to {self.host} over plain http, readable on the way"
@@ -312,7 +325,7 @@ class Client:
         """The key, if it can be sent at all; a message about it never shows it."""
         service = self.service
         key = read_key(service.key) if service.key else ""
-        if not key and service.key_required:
+        if not key and service.is_home:
             raise UsageError(f"{service.name} needs a key: export {service.key}=… or {service.key}_FILE=FILE")
         if not (key.isascii() and key.isprintable()) or " " in key:
             raise UsageError(f"{service.key} holds characters that no key has (spaces, line breaks or accents)")

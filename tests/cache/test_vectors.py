@@ -29,7 +29,7 @@ from r2med.cache import (
     write_shard,
 )
 from r2med.core import ModelError, TextColumn
-from r2med.core.reuse import Reused
+from r2med.core.budget import Reused
 from r2med.retrieve import embed as embedding
 from r2med.retrieve.embed import embed, verify_cache
 from tests.builders import TEXTS

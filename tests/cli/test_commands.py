@@ -145,6 +145,8 @@ def test_search_marks_what_matched(r2med: Any) -> None:
         (["run", "-r", "bm25", "--measure", "nDCG@7"], "nDCG@7 is not among the stored measures"),
         (["rnu"], "did you mean run"),
         (["relabel"], "did you mean judge relabel"),
+        (["data", "vaildate"], "no such command 'vaildate'; did you mean validate? (see r2med data --help)"),
+        (["run", "-r", "bm25", "--device", "gpu9"], "unknown device 'gpu9'"),
         (["score", "none.run", "none.qrels"], "no such file"),
         (["search", " "], "empty"),
         (["data", "convert", "mini@1/Biology", "out", "--to", "bear"], "did you mean beir"),
@@ -177,6 +179,14 @@ def test_help_and_version(r2med: Any) -> None:
     assert (bare.code, bare.err.rstrip()) == (2, r2med("--help").out.rstrip())
     for name in ("run", "search", "score", "tasks", "data", "models", "completion"):
         assert r2med(name, "--help").code == 0
+
+
+@pytest.mark.parametrize("group", ["data", "nano", "plot", "judge", "bundle", "export", "models", "cache", "protocol"])
+def test_the_commands_of_a_group_are_described_in_whole_sentences(r2med: Any, group: str) -> None:
+    """They ended in three dots."""
+    said = r2med(group, "--help").out
+    assert "..." not in said.partition("Commands:")[2]
+    assert said.partition("Commands:")[2].strip()
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

@@ -249,7 +249,7 @@ def test_run_files(shared_runs: Path, tmp_path: Path) -> None:
     assert pair["macro"]["wins"] == 0
     assert pair["macro"]["n"] == 129
     assert not any(a["copies_known"] for a in found["aware"])
-    assert "queries without results score 0" in call(run, worse, "--qrels", qrels).stderr
+    assert "worse.run: 3 queries without results scored 0" in call(run, worse, "--qrels", qrels).stderr
 
 
 @pytest.mark.parametrize(

@@ -157,7 +157,7 @@ def test_what_is_said_on_the_way_stands_on_stderr(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert len(json.loads(done.stdout)["systems"][0]["tasks"]) == 9
     assert done.stderr.splitlines() == [
-        "r2med: mini@1 is the collection or task of that name; the folder is ./mini@1",
+        "r2med: mini@1 means the collection or task of that name; write ./mini@1 for the folder",
         "r2med: notes: the judgments of test are used; notes@dev takes those of dev",
     ]
 

@@ -78,6 +78,21 @@ def test_rows_that_share_a_name_keep_what_tells_them_apart_in_every_block() -> N
     assert lay_out(["Kind", "Model", "What", *["Figure"] * 9], rows[:1], 3, 40).keys == [0]
 
 
+def test_names_stand_beside_their_figures_rather_than_above_them() -> None:
+    """The tables of `compare` and of `leaderboard` at 80 columns: a second block is read more easily."""
+    titles = ["System", "Letters", "Rank", "Best", "Macro", "By query", "judged@10"]
+    figures = ("a", "1 (1–1)", "100 %", "35.26 [32.7, 37.7]", "35.66 [33.1, 38.1]", "100 %")
+    lines = drawn(titles, [("bm25", *figures), ("bm25-lucene", *figures)], 1, 80)
+    assert lines[0].split() == ["System", "Letters", "Rank", "Best", "Macro", "By", "query"]
+    assert [line.split()[:2] for line in lines[2:4]] == [["bm25", "a"], ["bm25-lucene", "a"]]
+
+
+def test_a_title_takes_the_room_that_a_block_has_left() -> None:
+    titles = ["Tasks", "Other queries of these tasks", "Other tasks of this kind"]
+    lines = drawn(titles, [("1", "995", "–")], 0, 60)
+    assert [line.strip() for line in lines[:2]] == ["Other tasks", "Tasks  Other queries of these tasks  of this kind"]
+
+
 @pytest.mark.parametrize(
     ("word", "width", "lines"),
     [

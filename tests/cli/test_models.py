@@ -58,6 +58,8 @@ def test_chat_models_say_how_to_get_each(tmp_path: Path) -> None:
     listed = rows("--kind", "chat", OPENAI_API_KEY_FILE=str(key))
     assert "key" not in listed["gpt4"]["missing"]
     assert "server" in listed["qwen-7b"]["missing"]
+    table = r2med("models", "--kind", "chat").stdout
+    assert "r2med models serve qwen-7b " in table, "the server's own command would be broken over two lines"
     served = rows("--kind", "chat", OPENAI_BASE_URL="http://127.0.0.1:1/v1")
     assert not {"key", "server"} & set(served["qwen-7b"]["missing"])
     assert "sk-secret" not in json.dumps(listed)

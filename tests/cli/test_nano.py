@@ -223,7 +223,7 @@ def test_a_task_without_positives_is_one_line(typed: Typed) -> None:
 def test_a_task_of_one_query_and_nine_documents(typed: Typed) -> None:
     typed.task("one", NINE, ["what is sign3?"], [(0, 3, 1)])
     page = typed.page("one")
-    assert "asks 1 query of 9 documents; 1 judgment is positive" in page
+    assert "puts 1 query to 9 documents; 1 judgment is positive" in page
     assert page.count("1 of 1 query (100 %) has a positive among the first ten.") == 3
     assert "nan" not in page.lower().split()
     assert "1 queries" not in page

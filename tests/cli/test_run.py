@@ -51,11 +51,21 @@ def test_a_plan_lists_what_is_left_to_do(folder: Path) -> None:
     call("-t", TASKS, "-r", "bm25")
     assert call("-t", TASKS, "-r", "bm25", "--plan").stdout == "2 of 2 stages are finished: nothing is left to do.\n"
     more = call("-t", TASKS, "-r", "bm25", "-r", "bm25-lucene", "--plan")
-    rows = [line.split() for line in more.stdout.splitlines() if line.startswith("mini@1/")]
-    assert ["mini@1/Biology", "score", "bm25-lucene"] in [row[:3] for row in rows]
-    assert ["mini@1/Biology", "score", "bm25"] not in [row[:3] for row in rows]
-    assert not [row for row in rows if row[3] == "yes"]
-    assert "are finished and not listed (--json lists them)" in more.stderr
+    rows = [line.split() for line in more.stdout.splitlines()]
+    assert ["score", "bm25-lucene", "no", "2", "tasks", "–", "1"] in rows, "one row for all tasks"
+    assert ["score", "bm25"] not in [row[:2] for row in rows]
+    assert not [row for row in rows if "yes" in row]
+    assert "are finished and not listed (--json lists every stage of every task)" in more.stderr
+
+
+def test_a_plan_says_what_it_cannot_estimate(folder: Path) -> None:
+    """Candidates of a reranker are not known before there are any: nothing of them is in the sums."""
+    rerank = ("-r", "bm25", "--rerank", "tests.pipeline.test_system:by_length@10", "--plan")
+    said = call("-t", TASKS, *rerank).stdout
+    assert "2 of them cannot be estimated yet: they depend on what others make." in said
+    assert [line.split()[2:5] for line in said.splitlines() if line.startswith("rerank ")] == [
+        ["unknown", "2", "tasks"]
+    ]
 
 
 def test_files_have_names_of_their_own(folder: Path) -> None:
@@ -109,8 +119,8 @@ def test_calls_are_counted_in_output_and_result(folder: Path, server: ChatServer
     server.plan = ["429-ms", "500", "null"]
     said = call(*BIOLOGY, "-e", "hyde:openai:any-model,concurrency=1").stderr
     assert "Chat models, this time: 13 calls, price unknown, 2 retries, rate limited 1 time" in said
-    assert ": 2 calls for texts had to be sent again (mini@1/Biology 2)\n" in said
-    assert ": 1 times the server of the chat model was asked too often (mini@1/Biology 1)\n" in said
+    assert ": 2 calls of chat models had to be sent again (mini@1/Biology 2)\n" in said
+    assert ": 1 time the server of a chat model was asked too often (mini@1/Biology 1)\n" in said
     noted = result_of(folder)["notes"]["expansion"]
     assert (noted["retries"], noted["rate_limits"], noted["lost_calls"], noted["cost"]) == (2, 1, 0, None)
     again = call(*BIOLOGY, "-e", "hyde:openai:any-model", "--json")
@@ -129,18 +139,84 @@ def test_run_asks_again_for_texts_that_are_not_wanted_and_results_follow(folder:
     kept = call(*expanded, "--json")
     assert len(server.asked) == 13
     again = call(*BIOLOGY, "-e", "hyde:openai:any-model", "--retry", "empty,failed")
-    assert "is run again: it has texts that are asked for again (2 empty)" in again.stderr
+    assert "is run again: it has answers that are asked for again (2 empty)" in again.stderr
     assert len(server.asked) == 15
     assert result_of(folder)["notes"]["expansion"]["generations"] == {"ok": 13}
     # The other retriever's result was made with the old texts: it is made again, and nothing is asked for that.
     both = call(*expanded)
     assert "hyde:openai:any-model,host=" in both.stderr
-    assert "+bm25-lucene on mini@1/Biology is run again: texts of its expansion were asked for again" in both.stderr
+    why = "answers that it was made from were asked for again"
+    assert f"+bm25-lucene on mini@1/Biology is run again: {why}" in both.stderr
     assert "+bm25 on mini@1/Biology is run again" not in both.stderr
     assert call(*expanded, "--json").stdout != kept.stdout
     assert "4 of 4 results were there already" in call(*expanded).stderr
     assert "4 of 4 results were there already" in call(*expanded, "--retry", "empty").stderr
     assert len(server.asked) == 15
+
+
+READABLE = {"yesno": "Yes.", "erank": "<score>7</score>", "setwise": "[2]", "rankgpt": "[2] > [1] > [3]",
+            "grouprank": '{"[1]": 3, "[2]": 9, "[3]": 1}'}  # fmt: skip
+
+
+def answers_of(folder: Path, system: str) -> dict[str, int]:
+    """How many answers a reranker got, by their status."""
+    found = [json.loads(path.read_bytes()) for path in (folder / "results").glob("*/mini@1/Biology.json")]
+    (result,) = (whole for whole in found if whole["system"]["name"].startswith(system))
+    counts = result["notes"]["rerank"]["answers"]["generations"]
+    assert isinstance(counts, dict)
+    return counts
+
+
+@pytest.mark.parametrize("method", READABLE)
+def test_run_asks_rerankers_again_for_answers_that_are_not_wanted_and_results_follow(
+    folder: Path, server: ChatServer, method: str
+) -> None:
+    whole = READABLE[method]
+    server.text = lambda body: {1: "", 2: "They all look fine to me."}.get(len(server.asked), whole)
+    one = ("-t", "mini@1/Biology", "-s", f"bm25+{method}:openai:any-model,concurrency=1@3")
+    other = ("-t", "mini@1/Biology", "-s", f"bm25:b=0.75+{method}:openai:any-model,concurrency=1@3")
+    said = call(*one).stderr
+    assert ": 2 answers of chat models told a reranker nothing; passages kept their order" in said
+    call(*other)
+    asked, shared = len(server.asked), answers_of(folder, "bm25:b=0.75+")
+    first = answers_of(folder, f"bm25+{method}")
+    assert (first["empty"], first["unparsed"]) == (1, 1)
+    assert "1 of 1 results were there already" in call(*one, "--retry", "failed,refused").stderr
+    again = call(*one, "--retry", "empty,failed").stderr
+    assert "is run again: it has answers that are asked for again (1 empty)" in again
+    assert server.asked[asked]["messages"] == server.asked[0]["messages"]
+    last = call(*one, "--retry", "empty,unparsed").stderr
+    assert "is run again: it has answers that are asked for again (1 unparsed)" in last
+    if method != "setwise":  # another pick leads to other questions
+        assert len(server.asked) == asked + 2
+        assert answers_of(folder, f"bm25+{method}") == {"ok": first["ok"] + 2}
+    # What the other system was made from changed, if it used one of the two.
+    followed = call(*other).stderr
+    assert ("is run again: answers that it was made from" in followed) == bool(set(shared) - {"ok"})
+    kept = len(server.asked)
+    for system in (one, other):
+        assert "1 of 1 results were there already" in call(*system).stderr
+        assert "1 of 1 results were there already" in call(*system, "--retry", "empty,unparsed").stderr
+    assert len(server.asked) == kept
+
+
+def test_calls_of_a_reranker_that_failed_are_made_again(folder: Path, server: ChatServer) -> None:
+    server.text, server.plan = (lambda body: "[2] > [1] > [3]"), ["ok", "400-length", "429-ms"]
+    reranked = (*BIOLOGY, "--rerank", "rankgpt:openai:any-model,concurrency=1@3")
+    said = call(*reranked).stderr
+    assert ": 1 answers of chat models told a reranker nothing" in said
+    assert ": 1 times the server of a chat model was asked too often" in said
+    assert answers_of(folder, "bm25+rankgpt") == {"failed": 1, "ok": 12}
+    assert "2 of 2 results were there already" in call(*reranked).stderr
+    assert "(1 failed)" in call(*reranked, "--retry", "failed").stderr
+    assert answers_of(folder, "bm25+rankgpt") == {"ok": 13}
+    assert len(server.asked) == 15
+
+
+def test_retry_needs_a_chat_model(folder: Path) -> None:
+    for more in ((), ("--plan",)):
+        done = CliRunner().invoke(command, [*BIOLOGY, "--retry", "empty", *more])
+        assert str(done.exception) == "--retry asks chat models again, and no system here asks one"
 
 
 def test_stored_texts_need_no_key_and_no_client(

@@ -31,7 +31,7 @@ def test_missing_and_unjudged_queries_are_counted(files: tuple[str, str]) -> Non
     assert found["measures"]["ndcg_at_10"] == pytest.approx(1 / 3)  # by score, whatever the rank column says
     said = CliRunner().invoke(command, list(files)).stderr
     assert "2 of them missing from the run" in said
-    assert "1 queries of the run have no judgments" in said
+    assert "1 query of the run without judgments did not count" in said
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import r2med
 from r2med.cli.layout import TITLE, cell_len
 from r2med.judge import open_project
 from tests.judge.judging import judge_all
-from tests.terminal import Shown, run_all
+from tests.terminal import OURS, Shown, run_all
 
 ANY = 2_000
 WIDTHS = (60, 80, 120, 200)
@@ -124,8 +124,16 @@ def test_every_name_and_number_is_whole(printed: Printed, name: str, columns: in
 def test_the_progress_line_keeps_its_counter_and_its_time(printed: Printed, columns: int) -> None:
     """At 80 columns the time was cut; it is the description that gives way."""
     drawn = [line for line in printed["run with a long name", columns].err if "━" in line]
-    assert [line for line in drawn if re.search(r" 16/16 +0:00:0\d mini@1/IIYi-Clinical: rm3\+", line)]
-    assert all(re.search(r" 0/\? | \d+/16 +(-:--:--|\d:\d\d:\d\d) ", f"{line} ") for line in drawn)
+    assert [line for line in drawn if re.search(r" 16/16 +0:00:0\d left mini@1/IIYi-Clinical: rm3\+", line)]
+    assert all(re.search(r" (0/\?|\d+/16) +\d:\d\d:\d\d ", f"{line} ") for line in drawn)
+
+
+@pytest.mark.parametrize("columns", WIDTHS)
+def test_passages_are_indented_line_by_line(printed: Printed, columns: int) -> None:
+    lines = printed["search", columns].raw.replace("\r", "").split("\n")
+    lines = [OURS.sub("", line) for line in lines if line]
+    assert [line for line in lines if re.match(r"\d\. ", line)]
+    assert not [line for line in lines if not re.match(r"\d\. |   \S", line) or line.endswith(" ")]
 
 
 def test_captions_and_notes_are_broken_between_words(printed: Printed) -> None:

@@ -5,6 +5,9 @@ from __future__ import annotations
 import ast
 import gzip
 import io
+import random
+import zlib
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,6 +20,7 @@ from r2med.core.compression import (
     EXPANSION_LIMIT,
     expansion_limit,
     gunzip,
+    inflated,
     unpacked,
     write_lines,
     write_packed,
@@ -29,6 +33,23 @@ UNPACKERS = {"gzip", "bz2", "lzma", "zipfile", "tarfile", "zstandard"}
 def read(data: bytes, name: str) -> bytes:
     with unpacked(io.BytesIO(data), name, len(data), name) as stream:
         return stream.read()
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, zlib.compress])
+def test_a_body_that_ends_too_early_is_an_error(pack: Callable[[bytes], bytes]) -> None:
+    plain = random.Random(1).randbytes(50_000) + bytes(5_000_000)
+    packed = pack(plain)
+    for size in (1, 997, len(packed)):
+        parts = [packed[at : at + size] for at in range(0, len(packed), size)]
+        assert b"".join(inflated(parts)) == plain
+    for cut in (1, 5, 1000):
+        with pytest.raises(zlib.error, match="end too early"):
+            list(inflated([packed[:-cut]]))
+    assert list(inflated([])) == []
+
+
+def test_a_body_of_two_files_is_read_to_its_end() -> None:
+    assert b"".join(inflated([gzip.compress(b"one") + gzip.compress(b" two")])) == b"one two"
 
 
 def test_the_limit_grows_with_the_compressed_size() -> None:

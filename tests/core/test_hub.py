@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from r2med.core import Unavailable, hub, waiting
+from r2med.core import Unavailable, hub, parallel
 from r2med.core.hub import Repository, download
 from tests.models.hub_stand_in import COMMIT, Hub, serving
 
@@ -78,8 +78,8 @@ def test_a_byte_now_and_then_is_given_up(server: Hub, slow: str, monkeypatch: py
 @pytest.mark.parametrize("slow", ["api", "model.safetensors"])
 def test_a_download_ends_when_the_program_ends(server: Hub, slow: str, monkeypatch: pytest.MonkeyPatch) -> None:
     server.slow = slow
-    monkeypatch.setattr(waiting, "STOP", threading.Event())
-    threading.Timer(0.3, waiting.STOP.set).start()
+    monkeypatch.setattr(parallel, "STOP", threading.Event())
+    threading.Timer(0.3, parallel.STOP.set).start()
     with pytest.raises(Unavailable, match="interrupted"):
         fetch()
 

@@ -49,6 +49,28 @@ class ConnectedAndSaid(Connected):
     version = "3"
 
 
+class Slotted:
+    version = "7"
+    __slots__ = ("dim",)
+
+    def __init__(self, dim: int) -> None:
+        self.dim = dim
+
+
+class Private:
+    version = "7"
+
+    def __init__(self, dim: int) -> None:
+        self._dim = dim
+
+
+class Through:
+    version = "7"
+
+    def __init__(self, dim: int, source: Any) -> None:
+        self.dim, self.source = dim, source
+
+
 def test_state_tells_objects_apart() -> None:
     one, same, other = (identify(Plain(dim)) for dim in (64, 64, 4096))
     assert one == same != other
@@ -72,6 +94,10 @@ def test_a_version_of_the_class_says_nothing_about_its_arguments() -> None:
     assert identify(OfClass(64)) == identify(OfClass(64)) != identify(OfClass(4096))
     assert identify(OfObject(64)) == identify(OfObject(4096)), "an object's own version is its word"
     assert identify(ConnectedAndSaid(1)) != identify(ConnectedAndSaid(2))
+    assert identify(Slotted(1)) == identify(Slotted(1)) != identify(Slotted(2))
+    assert identify(Private(1)) == identify(Private(1)) != identify(Private(2))
+    one, same, other = (identify(Through(dim, (i for i in range(3)))) for dim in (1, 1, 2))
+    assert one == same != other, "an argument that cannot be read does not hide the others"
 
 
 def test_what_cannot_be_read_is_nobody_else() -> None:

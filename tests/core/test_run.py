@@ -63,6 +63,10 @@ def test_a_document_may_come_once() -> None:
 def test_a_score_must_be_a_number() -> None:
     with pytest.raises(DataError, match="query 'q' has a score that is not a number"):
         make({"p": {"a": 1.0}, "q": {"a": float("nan")}})
+    docs = np.array([[0, NO_DOCUMENT]], dtype=np.int32)
+    for width in (1, 2):  # rows with nothing to be put in order
+        with pytest.raises(DataError, match="a score that is not a number"):
+            Run(IdTable(["q"]), IdTable(["a"]), docs[:, :width], np.array([[np.nan, -np.inf]], np.float32)[:, :width])
 
 
 def test_a_score_beyond_float32_is_infinite() -> None:

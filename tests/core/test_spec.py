@@ -12,7 +12,7 @@ import pytest
 from hypothesis import Phase, assume, given, settings
 from hypothesis import strategies as st
 
-from r2med.core import DataError, UsageError
+from r2med.core import DataError, UsageError, fingerprint
 from r2med.core.parameters import Parameter, _kinds, _meta
 from r2med.core.registry import Entry, Registry
 from r2med.core.spec import Content, Spec, content_digest
@@ -300,6 +300,7 @@ def test_a_rerankers_folder_by_its_path(tmp_path: Path) -> None:
         ("bm25: k1 = 1.2 ", "bm25:k1=1.2"),
         ("bm25:k1=1e-3", "bm25:k1=0.001"),
         ("bm25:k1=2.0", "bm25:k1=2"),
+        ("bm25:b=-0.0", "bm25:b=0"),
         ("bge-small:device=cpu,threads=2", "bge-small"),
         ("bge-small:variant=float32,oversample=4", "bge-small"),
         ("bge-small:max_length=512", "bge-small"),
@@ -313,6 +314,7 @@ def test_one_thing_has_one_name(written: str, normal: str) -> None:
     spec = retrievers.parse(written)
     assert str(spec) == normal
     assert retrievers.parse(normal) == spec
+    assert fingerprint("spec", retrievers.parse(normal).data()) == fingerprint("spec", spec.data())
 
 
 @pytest.mark.parametrize(
@@ -409,7 +411,9 @@ def test_folders_are_told_apart_by_every_file(tmp_path: Path) -> None:
     linked = folder("linked", {"a": "x"})
     (linked / "more").symlink_to(folder("elsewhere", {"b": "y"}))
     (linked / "back").symlink_to(linked)
-    made.append(linked)
+    twice = folder("twice", {"a/b": "x"})
+    (twice / "c").symlink_to("a")
+    made += [linked, twice, folder("once", {"c/b": "x"})]
     digests = [content_digest(place) for place in made]
     assert len(set(digests)) == len(made)
     folder("elsewhere", {"b": "z"})

@@ -57,6 +57,17 @@ class Slotted:
         self.factor = factor
 
 
+class Hiding:
+    __slots__ = ("__factor",)
+
+    def __init__(self, factor: float) -> None:
+        self.__factor = factor
+
+
+class Filling(collections.defaultdict[str, int]):
+    """Fills itself as its factory says."""
+
+
 class Point(NamedTuple):
     x: int
     y: int
@@ -164,6 +175,9 @@ FUNCTIONS = [
      "import functools\nclass f:\n @functools.cached_property\n def p(s): return 2"),
     ("import functools\n@functools.cache\ndef f(x): return 1",
      "import functools\n@functools.cache\ndef f(x): return 2"),
+    ("def f(*x): return max(x)", "def f(x): return max(x)"),
+    ("def f(**x): return len(x)", "def f(x): return len(x)"),
+    ("def f(x, /, y=1): return y", "def f(x, y=1): return y"),
     ("def f(x):\n try: return x[0]\n except KeyError: return 1",
      "def f(x):\n try: return x[0]\n except IndexError: return 1"),
 ]  # fmt: skip
@@ -174,6 +188,14 @@ def masked(*mask: bool) -> Any:
     return np.ma.masked_array([1, 2], list(mask))
 
 
+def coloured(body: str) -> Any:
+    """A member of an enumeration with a property, and with a method of a class beside it."""
+    source = f"import enum\nclass B:\n def m(self): {body}\nclass f(B, enum.Enum):\n A = 1\n p = property(B.m)"
+    return compiled(source).A
+
+
+RECORD = [("x", "<f4"), ("y", "<f4")]
+HELD = [("x", "<f4"), ("held", "O")]
 VALUES: list[tuple[Make, Make]] = [
     (lambda: Model(dim=64), lambda: Model(dim=4096)),
     (lambda: Model(a=1), lambda: Model(b=1)),
@@ -219,6 +241,12 @@ VALUES: list[tuple[Make, Make]] = [
     (lambda: Model(a=functools.partial(max, 1)), lambda: Model(a=functools.partial(max, 2))),
     (lambda: Model(a=functools.partial(max, key=len)), lambda: Model(a=functools.partial(max, key=sum))),
     (lambda: Model(a=Slotted(1)), lambda: Model(a=Slotted(2))),
+    (lambda: Model(a=Hiding(1)), lambda: Model(a=Hiding(2))),
+    (lambda: Model(a=Filling(lambda: 1)), lambda: Model(a=Filling(lambda: 2))),
+    (lambda: Model(a=Filling(int, x=1)), lambda: Model(a=Filling(int, x=2))),
+    (lambda: Model(a=coloured("return 1")), lambda: Model(a=coloured("return 2"))),
+    (lambda: Model(a=np.zeros(1, RECORD)[0]), lambda: Model(a=np.zeros(1, RECORD[::-1])[0])),
+    (lambda: Model(a=np.array([(1, [2])], HELD)[0]), lambda: Model(a=np.array([(1, [3])], HELD)[0])),
     (lambda: Model(a=Point(1, 2)), lambda: Model(a=Point(1, 3))),
     (lambda: Model(a=Settings(tags=["x"])), lambda: Model(a=Settings(tags=["y"]))),
     (lambda: Model(a=table_of(x=1)), lambda: Model(a=table_of(x=2))),
@@ -324,8 +352,9 @@ def test_methods_that_r2med_never_calls_may_read_files() -> None:
         threading.local,
         lambda: os.environ,
         lambda: memoryview(b"x"),
+        lambda: functools.reduce(lambda inner, _: [inner], range(100_000), list[Any]()),
     ],
-    ids=["iterator", "file", "generator", "thread-local", "environment", "view"],
+    ids=["iterator", "file", "generator", "thread-local", "environment", "view", "depth"],
 )
 def test_what_cannot_be_read_is_refused(value: Make) -> None:
     made = value()
@@ -385,6 +414,7 @@ def torch_pairs() -> list[tuple[str, Make, Make]]:
         ("held", lambda: Model(net=nn.LeakyReLU(0.1)), lambda: Model(net=nn.LeakyReLU(0.9))),
         ("tensor", lambda: Model(a=torch.zeros(2)), lambda: Model(a=torch.ones(2))),
         ("half", lambda: Model(a=torch.zeros(2).bfloat16()), lambda: Model(a=torch.ones(2).bfloat16())),
+        ("complex", lambda: Model(a=torch.tensor([1 + 2j]).conj()), lambda: Model(a=torch.tensor([1 + 3j]).conj())),
         ("dtype", lambda: Model(a=torch.float32), lambda: Model(a=torch.float16)),
         ("device", lambda: Model(a=torch.device("cpu")), lambda: Model(a=torch.device("cuda"))),
         ("parameter", lambda: Model(a=nn.Parameter(torch.zeros(1))), lambda: Model(a=nn.Parameter(torch.ones(1)))),
@@ -396,6 +426,12 @@ def test_torch_modules() -> None:
         assert digest(one()) == digest(one()), name
         assert digest(one()) != digest(other()), name
         assert not digest(one()).startswith("unreadable"), name
+
+
+def test_sparse_tensors_are_refused() -> None:
+    torch = pytest.importorskip("torch")
+    with pytest.raises(Unreadable, match="tensor"):
+        state_digest(Model(a=torch.eye(2).to_sparse()))
 
 
 def test_buffers_that_are_not_saved_count() -> None:
@@ -465,6 +501,7 @@ FILES = {
     "late.py": "def encode(texts):\n    import helper\n    return [[helper.value()]] * len(texts)\n",
     "late_name.py": "def encode(texts):\n    from helper import value\n    return [[value()]] * len(texts)\n",
     "deep.py": "import through\ndef encode(texts): return [[through.value()]] * len(texts)\n",
+    "profile.py": "X = {n}\ndef encode(texts): return [[X]] * len(texts)\n",  # a name of Python's own
     "table.py": "import helper\ndef encode(texts): return [[helper.TABLE[0]]] * len(texts)\n",
 }
 SCRIPT = """
@@ -497,6 +534,16 @@ def test_packages_are_known_by_their_versions() -> None:
     assert library("json") == library("functools") == sys.version.split()[0]
     assert library("r2med.core") == library("r2med")
     assert library("tests.core") == library("__main__") == library("nowhere") == ""
+
+
+def test_the_version_of_a_package_is_the_same_before_it_is_imported_and_after() -> None:
+    script = (
+        "import sys; from r2med.core.code import library, _version; before = library('torch')\n"
+        "assert 'torch' not in sys.modules; import torch; torch.__version__ = 'other'; _version.cache_clear()\n"
+        "assert before == library('torch') != '', (before, library('torch'))"
+    )
+    pytest.importorskip("torch")
+    subprocess.run([sys.executable, "-c", script], check=True)
 
 
 def test_a_function_that_was_executed_belongs_to_nobody() -> None:

@@ -61,6 +61,11 @@ def test_the_drawn_walk_is_the_measured_one() -> None:
     assert drawn(block(DOCS / "architecture.md", "walk")) == drawn(printed("walk.py", "--print", R2MED_HOME=str(HOME)))
 
 
+def test_the_picture_of_the_first_minutes_is_what_the_commands_print(tmp_path: Path) -> None:
+    made = printed("terminal_picture.py", "--print", R2MED_HOME=str(tmp_path))
+    assert (DOCS / "first-minutes.svg").read_text("utf-8").strip() == made, "python tools/terminal_picture.py"
+
+
 def test_the_count_has_every_room_and_adds_up() -> None:
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in printed("count.py").splitlines()[2:]]
     numbers = {row[0]: [int(cell.replace(",", "").replace("–", "0")) for cell in row[1:]] for row in rows}

@@ -217,7 +217,6 @@ def test_an_empty_answer_is_asked_for_again_and_the_loop_goes_on_from_there(
     made = again.expand(task, limit=1)
     assert (made.items["q1"].statuses, made.items["q1"].texts) == (("ok", "ok"), ("Answer 4",))
     assert len(server.asked) == 4
-    assert again.task_facts(task) != DiverQExpand(make_chat("gpt4"), given).task_facts(task) == {}
     kept = DiverQExpand(make_chat(), given).expand(task, limit=1)
     assert kept.items["q1"].texts == ("Answer 4",)
     assert len(server.asked) == 4

@@ -227,7 +227,7 @@ def test_two_judges_and_an_adjudicator(project: Project, visit: Visit) -> None:
     with serving(project.folder, "--judge", "Ada", "--judge", "Bo", "--adjudicator", "Cy") as clients:
         cy = visit()
         cy.goto(clients["Cy"].url)
-        cy.get_by_text("nothing on which judges differ. Not finished yet: Ada, Bo").wait_for()
+        cy.get_by_text("nothing that you have to decide. Not finished yet: Ada, Bo").wait_for()
         for judge in ("Ada", "Bo"):
             assert judge_by_keyboard(visit(), clients[judge].url, project, judge, grading) == 15
         journals = {judge: project.journal(judge) for judge in ("Ada", "Bo")}

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from click.testing import CliRunner, Result
 from hypothesis import given
@@ -23,7 +25,7 @@ from r2med.judge import Settings, open_project
 from r2med.judge.chat_judge import ChatJudge, Judging, read_answer, standing_in
 from r2med.judge.project import Project
 from r2med.judge.summary import summarise
-from r2med.llm import Replay, get_llm
+from r2med.llm import GenerationStore, Replay, get_llm
 from r2med.scoring.intervals import Settings as Intervals
 from tests.judge.projects import judges, slots, small_project
 from tests.llm.conftest import server as server_of_llm
@@ -54,10 +56,10 @@ def grader(body: dict[str, Any]) -> str:
 
 
 def judging(project: Project, *, limit: int | None = None, prompt: Path | None = None, name: str = "llm:any",
-            llm: str = "any", max_cost: float | None = None) -> Judging:  # fmt: skip
+            llm: str = "any", max_cost: float | None = None, retry: tuple[str, ...] = ()) -> Judging:  # fmt: skip
     chat = get_llm(llm, Options(concurrency=4, attempts=1, budget=None if max_cost is None else Budget(max_cost)))
     try:
-        return ChatJudge(project, chat, name, prompt=prompt).run(limit=limit)
+        return ChatJudge(project, chat, name, prompt=prompt, retry=retry).run(limit=limit)
     finally:
         chat.close()
 
@@ -84,7 +86,7 @@ def test_a_project_is_judged_once(server: ChatServer, tmp_path: Path) -> None:
     assert (entry.reason, entry.support) == ("it says so.", "Passage q1d2 says so.")
     assert entry.details["model"] == "any-0001"
     before = project.journal_path("llm:any").read_bytes()
-    assert judging(project) == found
+    assert msgspec.structs.replace(judging(project), usage=found.usage) == found
     assert project.journal_path("llm:any").read_bytes() == before
     assert len(server.asked) == 24
 
@@ -120,7 +122,8 @@ def test_passages_come_in_the_judges_own_order(tmp_path: Path) -> None:
     project = small_project(tmp_path / "p", queries=3, passages=8)
     judge = ChatJudge(project, Replay({}), "llm:any")
     journal = project.journal("llm:any", "llm")
-    asked = [slot for pairs in judge.requests(journal).values() for slot in pairs]
+    with GenerationStore(judge.key) as store:
+        asked = [slot for pairs in judge.requests(journal, store).values() for slot in pairs]
     journal.close()
     assert asked == [(q, pooled.doc_id) for q in project.queries for pooled in project.shown_to("llm:any", q)]
     assert asked != slots(project)
@@ -161,6 +164,58 @@ def test_calls_that_fail_are_tried_again(server: ChatServer, tmp_path: Path) -> 
     assert not found.stopped
     again = judging(project)
     assert (again.graded, again.left, again.finished) == (8, 0, True)
+
+
+def test_answers_without_a_grade_are_asked_for_again(server: ChatServer, tmp_path: Path) -> None:
+    project, same = small_project(tmp_path / "p", queries=2), small_project(tmp_path / "q", queries=2)
+    odd = {1: "", 2: "Grade: 1\nGrade: 2", 3: "I can't help with that."}
+    server.text = lambda body: odd.get(len(server.asked), grader(body))
+    found = judging(project)
+    assert found.without_grade == {"no answer": 1, "refused": 1, "two grades": 1}
+    assert judging(same).without_grade == found.without_grade
+    assert len(server.asked) == 8
+    assert judging(project, retry=("truncated", "failed")).graded == 5
+    assert len(server.asked) == 8
+    chat = get_llm("any", Options())
+    assert ChatJudge(project, chat, "llm:any", retry=("empty", "unparsed")).plan().calls == 2
+    chat.close()
+    again = judging(project, retry=("empty", "unparsed"))
+    assert (again.graded, again.without_grade, again.finished) == (7, {"refused": 1}, True)
+    asked = [body["messages"] for body in server.asked]
+    assert sorted(map(str, asked[8:])) == sorted(map(str, asked[:2]))
+    assert judging(project, retry=("empty", "unparsed")).graded == 7
+    (journal,) = project.journals("llm")
+    replaced = [entry for entry in journal.entries() if entry.replaces]
+    assert (len(replaced), journal.forks) == (2, set())
+    # The other project shares the answers, and takes the newer ones without asking.
+    assert judging(same).graded == 7
+    assert len(server.asked) == 10
+
+
+def test_answers_that_were_pruned_are_asked_for_again_by_what_the_journal_says(
+    server: ChatServer, tmp_path: Path
+) -> None:
+    project = small_project(tmp_path / "p", queries=1)
+    server.text = lambda body: "" if len(server.asked) == 1 else grader(body)
+    assert judging(project).graded == 3
+    shutil.rmtree(home() / "generations")
+    assert judging(project).graded == 3
+    assert judging(project, retry=("unparsed",)).graded == 3
+    assert len(server.asked) == 4
+    assert judging(project, retry=("empty",)).graded == 4
+    assert len(server.asked) == 5
+
+
+def test_the_command_says_what_was_asked_and_what_went_wrong(server: ChatServer, tmp_path: Path) -> None:
+    small_project(tmp_path / "p", queries=1)
+    server.plan = ["429-ms", "null"]
+    given = ("judge", "run", str(tmp_path / "p"), "--judge", "llm:any", "--concurrency", "1")
+    said = CliRunner().invoke(app, given, catch_exceptions=False)
+    assert "This time: 4 calls, price unknown, 1 retry, rate limited 1 time" in said.stderr
+    again = CliRunner().invoke(app, [*given, "--retry", "empty", "--json"], catch_exceptions=False)
+    told = json.loads(again.stdout)
+    assert (told["graded"], told["usage"]["calls"], told["usage"]["unpriced"], told["lost_calls"]) == (4, 1, 1, 0)
+    assert "this time" not in CliRunner().invoke(app, given, catch_exceptions=False).stderr.lower()
 
 
 def test_a_budget_stops_cleanly_and_goes_on(server: ChatServer, tmp_path: Path) -> None:
@@ -288,7 +343,7 @@ def test_hostile_answers_give_no_grade_and_are_shown(server: ChatServer, tmp_pat
     assert sum(entry.skipped for entry in journal.entries()) == len(wanted)
     assert all(len(entry.details.get("answer", "")) <= 4000 for entry in journal.entries())
     asked = len(server.asked)
-    assert judging(project) == found
+    assert msgspec.structs.replace(judging(project), usage=found.usage) == found
     assert len(server.asked) == asked
 
 

@@ -12,8 +12,11 @@ import pytest
 from r2med.core import UnknownName, UsageError
 from r2med.judge import Project, open_project
 from r2med.judge.desk import FIRST_PIECE, Desk, Finished, Sent
+from r2med.judge.final import final_grades
 from r2med.judge.journal import Conflict
+from r2med.judge.project import Rule
 from tests.judge.conftest import GRADES, make_project
+from tests.judge.projects import judges, slots, small_project
 
 
 def sent(name: str, query_id: str = "q1", doc_id: str = "d1", **fields: Any) -> Sent:
@@ -193,6 +196,33 @@ def test_an_llm_is_no_party_to_a_dispute(project: Project) -> None:
     llm = project.journal("llm:any", "llm", spec="any")
     llm.save(Entry(id="llm-1", at="2026-01-01", query_id="q1", doc_id="d1", grade=3))
     assert not Desk(project, "Cy", "adjudicator").overview().queries
+
+
+@pytest.mark.parametrize("rule", ["adjudicated", "majority", "median", "lowest", "highest"])
+def test_an_adjudicator_decides_what_the_rule_leaves_open_and_nothing_else(tmp_path: Path, rule: Rule) -> None:
+    """Under rules that decide by themselves, decisions were asked for and then ignored."""
+    project = small_project(tmp_path / "p", queries=1, passages=2, rule=rule, judges_per_pair=3)
+    for judge, grades in (("Ada", (0, 1)), ("Bo", (2, 1)), ("Di", (3, 0))):  # no majority for d0, one for d1
+        judges(project, judge, dict(zip(slots(project), grades, strict=True)))
+    shown = {p.doc_id for q in Desk(project, "Cy", "adjudicator").overview().queries
+             for p in Desk(project, "Cy", "adjudicator").query(q.number).passages}  # fmt: skip
+    assert shown == {verdict.doc_id for verdict in final_grades(project).open}
+    assert len(shown) == {"adjudicated": 2, "majority": 1}.get(rule, 0)
+
+
+@pytest.mark.parametrize("asked", [{"llm_counts": True}, {"known_counts": True, "known": 3}])
+def test_all_who_count_can_be_parties_to_a_dispute(tmp_path: Path, asked: dict[str, Any]) -> None:
+    """A person against an LLM that counts, or against the data's own grade, stayed open for ever."""
+    project = small_project(tmp_path / "p", queries=1, passages=1, **asked)
+    judges(project, "Ada", {("q0", "q0d0"): 0})
+    if "llm_counts" in asked:
+        judges(project, "llm:any", {("q0", "q0d0"): 3}, kind="llm")
+    cy = Desk(project, "Cy", "adjudicator")
+    (passage,) = cy.query(0).passages
+    assert sorted(judgment.grade for judgment in passage.judgments) == [0, 3]
+    assert len({judgment.judge for judgment in passage.judgments}) == 2
+    cy.save(sent("decided", query_id="q0", doc_id="q0d0", grade=2))
+    assert final_grades(project).grades == {("q0", "q0d0"): 2}
 
 
 def test_a_judge_is_told_what_is_asked(tmp_path: Path) -> None:

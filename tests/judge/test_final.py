@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from r2med.core import DataError, UsageError
-from r2med.judge import Entry
+from r2med.judge import Entry, open_project
 from r2med.judge.final import Final, by_rule, final_grades, read_judges
 from r2med.judge.journal import now
 from r2med.judge.project import Project, Rule
@@ -228,3 +228,13 @@ def test_an_llm_that_was_not_measured_fills_nothing(tmp_path: Path) -> None:
         final_grades(project, fill="llm:flat", fill_pairs=40, intervals=QUICK)
     with pytest.raises(UsageError, match="is no LLM judge of this project; there are: llm:flat, llm:off, llm:x"):
         final_grades(project, fill="Ada", intervals=QUICK)
+
+
+@pytest.mark.parametrize("file", ["queries.jsonl", "passages.jsonl", "pool.jsonl"])
+def test_a_line_that_stands_twice_is_refused(tmp_path: Path, file: str) -> None:
+    """Of two texts under one id the first was lost, and a pair that was pooled twice counted twice."""
+    path = small_project(tmp_path / "p", queries=2, passages=2).folder / file
+    lines = path.read_text("utf-8").splitlines(keepends=True)
+    path.write_text("".join([*lines, lines[0].replace("number 0", "something else")]), "utf-8")
+    with pytest.raises(DataError, match=rf"{file}:{len(lines) + 1}: has .*q0.* a second time"):
+        final_grades(open_project(tmp_path / "p"))

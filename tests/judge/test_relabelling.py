@@ -180,6 +180,12 @@ def test_mistakes_are_one_line(arguments: tuple[str, ...], words: str, tmp_path:
     assert len(done.stderr.strip().splitlines()) == 1
 
 
+def test_no_answer_is_no_disagreement() -> None:
+    """A judge that answered nothing agreed, it was said, on 0.0 % of the pairs."""
+    silent = agreement([Label("q", "d", 1), Label("q", "e", 0)])
+    assert (silent.agree, silent.kappa, silent.without_answer) == (None, None, 2)
+
+
 def test_labels_without_agreement_are_called_worthless(reader: type[Reader], tmp_path: Path) -> None:
     write_pool([PoolEntry(task=TASK, query_id="q", doc_id="d", query="?", passage="iron")], tmp_path / "open.tsv")
     url = reader.url  # type: ignore[attr-defined]

@@ -9,11 +9,24 @@ from pathlib import Path
 
 import pytest
 
-from r2med.cache.sent import Call, SentCalls
+from r2med.cache.records import Call, SentCalls
 from r2med.core import Unavailable, UsageError
-from r2med.core.reuse import Reused
-from r2med.core.waiting import STOP
-from r2med.llm import Chat, Generation, GenerationStore, Replay, Request, StoreKey, asked_again, generate
+from r2med.core.budget import Reused
+from r2med.core.parallel import STOP
+from r2med.llm import (
+    Chat,
+    Generation,
+    GenerationStore,
+    Replay,
+    Request,
+    Retry,
+    StoreKey,
+    asked_again,
+    generate,
+    plan_requests,
+    unless_read,
+    watch_answers,
+)
 from r2med.llm.store import read_store
 from tests.llm.conftest import MakeChat, ask, asks
 from tests.llm.server import ChatServer
@@ -65,7 +78,7 @@ def test_only_unwanted_answers_are_asked_for_again(server: ChatServer, make_chat
     with store_for(chat, tmp_path) as store:
         assert {g.query_id: g for g in generate(chat, asks(5), store)} == first
     assert len(server.asked) == 5
-    assert asked_again(store.path) == ""
+    assert not asked_again(store.path)
     server.plan = ["ok", "null"]
     with store_for(chat, tmp_path, "empty", "failed") as store:
         again = {g.query_id: g for g in in_turn(chat, 5, store)}
@@ -79,6 +92,60 @@ def test_only_unwanted_answers_are_asked_for_again(server: ChatServer, make_chat
     assert len(read_store(store.path)[1]) == 7  # what was there stays in the file
     assert asked_again(store.path)
     assert Replay.from_file(store.path).complete_one(ask(key="q1")).text == "On Case 1"
+
+
+def test_an_answer_that_its_method_cannot_read_is_unparsed(
+    server: ChatServer, make_chat: MakeChat, tmp_path: Path
+) -> None:
+    """What it is worth is decided by whoever reads it, not by what was stored."""
+
+    def names_a_case(answer: Generation) -> str:
+        return unless_read(answer, "Case" in answer.final)
+
+    server.plan = ["ok", "null"]
+    server.text = lambda body: "Nothing." if len(server.asked) == 3 else f"On {body['messages'][-1]['content']}"
+    chat = make_chat(concurrency=1)
+    with store_for(chat, tmp_path) as store:
+        for request in asks(4):
+            list(generate(chat, [request], store, status=names_a_case))
+        assert store.bill()["generations"] == {"empty": 1, "ok": 2, "unparsed": 1}
+        assert store.hits == 0
+    with store_for(chat, tmp_path, "unparsed") as store:
+        assert plan_requests(chat, asks(4), store).calls == 0
+        assert plan_requests(chat, asks(4), store, names_a_case).calls == 1
+        found = {g.query_id: g.final for g in generate(chat, asks(4), store, status=names_a_case)}
+        assert (store.bill()["generations"], store.hits) == ({"empty": 1, "ok": 3}, 3)
+    assert found["q2"] == "On Case 2"
+    assert len(server.asked) == 5
+
+
+def test_what_is_used_is_the_answer_that_was_handed_out(
+    server: ChatServer, make_chat: MakeChat, tmp_path: Path
+) -> None:
+    """The mark of an answer that was asked for again stood beside that of the one in its place."""
+    server.default = "null"
+    chat, marks = make_chat(), list[set[str]]()
+    for number in range(3):
+        with watch_answers() as used, store_for(chat, tmp_path, *(["empty"] if number else [])) as store:
+            list(generate(chat, [ask()], store))
+        (answers,) = used.values()
+        marks.append({mark for _, mark in answers})
+    assert len(server.asked) == 3
+    assert marks[0] == {""}
+    assert len(marks[1]) == len(marks[2]) == 1
+    assert marks[1] != marks[2]
+    assert {mark for _, mark in asked_again(store.path)} == marks[2]
+
+
+def test_who_shares_a_retry_asks_once(server: ChatServer, make_chat: MakeChat, tmp_path: Path) -> None:
+    """A second command, or a second call in one session, asks again."""
+    server.default = "null"
+    chat, retry = make_chat(), Retry({"empty"})
+    key = StoreKey.of("hyde", chat, "t", ask().sampling, "task")
+    for given in ((), retry, retry, Retry({"empty"})):
+        with GenerationStore(key, tmp_path, retry=given) as store:
+            list(generate(chat, [ask()], store))
+    assert len(server.asked) == 3
 
 
 def test_one_of_several_answers_is_asked_for_again_alone(
@@ -106,6 +173,8 @@ def test_an_answer_stays_where_asking_again_fails(server: ChatServer, make_chat:
     with store_for(chat, tmp_path, "truncated") as store:
         assert list(generate(chat, [ask()], store)) == [first]
         assert list(store) == [first]
+        assert store.bill()["prompt_tokens"] == first.prompt_tokens  # of the answer that is used
+        assert store.bill()["generations"] == {"truncated": 1}
     assert len(server.asked) == 2
 
 

@@ -48,12 +48,12 @@ def test_the_answers_that_are_used_are_noted(tmp_path: Path) -> None:
     with GenerationStore(key(), tmp_path) as store:
         store.append([*answer(1), *answer(2)])
         with watch_answers() as used:
-            store.get(ask("Case 1", "q1"))
-            store.get(ask("Case 9", "q9"))
+            store.reuse(store.begun(ask("Case 1", "q1")))
+            store.reuse(store.begun(ask("Case 9", "q9")))
             store.append(answer(3))
             with watch_answers() as inner:
-                store.get(ask("Case 2", "q2"))
-        store.get(ask("Case 2", "q2"))
+                store.reuse(store.begun(ask("Case 2", "q2")))
+        store.reuse(store.begun(ask("Case 2", "q2")))
     prompts = [ask(f"Case {i}", f"q{i}").prompt_hash for i in range(4)]
     assert used == {("hyde", key().digest): {(prompt, "") for prompt in prompts[1:4]}}
     assert inner == {("hyde", key().digest): {(prompts[2], "")}}

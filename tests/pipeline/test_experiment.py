@@ -42,7 +42,7 @@ def test_an_experiment_in_a_file(tmp_path: Path) -> None:
     path = tmp_path / "experiment.toml"
     path.write_text('tasks = ["mini@1/Biology"]\n[[system]]\nretrievers = ["bm25"]\n')
     assert read_experiment(path) == Experiment(tasks=["mini@1/Biology"], system=[SystemTable(retrievers=["bm25"])])
-    for broken in ("[[system]]\nretriever = 1\n", "tasks = [", "x = 1\n"):
+    for broken in ("[[system]]\nretriever = 1\n", "tasks = [", "x = 1\n", "system = []\n"):
         path.write_text(broken)
         with pytest.raises(DataError, match="is no experiment"):
             read_experiment(path)
@@ -76,6 +76,12 @@ def test_parts_and_specs_say_the_same(tmp_path: Path) -> None:
         ('retrievers = ["bm25"]\nweights = [1.0]', "belong to a fusion"),
         ('retrievers = ["bm25"]\npolicy = "passages"', "belongs to an expansion"),
         ('retrievers = ["bm25"]\nrest = "drop"', "belongs to a reranker"),
+        ('retrievers = ["bm25", "bm25-lucene"]\nfuse = "rrf:k=10"\nk = 20', "rrf:k=10 says k=10"),
+        (
+            'retrievers = ["bm25", "bm25-lucene"]\nfuse = "weighted:w=0.1/0.9"\nweights = [0.5, 0.5]',
+            "says w=0.1/0.9, and something else",
+        ),
+        ('retrievers = ["bm25"]\nexpand = "oracle:policy=passages"\npolicy = "append"', "says policy=passages"),
         ('retrievers = ["bm52"]', "did you mean bm25"),
         ('retrievers = ["bm25:k3=1"]', "no parameter 'k3'"),
         ('retrievers = ["bm25:k1=high"]', "must be a number"),

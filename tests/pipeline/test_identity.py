@@ -34,6 +34,7 @@ from r2med.core.options import Options
 from r2med.pipeline import System, run_experiment
 from r2med.results import ResultStore, TaskResult
 from r2med.results.store import read_result
+from tests.pipeline.by_hand import ranked
 from tests.retrieve.encoders import tiny
 
 DEPTH = 8
@@ -486,7 +487,7 @@ class Machine(RuleBasedStateMachine):
         """What the systems of a subject rank, made anew with no cache."""
         if subject not in FRESH:
             with systems_of(self.root, subject, cache=False) as systems:
-                FRESH[subject] = [hits(system.rank(TASK, DEPTH)) for system in systems]
+                FRESH[subject] = [hits(ranked(system, TASK, DEPTH)) for system in systems]
         return FRESH[subject]
 
     def run_and_check(self, systems: list[System], expected: list[Any], *, overwrite: bool) -> None:

@@ -26,6 +26,7 @@ from r2med.retrieve.bm25 import BM25Lucene
 from r2med.retrieve.dense import DenseRetriever
 from r2med.retrieve.variants import Variant
 from r2med.tasks import resolve
+from tests.pipeline.by_hand import ranked
 from tests.retrieve.encoders.hashing import HashEncoder
 
 
@@ -191,7 +192,7 @@ def test_expanded_and_raw_queries_search_one_index(tmp_path: Path) -> None:
     assert mean.notes["cache"] == {"cached": 0, "encoded": documents + 3 * 13, "damaged_shards": 0}
     assert mean.notes["averaged_texts"] == 39
     for result, system in zip(results, [*systems, fused], strict=True):
-        fresh = system.rank(task, 1000)
+        fresh = ranked(system, task, 1000)
         assert [hits for _, hits in ResultStore(tmp_path).run(result)] == [hits for _, hits in fresh]
 
 

@@ -16,7 +16,7 @@ from r2med.results import ResultStore, SystemInfo
 from r2med.results.ledger import Ledger, ledger, read_ledger
 from r2med.results.protocols import Expected, differences, get_protocol
 from r2med.retrieve import get_retriever
-from r2med.scoring import Measure, score
+from r2med.scoring import MAIN, Measure, score
 from r2med.tasks import TaskRef, convert, resolve
 
 TASKS = ("mini@1/Biology", "mini@1/MedQA-Diag")
@@ -101,6 +101,14 @@ def test_reading_only(store: ResultStore, tmp_path: Path) -> None:
     assert not outcome.ok
     with pytest.raises(UsageError, match="more than a retriever"):
         reproduce("hyde:gpt4+bm25", refs, store, book, collection="mini@1")
+
+
+def test_a_shorter_ranking_is_another_protocol(store: ResultStore, tmp_path: Path) -> None:
+    book, refs = others(tmp_path), resolve("mini@1/Biology")
+    run_experiment(refs, [System((get_retriever("bm25"),))], store, depth=5)
+    (task,) = reproduce("bm25", refs, store, book, collection="mini@1", run=False).tasks
+    assert task.verdict == "protocol differs"
+    assert task.reasons == ["rankings were cut at 5, so that nDCG@10 counts less than there is to find"]
 
 
 def test_what_cannot_be_compared_is_said(store: ResultStore) -> None:
@@ -234,7 +242,7 @@ def test_how_the_papers_scripts_encode_a_passage_depends_on_the_model(
         notes={"expansion": {"policy": used}},
     )
     store.write(made, store.run(result), score(store.run(result), expanded[0][0].load().qrels))
-    reasons = _reasons(made, get_protocol("r2med-paper"), store)
+    reasons = _reasons(made, get_protocol("r2med-paper"), store, MAIN)
     assert any("reaches" in reason for reason in reasons) == differs
 
 

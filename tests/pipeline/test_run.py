@@ -54,6 +54,20 @@ def test_nothing_is_done_twice(store: ResultStore, own: list[TaskRef]) -> None:
     assert log.take() == ["running", "done"] * 2
 
 
+@pytest.mark.parametrize("suffix", [".run.gz", ".queries.jsonl"])
+def test_a_result_without_its_files_is_done_again(store: ResultStore, own: list[TaskRef], suffix: str) -> None:
+    log, systems = Log(), built("bm25")
+    (result,) = run_experiment(own, systems, store, notify=log).results
+    lost = store.path("bm25", "", result.task.name).with_suffix(suffix)
+    lost.unlink()
+    log.take()
+    run_experiment(own, systems, store, notify=log)
+    assert log.take() == [f"stale: {lost.name} is gone", "running", "done"]
+    assert lost.exists()
+    run_experiment(own, systems, store, notify=log)
+    assert log.take() == ["kept"]
+
+
 def test_changes_are_noticed(store: ResultStore, own: list[TaskRef], tmp_path: Path) -> None:
     log = Log()
     run_experiment(own, built("bm25"), store, notify=log)

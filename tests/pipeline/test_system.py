@@ -22,6 +22,7 @@ from r2med.results import ResultStore, TaskResult
 from r2med.retrieve import BM25, retrievers
 from r2med.retrieve.stored import StoredRun
 from r2med.tasks import resolve
+from tests.pipeline.by_hand import ranked
 
 HERE = f"{__name__}:by_length"
 
@@ -129,8 +130,8 @@ def test_what_differs_has_another_name_and_another_result(tmp_path: Path) -> Non
     assert len({r.measures["ndcg_at_10"] for r in first[:2]}) == 2
     again = results_of(texts[::-1], "mini@1/Biology", tmp_path)[::-1]
     assert [r.measures for r in again] == [r.measures for r in first]
-    store = ResultStore(tmp_path)
-    fresh = [Builder().build(SystemSpec.parse(text)).rank(r2med.load("mini@1/Biology"), 1000) for text in texts]
+    store, task = ResultStore(tmp_path), r2med.load("mini@1/Biology")
+    fresh = [ranked(Builder().build(SystemSpec.parse(text)), task, 1000) for text in texts]
     for result, run in zip(again, fresh, strict=True):
         assert [hits for _, hits in store.run(result)] == [hits for _, hits in run]
 
@@ -293,6 +294,8 @@ def test_expansions_that_fit_no_query_are_refused(tmp_path: Path) -> None:
     (tmp_path / "hydoc.jsonl").write_text('{"id": "elsewhere", "text": "x", "hy_doc": "y"}\n')
     with pytest.raises(UsageError, match="no usable text"):
         results_of([f"hyde:replay:{tmp_path / 'hydoc.jsonl'}+bm25"], "mini@1/MedQA-Diag", tmp_path / "r")
+    with pytest.raises(UsageError, match="no usable text"):
+        r2med.evaluate(f"hyde:replay:{tmp_path / 'hydoc.jsonl'}+bm25", r2med.load("mini@1/MedQA-Diag"))
 
 
 def test_a_dry_run_needs_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -326,7 +329,7 @@ def test_objects_and_names_make_the_same_system(tmp_path: Path) -> None:
     text = f"bm25:k1=1.5+run:{tmp_path / 'stored.run'}.rrf:k=7+{HERE},rest=drop@4"
     by_name = Builder().build(SystemSpec.parse(text))
     assert by_hand.spec.first_stage == by_name.spec.first_stage
-    assert np.array_equal(by_hand.rank(task, 50).docs, by_name.rank(task, 50).docs)
+    assert np.array_equal(ranked(by_hand, task, 50).docs, ranked(by_name, task, 50).docs)
     with pytest.raises(UsageError, match="at least two"):
         System((BM25(),), Weighted())
     with pytest.raises(UsageError, match="need a fusion"):

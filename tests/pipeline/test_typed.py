@@ -10,9 +10,10 @@ import pytest
 import r2med
 from r2med.core import Document, Documents, Qrels, Query, Task, UsageError
 from r2med.core.places import home
-from r2med.core.typed import Typed
+from r2med.core.queries import Typed
 from r2med.pipeline import Builder, SystemSpec
 from r2med.pipeline.typed import TypedSearch, check_spec, names_here
+from tests.pipeline.by_hand import ranked
 from tests.retrieve.encoders import tiny
 
 HERE = {
@@ -36,7 +37,7 @@ def test_a_query_of_the_task_is_ranked_as_a_run_ranks_it(task: Task) -> None:
     tried = TypedSearch().search(task, systems, Typed(f"  {query.text}\n"))
     for name, one in zip(systems, tried, strict=True):
         with Builder() as builder:
-            expected = builder.build(SystemSpec.parse(name)).rank(task, 1000)
+            expected = ranked(builder.build(SystemSpec.parse(name)), task, 1000)
         assert one.alone.run.query_ids[0] == query.id
         assert [h.doc_id for h in one.alone.run.row(0)] == [h.doc_id for h in expected.of(query.id)]
         assert [h.score for h in one.alone.run.row(0)] == [h.score for h in expected.of(query.id)]
@@ -54,7 +55,7 @@ def test_an_expansion_is_searched_with_as_its_policy_says(task: Task, instead: b
     joined = text if instead else f"{query.text} {text}"
     changed = replace(task, queries=(Query(query.id, joined),))
     with Builder() as builder:
-        expected = builder.build(SystemSpec.parse(FUSED)).rank(changed, 1000)
+        expected = ranked(builder.build(SystemSpec.parse(FUSED)), changed, 1000)
     assert tried.expanded is not None
     assert [h.doc_id for h in tried.expanded.run.row(0)] == [h.doc_id for h in expected.row(0)]
     assert tried.expanded.ranks != tried.alone.ranks

@@ -42,7 +42,7 @@ def pages_of(source: str, tmp_path: Path) -> dict[str, str]:
 
 def test_one_query(tmp_path: Path) -> None:
     page = pages_of(written(tmp_path / "one", NINE, ["what is sign3?"], [(0, 3, 1)]), tmp_path)["one"]
-    assert "asks 1 query of 9 documents; 1 judgment is positive" in page
+    assert "puts 1 query to 9 documents; 1 judgment is positive" in page
     assert "1 of 1 query (100 %) has a positive among the first ten." in page
     assert "nan" not in page.lower().split()
 
@@ -50,7 +50,7 @@ def test_one_query(tmp_path: Path) -> None:
 def test_nine_documents_and_ids_with_slashes(tmp_path: Path) -> None:
     queries = [f"what is sign{i}?" for i in range(4)] + ["nothing of the sort"]
     pages = pages_of(written(tmp_path / "nine", NINE, queries, [(i, i, 1) for i in range(5)]), tmp_path)
-    assert "asks 5 queries of 9 documents" in pages["nine"]
+    assert "puts 5 queries to 9 documents" in pages["nine"]
     assert "1 query has no candidate at all from it." in pages["nine"]
     assert "`q/4|x`" in pages["nine"]
     assert "# nine\n" in pages["index"]
@@ -63,15 +63,30 @@ def test_queries_without_judgments_are_not_counted_as_failures(tmp_path: Path) -
     page = made.files[0].read_text("utf-8")
     assert "3 of 3 queries (100 %) have a positive among the first ten." in page
     assert "over 3 judged queries" in page
+    assert "Every query has one positive" not in page
+    about = json.loads(made.files[1].read_bytes())
+    assert about["sources"] == [{"title": source, "type": "source of the task", "year": None, "address": None}]
     assert "no positive among the first ten of any profile" not in page
 
 
 def test_text_that_is_not_english(tmp_path: Path) -> None:
-    texts = [f"发热和皮疹的原因{i}号" for i in range(9)]
-    queries = [f"什么引起皮疹{i}号?" for i in range(3)]
-    page = pages_of(written(tmp_path / "zh", texts, queries, [(i, i, 1) for i in range(3)]), tmp_path)["zh"]
+    """Its page called queries of six signs one word long, and saw no question in 什么引起皮疹？."""
+    texts = [f"{'发热和皮疹的原因有很多' * 2}：病毒{'甲乙丙丁戊己庚辛壬'[i]}" for i in range(9)]
+    queries = [f"什么引起皮疹{'甲乙丙丁戊己庚辛壬'[i]}？" for i in range(9)]
+    page = pages_of(written(tmp_path / "zh", texts, queries, [(i, i, 1) for i in range(9)]), tmp_path)["zh"]
     assert "| Language | not stated |" in page
     assert "发热" in page
+    assert "Queries of 8 characters in the median ask for passages of 26" in page
+    assert "Every query holds a question mark; at least half have 8 characters." in page
+    assert "0 deep at most" not in page
+    assert "9 queries have no candidate at all from it." in page
+
+
+def test_one_third_of_the_queries_is_no_table(tmp_path: Path) -> None:
+    """All queries share as many terms with their positives: the table had one row, called the fewest."""
+    queries = [f"what is sign{i}?" for i in range(9)]
+    page = pages_of(written(tmp_path / "even", NINE, queries, [(i, i, 1) for i in range(9)]), tmp_path)["even"]
+    assert "| Terms shared with the best positive |" not in page
 
 
 def test_a_query_without_a_single_latin_letter_has_no_candidate(tmp_path: Path) -> None:

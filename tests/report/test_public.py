@@ -7,12 +7,14 @@ import json
 import re
 import shutil
 from collections.abc import Callable
+from email.utils import parsedate_to_datetime
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 from xml.etree import ElementTree
 
+import msgspec
 import pytest
 
 import r2med
@@ -24,7 +26,7 @@ from tests.results.sealing import edit
 TASKS = ("mini@1/Biology", "mini@1/MedQA-Diag")
 SECRET = "what a patient said in confidence"
 MARKUP = "<script>window.hurt = 1</script><img src=x onerror='window.hurt = 1'>"
-ATOM = "{http://www.w3.org/2005/Atom}"
+URL = "https://board.example.org/b"
 
 
 class Bundles:
@@ -82,8 +84,7 @@ def site(bundles: Bundles, tmp_path_factory: pytest.TempPathFactory) -> Site:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("R2MED_HOME", str(tmp_path_factory.mktemp("elsewhere")))
         folder = tmp_path_factory.mktemp("site") / "board"
-        url = "https://board.example.org/b"
-        written = r2med.build_board(bundles.good, bundles.folder / "lies.zip", out=folder, title="A & B", url=url)
+        written = r2med.build_board(bundles.good, bundles.folder / "lies.zip", out=folder, title="A & B", url=URL)
         return Site(folder, written)
 
 
@@ -187,17 +188,37 @@ def test_a_submission_has_its_command_and_its_costs(site: Site) -> None:
     assert "O&#39;Neil &amp; &#34;Co&#34;" in site.page("submission/One*.html")
 
 
-def test_the_feed(site: Site) -> None:
-    feed = ElementTree.fromstring(site.text("feed.xml"))
-    entries = feed.findall(f"{ATOM}entry")
-    assert [entry.findtext(f"{ATOM}title") for entry in entries] == ["=Lies", "Again", "Own data", "One & only"]
-    assert feed.findtext(f"{ATOM}updated") == "2026-05-06T00:00:00Z"
-    for entry in entries:
-        link = entry.find(f"{ATOM}link")
-        assert link is not None
-        place = link.attrib["href"].removeprefix("https://board.example.org/b/")
+def test_the_feed_is_rss(site: Site) -> None:
+    root = ElementTree.fromstring(site.text("feed.xml"))
+    (channel,) = root
+    assert (root.tag, root.attrib["version"], channel.tag) == ("rss", "2.0", "channel")
+    assert channel.findtext("title") == "A & B"
+    assert channel.findtext("link") == f"{URL}/index.html"
+    assert channel.findtext("description")
+    assert channel.findtext("lastBuildDate") == "Wed, 06 May 2026 00:00:00 GMT"
+    (own,) = channel.findall("{http://www.w3.org/2005/Atom}link")
+    assert own.attrib == {"rel": "self", "type": "application/rss+xml", "href": f"{URL}/feed.xml"}
+    linked = re.findall(r'<link rel="alternate" type="([^"]+)"[^>]* href="([^"]+)"', site.text("index.html"))
+    assert linked == [("application/rss+xml", "feed.xml")]
+    items = channel.findall("item")
+    assert [item.findtext("title") for item in items] == ["=Lies", "Again", "Own data", "One & only"]
+    for item in items:
+        place = (item.findtext("link") or "").removeprefix(f"{URL}/")
         assert (site.folder / unquote(place)).is_file()
-        assert re.fullmatch(r"urn:sha256:[0-9a-f]{64}", entry.findtext(f"{ATOM}id") or "")
+        guid = item.find("guid")
+        assert guid is not None
+        assert guid.attrib == {"isPermaLink": "false"}
+        assert re.fullmatch(r"urn:sha256:[0-9a-f]{64}", guid.text or "")
+        moment = parsedate_to_datetime(item.findtext("pubDate") or "")
+        assert moment.tzinfo is not None
+    assert items[0].findtext("description", "").startswith("Some of its scores are not true")
+
+
+def test_without_an_address_the_feed_has_no_links(bundles: Bundles, tmp_path: Path) -> None:
+    r2med.build_board(bundles.good / "own.zip", out=tmp_path / "site")
+    (channel,) = ElementTree.parse(tmp_path / "site" / "feed.xml").getroot()
+    assert channel.findtext("link") == "urn:r2med:board"
+    assert [item.find("link") for item in channel.findall("item")] == [None]
 
 
 def test_texts_of_somebodys_own_are_not_shown_unless_asked_for(bundles: Bundles, tmp_path: Path) -> None:
@@ -234,6 +255,18 @@ def test_the_same_submissions_give_the_same_site_and_an_earlier_one_is_replaced(
     r2med.build_board(bundles.good / "own.zip", out=tmp_path / "a", title="Other")
     assert "Again" not in (tmp_path / "a" / "index.html").read_text("utf-8")
     assert not list((tmp_path / "a").glob("task/mini*"))
+
+
+@pytest.mark.slow
+def test_the_site_is_the_same_for_any_number_of_processes(bundles: Bundles, tmp_path: Path) -> None:
+    given = (bundles.good, bundles.folder / "lies.zip")
+    one = r2med.build_board(*given, out=tmp_path / "one")
+    several = r2med.build_board(*given, out=tmp_path / "several", workers=3)
+    assert msgspec.structs.replace(several, folder=one.folder) == one
+    names = sorted(path.relative_to(tmp_path / "one") for path in (tmp_path / "one").rglob("*"))
+    assert names == sorted(path.relative_to(tmp_path / "several") for path in (tmp_path / "several").rglob("*"))
+    for name in (name for name in names if (tmp_path / "one" / name).is_file()):
+        assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "several" / name).read_bytes(), name
 
 
 def test_a_folder_of_something_else_is_left_alone(bundles: Bundles, tmp_path: Path) -> None:

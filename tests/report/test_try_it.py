@@ -18,7 +18,7 @@ import pytest
 
 import r2med
 from r2med.core import Task
-from r2med.core.typed import Tried, Typed
+from r2med.core.queries import Tried, Typed
 from r2med.pipeline.typed import TypedSearch
 from r2med.report.web.app import MOST_ASKING, create_app
 from r2med.report.web.pages import try_it

@@ -185,6 +185,16 @@ def test_a_long_query_leaves_room_for_the_document(tmp_path: Path) -> None:
     assert min(item.cut) > 0
 
 
+def test_a_language_model_without_its_head_is_refused(tmp_path: Path, pairs: Pairs) -> None:
+    """Files leave out a head that is tied to the embeddings; here the configuration says that it is not."""
+    tokenizer = tiny_lm.save_qwen_tokenizer(tmp_path)
+    tiny_lm.save_causal(tmp_path, "qwen3", len(tokenizer))
+    config = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps(config | {"tie_word_embeddings": False}))
+    with pytest.raises(ModelError, match=r"the weights lack lm_head\.weight: this is not the whole model"):
+        scores(JudgingModel(get_card("qwen3-reranker-0.6b"), tmp_path, CPU), pairs)
+
+
 def test_models_that_cannot_judge(tmp_path: Path) -> None:
     tokenizer = tiny_lm.save_qwen_tokenizer(tmp_path)
     tiny_lm.save_causal(tmp_path, "qwen3", len(tokenizer))

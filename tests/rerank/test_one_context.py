@@ -168,15 +168,12 @@ def test_scores_are_kept_for_the_whole_list_only(folder: Path) -> None:
         assert builder.reranker(NAME).rerank(task, first).notes["rerank"]["scored"] == 4  # type: ignore[index]
 
 
-@pytest.mark.parametrize("layer", one_context.LAYERS)
-def test_weights_without_the_projector_are_refused(folder: Path, layer: str) -> None:
-    from safetensors.torch import load_file, save_file
-
-    weights = load_file(folder / "model.safetensors")
-    del weights[layer]
-    save_file(weights, folder / "model.safetensors", {"format": "pt"})
+@pytest.mark.parametrize("layer", [*one_context.LAYERS, "model.layers.1.mlp.up_proj.weight"])
+def test_weights_that_are_not_whole_are_refused(folder: Path, layer: str) -> None:
+    tiny.change_weights(folder, layer)
     task, first = task_of(QUERIES, PASSAGES)
-    with Builder(CPU) as builder, pytest.raises(ModelError, match=f"have no {layer}: the projection") as caught:
+    lack = f"the weights lack {layer.removeprefix('model.')}: this is not the whole model"
+    with Builder(CPU) as builder, pytest.raises(ModelError, match=lack) as caught:
         builder.reranker(NAME).rerank(task, first)
     assert "\n" not in str(caught.value)
 

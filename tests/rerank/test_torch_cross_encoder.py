@@ -18,7 +18,7 @@ from r2med.rerank import as_reranker
 from r2med.rerank.pairs import Pairs
 from r2med.rerank.pointwise import PointwiseReranker
 from r2med.rerank.torch_cross_encoder import TorchCrossEncoder
-from tests.retrieve.encoders.tiny import WORDS
+from tests.retrieve.encoders.tiny import WORDS, change_weights
 
 from . import tiny
 
@@ -181,6 +181,44 @@ def test_an_adapter_that_is_none(tmp_path: Path) -> None:
             (folder / name).write_text("{}")
         with pytest.raises(ModelError, match=message):
             scores(TorchCrossEncoder(card, folder, CPU, base=base), pairs)
+
+
+@pytest.mark.parametrize(
+    ("style", "lost"), [("bert", "classifier.bias"), ("bert", "bert.pooler.dense.weight"), ("llama", "score.weight")]
+)
+def test_a_classifier_without_its_head_is_refused(tmp_path: Path, style: str, lost: str) -> None:
+    """BERT's classifier reads the pooler, which encoders do without."""
+    tiny.save_classifier(tmp_path, style)
+    tiny.save_tokenizer(tmp_path, style)
+    change_weights(tmp_path, lost)
+    task = tiny.a_task()
+    pairs = pairs_of(task, tiny.first_stage(task))
+    with pytest.raises(ModelError, match=f"{tmp_path}: the weights lack {lost}: this is not the whole model"):
+        scores(TorchCrossEncoder(tiny.card(style), tmp_path, CPU), pairs)
+
+
+def test_the_head_comes_with_the_adapter_or_with_its_base(tmp_path: Path) -> None:
+    pytest.importorskip("peft", reason="the torch extra is not installed")
+    base, adapter = tmp_path / "base", tmp_path / "adapter"
+    tiny.save_classifier(base, "llama")
+    tiny.save_tokenizer(base, "llama")
+    tiny.save_adapter(base, adapter)
+    task = tiny.a_task()
+    pairs = pairs_of(task, tiny.first_stage(task))
+
+    def scored() -> Any:
+        return scores(TorchCrossEncoder(tiny.card("llama", base_source="tests/base"), adapter, CPU, base=base), pairs)
+
+    whole = scored()
+    change_weights(base, "score.weight")
+    assert np.array_equal(scored(), whole)
+    layer = "base_model.model.model.layers.1.self_attn.q_proj.lora_B.weight"
+    change_weights(adapter, layer)
+    with pytest.raises(ModelError, match=f"{adapter}: the weights lack {layer}"):
+        scored()
+    change_weights(adapter, "base_model.model.score.weight")
+    with pytest.raises(ModelError, match=rf"{base}: the weights lack score\.weight"):
+        scored()
 
 
 def test_sentence_transformers_object_gives_the_same_order(folders: dict[str, tuple[Path, Any, Any]]) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from r2med.core import DataError, UnknownName, UsageError
+from r2med.core.table import points
 from r2med.results.ledger import Ledger, ledger, read_ledger
 from r2med.results.protocols import get_protocol, protocol_names
 from r2med.tasks import collections
@@ -174,3 +175,9 @@ def test_no_system_twice() -> None:
     figures = ledger().select(source="nanor2med-profiles")
     with pytest.raises(DataError, match="two systems called"):
         Ledger([*figures, figures[0]])
+
+
+def test_our_own_figures_are_rounded_once() -> None:
+    """A table rounds them to two decimals of points: six kept ones would round 22.8150… down."""
+    lucene = ledger().find("bm25-lucene", "mini", "default")
+    assert points(lucene.tasks(NDCG)["MedXpertQA-Exam"]) == "22.82"

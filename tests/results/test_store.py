@@ -14,7 +14,7 @@ from r2med.pipeline import Builder, SystemSpec, run_experiment
 from r2med.results import ResultIndex, ResultStore, TaskResult
 from r2med.results.beside import UsedGenerations
 from r2med.results.ledger import ledger
-from r2med.results.store import KNOWN_NAMES, read_result
+from r2med.results.store import KNOWN_NAMES, query_weighted, read_result
 from r2med.scoring import score
 from r2med.tasks import collections, load, resolve
 
@@ -208,3 +208,10 @@ def test_names_of_the_catalogue_are_filed_as_they_are(tmp_path: Path) -> None:
     assert (
         ResultStore(tmp_path).path("bm25", "mini@1", "MedQA-Diag") == tmp_path / "bm25" / "mini@1" / "MedQA-Diag.json"
     )
+
+
+def test_a_mean_over_queries_leaves_out_what_counts_judgments() -> None:
+    few = {"recall_at_10": 0.0, "recall_micro_at_10": 0.0}
+    many = {"recall_at_10": 1.0, "recall_micro_at_10": 1.0}
+    assert query_weighted([(1, few), (3, many)]) == {"recall_at_10": 0.75}
+    assert query_weighted([]) == {}

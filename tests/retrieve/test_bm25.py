@@ -19,7 +19,7 @@ from r2med.retrieve import Explains, retrievers
 from r2med.retrieve.bm25 import BM25, BM25Lucene, BM25Nano, BM25Parameters
 from r2med.text import get_analyzer
 from r2med.text.analyzers import ANALYZERS
-from r2med.text.nano_english import STOP_WORDS
+from r2med.text.english import NANO_STOP_WORDS
 from r2med.text.porter import stem_nltk
 
 WORDS = ["fever", "cough", "the", "rash", "liver", "Hepatitis", "B", "virus", "µg", "kidney", "stone", "pain", "pain's"]
@@ -84,7 +84,7 @@ def robertson_scores(task: Task) -> np.ndarray:
 
     def words(texts: Iterable[str]) -> list[list[str]]:
         found = bm25s.tokenize(
-            list(texts), token_pattern=r"[A-Za-z0-9]+", stopwords=sorted(STOP_WORDS),
+            list(texts), token_pattern=r"[A-Za-z0-9]+", stopwords=sorted(NANO_STOP_WORDS),
             stemmer=lambda tokens: [stem_nltk(token) for token in tokens], return_ids=False, show_progress=False,
         )  # fmt: skip
         assert isinstance(found, list)

@@ -1,11 +1,14 @@
+"""What may be set on a model with a card, and what is refused."""
+
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
 
+from r2med.core import UsageError
 from r2med.core.options import Options
-from r2med.models import cards
+from r2med.models import cards, get_card
 from r2med.rerank import rerankers
 from r2med.retrieve import get_retriever, retrievers
 from r2med.retrieve.cards import CardParameters
@@ -46,7 +49,32 @@ def test_precision_under_the_papers_protocol() -> None:
     assert (found["grit"], found["nv"], found["rankllama"]) == ("bfloat16", "float16", "float16")
     assert found["bge-small"] is found["openai"] is None
     assert {CardParameters().precision(card) for card in cards()} == {None}
-    assert CardParameters(protocol="r2med-paper", dtype="bfloat16").precision(next(iter(cards()))) == "bfloat16"
+    assert CardParameters(protocol="r2med-paper", dtype="bfloat16").precision(get_card("grit")) == "bfloat16"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("bge-small:dtype=float16", "bge-small runs in ONNX Runtime, where its precision is fixed"),
+        ("openai:dtype=float16", "openai runs behind an API, where its precision is fixed"),
+        ("bge-small:host=localhost", "bge-small runs on this machine: leave out host=localhost"),
+        ("openai:host=localhost", "names a server that would not be asked: set OPENAI_BASE_URL"),
+    ],
+)
+def test_what_would_be_ignored_is_refused(text: str, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A result under such a name would say what was not done."""
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+    with pytest.raises(UsageError, match=said):
+        get_retriever(text)
+
+
+def test_a_server_is_named_as_it_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://localhost:9/v1")
+    name = get_retriever("openai").name
+    assert name != "openai"
+    assert get_retriever(name).name == name
+    with pytest.raises(UsageError, match="set OPENAI_BASE_URL"):
+        get_retriever("openai:host=elsewhere")
 
 
 def test_the_precision_used_is_among_the_facts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

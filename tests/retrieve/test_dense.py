@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +16,15 @@ from r2med.cache import EmbeddingCache
 from r2med.core import Document, Documents, MissingExtra, ModelError, Qrels, Query, Task, UsageError
 from r2med.core.identity import identify
 from r2med.core.options import Options
-from r2med.core.queries import Queries, QueryText
+from r2med.core.queries import Queries, QueryText, Side
 from r2med.core.spec import Spec
-from r2med.models import folder_card, get_card
+from r2med.models import Instructions, folder_card, get_card
 from r2med.retrieve import Retriever, as_retriever, get_retriever
 from r2med.retrieve.dense import DenseRetriever
-from r2med.retrieve.encoders import load_encoder
+from r2med.retrieve.encoders import Batch, load_encoder
 from r2med.retrieve.encoders.custom import CustomEncoder
 from r2med.retrieve.encoders.torch_encoder import TorchEncoder
+from r2med.retrieve.rows import unit
 from r2med.retrieve.variants import Variant
 from tests.builders import small_task
 from tests.retrieve.encoders import tiny
@@ -46,6 +48,14 @@ class Letters:
 
     def encode(self, texts: list[str]) -> Any:
         return [[t.count(c) for c in "abcdefgh"] for t in texts]
+
+
+class UnitHashes(HashEncoder):
+    """The same vectors, of length one."""
+
+    def stream(self, texts: Sequence[str], side: Side, instruction: str = "") -> Iterator[Batch]:
+        for batch in super().stream(texts, side, instruction):
+            yield batch._replace(vectors=unit(batch.vectors))
 
 
 class TwoSides:
@@ -162,6 +172,22 @@ def test_variants_are_part_of_what_it_is(variant: Variant) -> None:
     used = DenseRetriever(HashEncoder(), HASH, variant=variant)
     assert used.describe()["variant"] == str(variant)
     assert used.retrieve(small_task()).depth == 3
+
+
+@pytest.mark.parametrize("normalize", [True, False])
+def test_vectors_of_length_one_are_scaled_again_when_cut(normalize: bool) -> None:
+    """Whether the model makes them so or they are made so for comparing."""
+    encoder, task = HashEncoder(dimension=32), small_task()
+    card = get_card("bge-small").replace(normalize=normalize, instructions=Instructions())
+    given: Any = UnitHashes(dimension=32) if normalize else encoder
+    cut = DenseRetriever(given, HASH, card=card, variant=Variant("float32", 4, 0), options=Options(cache=False))
+    run = cut.retrieve(task)
+    queries, documents = (
+        unit(np.ascontiguousarray(encoder.encode(list(texts))[:, :4]))
+        for texts in (task.query_texts, task.documents.contents)
+    )
+    wanted = np.sort(queries @ documents.T, axis=1)[:, ::-1]
+    np.testing.assert_allclose(run.scores, wanted, atol=1e-6)
 
 
 def test_an_unknown_device_is_refused_before_any_work() -> None:

@@ -8,7 +8,7 @@ import pytest
 from r2med.core import ModelError, UsageError
 from r2med.retrieve import retrievers
 from r2med.retrieve.dense import DenseParameters
-from r2med.retrieve.rows import ArrayRows, UnitRows, unit
+from r2med.retrieve.rows import ArrayRows, unit
 from r2med.retrieve.variants import SmallRows, Variant, search_variant, to_bfloat16
 from r2med.retrieve.vectors import search
 from tests.retrieve.test_vectors import brute_force, made
@@ -35,7 +35,7 @@ def test_variants_with_rescoring_find_what_is_there(variant: Variant) -> None:
     queries = unit(documents[:20] + (0.3 * rng.standard_normal((20, 64)) * spread / 8).astype(np.float32))
     ties = np.arange(3000, dtype=np.int32)
     exact = search(queries, documents, ties, 20)
-    top = search_variant(queries, UnitRows(ArrayRows(documents)), variant, ties, 20)
+    top = search_variant(queries, ArrayRows(documents), variant, ties, 20, scaled=True)
     shared = np.mean([len(set(a) & set(b)) / 20 for a, b in zip(exact.docs.tolist(), top.docs.tolist(), strict=True)])
     assert shared > {"binary": 0.55, "binary:x10": 0.8}.get(str(variant), 0.9)  # 64 bits are few
     assert np.array_equal(top.docs[:, 0], exact.docs[:, 0])
@@ -45,7 +45,7 @@ def test_variants_with_rescoring_find_what_is_there(variant: Variant) -> None:
 def test_int8_without_rescoring_is_exact_on_its_own_codes() -> None:
     queries, documents, ties = made(5, 500, 32)
     small = SmallRows(ArrayRows(documents), "int8")
-    top = search_variant(queries, ArrayRows(documents), Variant("int8", oversample=0), ties, 50)
+    top = search_variant(queries, ArrayRows(documents), Variant("int8", oversample=0), ties, 50, scaled=False)
     assert np.array_equal(top.docs, brute_force(queries, small.read(0, 500), ties, 50))
     assert small.nbytes == 500 * 32 + 4 * 500
 
@@ -97,4 +97,4 @@ def test_a_wrong_variant_is_named(text: str) -> None:
 def test_more_dimensions_than_there_are() -> None:
     queries, documents, ties = made(2, 30, 8)
     with pytest.raises((ModelError, UsageError), match="vectors of 8 dimensions cannot be cut to 9"):
-        search_variant(queries, ArrayRows(documents), Variant("float32", 9), ties, 3)
+        search_variant(queries, ArrayRows(documents), Variant("float32", 9), ties, 3, scaled=True)

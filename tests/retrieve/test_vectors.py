@@ -12,10 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from r2med.core import IdTable, ModelError, UsageError
-from r2med.retrieve.exact import exact_products
-from r2med.retrieve.memory import MemoryPlan
 from r2med.retrieve.rows import ArrayRows, unit
-from r2med.retrieve.vectors import ProductFirstStage, search
+from r2med.retrieve.vectors import MemoryPlan, ProductFirstStage, TorchFirstStage, exact_products, search
 
 Float32 = npt.NDArray[np.float32]
 
@@ -110,7 +108,7 @@ def test_exact_products_are_the_same_without_the_c_extension(monkeypatch: pytest
     queries, documents, _ = made(9, 3000, 100)
     docs = np.random.default_rng(2).integers(0, 3000, (9, 500)).astype(np.int32)
     with_it = exact_products(queries, ArrayRows(documents), docs).astype(np.float32)
-    monkeypatch.setattr("r2med.retrieve.exact._dots", None)
+    monkeypatch.setattr("r2med.retrieve.vectors._dots", None)
     for gather in (None, 7):
         assert np.array_equal(exact_products(queries, ArrayRows(documents), docs, gather).astype(np.float32), with_it)
 
@@ -118,8 +116,6 @@ def test_exact_products_are_the_same_without_the_c_extension(monkeypatch: pytest
 def test_torch_gives_the_same_ranking() -> None:
     pytest.importorskip("torch", reason="the torch extra is not installed")
     import torch
-
-    from r2med.retrieve.gpu import TorchFirstStage
 
     device = "cuda" if torch.cuda.is_available() else "cpu"
     queries, documents, ties = made(20, 7000, 128)

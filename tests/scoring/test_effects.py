@@ -169,6 +169,13 @@ def test_equal_systems_are_equivalent_once_there_are_enough_queries() -> None:
     assert few.p == pytest.approx(0.99**13)
 
 
+def test_queries_that_all_differ_alike_do_not_make_a_difference_certain() -> None:
+    line = SignFlips([np.stack((np.zeros(30), np.ones(30)))], draws=2_000).exact_line(ONE)
+    (low,), (high,) = widened(pair_tests(line, [(0, 1)], 0.95), [None], line.weights, 0.95)[1:3]
+    assert low == pytest.approx(1.0 - 2.0 * (1.0 - 0.025 ** (1 / 30)))
+    assert high == 1.0
+
+
 def coverage(n: int, ties: float, shift: float, trials: int) -> float:
     """How often the interval of differences with many ties holds their true mean."""
     rng, held = np.random.default_rng(12), 0

@@ -193,3 +193,21 @@ def test_a_split_keeps_its_name_where_the_layout_has_one(tmp_path: Path, to: str
         (after,) = from_path(tmp_path / to / split)
         assert after.name == ("fold1@fold1" if split == "fold1" else "test")
         assert after.load().fingerprint == before.load().fingerprint
+
+
+@pytest.mark.parametrize(
+    ("file", "twin"),
+    [
+        ("corpus.jsonl", "corpus.jsonl.gz"),
+        ("queries.jsonl", "queries.jsonl.gz"),
+        ("qrels/test.tsv", "qrels/test.tsv.gz"),
+        ("qrels/test.tsv", "test.tsv"),
+        ("qrels/test.tsv", "qrels/test.jsonl"),
+    ],
+)
+def test_a_file_that_is_there_twice_is_refused(tmp_path: Path, file: str, twin: str) -> None:
+    """Judgments were read from the compressed file and documents from the plain one, without a word."""
+    write_task(small_task(), tmp_path / "t", to="beir")
+    (tmp_path / "t" / twin).write_bytes((tmp_path / "t" / file).read_bytes())
+    with pytest.raises(DataError, match=r"(in two forms|are both judgments of test): keep one"):
+        load(tmp_path / "t")

@@ -24,10 +24,13 @@ def test_mini_is_always_there() -> None:
 def test_a_name_wins_over_a_folder_unless_a_path_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_task(small_task(), tmp_path / "mini@1", to="r2med")
     monkeypatch.chdir(tmp_path)
-    with pytest.warns(UserWarning, match=r"^mini@1 is the collection or task of that name; the folder is \./mini@1$"):
+    means = r"^{0} means the collection or task of that name; write \./{0} for the folder$"
+    with pytest.warns(UserWarning, match=means.format("mini@1")):
         assert len(resolve("mini@1")) == 8
     (tmp_path / "r2med").mkdir()
-    assert len(resolve("r2med")) == 8, "a folder without tasks is not worth a word"
+    (tmp_path / "r2med" / "corpus.jsonl").write_text("half a task\n")
+    with pytest.warns(UserWarning, match=means.format("r2med")):
+        assert len(resolve("r2med")) == 8
     assert load("./mini@1").fingerprint == small_task().fingerprint
     (tmp_path / "mini@1").rename("other")
     assert load("other").name == "other"
@@ -143,3 +146,15 @@ def test_a_catalogue_task_has_test_judgments() -> None:
     beir_folder(drop_in(ref.entry), dev="q1\td1\t1\n")
     with pytest.raises(DataError, match="has judgments of dev, and r2med/Biology is a test set"):
         load("r2med/Biology")
+
+
+def test_judgments_of_what_is_not_there_are_told(tmp_path: Path) -> None:
+    """A judged query under another id counts as 0 for every system, which `run` did not say."""
+    write_task(small_task(), tmp_path / "t", to="beir")
+    with (tmp_path / "t" / "qrels" / "test.tsv").open("a") as stream:
+        stream.write("q1 \td1\t1\nq1\td98\t1\nq1\td99\t1\n")
+    with pytest.warns(UserWarning, match="not there and never found") as told:
+        load(tmp_path / "t")
+    query, documents = (str(warning.message) for warning in told)
+    assert f"{tmp_path / 't'}: judgments name the query 'q1 ', not there and never found" in query
+    assert "judgments name the document 'd98' and 1 more, not there" in documents

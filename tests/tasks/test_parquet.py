@@ -125,7 +125,7 @@ def test_candidates_survive(rankings: dict[str, list[str]]) -> None:
             write_candidates(run, folder, config, "Task")
         store = open_store(folder)
         assert candidate_configs(store, "Task") == ["bm25", "harrier_oss_v1_270m"]
-        back = read_candidates(store, "bm25", "Task", IdTable(DOC_IDS))
+        back = read_candidates(store, "bm25", "Task", IdTable(["q1", "q2", "q3"]), IdTable(DOC_IDS))
         assert {q: [hit.doc_id for hit in hits] for q, hits in back} == rankings
         assert back.name == "bm25"
         assert load_path(folder).fingerprint == small_task().fingerprint
@@ -137,16 +137,21 @@ def test_candidates_that_do_not_fit(tmp_path: Path) -> None:
     write(tmp_path, "twice/Task", {"query-id": ["q1", "q1"], "corpus-ids": [["d1"], ["d2"]]})
     write(tmp_path, "null/Task", {"query-id": ["q1"], "corpus-ids": pa.array([None], pa.list_(pa.string()))})
     write(tmp_path, "other/Task", {"query-id": ["q1"], "documents": [["d1"]]})
-    store, known = open_store(tmp_path), IdTable(["d1", "d2", "d3"])
+    write(tmp_path, "elsewhere/Task", {"query-id": ["q7"], "corpus-ids": [["d1"]]})
+    write(tmp_path, "changed/Task", {"query-id": ["q1"], "corpus-ids": [["d1"]]})
+    (tmp_path / "manifest.json").write_text('{"files": {"changed/Task.parquet": "e3b0c44298fc1c14"}}')
+    store, known = open_store(tmp_path), (IdTable(["q1", "q2"]), IdTable(["d1", "d2", "d3"]))
     for config, message in (
         ("bm25", r"bm25/Task\.parquet: query 'q1' retrieves unknown document 'd9'"),
         ("twice", r"twice/Task\.parquet: query 'q1' stands twice"),
         ("null", r"null/Task\.parquet: row 1: column 'corpus-ids' holds no text"),
         ("other", r"other/Task\.parquet: has no column 'corpus-ids' \(columns: query-id, documents\)"),
         ("absent", "config 'absent' has no split 'Task'"),
+        ("elsewhere", r"elsewhere/Task\.parquet: lists candidates of query 'q7', which is none of the task's"),
+        ("changed", r"changed/Task\.parquet: is not the file that manifest\.json names: build the task again"),
     ):
         with pytest.raises(DataError, match=message):
-            read_candidates(store, config, "Task", known)
+            read_candidates(store, config, "Task", *known)
 
 
 INVALID = pa.StringArray.from_buffers(2, pa.py_buffer(b"\0\0\0\0\1\0\0\0\2\0\0\0"), pa.py_buffer(b"a\xff"))

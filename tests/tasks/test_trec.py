@@ -74,6 +74,7 @@ def test_order_follows_the_scores_not_the_ranks(tmp_path: Path) -> None:
         (b"q Q0 a 1 high t\n", "x:1: score 'high' is not a number"),
         (b"q Q0 a 1 \xff t\n", "x:1: score '\ufffd' is not a number"),
         (b"q Q0 a 1 nan t\n", "x:1: score 'nan' is not a number"),
+        (b"q Q0 a 1 1_0 t\n", "x:1: score '1_0' is not a number"),
         (b"q Q0 \xff 1 1.0 t\n", "x:1: is not valid UTF-8"),
         (b"q Q0 a\0b 1 1.0 t\n", "x:1: holds a NUL character"),
         (b"q Q0 a 1 1.0 t\nq Q0 a 2 0.5 t\n", "x: query 'q' retrieves document 'a' twice"),

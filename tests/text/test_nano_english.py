@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from r2med.core import TextColumn
-from r2med.text import get_analyzer, nano_english
+from r2med.text import english, get_analyzer
 from r2med.text.analyzers import ANALYZERS, PYTHON, Analyzer
 from r2med.text.porter import stem_nltk
 
@@ -25,7 +25,7 @@ def test_stems_are_nltks() -> None:
 
 @pytest.mark.parametrize("analyzer", [PYTHON["nano-english"], get_analyzer("nano-english")])
 def test_terms(analyzer: Analyzer) -> None:
-    terms = [stem for word, stem in STEMS if word not in nano_english.STOP_WORDS]
+    terms = [stem for word, stem in STEMS if word not in english.NANO_STOP_WORDS]
     assert analyzer(" ".join(word.upper() for word, _ in STEMS)) == terms
     assert analyzer("") == analyzer("ñ 漢字 — the THE was") == []
     assert analyzer("Naïve β-blocker, HbA1c 7.5% (patient's)") == [
@@ -34,9 +34,9 @@ def test_terms(analyzer: Analyzer) -> None:
 
 
 def test_the_stop_list_has_seventy_four_words() -> None:
-    assert len(nano_english.STOP_WORDS) == 74
-    assert {"themselves", "yourselves", "i"} <= nano_english.STOP_WORDS
-    assert not {"not", "no", "do", "can"} & nano_english.STOP_WORDS
+    assert len(english.NANO_STOP_WORDS) == 74
+    assert {"themselves", "yourselves", "i"} <= english.NANO_STOP_WORDS
+    assert not {"not", "no", "do", "can"} & english.NANO_STOP_WORDS
 
 
 @needs_c

@@ -3,7 +3,7 @@
  * The English analyzer equals Lucene's EnglishAnalyzer token for token: UAX #29 words of at most 255 UTF-16 units,
  * possessive 's dropped, lower case, 33 stop words dropped, Porter stems. r2med/text/english.py is its twin.
  * The Nano analyzer is that of NanoR2MED's builder: runs of ASCII letters and digits in lower case, its stop words
- * dropped, stems as NLTK makes them. r2med/text/nano_english.py is its twin.
+ * dropped, stems as NLTK makes them. analyze_nano in r2med/text/english.py is its twin.
  * Malformed UTF-8 reads as U+FFFD, one for each maximal ill-formed part, as Python's "replace" handler does. */
 #ifndef R2MED_ANALYZE_H
 #define R2MED_ANALYZE_H

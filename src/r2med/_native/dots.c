@@ -2,9 +2,9 @@
  *
  * `dots`: a matrix product in blocks copies every row into a layout of its own first, which pays for many queries and
  * costs twice the reading for few. Here each row is read once and meets all queries while it is in the nearest cache.
- * The sums depend on the vector unit of the machine in their last bits. They choose candidates (r2med/retrieve/few.py).
+ * The sums depend on the vector unit of the machine in their last bits. They choose candidates (few_queries in r2med/retrieve/vectors.py).
  *
- * `pairs`: the scores that are reported (r2med/retrieve/exact.py). Products of float32 numbers are exact in double, and
+ * `pairs`: the scores that are reported (exact_products there). Products of float32 numbers are exact in double, and
  * the order of the sums is fixed, so that every machine gets the same bits.
  */
 #include "buffers.h"

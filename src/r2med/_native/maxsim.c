@@ -20,7 +20,7 @@
 #include <immintrin.h>
 #endif
 
-enum { MOST_WAYS = 4, WIDEST = 16, AHEAD = 2048 /* numbers: 4 kB */ };
+enum { MOST_WAYS = 4, WIDEST = 16, GROUPS = 4, MOST_ROWS = 8, AHEAD = 2048 /* numbers: 4 kB */ };
 
 typedef struct {
     const int16_t *queries; /* tokens × dimension */
@@ -53,7 +53,6 @@ static void totals(const Job *job, Py_ssize_t document) {
 #define SUFFIX _vnni
 #define TARGET TARGET_VNNI
 #define WIDTH 16
-#define GROUPS 4
 #define SUMS 16 /* each waits for the one before it */
 #define MADD(sum, a, b) _mm512_dpwssd_epi32((__m512i)(sum), (__m512i)(a), (__m512i)(b))
 #include "maxsim_tile.h"
@@ -61,15 +60,13 @@ static void totals(const Job *job, Py_ssize_t document) {
 #define SUFFIX _512
 #define TARGET TARGET_512
 #define WIDTH 16
-#define GROUPS 2
-#define SUMS 8
+#define SUMS 16
 #define MADD(sum, a, b) _mm512_add_epi32((__m512i)(sum), _mm512_madd_epi16((__m512i)(a), (__m512i)(b)))
 #include "maxsim_tile.h"
 
 #define SUFFIX _256
 #define TARGET TARGET_256
 #define WIDTH 8
-#define GROUPS 4
 #define SUMS 8
 #define MADD(sum, a, b) _mm256_add_epi32((__m256i)(sum), _mm256_madd_epi16((__m256i)(a), (__m256i)(b)))
 #include "maxsim_tile.h"
@@ -79,7 +76,6 @@ enum { PLAIN = 4 };
 #define SUFFIX _plain
 #define TARGET
 #define WIDTH 4
-#define GROUPS 4
 #define SUMS 8
 #ifdef WIDE
 /* every x86-64 has it */

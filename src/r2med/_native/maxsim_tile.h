@@ -3,8 +3,7 @@
  *   SUFFIX   what names of functions end in
  *   TARGET   the attribute that lets the compiler use the instruction set
  *   WIDTH    query tokens in one vector register
- *   GROUPS   most registers of query tokens that meet a row together
- *   SUMS     registers that hold sums: fewer tokens meet more rows at once
+ *   SUMS     registers that hold sums: the fewer tokens, the more rows they meet at once, up to MOST_ROWS
  *   MADD     a sum, and in each of its 32-bit lanes the two products of 16-bit numbers added to it
  */
 #define JOIN(a, b) a##b
@@ -36,6 +35,7 @@ INSIDE void NAMED(tile, SUFFIX)(const int16_t *row, Py_ssize_t dimension, const 
 #pragma GCC unroll 2 /* without it every sum is copied once more */
     for (Py_ssize_t k = 0; k < dimension; k += 2) {
         Vector pairs[SUMS];
+        if (rows > 1) PREFETCH(row + AHEAD + k * rows); /* a line at a time: many at once would wait for each other */
         for (int r = 0; r < rows; r++) {
             int32_t pair;
             memcpy(&pair, row + r * dimension + k, sizeof pair);
@@ -50,10 +50,10 @@ INSIDE void NAMED(tile, SUFFIX)(const int16_t *row, Py_ssize_t dimension, const 
         for (int r = 0; r < rows; r++) best[g] = NAMED(larger, SUFFIX)(best[g], (Vector)sums[g * rows + r]);
 }
 
-/* All rows of a document with `groups` registers of query tokens: the best product of each token. */
+/* All rows of a document with `groups` registers of query tokens, GROUPS at most: the best product of each token. */
 INSIDE void NAMED(document, SUFFIX)(const Job *job, const int16_t *rows, Py_ssize_t count, const int16_t *panel,
                                     int groups, int32_t *out) {
-    const int together = SUMS / groups;
+    const int together = SUMS / groups < MOST_ROWS ? SUMS / groups : MOST_ROWS;
     Vector best[GROUPS];
     for (int g = 0; g < groups; g++) best[g] = INT32_MIN - (Vector){0};
     if (count < together) {
@@ -62,8 +62,6 @@ INSIDE void NAMED(document, SUFFIX)(const Job *job, const int16_t *rows, Py_ssiz
     } else {
         for (Py_ssize_t r = 0; r < count; r += together) { /* the last rows may come twice, which changes no maximum */
             const int16_t *row = rows + (r + together <= count ? r : count - together) * job->dimension;
-            for (Py_ssize_t ahead = 0; ahead < together * job->dimension; ahead += 32)
-                PREFETCH(row + AHEAD + ahead);
             NAMED(tile, SUFFIX)(row, job->dimension, panel, groups, together, best);
         }
     }
@@ -79,10 +77,8 @@ TARGET static void NAMED(run, SUFFIX)(const Job *job) {
             int32_t *out = job->best + g * WIDTH;
             switch (registers - g) {
                 case 1: NAMED(document, SUFFIX)(job, rows, job->sizes[i], panel, 1, out); break;
-#if GROUPS > 2
                 case 2: NAMED(document, SUFFIX)(job, rows, job->sizes[i], panel, 2, out); break;
                 case 3: NAMED(document, SUFFIX)(job, rows, job->sizes[i], panel, 3, out); break;
-#endif
                 default: NAMED(document, SUFFIX)(job, rows, job->sizes[i], panel, GROUPS, out);
             }
         }
@@ -98,6 +94,5 @@ TARGET static void NAMED(run, SUFFIX)(const Job *job) {
 #undef SUFFIX
 #undef TARGET
 #undef WIDTH
-#undef GROUPS
 #undef SUMS
 #undef MADD

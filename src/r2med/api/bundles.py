@@ -101,12 +101,14 @@ def build_board(
     url: str = "",
     tasks: Iterable[str | Path] = (),
     own_texts: bool = False,
+    workers: int = 1,
     on_progress: Progress = lambda done, total: None,
 ) -> WrittenBoard:
     """Write the static site of a leaderboard of bundles; a folder stands for the `.zip` files in it.
 
     `url` is where the site will lie. `tasks` are folders to look for judgments in, too; their texts are shown only
-    with `own_texts`. Results whose scores are not true are left out, and counted.
+    with `own_texts`. Results whose scores are not true are left out, and counted. The site is the same for any number
+    of `workers`; a script that asks for several has to begin its work below `if __name__ == "__main__"`.
     """
     from ..report.web.public import About, PublicSite, write_site
 
@@ -117,7 +119,8 @@ def build_board(
     about = About(title=title, url=url, texts=own_texts)
     check_about(Manifest(title=title, url=url))
     with tempfile.TemporaryDirectory(prefix="r2med-board-") as scratch:
-        gathered = gather(paths, Path(scratch), unpack_checked, Judgments(folders), on_progress)
+        place = Path(scratch)
+        gathered = gather(paths, place, unpack_checked, folders, workers=workers, on_progress=on_progress)
         return write_site(PublicSite(gathered, about, folders, parameters_of), target, about)
 
 

@@ -29,7 +29,7 @@ from ..pipeline import Builder, Executor, SystemSpec, ablations, check_writable,
 from ..pipeline.estimates import Needs, needs
 from ..pipeline.experiment import at_lengths, expander_spec, fusion_spec, prompted, reranker_spec
 from ..pipeline.plan import StageEstimate, estimate_all, plan_experiment
-from ..pipeline.run import Found, Notify, check_retrievers, search_text
+from ..pipeline.run import Found, Notify, check_retrievers, rank_systems, search_text
 from ..pipeline.shipped import get_shipped, shipped
 from ..pipeline.system import Spending, System
 from ..report.scores import Scores
@@ -39,6 +39,7 @@ from ..results import ResultStore
 from ..results.ledger import ledger
 from ..retrieve import DEPTH, retrievers
 from ..retrieve.custom import scores_pairs
+from ..retrieve.stored import on_task
 from ..scoring import CUTOFFS, MAIN, STANDARD, Evaluation, Measure, rescored, score
 from .tasks import loaded, resolve_tasks
 
@@ -157,7 +158,10 @@ def _built(
         if rerank is not None and not isinstance(rerank, str | Spec):
             rerank = builder.own_reranker(rerank).at(depth)
         chosen = systems(*named, expand=expand, policy=policy, fuse=fuse, weights=weights, rerank=rerank, rest=rest)
-        yield Prepared([builder.build(spec) for spec in chosen], builder)
+        made = [builder.build(spec) for spec in chosen]
+        if options.retry and not builder.asks:
+            raise UsageError("--retry asks chat models again, and no system here asks one")
+        yield Prepared(made, builder)
 
 
 def run(
@@ -205,8 +209,6 @@ def run(
         rest=rest,
     ) as made:
         check_writable(store)
-        if run_options.retry and not any(system.expander for system in made.systems):
-            raise UsageError("--retry asks again for texts of --expand, and no system here expands its queries")
         check_retrievers(refs, made.systems, store, depth=depth, overwrite=overwrite)
         with executor:
             executor.adopt(made.builder.components)
@@ -300,7 +302,8 @@ def evaluate(
             raise UsageError("system and rerank are both rerankers: a first stage is missing")
         system, rerank = FIRST_STAGE, system
     with _built([system], options or Options(), expand=expand, policy=policy, rerank=rerank, rest=rest) as made:
-        return score(made.systems[-1].rank(task, depth), task, measures)
+        last = made.systems[-1]
+        return score(rank_systems(task, [last], depth=depth)[last.name], task, measures)
 
 
 def search(
@@ -338,7 +341,7 @@ def diagnose(
             return rescored(index.search(queries, DEPTH), task.qrels, MAIN)
 
         chat = builder.chat(chats.parse(judge)) if judge else None
-        inference = ask_judge(expansions, task, chat) if chat is not None else None
+        inference = ask_judge(expansions, task, chat, retry=builder.options.retry) if chat is not None else None
         by = "words" if chat is None else chat.name
         return diagnose_expansions(expansions, task, searcher, scored, inference=inference, judged_by=by)
 
@@ -360,13 +363,14 @@ def _depth(reranker: Component) -> int:
 
 
 def fuse(runs: Sequence[Run], task: Task | str, method: str = "rrf", *, depth: int = DEPTH) -> Run:
-    """One ranking from several over the same task."""
+    """One ranking from several over the same task; runs may hold fewer of its queries and documents, as in `rerank`."""
     from ..fuse import fusions
 
-    spec = fusions.parse(method)
+    spec, task = fusions.parse(method), loaded(task)
     fusion = fusions.make(spec)
     fusion.check(len(runs))
-    return fusion.fuse(runs, loaded(task), depth, f"{'+'.join(run.name for run in runs)}.{spec}")
+    name = f"{'+'.join(run.name for run in runs)}.{spec}"
+    return fusion.fuse([on_task(run, task) for run in runs], task, depth, name)
 
 
 def tune(
@@ -383,7 +387,8 @@ def tune(
         ranked = []
         for ref in resolve_tasks(tasks):
             task = ref.load()
-            ranked.append((task, [member.rank(task, depth) for member in members]))
+            found = rank_systems(task, members, depth=depth)
+            ranked.append((task, [found[member.name] for member in members]))
     return best_weights(ranked, norm=norm, steps=steps, depth=depth)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import getpass
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -149,32 +149,35 @@ def judge_run(
     limit: int | None = None,
     concurrency: int = 16,
     max_cost: float | None = None,
+    retry: Collection[str] = (),
     on_progress: Progress | None = None,
 ) -> Judging:
     """Let a chat model judge the pool of a project: `judge_run("my-project", "llm:gpt4")`.
 
     Its answers go into a journal under `name`, by default what was given as `judge`. Finished work is not done again;
-    `limit` takes only the first queries.
+    `limit` takes only the first queries. Answers without a grade that are `empty`, `failed`, `refused`, `truncated` or
+    `unparsed` are asked for again where `retry` names that.
     """
-    with _chat_judge(project, judge, name, prompt, concurrency=concurrency, max_cost=max_cost) as made:
+    with _chat_judge(project, judge, name, prompt, retry, concurrency=concurrency, max_cost=max_cost) as made:
         return made.run(limit=limit, on_progress=on_progress)
 
 
 def judge_plan(
-    project: str | Path, judge: str, *, name: str = "", prompt: str | Path | None = None, limit: int | None = None
-) -> Cost:
+    project: str | Path, judge: str, *, name: str = "", prompt: str | Path | None = None, limit: int | None = None,
+    retry: Collection[str] = (),
+) -> Cost:  # fmt: skip
     """What `judge_run` would take at most: calls, tokens, dollars. Nothing is asked or written."""
-    with _chat_judge(project, judge, name, prompt) as made:
+    with _chat_judge(project, judge, name, prompt, retry) as made:
         return made.plan(limit=limit)
 
 
 @contextmanager
 def _chat_judge(
-    project: str | Path, judge: str, name: str, prompt: str | Path | None, *,
+    project: str | Path, judge: str, name: str, prompt: str | Path | None, retry: Collection[str], *,
     concurrency: int = 16, max_cost: float | None = None,
 ) -> Iterator[ChatJudge]:  # fmt: skip
     from ..judge.chat_judge import PREFIX, ChatJudge
-    from ..llm import get_llm
+    from ..llm import Retry, get_llm
 
     if not judge.startswith(PREFIX):
         raise UsageError(f"a judge that can be run is a chat model, as in {PREFIX}gpt4, not {judge!r}")
@@ -182,7 +185,7 @@ def _chat_judge(
     budget = None if max_cost is None else Budget(max_cost)
     chat = get_llm(judge.removeprefix(PREFIX), Options(concurrency=concurrency, budget=budget))
     try:
-        yield ChatJudge(opened, chat, name or judge, prompt=Path(prompt) if prompt else None)
+        yield ChatJudge(opened, chat, name or judge, prompt=Path(prompt) if prompt else None, retry=Retry(retry))
     finally:
         chat.close()
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import msgspec
 
@@ -67,12 +67,14 @@ def compare(
     settings: Settings | None = None,
     margin: float | None = None,
 ) -> Comparison:
-    """Compare systems query by query, with intervals and paired tests; `margin` (0–1) also judges equivalence.
+    """Compare systems query by query, with intervals and paired tests.
+
+    With a `margin`, also whether they are equivalent within it: in points of 100, so that 2 is an nDCG@10 of 0.02.
 
     `compare("bm25", "bge-small")` takes them from a results folder; `compare({"mine": e1, "theirs": e2})` takes
     evaluations of one task, or of several as `{"mine": {"task": e, …}, …}`.
     """
-    chosen = settings or Settings()
+    chosen, within = settings or Settings(), None if margin is None else margin / 100
     if len(compared) == 1 and isinstance(compared[0], Mapping):
         nested = {
             name: of_task if isinstance(of_task, Mapping) else {"score": of_task}
@@ -81,7 +83,7 @@ def compare(
         for name, of_task in nested.items():
             if not all(isinstance(e, Evaluation) for e in of_task.values()):
                 raise UsageError(f"{name!r} is no evaluation: r2med.evaluate(system, task) gives one")
-        found = compare_scores(ScoreSet.of_evaluations(nested, Measure.parse(measure)), chosen, margin=margin)
+        found = compare_scores(ScoreSet.of_evaluations(nested, Measure.parse(measure)), chosen, margin=within)
         judged = {name: mean_judged(e.judged_at_10 for e in of_task.values()) for name, of_task in nested.items()}
         return msgspec.structs.replace(found, judged_at_10=judged)
     named = [s for s in compared if isinstance(s, str)]
@@ -90,7 +92,7 @@ def compare(
     stored = compare_stored(*named, results=results, measure=measure, collection=collection, tasks=tasks)
     for problem in stored.problems:
         warnings.warn(problem, stacklevel=2)
-    return with_details(compare_scores(stored.scores, chosen, margin=margin), stored)
+    return with_details(compare_scores(stored.scores, chosen, margin=within), stored)
 
 
 def design(
@@ -103,14 +105,15 @@ def design(
     collection: str = "",
     measure: Measure | str = MAIN,
 ) -> Design:
-    """How many queries and tasks find a difference of `effect` (0–1), judging by stored systems, by default all.
+    """How many queries and tasks find a difference, judging by stored systems, by default all.
 
-    `compared` is how many systems will be compared together, which the test corrects for.
+    `effect` is that difference in points of 100: 2 is an nDCG@10 of 0.02. `compared` is how many systems
+    will be compared together, which the test corrects for.
     """
     index = ResultIndex([Path(results)])
     where = the_collection(index, collection)
     scores = side_by_side(index, systems, Measure.parse(measure), collection=where).scores
-    return design_benchmark(scores, effect=effect, power=power, level=level, systems=compared)
+    return design_benchmark(scores, effect=effect / 100, power=power, level=level, systems=compared)
 
 
 def compare_stored(
@@ -261,7 +264,8 @@ class Relabelled(NamedTuple):
     overall: Agreement
     judge: dict[str, object]
     notes: dict[str, int]
-    usage: object
+    usage: dict[str, Any]
+    lost_calls: int
     warning: str
     pool_entries: int
     pool_without_answer: int
@@ -279,16 +283,18 @@ def relabel(
     prompt: Path | None = None,
     concurrency: int = 16,
     max_cost: float | None = None,
+    retry: Collection[str] = (),
     notify: Callable[[str, str], None] = lambda task, what: None,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> Relabelled:
     """Let a chat model judge passages that people judged, and say how far they agree (Cohen's κ).
 
     `negatives` random passages for each positive are taken to be irrelevant. With `pool` the documents that nobody
-    judged are labelled too, into `out`. Default tasks: those of the pool, else Mini.
+    judged are labelled too, into `out`. Default tasks: those of the pool, else Mini. Stored answers of the statuses in
+    `retry` are asked for again.
     """
     from ..judge.relabelling import LlmJudge, agreement, label_pool, relabel_task
-    from ..llm import get_llm
+    from ..llm import Retry, get_llm
     from .tasks import resolve_tasks
 
     if (pool is None) != (out is None):
@@ -304,7 +310,7 @@ def relabel(
     refs = resolve_tasks(tasks or list(dict.fromkeys(e.task for e in entries)) or ("mini",))
     chat = get_llm(llm, Options(concurrency=concurrency, budget=None if max_cost is None else Budget(max_cost)))
     try:
-        judge = LlmJudge(chat, prompt=prompt)
+        judge = LlmJudge(chat, prompt=prompt, retry=Retry(retry))
         if chat.warning:
             notify("", chat.warning)
         labels = {}
@@ -325,6 +331,7 @@ def relabel(
         judge=judge.describe(),
         notes=dict(judge.notes),
         usage=chat.usage.snapshot(),
+        lost_calls=int(judge.bill.get("lost_calls", 0)),
         warning=chat.warning,
         pool_entries=len(entries),
         pool_without_answer=sum(entry.grade is None for entry in entries),

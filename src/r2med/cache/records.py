@@ -3,6 +3,15 @@
 A record is one write under a lock, on disk before `append` returns. Processes that share a file see each other's
 records and claim what they are working on; a claim ends with its process, however that ends. A line that a killed
 process left half-written, or whose checksum does not fit, is skipped and counted.
+
+A journal beside the file holds the calls that were sent, so that those whose answer a kill lost can be counted: they
+may have been charged for.
+
+    >1f6b0c3a9d2e44:0     sent: where the call is claimed, and the number of the answer asked for
+    <1f6b0c3a9d2e44:0     came back, with an answer or an error
+
+A line of it is one small write that nobody waits for: a kill loses none, and a machine that lost its power may lose the
+last.
 """
 
 from __future__ import annotations
@@ -13,10 +22,11 @@ import re
 import threading
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 import msgspec
 
@@ -26,6 +36,7 @@ from ..core.portable import BINARY, lock, lock_byte, read_at, unlock, unlock_byt
 SCHEMA = 1
 BLOCK = 1 << 24
 _CHECKSUM = re.compile(rb',"crc32":(\d{1,10})\}\s*\Z')
+_CALL = re.compile(rb"([<>])([0-9a-f]{1,14}):(\d{1,9})")
 Record = TypeVar("Record", bound=msgspec.Struct)
 Place = tuple[str, str]  # what a claim is for: a query and its prompt
 
@@ -258,3 +269,72 @@ def _sync_folder(folder: Path) -> None:
 def claim_offset(place: Place) -> int:
     """A byte of the lock file for every place; two that share one only wait for each other."""
     return int.from_bytes(hashlib.blake2b("\0".join(place).encode(), digest_size=7).digest(), "little")
+
+
+class Call(NamedTuple):
+    """One call: the byte of the lock file by which it is claimed, and the number of the first answer asked for."""
+
+    place: int
+    sample: int
+
+
+class SentCalls:
+    """The journal beside a file of records; may be used from many threads and by many processes."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._file = -1
+        self._lock = threading.Lock()
+        self._open: set[Call] = set()
+        """Calls of this process that are under way."""
+
+    def send(self, call: Call) -> None:
+        """Note that a call goes out; one that is under way already is not another."""
+        with self._lock:
+            if call not in self._open:
+                self._open.add(call)
+                self._write(b">", call)
+
+    def settle(self, call: Call) -> None:
+        """Note that a call came back; nothing where it never went out."""
+        with self._lock:
+            if call in self._open:
+                self._open.discard(call)
+                self._write(b"<", call)
+
+    def settle_all(self) -> None:
+        """Note that all calls of this process came back."""
+        for call in list(self._open):
+            self.settle(call)
+
+    def lost(self, stored: Collection[Call], claimed: Callable[[int], bool]) -> int:
+        """How many calls went out and never came back: not stored, and nobody waits for them any more.
+
+        Whoever was killed between storing an answer and noting it here has lost nothing.
+        """
+        try:
+            lines = _CALL.findall(self.path.read_bytes())
+        except OSError:
+            return 0
+        sent, back = Counter[Call](), Counter[Call]()
+        for mark, place, sample in lines:
+            (sent if mark == b">" else back)[Call(int(place, 16), int(sample))] += 1
+        lost = 0
+        for call, times in sent.items():
+            missing = times - max(back[call], int(call in stored))
+            if missing > 0:
+                lost += missing - (call in self._open or claimed(call.place))
+        return lost
+
+    def close(self) -> None:
+        """Give back the file."""
+        with self._lock:
+            if self._file >= 0:
+                os.close(self._file)
+            self._file = -1
+
+    def _write(self, mark: bytes, call: Call) -> None:
+        with suppress(OSError):  # a full disk ends the work where answers are stored, not here
+            if self._file < 0:
+                self._file = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | BINARY, 0o644)
+            os.write(self._file, b"%s%x:%d\n" % (mark, *call))

@@ -19,6 +19,7 @@ from typing import Any
 import click
 
 from .._version import __version__
+from .common import Commands
 from .output import harmless, note, say
 
 COMMANDS = {
@@ -69,8 +70,13 @@ PATIENCE = 0.7
 KEPT = "what was finished is kept, the same command goes on from there"
 
 
-class LazyGroup(click.Group):
+class LazyGroup(Commands):
     """A group whose commands live in modules of their own, named after them."""
+
+    moved = MOVED
+
+    def summaries(self, ctx: click.Context) -> dict[str, str]:
+        return COMMANDS
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -83,20 +89,6 @@ class LazyGroup(click.Group):
         module = importlib.import_module(f".{HOMES.get(cmd_name, cmd_name)}", __name__)
         command: click.Command = getattr(module, cmd_name if cmd_name in HOMES else "command")
         return command
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args and not args[0].startswith("-") and args[0] not in COMMANDS:
-            from ..core.errors import nearest
-
-            near = [MOVED[args[0]]] if args[0] in MOVED else nearest(args[0], COMMANDS)
-            raise click.UsageError(f"no such command {args[0]!r}" + (f"; did you mean {near[0]}?" if near else ""), ctx)
-        return super().resolve_command(ctx, args)
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl(list(COMMANDS.items()))
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -129,8 +121,8 @@ _signals: list[int] = []
 
 def _on_signal(number: int, frame: FrameType | None) -> None:
     _signals.append(number)
-    if waiting := sys.modules.get("r2med.core.waiting"):
-        waiting.STOP.set()  # threads that wait for a server end at once
+    if parallel := sys.modules.get("r2med.core.parallel"):
+        parallel.STOP.set()  # threads that wait for a server end at once
     raise Terminated if number == signal.SIGTERM else KeyboardInterrupt
 
 

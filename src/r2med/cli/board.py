@@ -7,11 +7,11 @@ from pathlib import Path
 
 import click
 
-from .common import json_option
+from .common import Commands, json_option
 from .output import emit, note, progress, say
 
 
-@click.group("board")
+@click.group("board", cls=Commands)
 def command() -> None:
     """Write the static site of a public leaderboard from bundles."""
 
@@ -26,22 +26,27 @@ def command() -> None:
     help="A folder or zip of tasks to look for judgments in, besides those that are known here; repeatable.",
 )  # fmt: skip
 @click.option("--own-texts", is_flag=True, help="Show texts of tasks that are not R2MED's, Nano's or Mini's, too.")
+@click.option(
+    "--workers", type=click.IntRange(min=1), metavar="N", help="Processes that check bundles.  [default: one a core]"
+)  # fmt: skip
 @json_option
 def build_command(
     bundles: tuple[Path, ...], out: Path, title: str, url: str, folders: tuple[Path, ...], own_texts: bool,
-    as_json: bool,
+    workers: int | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Check bundles (files, or folders of them) and write the site that shows them.
 
     Exits with 1 where scores are not true: such results are left out, and the site is written without them.
     """
     from ..api.bundles import build_board
+    from ..retrieve.sparse import available_cores
 
     with progress() as bar:
-        bar.show("results scored again")
+        bar.show("bundles checked")
         written = build_board(
-            *bundles, out=out, title=title, url=url, tasks=folders, own_texts=own_texts, on_progress=bar.within
-        )
+            *bundles, out=out, title=title, url=url, tasks=folders, own_texts=own_texts, on_progress=bar.within,
+            workers=workers or available_cores(),
+        )  # fmt: skip
     if as_json:
         emit(written)
     else:

@@ -57,6 +57,7 @@ def leaderboard(
     not comparable, so one protocol is shown unless --protocol all asks for more. Scores are × 100.
     """
     from ..api import results as api
+    from ..core.table import counted
     from ..report.leaderboard import as_json as document
     from ..report.leaderboard import board_table, conflict_lines
     from ..scoring import Measure
@@ -79,7 +80,8 @@ def leaderboard(
         for line in lines[:CONFLICTS]:
             note(f"≠ {line}")
         if len(lines) > CONFLICTS:
-            note(f"≠ {len(lines) - CONFLICTS} more differences between sources: --json has them, under conflicts")
+            more = counted(len(lines) - CONFLICTS, "more difference", "more differences")
+            note(f"≠ {more} between sources: --json has them all, under conflicts")
     for line in found.notes:
         note(line)
 

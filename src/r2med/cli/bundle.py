@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from .common import json_option
+from .common import Commands, json_option
 from .output import emit, note, print_table, progress, say
 
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
@@ -22,7 +22,7 @@ TASKS = click.option(
 STATUS = {"verified": "verified", "differs": "scores differ", "unverified": "cannot be verified"}
 
 
-@click.group("bundle")
+@click.group("bundle", cls=Commands)
 def command() -> None:
     """Pack results as one file that verifies itself; check and add such files."""
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .common import json_option
+from .common import Commands, json_option
 from .output import emit, note, print_table, say
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 KINDS = ("vectors", "scores", "generations", "indexes")
 
 
-@click.group("cache", invoke_without_command=True)
+@click.group("cache", cls=Commands, invoke_without_command=True)
 @click.option("--kind", "kinds", multiple=True, type=click.Choice(KINDS), help="Only this kind; may be repeated.")
 @json_option
 @click.pass_context

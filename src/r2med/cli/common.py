@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import click
 
@@ -12,6 +12,32 @@ if TYPE_CHECKING:
     from .output import Bar
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Commands(click.Group):
+    """A group that lists its commands with whole sentences, and suggests one where a name is misspelt."""
+
+    moved: ClassVar[Mapping[str, str]] = {}  # commands that have another name now
+
+    def summaries(self, ctx: click.Context) -> dict[str, str]:
+        """Its commands, with what each of them does."""
+        found = {name: self.get_command(ctx, name) for name in self.list_commands(ctx)}
+        return {name: made.get_short_help_str(1_000) for name, made in found.items() if made is not None}
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(self.summaries(ctx).items()))
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        if not name.startswith("-") and name not in self.list_commands(ctx):
+            from ..core.errors import nearest
+
+            near = [self.moved[name]] if name in self.moved else nearest(name, self.list_commands(ctx))
+            raise click.UsageError(f"no such command {name!r}" + (f"; did you mean {near[0]}?" if near else ""), ctx)
+        return super().resolve_command(ctx, args)
 
 
 def json_option(function: F) -> F:
@@ -64,7 +90,7 @@ pickle_option = click.option(
 
 retry_option = click.option(
     "--retry", default="", metavar="STATUS,…",
-    help="Ask again for stored texts that are empty, failed, refused, truncated or unparsed, and only for those.",
+    help="Ask chat models again for answers that are empty, failed, refused, truncated or unparsed, and for no others.",
 )  # fmt: skip
 
 
@@ -85,16 +111,17 @@ def options_from(given: Mapping[str, Any], bar: Bar | None = None) -> Options:
         requests_per_minute=given.get("rpm"),
         tokens_per_minute=given.get("tpm"),
         keep_prompts=bool(given.get("keep_prompts")),
-        retry=_statuses(given.get("retry") or ""),
+        retry=statuses(given.get("retry") or ""),
         dry_run=bool(given.get("dry_run")),
         budget=None if cost is None else Budget(cost),
         on_progress=bar.within if bar is not None else None,
     )
 
 
-def _statuses(text: str) -> frozenset[str]:
+def statuses(text: str) -> frozenset[str]:
+    """What `--retry` names."""
     if not text:
         return frozenset()
-    from ..llm import check_retry
+    from ..llm import Retry
 
-    return check_retry(part.strip() for part in text.split(","))
+    return Retry(part.strip() for part in text.split(","))

@@ -47,10 +47,15 @@ class _Wanted(NamedTuple):
     help="Of the bootstrap; ten times as many sign flips are drawn.",
 )
 @click.option("--seed", default=0, show_default=True, help="Of the random numbers.")
-@click.option("--margin", type=float, metavar="POINTS", help="Also whether systems are equivalent within this margin.")
+@click.option(
+    "--margin", type=float, metavar="POINTS",
+    help="Also whether systems are equivalent within this margin; 2 is an nDCG@10 of 0.02.",
+)  # fmt: skip
 @click.option("--slices", is_flag=True, help="Also by family, body system, positives, length and difficulty.")
 @click.option(
-    "--flagged", type=click.Path(path_type=Path), help="Also with and without these queries: ids, one a line."
+    "--flagged",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Also with and without these queries: ids, one a line.",
 )
 @click.option("--aware", is_flag=True, help="Also with copies credited once and ties averaged.")
 @click.option("--holes", is_flag=True, help="Also how unjudged documents could change the order.")
@@ -108,7 +113,9 @@ def command(
 
 @click.command("design")
 @click.argument("systems", nargs=-1, metavar="[A B …]")
-@click.option("--effect", required=True, type=float, metavar="POINTS", help="The difference to be found.")
+@click.option(
+    "--effect", required=True, type=float, metavar="POINTS", help="The difference to be found; 2: an nDCG@10 of 0.02."
+)
 @click.option("--power", default=0.8, show_default=True, help="How often it is to be found.")
 @click.option("--level", default=0.95, show_default=True, help="The star's complement.")
 @click.option("--compared", default=2, show_default=True, metavar="N", help="Systems that will be compared together.")
@@ -130,7 +137,7 @@ def design(
 
     found = design_for(
         *systems,
-        effect=effect / 100,
+        effect=effect,
         power=power,
         level=level,
         compared=compared,
@@ -180,6 +187,8 @@ def _extras(compared: Compared, settings: Settings, wanted: _Wanted) -> tuple[di
 
 def _notes(compared: Compared) -> Iterator[str]:
     """What a reader of the numbers must know."""
+    from ..core.table import counted
+
     scores = compared.scores
     yield from compared.problems
     if not scores.complete:
@@ -187,7 +196,7 @@ def _notes(compared: Compared) -> Iterator[str]:
         yield f"averages cover only {len(scores.tasks)} of {scores.of_tasks} tasks{lacking}"
     for system, number in compared.missing_queries.items():
         if number:
-            yield f"{system}: {number} queries without results score 0"
+            yield f"{system}: {counted(number, 'query', 'queries')} without results scored 0"
     for system, number in compared.unjudged_queries.items():
         if number:
-            yield f"{system}: {number} queries have no judgments and do not count"
+            yield f"{system}: {counted(number, 'query', 'queries')} without judgments did not count"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from .common import json_option, options_from, pickle_option, tasks_option
+from .common import Commands, json_option, options_from, pickle_option, tasks_option
 from .output import emit, note, print_table, progress, say, show
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def tasks(collection: str, as_json: bool) -> None:
             note(f"{task.collection}/{task.name}: {task.path} is not there any more")
 
 
-@click.group("data")
+@click.group("data", cls=Commands)
 def data() -> None:
     """Download, add, validate, measure and convert tasks."""
 
@@ -225,6 +225,7 @@ def audit(
 ) -> None:  # fmt: skip
     """Look for leaks and copies: flagged queries with evidence, and scores with and without them."""
     from ..api import data as api
+    from ..core.table import points
 
     scored = api.audit(
         *paths, against=against, few_shot=few_shot, retrievers=retrievers, runs=runs, threshold=threshold, width=width,
@@ -237,11 +238,11 @@ def audit(
         for line in found.lines():
             say(line)
         rows = [
-            [s.system, name, str(part.queries), "–" if part.measures is None else f"{part.measures['ndcg_at_10']:.4f}"]
+            [s.system, name, str(part.queries), points(None if part.measures is None else part.measures["ndcg_at_10"])]
             for s in scores
             for name, part in {"all queries": s.all, **{f"without {k}": v for k, v in s.without.items()}}.items()
         ]
-        print_table(["System", "Scored on", "Queries", "nDCG@10"], rows, left=2)
+        print_table(["System", "Scored on", "Queries", "nDCG@10"], rows, caption="nDCG@10 × 100.", left=2)
     for pair in scored.report.across:
         say(
             f"{pair.tasks[0]} and {pair.tasks[1]} share {pair.documents_exact + pair.documents_near:,} documents "

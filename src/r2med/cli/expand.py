@@ -11,7 +11,7 @@ import click
 
 from ..expand import expanders
 from .common import completing, json_option, options_from, pickle_option, retry_option, tasks_option
-from .output import calls_made, emit, note, print_table, progress, say, spending
+from .output import calls_made, emit, lost_calls, note, print_table, progress, say, spending
 
 if TYPE_CHECKING:
     from ..core.spec import Spec
@@ -224,7 +224,7 @@ def _trouble(row: dict[str, Any]) -> str:
     if row["rate_limits"]:
         parts.append(f"rate limited {counted(row['rate_limits'], 'time')}")
     if lost := row.get("lost_calls"):
-        parts.append(f"{counted(lost, 'call')} sent and lost when a process ended, which may have been charged")
+        parts.append(lost_calls(lost))
     return ", ".join(parts)
 
 

@@ -21,15 +21,15 @@ def print_experiments(*, as_json: bool) -> None:
         emit(found)
         return
     rows = [
-        [f"@{e.name}", f"{e.published:g}", ", ".join(e.systems), memory_text(max(n.gpu_memory or 0 for n in e.needs)),
+        [f"@{e.name}", f"{e.published:.1f}", ", ".join(e.systems), memory_text(max(n.gpu_memory or 0 for n in e.needs)),
          "yes" if e.ready else "no"]
         for e in found
     ]  # fmt: skip
     caption = (
-        "Published: nDCG@10 × 100, mean of R2MED's eight tasks, by others. Here: whether this r2med has all its parts. "
-        "r2med run @NAME --plan says what one needs."
+        "Published: nDCG@10 × 100, mean of R2MED's eight tasks, by others. Complete: whether this r2med has all its "
+        "parts. r2med run @NAME --plan says what one needs."
     )
-    print_table(["Experiment", "Published", "System", "GPU memory", "Here"], rows, caption=caption, left=1)
+    print_table(["Experiment", "Published", "System", "GPU memory", "Complete"], rows, caption=caption, left=1)
 
 
 def print_needs(name: str, tasks: tuple[str, ...], results: Path, *, as_json: bool) -> None:
@@ -60,7 +60,7 @@ def _print(found: ShippedExperiment) -> None:
     from ..pipeline.estimates import memory_text
 
     say(f"@{found.name}: {found.title}")
-    say(f"published: {found.published:g} ({found.source}, {found.url})")
+    say(f"published: {found.published:.1f} ({found.source}, {found.url})")
     for need in found.needs:
         say(f"system: {need.system}")
         titles = ["Model", "For", "Source", "Parameters", "GPU memory", "Licence", "How to get it"]

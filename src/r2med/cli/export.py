@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .common import json_option, options_from, pickle_option
+from .common import Commands, json_option, options_from, pickle_option
 from .output import emit, note, progress, say
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ systems_option = click.option(
 )
 
 
-@click.group("export")
+@click.group("export", cls=Commands)
 def command() -> None:
     """Write results, tasks and training data for other tools."""
 
@@ -185,13 +185,21 @@ def beir(source: str, out: Path, systems: tuple[str, ...], as_json: bool) -> Non
 
 
 def _results_of(results: int, models: int) -> str:
-    return f"{results} result{'s' * (results != 1)} of {models} model{'s' * (models != 1)}"
+    from ..core.table import counted
+
+    return f"{counted(results, 'result')} of {counted(models, 'model')}"
 
 
 def _say(written: list[Exported], out: Path, as_json: bool) -> None:
+    from ..core.table import counted
+
     if as_json:
         emit({"schema": 1, "folder": str(out), "files": [w._asdict() for w in written]})
         return
     for one in written:
         note(f"{one.of} → {one.path}")
-    say(f"{len(written)} {'file' if len(written) == 1 else 'files'} in {out}/")
+    folders = sum(Path(one.path).is_dir() for one in written)
+    made = [counted(folders, "folder")] * bool(folders) + [counted(len(written) - folders, "file")] * (
+        len(written) > folders
+    )
+    say(f"{' and '.join(made)} in {out}/")

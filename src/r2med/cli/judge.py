@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .common import json_option, options_from, pickle_option
+from .common import Commands, json_option, options_from, pickle_option
 from .output import emit, note, print_table, progress, say, show
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ ELSEWHERE = {"serve": "judge_serve", "run": "judge_agree", "agree": "judge_agree
 ORDER = ("pool", "serve", "run", "agree", "check", "finish", "relabel")
 
 
-class JudgeGroup(click.Group):
+class JudgeGroup(Commands):
     """A group of which some commands are imported when they are called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:

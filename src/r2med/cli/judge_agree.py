@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .common import json_option, tasks_option
-from .output import emit, note, print_table, progress, say
+from .common import json_option, retry_option, statuses, tasks_option
+from .output import calls_made, emit, lost_calls, note, print_table, progress, say
 
 if TYPE_CHECKING:
     from ..judge.agreement import Measured, PairAgreement
@@ -40,11 +40,12 @@ LONGEST = 44
 @click.option("--limit", type=click.IntRange(min=1), help="Only the first N queries.")
 @click.option("--dry-run", is_flag=True, help="Print calls, tokens and dollars at most; spend nothing.")
 @_cost_option
+@retry_option
 @_concurrency_option
 @json_option
 def run(
     project: Path, judge: str, name: str, prompt: Path | None, limit: int | None, dry_run: bool,
-    max_cost: float | None, concurrency: int, as_json: bool,
+    max_cost: float | None, retry: str, concurrency: int, as_json: bool,
 ) -> None:  # fmt: skip
     """Let a chat model judge the pool of a project, as one more judge that is always shown as such.
 
@@ -53,14 +54,16 @@ def run(
     """
     from ..api.judging import judge_plan, judge_run
 
+    again = statuses(retry)
     if dry_run:
-        _show_plan(judge, judge_plan(project, judge, name=name, prompt=prompt, limit=limit), as_json=as_json)
+        planned = judge_plan(project, judge, name=name, prompt=prompt, limit=limit, retry=again)
+        _show_plan(judge, planned, as_json=as_json)
         return
     with progress() as bar:
         bar.show(judge)
         found = judge_run(
             project, judge, name=name, prompt=prompt, limit=limit, concurrency=concurrency, max_cost=max_cost,
-            on_progress=bar.within,
+            retry=again, on_progress=bar.within,
         )  # fmt: skip
     if found.warning:
         note(f"Note: {found.warning}")
@@ -78,6 +81,10 @@ def run(
             say(f"  {problem}: {count:,}")
         if found.support_dropped:
             say(f"  sentences dropped that do not stand in the passage: {found.support_dropped:,}")
+        if found.usage["attempts"]:
+            note(f"This time: {calls_made(found.usage)}")
+        if found.lost_calls:
+            note(lost_calls(found.lost_calls))
     if found.failed:
         note(f"r2med: {found.failed} calls got no answer and are tried again next time ({found.first_error})")
     if found.stopped:
@@ -96,7 +103,7 @@ def _show_plan(judge: str, plan: Cost, *, as_json: bool) -> None:
     if as_json:
         emit({"schema": 1, "dry_run": True, "judge": judge, **_fields(plan)})
         return
-    dollars = NONE if plan.cost is None else f"{plan.cost:.4f}"
+    dollars = "price unknown" if plan.cost is None else f"{plan.cost:.4f}"
     counts = (plan.calls, plan.stored, plan.prompt_tokens, plan.completion_tokens)
     print_table(
         ["Judge", "Calls", "Stored", "Prompt tokens", "Answer tokens ≤", "Dollars ≤"],
@@ -259,10 +266,11 @@ def _figure(measured: Measured) -> str:
 @_prompt_option
 @_concurrency_option
 @_cost_option
+@retry_option
 @json_option
 def relabel(
     specs: tuple[str, ...], llm: str, limit: int | None, negatives: int, seed: int, pool: Path | None,
-    out: Path | None, prompt: Path | None, concurrency: int, max_cost: float | None, as_json: bool,
+    out: Path | None, prompt: Path | None, concurrency: int, max_cost: float | None, retry: str, as_json: bool,
 ) -> None:  # fmt: skip
     """Let an LLM judge passages that people judged, and say how far they agree (Cohen's κ).
 
@@ -278,7 +286,7 @@ def relabel(
 
         found = relabel_tasks(
             llm, tasks=specs, limit=limit, negatives=negatives, seed=seed, pool=pool, out=out, prompt=prompt,
-            concurrency=concurrency, max_cost=max_cost, notify=notify, on_progress=bar.within,
+            concurrency=concurrency, max_cost=max_cost, retry=statuses(retry), notify=notify, on_progress=bar.within,
         )  # fmt: skip
     overall, entries, without = found.overall, found.pool_entries, found.pool_without_answer
     if out and (overall.kappa is None or overall.kappa <= 0):
@@ -287,7 +295,7 @@ def relabel(
         emit({
             "schema": 1, "llm": llm, "judge": found.judge, "tasks": found.tasks, "overall": overall,
             "pool": {"path": str(out), "entries": entries, "without_answer": without} if out else None,
-            "notes": found.notes, "usage": found.usage, "warning": found.warning,
+            "notes": found.notes, "usage": found.usage, "lost_calls": found.lost_calls, "warning": found.warning,
         })  # fmt: skip
         return
     rows = [_row(name, a) for name, a in found.tasks.items()] + ([_row("All", overall)] if len(found.tasks) > 1 else [])
@@ -299,9 +307,14 @@ def relabel(
     )  # fmt: skip
     if out:
         note(f"{entries - without} of {entries} entries have a grade: {out}")
+    if found.usage["attempts"]:
+        note(f"This time: {calls_made(found.usage)}")
+    if found.lost_calls:
+        note(lost_calls(found.lost_calls))
 
 
 def _row(name: str, found: Agreement) -> list[str]:
     kappa = "–" if found.kappa is None else f"{found.kappa:.3f}"
     counts = [str(n) for n in (found.pairs, found.assumed_negatives, found.without_answer)]
-    return [name, *counts, f"{100 * found.agree:.1f} %", kappa, *(str(n) for n in found.table.values())]
+    agree = NONE if found.agree is None else f"{100 * found.agree:.1f} %"
+    return [name, *counts, agree, kappa, *(str(n) for n in found.table.values())]

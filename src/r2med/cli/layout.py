@@ -60,12 +60,12 @@ def table_lines(titles: Sequence[str], rows: Cells, left: int, width: int | None
 
 
 def _with_room(layout: Layout, block: list[int], titles: Sequence[str], room: int) -> Layout:
-    """The layout with titles on one line where a block has room for them."""
+    """The layout with titles on as few lines as a block has room for."""
     widths, spare = list(layout.widths), room - _across(layout, block)
     for i in block:
-        more = cell_len(titles[i]) - widths[i]
-        if 0 < more <= spare:
-            widths[i], spare = widths[i] + more, spare - more
+        most = max(min(cell_len(titles[i]), widths[i] + spare), widths[i])
+        wider = min(range(widths[i], most + 1), key=lambda width: (len(wrapped(titles[i], width)), width))
+        widths[i], spare = wider, spare - (wider - widths[i])
     return layout._replace(widths=widths)
 
 
@@ -186,8 +186,8 @@ def _blocks(layout: Layout, columns: list[int], width: int) -> list[list[int]]:
 
 def _lines(layout: Layout, titles: Sequence[str], rows: Cells, width: int) -> int:
     """Lines of a table; a name above its row counts as two more, or as three where others stand beside theirs."""
-    over = sum(cell_len(_label(row, layout, width)) > layout.offset for row in (titles, *rows))
-    torn = over * (2 if over >= len(rows) else 3)
+    above = [cell_len(_label(row, layout, width)) > layout.offset for row in (titles, *rows)]
+    torn = sum(above) * (2 if all(above[1:]) else 3)
     heights = sum(max((len(wrapped(row[i], layout.widths[i])) for i in layout.blocks[0]), default=1) for row in rows)
     below = sum(len(_below_row(layout, titles, row, width)) for row in rows)
     return heights + (len(layout.blocks) - 1) * len(rows) + len(layout.blocks) * (3 + torn) + below

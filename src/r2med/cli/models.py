@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .common import json_option
+from .common import Commands, json_option
 from .output import emit, note, print_table, say
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def _names(context: click.Context, parameter: click.Parameter, incomplete: str) 
     return [name for name in (*card_names(), *chat_names()) if name.startswith(incomplete)]
 
 
-class _Models(click.Group):
+class _Models(Commands):
     """A group whose subcommand may be the name of a model, which is then shown."""
 
     def resolve_command(
@@ -39,7 +39,12 @@ class _Models(click.Group):
 
 
 @click.group("models", cls=_Models, invoke_without_command=True)
-@click.option("--kind", type=click.Choice([*KINDS, *FIRST_EDITION]), help="Only models of this kind.")
+@click.option(
+    "--kind",
+    type=click.Choice([*KINDS, *FIRST_EDITION]),
+    metavar="KIND",
+    help=f"Only models of one kind: {', '.join(KINDS)}.",
+)
 @json_option
 @click.pass_context
 def command(context: click.Context, kind: str | None, as_json: bool) -> None:
@@ -180,7 +185,9 @@ def _memory(start: Start) -> str:
 
 
 def _line(row: Row) -> list[str]:
-    return [row.name, row.kind, row.get, _parameters(row.parameters), "yes" if row.ready else "no"]
+    """A row of the table; the command that starts a server is too long for one, and has a command that prints it."""
+    get = f"r2med models serve {row.name}" if row.missing == ("server",) else row.get
+    return [row.name, row.kind, get, _parameters(row.parameters), "yes" if row.ready else "no"]
 
 
 def _parameters(count: int | None) -> str:

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from .common import json_option, options_from, pickle_option
+from .common import Commands, json_option, options_from, pickle_option
 from .output import emit, note, print_table, progress, say, show
 
 if TYPE_CHECKING:
     from ..tasks.nano import Fill
 
 
-@click.group("nano")
+@click.group("nano", cls=Commands)
 def command() -> None:
     """Build small tasks with ranked candidates, profile them, and see how faithful they are."""
 

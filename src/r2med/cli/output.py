@@ -7,18 +7,21 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 if TYPE_CHECKING:
-    from rich.progress import Progress, TaskID
+    from rich.progress import Progress, Task, TaskID
 
     from ..core.table import Table
 
 NARROWEST, USUAL = 20, 80
 """Columns of a terminal: fewer are not tried, and these are taken where it does not say."""
+DAY = 86_400.0
+"""Seconds of finished steps that the time left is estimated from: steps may take minutes."""
 
 
 _bars: list[Progress] = []
@@ -64,7 +67,7 @@ def _say(text: str, *, lines: bool, whole: bool, err: bool = False) -> None:
         click.echo(text, err=err)
 
 
-def say_styled(pieces: Iterable[tuple[str, str]]) -> None:
+def say_styled(pieces: Iterable[tuple[str, str]], *, indent: int = 0) -> None:
     """Print a text of the result whose pieces have styles of their own, where the terminal has any."""
     from rich.console import Console
     from rich.text import Text
@@ -72,7 +75,10 @@ def say_styled(pieces: Iterable[tuple[str, str]]) -> None:
     width = columns()
     text = Text.assemble(*((harmless(piece, keep="\n"), style) for piece, style in pieces))
     console = Console(highlight=False, width=width, height=None if width is None else USUAL)  # both, or rich asks TERM
-    console.print(text, soft_wrap=width is None)
+    for line in text.split("\n") if width is None else text.wrap(console, width - indent):
+        indented = Text(" " * indent) + line
+        indented.rstrip()
+        console.print(indented, soft_wrap=True)
 
 
 def harmless(text: str, *, keep: str = "") -> str:
@@ -152,7 +158,8 @@ class TerminalBar(Bar):
         self._drawn.update(self._handle, description=self._text, advance=int(advance))
 
     def within(self, done: int, count: int, more: str = "") -> None:
-        self._drawn.update(self._handle, description=f"{done:,} of {count:,}{more} · {self._text}")
+        parts = (f"{done:,} of {count:,}{more}", self._text)
+        self._drawn.update(self._handle, description=" · ".join(filter(None, parts)))
 
 
 def spending(bar: Bar) -> Callable[[int, int, Any], None]:
@@ -193,6 +200,13 @@ def calls_made(usage: Mapping[str, Any]) -> str:
     return ", ".join(parts)
 
 
+def lost_calls(count: int) -> str:
+    """That calls were sent whose answer a process did not live to get."""
+    from ..core.table import counted
+
+    return f"{counted(count, 'call')} sent and lost when a process ended, which may have been charged"
+
+
 @contextmanager
 def progress(total: int | None = None) -> Iterator[Bar]:
     """A bar for the length of a block."""
@@ -200,17 +214,27 @@ def progress(total: int | None = None) -> Iterator[Bar]:
         yield Bar()
         return
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, TextColumn
     from rich.table import Column
+    from rich.text import Text
+
+    class Time(ProgressColumn):
+        """The time that is left, or that has passed while no step is finished from which it could be estimated."""
+
+        def render(self, task: Task) -> Text:
+            left = task.time_remaining
+            passed = f"{timedelta(seconds=int(task.elapsed or 0))}"
+            return Text(passed if left is None else f"{timedelta(seconds=int(left))} left")
 
     whole = Column(no_wrap=True, min_width=7)  # of the counter and the time, which the description makes room for
     shown = (
         BarColumn(max(4, min(40, (columns(err=True) or USUAL) // 6))),
         MofNCompleteColumn(table_column=whole.copy()),
-        TimeRemainingColumn(table_column=whole.copy()),
+        Time(table_column=whole.copy()),
         TextColumn("{task.description}", markup=False, table_column=Column(ratio=1, no_wrap=True, overflow="ellipsis")),
     )
-    with Progress(*shown, console=Console(stderr=True), transient=True, expand=True) as drawn:
+    console = Console(stderr=True)
+    with Progress(*shown, console=console, transient=True, expand=True, speed_estimate_period=DAY) as drawn:
         _bars.append(drawn)
         try:
             yield TerminalBar(drawn, drawn.add_task("", total=total))

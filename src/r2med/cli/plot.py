@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import click
 
-from .common import json_option
+from .common import Commands, json_option
 from .output import emit, note
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ systems_option = click.option(
 )
 
 
-@click.group("plot")
+@click.group("plot", cls=Commands)
 def command() -> None:
     """Draw results: scores with intervals, score against time or price, two systems query by query, truncation.
 

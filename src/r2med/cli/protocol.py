@@ -6,11 +6,11 @@ from pathlib import Path
 
 import click
 
-from .common import json_option
+from .common import Commands, json_option
 from .output import emit, note, print_table
 
 
-@click.group("protocol", invoke_without_command=True)
+@click.group("protocol", cls=Commands, invoke_without_command=True)
 @json_option
 @click.pass_context
 def command(context: click.Context, as_json: bool) -> None:

@@ -249,31 +249,43 @@ def _own_words(result: TaskResult) -> list[str]:
     return [f"{result.system.name}: {said} (r2med protocol fetch r2med-paper)" for said in own_words(result.system)]
 
 
-def _of_expansion(key: str) -> Callable[[TaskResult], object]:
-    """What a result notes about the texts that its queries were expanded to."""
-    return lambda result: next((noted.get(key) for noted in result.expansions), None)
+def _of_answers(key: str) -> Callable[[TaskResult], int]:
+    """What a result notes about the answers of chat models behind it."""
+    return lambda result: sum(noted.get(key) or 0 for noted in result.answers)
 
 
-WARNINGS: dict[str, Callable[[TaskResult], object]] = {
-    "queries retrieved nothing and score 0": lambda result: result.missing_queries,
-    "queries have no positive judgment and score 0": lambda result: result.queries_without_positives,
-    "positive judgments name documents that are not in the corpus":
+def _useless(result: TaskResult) -> int:
+    """Answers that told a reranker nothing."""
+    told = [noted.get("answers", {}).get("generations", {}) for noted in result.rerankings]
+    return sum(of_one.get(status, 0) for of_one in told for status in ("empty", "failed", "refused", "unparsed"))
+
+
+WARNINGS: dict[tuple[str, str, str], Callable[[TaskResult], object]] = {
+    ("query", "queries", "retrieved nothing and scored 0"): lambda result: result.missing_queries,
+    ("query", "queries", "without a positive judgment scored 0"): lambda result: result.queries_without_positives,
+    ("positive judgment", "positive judgments", "of documents that are not in the corpus"):
         lambda result: result.notes.get("judgments_of_missing_documents"),
-    "queries had no usable expansion; the raw query was used": _of_expansion("raw_query_used"),
-    "calls for texts had to be sent again": _of_expansion("retries"),
-    "times the server of the chat model was asked too often": _of_expansion("rate_limits"),
-    "calls were sent and lost when a process ended, and may have been charged": _of_expansion("lost_calls"),
+    ("query", "queries", "had no usable expansion; the raw query was used"):
+        lambda result: next((noted.get("raw_query_used") for noted in result.expansions), None),
+    ("answer", "answers", "of chat models told a reranker nothing; passages kept their order (--retry asks again)"):
+        _useless,
+    ("call", "calls", "of chat models had to be sent again"): _of_answers("retries"),
+    ("time", "times", "the server of a chat model was asked too often"): _of_answers("rate_limits"),
+    ("call", "calls", "lost when a process ended, perhaps charged"): _of_answers("lost_calls"),
 }  # fmt: skip
+"""What is counted, of one and of several, and what it means."""
 
 
 def _warnings(results: list[TaskResult]) -> Iterator[str]:
     """What a reader must know: one line for what several systems or tasks share."""
+    from ..core.table import counted
+
     for result in results:
         for name, why in (result.notes.get("not_reused") or {}).items():  # type: ignore[attr-defined]
             yield f"{name}: {why}, so its results are never reused; give it a `version` to change that"
         if verified := result.notes.get("verified"):
             yield f"{result.system.name} on {result.task.full_name}: cache verified, {verified}"
-    for words, count in WARNINGS.items():
+    for (one, several, what), count in WARNINGS.items():
         counts: dict[str, dict[str, int]] = {}
         for result in results:
             number = count(result)
@@ -284,11 +296,13 @@ def _warnings(results: list[TaskResult]) -> Iterator[str]:
             alike.setdefault(tuple(of_system.items()), []).append(system)
         for of_tasks, systems in alike.items():
             where = ", ".join(f"{task} {number:,}" for task, number in of_tasks)
-            yield f"{', '.join(systems)}: {sum(number for _, number in of_tasks):,} {words} ({where})"
+            number = counted(sum(number for _, number in of_tasks), one, several)
+            yield f"{', '.join(systems)}: {number} {what} ({where})"
 
 
 def _print_plan(stages: list[StageEstimate], executor: str, *, as_json: bool) -> None:
     """The stages that would run, what of them is there already, and what the rest would take."""
+    from ..core.table import NONE
     from ..pipeline.plan import totals
 
     total = totals(stages)
@@ -300,31 +314,42 @@ def _print_plan(stages: list[StageEstimate], executor: str, *, as_json: bool) ->
     if not left:
         say(f"{finished}: nothing is left to do.")
         return
-    rows = [
-        [s.task, s.stage, s.what, s.cached, *(_count(n) for n in (s.texts, s.missing, s.tokens)), _dollars(s.dollars),
-         _seconds(s.seconds), str(len(s.systems))]
-        for s in left
-    ]  # fmt: skip
-    titles = ["Task", "Stage", "What", "Cached", "Texts", "To do", "Tokens", "Cost", "Seconds", "Systems"]
+    alike: dict[tuple[str, str, str], list[StageEstimate]] = {}  # the same stage of several tasks
+    for stage in left:
+        alike.setdefault((stage.stage, stage.what, stage.cached), []).append(stage)
+    titles = ["Stage", "What", "Cached", "On", "Texts", "To do", "Tokens", "Cost", "Seconds", "Systems"]
+    rows = [[*same, *_together(parts)] for same, parts in alike.items()]
+    shown = [i for i in range(len(titles)) if any(row[i] != NONE for row in rows)]
+    unknown = sum(stage.cached == "unknown" for stage in left)
+    later = f" {unknown} of them cannot be estimated yet: they depend on what others make." if unknown else ""
     caption = (
         f"{total['to_do']} of {total['stages']} stages are left to do: {total['missing']:,} texts or calls, about "
-        f"{total['tokens']:,} tokens, {_dollars(total['dollars'])} at most where a price is known. "
+        f"{total['tokens']:,} tokens, {_dollars(total['dollars'])} at most where a price is known.{later} "
         "Tokens are estimated from the length of the texts. Nothing was encoded or sent."
     )
-    print_table(titles, rows, caption=caption, left=4)
+    print_table([titles[i] for i in shown], [[row[i] for i in shown] for row in rows], caption=caption, left=4)
     if len(left) < len(stages):
-        note(f"{finished} and not listed (--json lists them)")
+        note(f"{finished} and not listed (--json lists every stage of every task)")
 
 
-def _count(number: int | None) -> str:
-    return "–" if number is None else f"{number:,}"
+def _together(stages: list[StageEstimate]) -> list[str]:
+    """Where a stage runs, and what is known of its parts, added up."""
+    from ..core.table import NONE
+
+    tasks = list(dict.fromkeys(stage.task for stage in stages))
+    sums = []
+    for name in ("texts", "missing", "tokens", "dollars", "seconds"):
+        known = [number for stage in stages if (number := getattr(stage, name)) is not None]
+        sums.append(sum(known) if known else None)
+    *counts, cost, seconds = sums
+    return [
+        tasks[0] if len(tasks) == 1 else f"{len(tasks)} tasks",
+        *(NONE if number is None else f"{number:,}" for number in counts),
+        NONE if cost is None else _dollars(cost),
+        NONE if seconds is None else f"{seconds:,.1f}",
+        str(len({system for stage in stages for system in stage.systems})),
+    ]
 
 
-def _seconds(seconds: float | None) -> str:
-    return "–" if seconds is None else f"{seconds:,.1f}"
-
-
-def _dollars(cost: object) -> str:
-    if not isinstance(cost, float):
-        return "–"
+def _dollars(cost: float) -> str:
     return f"${cost:,.2f}" if cost >= 1 or cost == 0 else f"${cost:.4f}"

@@ -38,6 +38,7 @@ def score(
 
     Queries that the run lacks score 0 and are counted; those without judgments do not count, and are counted too.
     """
+    from ..core.table import counted
     from ..scoring import score as evaluate
     from ..scoring.holes import condensed as condensed_lists
     from ..tasks import read_qrels, read_run
@@ -79,11 +80,12 @@ def score(
         f"{JUDGED} {judged:.4f}: the share of the top ten that somebody judged"
         + ("; scored alone" if condensed else "")
     )
-    note(f"{len(result.query_ids)} queries, {len(result.missing_queries)} of them missing from the run (scored 0)")
+    asked = counted(len(result.query_ids), "query", "queries")
+    note(f"{asked}, {len(result.missing_queries):,} of them missing from the run (scored 0)")
     if unjudged:
-        note(f"{unjudged} queries of the run have no judgments and do not count")
+        note(f"{counted(unjudged, 'query', 'queries')} of the run without judgments did not count")
     if result.without_positives:
-        note(f"{result.without_positives} queries have no positive judgment and score 0")
+        note(f"{counted(result.without_positives, 'query', 'queries')} without a positive judgment scored 0")
 
 
 @click.command("search")
@@ -110,14 +112,14 @@ def search(
         emit({"query": text, "task": task.full_name, "retriever": retriever, "hits": [hit._asdict() for hit in found]})
         return
     if not found:
-        say("Nothing found: no passage shares a term with the query.")
+        say(f"Nothing found: no passage of {task.full_name} shares a term with the query.")
     for hit in found:
         say_styled([(f"{hit.rank}. {hit.doc_id}  {hit.score:.3f}", "bold")])
-        pieces, end = [("   ", "")], 0
+        pieces, end = list[tuple[str, str]](), 0
         for start, stop in hit.marks:
             pieces += [(hit.text[end:start], ""), (hit.text[start:stop], "bold yellow")]
             end = stop
-        say_styled([*pieces, (hit.text[end:], "")])
+        say_styled([*pieces, (hit.text[end:], "")], indent=3)
         if hit.marks:
             words = dict.fromkeys(hit.text[start:stop].lower() for start, stop in hit.marks)
-            say_styled([(f"   matched: {', '.join(words)}", "dim")])
+            say_styled([(f"matched: {', '.join(words)}", "dim")], indent=3)

@@ -1,6 +1,6 @@
 """The few values that every room of r2med speaks."""
 
-from .columns import IdTable, TextColumn, TextColumnBuilder
+from .columns import Hasher, IdTable, TextColumn, TextColumnBuilder, fingerprint
 from .errors import (
     DataError,
     HostileData,
@@ -12,10 +12,8 @@ from .errors import (
     UnknownName,
     UsageError,
 )
-from .fingerprint import Hasher, fingerprint
-from .qrels import Judgment, Qrels
 from .run import NO_DOCUMENT, Hit, Run
-from .task import Document, Documents, Query, Task
+from .task import Document, Documents, Judgment, Qrels, Query, Task
 
 __all__ = [
     "NO_DOCUMENT",

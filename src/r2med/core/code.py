@@ -127,11 +127,12 @@ def library(module: object) -> str:
     top = module.partition(".")[0] if isinstance(module, str) else ""
     if top in ("", "__main__"):
         return ""
-    if top in sys.builtin_module_names or top in sys.stdlib_module_names:
-        return sys.version.split()[0]
     if top == "r2med":
         return __version__
-    return _version(top, str(_place(top) or ""))
+    place = str(_place(top) or "")
+    if top in sys.stdlib_module_names and (_inside(place) or not Path(place).is_file()):
+        return sys.version.split()[0]  # and not a file of the user's that has the name of one of Python's
+    return _version(top, place)
 
 
 def _place(top: str) -> str | None:
@@ -151,8 +152,8 @@ def _version(top: str, place: str) -> str:
     commit = _not_from_an_index().get(top)
     if not _inside(place) or commit == "":
         return ""
-    own = getattr(sys.modules.get(top), "__version__", None)
-    version = own if isinstance(own, str) else _distribution_version(top)
+    # Not what the module calls itself, which nobody knows before it is imported: its name would depend on the moment.
+    version = _distribution_version(top)
     return f"{version}+{commit}" if commit else version
 
 
@@ -163,7 +164,8 @@ def _distribution_version(top: str) -> str:
         return version(top)
     except PackageNotFoundError:
         names = _all_distributions().get(top, ())
-        return version(names[0]) if names else ""
+        own = getattr(sys.modules.get(top), "__version__", "")
+        return version(names[0]) if names else own if isinstance(own, str) else ""
 
 
 @cache
@@ -197,17 +199,34 @@ def _roots() -> tuple[str, ...]:
     """Folders of installed packages and of Python itself."""
     found = {sysconfig.get_path(key) for key in ("stdlib", "platstdlib", "purelib", "platlib")}
     found |= {*getattr(site, "getsitepackages", list)(), site.getusersitepackages()}
+    found |= {place for place in sys.path if Path(place).name in ("site-packages", "dist-packages")}
     return tuple(os.path.realpath(root).rstrip(os.sep) + os.sep for root in found if root)
 
 
+@cache
 def _inside(place: str) -> bool:
     return place.startswith("<frozen") or os.path.realpath(place).startswith(_roots())
 
 
 def constructor_arguments(model: Any) -> dict[str, Any]:
-    """The attributes of an object that have the name of an argument of its constructor."""
+    """The attributes of an object that have the name of an argument of its constructor, or that name behind a `_`."""
     try:
         names = inspect.signature(type(model)).parameters
     except (TypeError, ValueError):
         return {}
-    return {name: getattr(model, name) for name in names if name in getattr(model, "__dict__", {})}
+    held = {*getattr(model, "__dict__", {}), *(name for kind in type(model).__mro__ for name in slots(kind))}
+    found = (attribute for name in names for attribute in (name, f"_{name}") if attribute in held)
+    return {attribute: getattr(model, attribute) for attribute in found if hasattr(model, attribute)}
+
+
+def slots(kind: type) -> tuple[str, ...]:
+    """The attributes that a class keeps in slots, as Python calls them."""
+    said = vars(kind).get("__slots__", ())
+    names = (said,) if isinstance(said, str) else tuple(said)
+    return tuple(_mangled(name, kind) for name in names if name not in ("__dict__", "__weakref__"))
+
+
+def _mangled(name: str, kind: type) -> str:
+    """What Python calls a private name of a class."""
+    private = name.startswith("__") and not name.endswith("__")
+    return f"_{kind.__name__.lstrip('_')}{name}" if private else name

@@ -1,4 +1,4 @@
-"""Columns of text and tables of ids: the memory layout of a corpus.
+"""Columns of text and tables of ids: the memory layout of a corpus; and the fingerprints of such content.
 
 A corpus of 60,000 passages as Python strings costs an object per passage and, as soon as one Greek letter is in it,
 two bytes per character. Held as one UTF-8 buffer with offsets it costs its own size, can be hashed in one call and is
@@ -8,12 +8,14 @@ read by the native analyzer without a copy.
 from __future__ import annotations
 
 import hashlib
+import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import pairwise
-from typing import TypeVar, overload
+from typing import Any, TypeVar, overload
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -23,6 +25,7 @@ Bytes = npt.NDArray[np.uint8]
 Key = TypeVar("Key")
 Member = TypeVar("Member")
 
+DIGEST_BYTES = 16  # of a fingerprint
 BLOCK = 4 << 20  # bytes of text worked on at once
 SPACE = np.isin(np.arange(256), list(b" \t\n\r\f\v"))
 
@@ -33,6 +36,55 @@ def grouped(pairs: Iterable[tuple[Key, Member]]) -> dict[Key, list[Member]]:
     for key, member in pairs:
         groups.setdefault(key, []).append(member)
     return groups
+
+
+class Hasher:
+    """BLAKE2b over length-prefixed parts, so that ("ab", "c") and ("a", "bc") differ."""
+
+    def __init__(self, kind: str) -> None:
+        self._hash = hashlib.blake2b(digest_size=DIGEST_BYTES)
+        self.text(kind)
+
+    def data(self, part: bytes | memoryview | npt.NDArray[np.generic]) -> None:
+        """Add one binary part."""
+        whole = np.ascontiguousarray(part).data if isinstance(part, np.ndarray) else part
+        view = memoryview(whole)
+        self._hash.update(view.nbytes.to_bytes(8, "little"))
+        if view.nbytes:
+            self._hash.update(view.cast("B"))
+
+    def text(self, part: str) -> None:
+        """Add one text."""
+        self.data(part.encode())
+
+    def texts(self, parts: Iterable[str]) -> None:
+        """Add a list of texts as one part."""
+        encoded = [p.encode() for p in parts]
+        self.data(np.array([len(e) for e in encoded], dtype="<i8"))
+        self.data(b"".join(encoded))
+
+    def digest(self) -> str:
+        """The fingerprint, 32 hexadecimal digits."""
+        return self._hash.hexdigest()
+
+
+def fingerprint(kind: str, value: object) -> str:
+    """Fingerprint of plain data (numbers, texts, lists, dicts), independent of key order."""
+    hasher = Hasher(kind)
+    encoded = msgspec.json.encode(value, order="deterministic")
+    if b"null" in encoded:  # which JSON has for infinite numbers, too
+        encoded = msgspec.json.encode(_spelled(value), order="deterministic")
+    hasher.data(encoded)
+    return hasher.digest()
+
+
+def _spelled(value: Any) -> Any:
+    """Plain data in which numbers that are not finite are texts."""
+    if isinstance(value, dict):
+        return {key: _spelled(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_spelled(part) for part in value]
+    return {"number": repr(value)} if isinstance(value, float) and not math.isfinite(value) else value
 
 
 class TextColumn(Sequence[str]):

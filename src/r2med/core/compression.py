@@ -95,14 +95,22 @@ def gunzip(data: bytes, label: str) -> bytes:
 
 
 def inflated(parts: Iterable[bytes]) -> Iterator[bytes]:
-    """A body of gzip or deflate as it comes, unpacked in pieces of bounded size; whoever takes them counts them."""
-    unpacker = zlib.decompressobj(zlib.MAX_WBITS | 32)  # reads the headers of both
+    """A body of gzip or deflate as it comes, unpacked in pieces of bounded size; whoever takes them counts them.
+
+    One that ends too early is a `zlib.error`.
+    """
+    unpacker = None
     for part in parts:
         packed = part
         while packed:
+            if unpacker is None or unpacker.eof:  # at the beginning, or where another file of gzip follows
+                unpacker = zlib.decompressobj(zlib.MAX_WBITS | 32)  # reads the headers of both
             yield unpacker.decompress(packed, BUFFER)
-            packed = unpacker.unconsumed_tail
-    yield unpacker.flush()
+            packed = unpacker.unconsumed_tail or unpacker.unused_data
+    if unpacker is not None:
+        yield unpacker.flush()
+        if not unpacker.eof:
+            raise zlib.error("the data end too early")
 
 
 def inflate(packed: bytes, most: int, label: str | Path) -> bytes:

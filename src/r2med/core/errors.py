@@ -31,6 +31,16 @@ class R2MedError(Exception):
     def __init__(self, message: object = "") -> None:
         super().__init__(printable(str(message)))
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """As it is, whatever its class is made from: so it comes back from another process."""
+        return _again, (type(self), self.args, self.__dict__)
+
+
+def _again(kind: type[R2MedError], args: tuple[str, ...], facts: dict[str, object]) -> R2MedError:
+    error = kind.__new__(kind, *args)
+    error.__dict__.update(facts)
+    return error
+
 
 class UsageError(R2MedError):
     """The request cannot be carried out as written."""

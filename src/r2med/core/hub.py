@@ -16,11 +16,10 @@ from typing import Any, Literal, NamedTuple
 
 from .errors import MissingExtra, Unavailable
 from .files import HashKind, content_hashes
-from .parallel import in_parallel
+from .parallel import in_parallel, in_time
 from .places import hub_cache
 from .plugins import first_line
 from .untrusted import inside
-from .waiting import in_time
 
 ANSWER_WITHIN = 5.0
 """Seconds for the first answer: a laptop on a train should not wait for minutes."""

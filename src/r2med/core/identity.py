@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import inspect
 import secrets
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -47,11 +48,11 @@ def _arguments(model: Any) -> dict[str, object]:
     attribute = next(name for name in REVISION_ATTRS if getattr(model, name, None) not in (None, ""))
     if inspect.isroutine(model) or not isinstance(getattr(type(model), attribute, None), str | int | float):
         return {}
-    try:
-        held = constructor_arguments(model)
-        return {"arguments": state_digest(held)} if held else {}
-    except Unreadable:
-        return {}
+    digests = dict[str, str]()
+    for name, value in constructor_arguments(model).items():
+        with suppress(Unreadable):  # the others still tell
+            digests[name] = state_digest(value)
+    return {"arguments": digests} if digests else {}
 
 
 def revision_of(model: Any) -> str:

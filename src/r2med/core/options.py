@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
@@ -11,6 +12,16 @@ from .errors import UsageError
 from .parameters import Parameter
 
 Progress = Callable[[int, int], None]  # called with (done, in all)
+_DEVICE = re.compile(r"cpu|mps|cuda:\d+")
+
+
+def check_devices(asked: str) -> list[str]:
+    """The names of devices in a text, `cuda` alone standing for every GPU; others are refused."""
+    names = [name.strip() for name in asked.split(",")]
+    wrong = next((name for name in names if names != ["cuda"] and not _DEVICE.fullmatch(name)), None)
+    if wrong is not None:
+        raise UsageError(f"unknown device {wrong!r}: cpu, cuda, cuda:N, several with commas, or mps")
+    return names
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +48,7 @@ class Options:
     budget: Budget | None = None  # one for all that a command spends
     keep_prompts: bool = False  # store every prompt in full beside its answer
     retry: frozenset[str] = frozenset()
-    """Statuses of stored texts that expansion methods ask for again: `empty`, `failed`, `refused`, …"""
+    """Statuses of stored answers that chat models are asked for again: `empty`, `failed`, `refused`, …"""
     dry_run: bool = False  # nothing is sent or encoded
     on_progress: Progress | None = None
 
@@ -47,6 +58,8 @@ class Options:
             value = getattr(self, name)
             if value is not None and value <= 0:
                 raise UsageError(f"{name} must be above 0, not {value}")
+        if self.device is not None:
+            check_devices(self.device)
         if self.attempts < 1:
             raise UsageError(f"attempts must be 1 or more, not {self.attempts}")
 

@@ -1,22 +1,72 @@
-"""Many slow calls at once: a window of jobs in flight, results as they come, one place where failures end.
+"""Slow calls: one with a deadline, however slowly a server answers, and many at once, with a window of jobs in flight.
 
-The threads are daemons: a call that never returns cannot keep the program from ending.
+The threads are daemons: a call that never returns cannot keep the program from ending. What takes the processor rather
+than time is done in processes, with the same results in the same order for any number of them.
 """
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from queue import Empty, SimpleQueue
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
+from .errors import Unavailable
+
+STOP = threading.Event()
+"""Set when the program ends: calls under way are abandoned at once, whichever thread waits for them."""
+LOOK_SECONDS = 0.2
+"""How often a waiting thread looks whether it shall stop."""
 GRACE = 1.0
 """Seconds that calls under way get when the caller stops early: their results may have been paid for."""
 
 Job = TypeVar("Job")
 Result = TypeVar("Result")
+
+
+def in_time(call: Callable[[], Result], seconds: float) -> Result:
+    """What a call returns or raises; a `TimeoutError` after so many seconds.
+
+    It runs in a thread of its own, which is left to itself when the time is over or the program ends: no library call
+    can be interrupted while it waits for a header, a name server or a certificate.
+    """
+    outcome: SimpleQueue[tuple[Result] | BaseException] = SimpleQueue()
+    deadline = time.monotonic() + seconds
+
+    def run() -> None:
+        try:
+            outcome.put((call(),))
+        except BaseException as error:
+            outcome.put(error)
+
+    threading.Thread(target=run, daemon=True).start()
+    while (left := deadline - time.monotonic()) > 0 and not STOP.is_set():
+        try:
+            found = outcome.get(timeout=min(left, LOOK_SECONDS))
+        except Empty:
+            continue
+        if isinstance(found, BaseException):
+            raise found
+        return found[0]
+    if STOP.is_set():
+        raise Unavailable("interrupted")
+    raise TimeoutError(f"no whole answer within {seconds:.0f} seconds")
+
+
+def sleep(seconds: float, stop: threading.Event) -> None:
+    """Sleep, but no longer than until `stop` or the end of the program."""
+    until = time.monotonic() + seconds
+    while (left := until - time.monotonic()) > 0 and not shall_end(stop):
+        stop.wait(min(left, LOOK_SECONDS))
+
+
+def shall_end(stop: threading.Event) -> bool:
+    """Whether nothing more shall be begun: here, or in the whole program."""
+    return stop.is_set() or STOP.is_set()
 
 
 class Feed(Generic[Job]):
@@ -152,3 +202,50 @@ class _Window(Generic[Job, Result]):
         if self._on_result is not None:
             self._on_result(job, result)
         return (result,)
+
+
+def in_processes(jobs: Sequence[Job], make: Callable[[], Callable[[Job], Result]], processes: int) -> Iterator[Result]:
+    """Results of what `make` makes, once in every process, on all jobs, in the order of the jobs.
+
+    One process is this one. More are started as new interpreters, which read the main module again: a script of one's
+    own has to begin its work below `if __name__ == "__main__"`. The first exception of a job ends it all.
+    """
+    processes = min(processes, len(jobs))
+    if processes < 2:
+        yield from map(make(), jobs)
+        return
+    import multiprocessing  # here, since few commands need it
+    from concurrent.futures import ProcessPoolExecutor
+    from concurrent.futures.process import BrokenProcessPool
+
+    context = multiprocessing.get_context("spawn")  # a fork would inherit the threads' locks, not the threads
+    pool = ProcessPoolExecutor(processes, context, _begin, (make,))
+    try:
+        yield from pool.map(_do, jobs)
+    except BrokenProcessPool:
+        raise Unavailable("a process ended before its work was done: fewer processes need less memory") from None
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+_made: list[Callable[[Any], Any]] = []  # what this process was started for, if it is one of these
+
+
+def _begin(make: Callable[[], Callable[[Any], Any]]) -> None:
+    """The beginning of a process; it ends with the one that started it."""
+    from multiprocessing import parent_process
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to the whole group; the first process decides
+    parent = parent_process()
+    assert parent is not None
+
+    def follow() -> None:
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=follow, daemon=True).start()
+    _made.append(make())
+
+
+def _do(job: Any) -> Any:
+    return _made[0](job)

@@ -61,7 +61,9 @@ class Parameter(NamedTuple):
         numbers = checked if isinstance(checked, tuple) else (checked,)
         if checked == "" or not all(math.isfinite(number) for number in numbers if isinstance(number, float)):
             raise UsageError(f"{self.name} of {whose} must be {self.wanted}, not {value!r}")
-        return checked
+        if isinstance(checked, tuple):
+            return tuple(number + 0.0 for number in checked)
+        return checked + 0.0 if isinstance(checked, float) else checked  # 0 for -0, which is printed alike
 
     @property
     def wanted(self) -> str:

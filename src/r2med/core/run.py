@@ -8,9 +8,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from .budget import Account
 from .columns import IdTable, Int32
 from .errors import DataError, UsageError
-from .reuse import Account
 
 Float32 = npt.NDArray[np.float32]
 NO_DOCUMENT = -1
@@ -190,14 +190,14 @@ class Run:
 
 def _in_order(docs: Int32, scores: Float32, doc_ids: IdTable) -> tuple[Int32, Float32]:
     """Rows in trec_eval's order; nothing is copied where they are in it already."""
+    if (np.isnan(scores) & (docs >= 0)).any():
+        raise DataError("a run has a score that is not a number")
     before, after = scores[:, :-1], scores[:, 1:]
     tied = (before == after) & (docs[:, 1:] >= 0)
     falling = (before > after) | (docs[:, 1:] < 0)
     empty_last = not ((docs[:, :-1] < 0) & (docs[:, 1:] >= 0)).any()
     if empty_last and (falling | tied).all() and not tied.any():
         return docs, scores
-    if np.isnan(scores).any():
-        raise DataError("a run has a score that is not a number")
     ties = np.append(doc_ids.tie_rank, np.int32(len(doc_ids)))[docs]
     if empty_last and (falling | (tied & (ties[:, :-1] < ties[:, 1:]))).all():
         return docs, scores

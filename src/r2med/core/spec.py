@@ -221,9 +221,11 @@ def content_digest(path: Path) -> str:
         if path.is_file():
             digest.update(_hash(path))
         else:
-            for file in _files(path):
-                # Names hold no NUL, and hashes are of one length: no two folders give the same bytes.
-                digest.update(os.fsencode(file.relative_to(path).as_posix()) + b"\0" + _hash(file))
+            for file, first in _files(path):
+                # Names hold no NUL, those of files no slash at their end, and hashes have one length: no two folders
+                # give the same bytes.
+                name = os.fsencode(file.relative_to(path).as_posix())
+                digest.update(name + b"\0" + _hash(file) if first is None else name + b"/\0" + first)
     except OSError as error:
         raise DataError(f"cannot be read ({error.strerror or error})", path=path) from None
     return digest.hexdigest()
@@ -233,21 +235,25 @@ def _hash(file: Path) -> bytes:
     return hash_file(file, hashlib.blake2b(digest_size=16)).digest()
 
 
-def _files(folder: Path) -> list[Path]:
-    """All files that are not hidden, also behind links; a link that leads back is followed once."""
+def _files(folder: Path) -> list[tuple[Path, bytes | None]]:
+    """All files that are not hidden, also behind links; and folders that were met before, with a hash of where."""
     if not folder.is_dir():
         raise DataError("no such file or folder", path=folder)
 
     def fail(error: OSError) -> None:
         raise error
 
-    found, seen = list[Path](), set[str]()
+    found, seen = list[tuple[Path, bytes | None]](), dict[str, Path]()
     for place, folders, names in os.walk(folder, onerror=fail, followlinks=True):
-        here = os.path.realpath(place)
-        folders[:] = [] if here in seen else [name for name in folders if not name.startswith(".")]
-        files = (Path(place, name) for name in names if here not in seen and not name.startswith("."))
-        found += [file for file in files if file.is_file()]
-        seen.add(here)
+        here = Path(place)
+        if (first := seen.setdefault(os.path.realpath(place), here)) is not here:
+            folders.clear()
+            met = os.fsencode(first.relative_to(folder).as_posix())
+            found.append((here, hashlib.blake2b(met, digest_size=16).digest()))
+            continue
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        files = (Path(place, name) for name in names if not name.startswith("."))
+        found += [(file, None) for file in files if file.is_file()]
     return sorted(found)
 
 

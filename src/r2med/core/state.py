@@ -10,6 +10,7 @@ import copyreg
 import enum
 import functools
 import hashlib
+import inspect
 import logging
 import os
 import re
@@ -33,6 +34,7 @@ from .code import (
     library_function,
     referred_names,
     refuse_reading,
+    slots,
 )
 
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), type(Ellipsis), range)
@@ -64,13 +66,17 @@ _TEXTS: tuple[tuple[Any, str, Callable[[Any], str]], ...] = (
     (_DESCRIPTORS, "builtin", lambda v: f"{v.__objclass__.__qualname__}.{v.__name__}"),
 )
 """Types of which a text says all."""
+_METHODS = (types.FunctionType, property, staticmethod, classmethod, functools.cached_property)
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks")  # functions that a torch module calls
 
 
 def state_digest(model: Any) -> str:
     """Hash of everything an object's behaviour depends on, as far as Python can see; raises `Unreadable`."""
     reader = _Reader()
-    reader.add(model)
+    try:
+        reader.add(model)
+    except RecursionError:
+        raise Unreadable("it is nested too deeply") from None
     return reader.digest()
 
 
@@ -147,7 +153,9 @@ class _Reader:
         if isinstance(value, enum.Enum):
             kind = type(value)
             self._several(f"{kind.__module__}.{kind.__qualname__}.{value.name}", [value.value])
-            self._several("methods", [m for _, m in sorted(vars(kind).items()) if isinstance(m, types.FunctionType)])
+            for base in (base for base in kind.__mro__ if not library(base.__module__)):
+                members = [m for _, m in sorted(vars(base).items()) if isinstance(m, _METHODS)]
+                self._several("methods", members if issubclass(base, enum.Enum) else [base])
             return True
         return False
 
@@ -159,15 +167,13 @@ class _Reader:
 
     def _contents(self, value: Any) -> None:
         """What a container holds; a subclass counts as the container it is."""
-        if isinstance(value, np.ndarray):
-            whole = np.asarray(value)
-            self.put("array", f"{whole.dtype.descr if whole.dtype.names else whole.dtype.str}{whole.shape}")
+        if isinstance(value, np.ndarray | np.generic):
+            whole, tag = np.asarray(value), "array" if isinstance(value, np.ndarray) else "scalar"
+            self.put(tag, f"{whole.dtype.descr if whole.dtype.names else whole.dtype.str}{whole.shape}")
             if whole.dtype.hasobject:
                 self._several("objects", whole.reshape(-1).tolist())
             else:
                 self._hash.update(np.ascontiguousarray(whole).tobytes())
-        elif isinstance(value, np.generic):
-            self.put("scalar", value.dtype.str.encode() + value.tobytes())
         elif isinstance(value, Mapping):
             self._several("mapping", [part for pair in value.items() for part in pair])
         elif isinstance(value, set | frozenset):
@@ -203,7 +209,7 @@ class _Reader:
             self.put("object")
             self._class(kind)
             base = _hidden_base(kind)
-            if base is not None and issubclass(base, _CONTAINERS):
+            if base in _CONTAINERS:
                 self._contents(value)
             elif base is not None and not _is_array(value):
                 self._reduced(value)
@@ -313,6 +319,8 @@ class _Reader:
 
     def _code(self, code: types.CodeType) -> None:
         self.put("code", code.co_code + b"\0" + getattr(code, "co_exceptiontable", b""))
+        taken = (code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount)
+        self.put("arguments", f"{taken}{code.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS)}")
         self.put("names", " ".join((*code.co_names, *code.co_varnames, "/", *code.co_freevars, "/", *code.co_cellvars)))
         refuse_reading(code.co_names, at_call=self._at_call)
         for constant in code.co_consts:
@@ -338,23 +346,18 @@ class _Reader:
 def _hidden_base(kind: type) -> type | None:
     """The class of C, other than `object`, that keeps a part of an instance where Python does not see it."""
     for base in kind.__mro__:
-        new = vars(base).get("__new__")
-        if base is not object and isinstance(new, types.BuiltinFunctionType):
+        members = vars(base)
+        fields = "__slots__" not in members and any(isinstance(m, types.MemberDescriptorType) for m in members.values())
+        if base is not object and (fields or isinstance(members.get("__new__"), types.BuiltinFunctionType)):
             return base
     return None
 
 
 def _attributes(value: Any) -> Iterator[tuple[str, Any]]:
-    slots = (name for kind in type(value).__mro__ for name in _slots(kind))
+    slotted = (name for kind in type(value).__mro__ for name in slots(kind))
     own = getattr(value, "__dict__", {})
     yield from sorted(own.items())
-    yield from ((name, getattr(value, name)) for name in slots if name not in own and hasattr(value, name))
-
-
-def _slots(kind: type) -> tuple[str, ...]:
-    slots = vars(kind).get("__slots__", ())
-    names = (slots,) if isinstance(slots, str) else tuple(slots)
-    return tuple(name for name in names if name not in ("__dict__", "__weakref__"))
+    yield from ((name, getattr(value, name)) for name in slotted if name not in own and hasattr(value, name))
 
 
 def _is_compiled(value: Any) -> bool:
@@ -383,8 +386,8 @@ def _is_tensor(value: Any) -> bool:
 
 
 def _tensor_bytes(tensor: Any) -> Any:
-    flat = tensor.detach().cpu().contiguous().reshape(-1)
     try:
+        flat = tensor.detach().cpu().resolve_conj().resolve_neg().contiguous().reshape(-1)
         return flat.view(sys.modules["torch"].uint8).numpy().data
-    except (RuntimeError, TypeError):  # types that have no bytes of their own to look at
-        return flat.float().numpy().data
+    except (RuntimeError, TypeError):  # sparse and quantized ones have no bytes of their own to look at
+        raise Unreadable(f"it holds a tensor of {tensor.dtype} whose bytes cannot be read") from None

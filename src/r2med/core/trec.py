@@ -14,9 +14,9 @@ from .atomic import atomic_file
 from .columns import SPACE, IdTable, Int32, Int64
 from .compression import write_packed
 from .errors import DataError
-from .qrels import Judgment
 from .run import Run
 from .stores import open_path, whole_lines
+from .task import Judgment
 
 try:
     from .. import _fast
@@ -78,7 +78,7 @@ class _Columns:
             return False
         fields = lines.split()
         try:
-            scores = np.array(list(map(float, fields[4::6])), dtype=np.float64)
+            scores = np.array(list(map(_score, fields[4::6])), dtype=np.float64)
             queries, documents = _numbered(fields[::6], self.queries), _numbered(fields[2::6], self._documents)
             tags = [tag.decode() for tag in dict.fromkeys(fields[:4:-6])]
         except ValueError:  # which a mistake in UTF-8 is too
@@ -93,6 +93,13 @@ class _Columns:
         queries, documents, scores = (np.concatenate(column) for column in zip(empty, *self._parts, strict=True))
         asked, found = (IdTable(name.decode() for name in known) for known in (self.queries, self._documents))
         return Run.from_columns(asked, found, queries, documents, scores, doc_ids=doc_ids, name=self._tag)
+
+
+def _score(field: bytes) -> float:
+    """A score as trec_eval reads it; Python would take 1_0 for ten."""
+    if b"_" in field:
+        raise ValueError
+    return float(field)
 
 
 def _words_of_lines(lines: bytes) -> Int64:
@@ -121,7 +128,7 @@ def _check_line(line: bytes, path: str | Path, number: int) -> None:
     if len(fields) != 6:
         raise DataError(f"expected 6 columns, got {len(fields)}", path=path, line=number)
     try:
-        score = float(fields[4])
+        score = _score(fields[4])
     except ValueError:
         score = math.nan
     if math.isnan(score):

@@ -140,4 +140,4 @@ def _gpu(machine: Machine) -> Verdict:
 def _key_file() -> Verdict:
     if problems := [problem for name in key_variables() if (problem := key_problem(name))]:
         return Verdict("broken", "; ".join(problems), "mend or unset the variable")
-    return Verdict("ok", "nothing to object to")
+    return Verdict("ok", "every key file that is named can be read")

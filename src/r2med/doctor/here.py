@@ -243,7 +243,7 @@ def places(results: Path) -> list[Place]:
     except OSError:
         inside = []
     return [
-        look_at(f"home ({root.name})", root, free=True),
+        look_at("home", root, free=True),
         *(look_at(f"home/{path.name}", path) for path in inside),
         look_at("hub cache", hub_cache()),
         look_at("results", results, free=True),

@@ -13,8 +13,9 @@ from typing import NamedTuple
 import msgspec
 
 from ..core import ModelError, Query, R2MedError
-from ..core.waiting import STOP
-from ..llm import Chat, Generation, GenerationStore, Message, Request, Sampling, open_call, read_reply
+from ..core.parallel import STOP
+from ..llm import Chat, Generation, GenerationStore, Message, Request, Sampling, StatusOf, open_call, read_reply
+from ..llm.generation import as_parsed
 from ..llm.prompts import Prompt, fill
 from .passages import SearchTool, render_passages
 
@@ -61,12 +62,19 @@ class Outcome(NamedTuple):
 
 
 def ask(
-    chat: Chat, request: Request, store: GenerationStore, marking: str, *, clean: bool = True, keep_prompt: bool = False
+    chat: Chat,
+    request: Request,
+    store: GenerationStore,
+    marking: str,
+    *,
+    clean: bool = True,
+    keep_prompt: bool = False,
+    status: StatusOf = as_parsed,
 ) -> Generation:
     """One answer: from the store, from another process that is at it, or from the model."""
     while True:
         store.refresh()
-        found, left = store.divided(request)
+        found, left = store.divided(request, status)
         if not left:
             store.reuse(found)
             return found[0]
@@ -121,7 +129,7 @@ class Loop:
                 break
             sampling = msgspec.structs.replace(self.sampling, max_tokens=room, stop=(self.tags.search[1],), n=1)
             request = Request(tuple(messages), sampling, f"{query.id}#{turn}")
-            last = self._ask(request, self.tags.marking)
+            last = self._ask(request, self.tags.marking, self._status)
             calls.append(last)
             spent += last.completion_tokens
             wanted = self._wants(last)
@@ -136,6 +144,10 @@ class Loop:
             messages += [Message("assistant", said), Message("user", evidence)]
         return Outcome(self._close(query, opening, last, thoughts, searches, calls), calls, searches)
 
+    def _status(self, said: Generation) -> str:
+        """A turn that ends in a search has no final answer, as it should be."""
+        return said.status if self._wants(said) is None else "ok"
+
     def _wants(self, said: Generation) -> str | None:
         """What the model asks its tool for; a call that the token limit cut is none."""
         return open_call(said.raw, *self.tags.search) if said.finish_reason == "stop" else None
@@ -147,15 +159,16 @@ class Loop:
             text = fill(self.prompt.condense, query=query.text, search=search, passages=found)
             sampling = msgspec.structs.replace(self.sampling, max_tokens=self.limits.condensed_tokens, stop=(), n=1)
             request = Request((Message("user", text),), sampling, f"{query.id}#condense{number}")
-            told = self._ask(request, self.chat.marking)
+            told = self._ask(request, self.chat.marking, as_parsed)
             calls.append(told)
             found = told.final if told.usable else found  # better the passages than nothing
         return f"{self.tags.evidence[0]}\n{self._plain(found)}\n{self.tags.evidence[1]}"
 
-    def _ask(self, request: Request, marking: str) -> Generation:
+    def _ask(self, request: Request, marking: str, status: StatusOf) -> Generation:
         if self._stopped.is_set():
             raise ModelError("stopped")
-        return ask(self.chat, request, self.store, marking, clean=self.clean, keep_prompt=self.keep_prompt)
+        kept = {"clean": self.clean, "keep_prompt": self.keep_prompt}
+        return ask(self.chat, request, self.store, marking, **kept, status=status)
 
     def _plain(self, text: str) -> str:
         """A passage that holds a tag of ours must not be able to close its block or to ask for searches."""
@@ -196,8 +209,7 @@ class Loop:
                 finish_reason=last.finish_reason,
                 model=last.model,
             )
-        if self.store.get(begun) is None:
-            self.store.append([final])
+        self.store.keep(begun, [final])
         return final
 
 

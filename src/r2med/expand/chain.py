@@ -13,8 +13,8 @@ from itertools import pairwise
 import msgspec
 
 from ..core import Task, UsageError
+from ..core.budget import known_sum, together
 from ..core.options import Progress
-from ..core.reuse import known_sum, together
 from ..core.spec import Spec
 from ..llm import Cost
 from ..retrieve import Build

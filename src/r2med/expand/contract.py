@@ -11,11 +11,11 @@ from typing import ClassVar
 import msgspec
 
 from ..core import Task, UsageError
+from ..core.budget import Account, known_sum
 from ..core.options import Progress, run_options
 from ..core.parameters import Parameter
 from ..core.queries import Feedback
 from ..core.registry import Registry
-from ..core.reuse import Account, known_sum
 from ..core.spec import Spec
 from ..llm import Answers, Chat, Cost, chats
 
@@ -140,8 +140,6 @@ class Expander(ABC):
     warning: str = ""
     """A plain sentence that results must carry, or empty."""
     chat: Chat | None = None
-    retry: frozenset[str] = frozenset()
-    """Statuses of stored texts that it asks for again."""
     needs_text: bool = True
     """Whether a task for which it has no usable text at all is an error."""
     makes_text: bool = True

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import msgspec
 
@@ -10,7 +10,7 @@ from ..core import Task, UsageError
 from ..core.options import Progress
 from ..core.queries import Queries
 from ..core.spec import Content, Spec
-from ..llm import Chat, GenerationStore, Request, Sampling, StoreKey, generate, reasons
+from ..llm import Chat, Generation, GenerationStore, Request, Sampling, StoreKey, generate, reasons, unless_read
 from ..llm.reading import read_verdict
 from ..models.prompts import names_of
 from ..retrieve import Build, Retriever
@@ -171,7 +171,9 @@ def _mean(values: Sequence[float]) -> float | None:
     return sum(values) / len(values) if values else None
 
 
-def judge(expansions: Expansions, task: Task, chat: Chat, *, prompts: Content | None = None) -> dict[str, str]:
+def judge(
+    expansions: Expansions, task: Task, chat: Chat, *, prompts: Content | None = None, retry: Collection[str] = ()
+) -> dict[str, str]:
     """Verdicts by query id; a judge that says neither yes nor no leaves a query `unknown`."""
     prompt = load_prompt("judge", names_of(task), prompts)
     sampling = Sampling(max_tokens=REASONING_TOKENS if reasons(chat) else ANSWER_TOKENS, temperature=0.0, seed=0)
@@ -184,8 +186,12 @@ def judge(expansions: Expansions, task: Task, chat: Chat, *, prompts: Content | 
             messages = prompt.messages(query=query.text, answer=query.answer, passage=passage)
             requests.append(Request(messages, sampling, query.id))
     key = StoreKey.of("judge", chat, prompt.hash, sampling, task.fingerprint)
-    with GenerationStore(key) as kept:
-        for generation in generate(chat, requests, kept):
+
+    def status(answer: Generation) -> str:
+        return unless_read(answer, read_verdict(answer.final) is not None)
+
+    with GenerationStore(key, retry=retry) as kept:
+        for generation in generate(chat, requests, kept, status=status):
             if generation.usable:
                 verdict = read_verdict(generation.final)
                 verdicts[generation.query_id] = UNKNOWN if verdict is None else RIGHT if verdict else WRONG

@@ -14,9 +14,9 @@ import msgspec
 from msgspec import Meta
 
 from ..core import DataError, Query, Task
+from ..core.budget import known_sum
 from ..core.options import Options, Progress
 from ..core.queries import Queries
-from ..core.reuse import known_sum
 from ..core.spec import Content, Spec
 from ..core.untrusted import file_name, inside
 from ..llm import (
@@ -27,7 +27,6 @@ from ..llm import (
     Request,
     Sampling,
     StoreKey,
-    asked_again,
     generate,
     plan_requests,
     reasons,
@@ -150,7 +149,7 @@ class Generated(Expander):
         self.given = given or self.Parameters()
         self.spec = spec or Spec(self.method, chat.spec)
         self.options = options or Options()
-        self.retry, self.warning = self.options.retry, chat.warning
+        self.warning = chat.warning
         tokens = self.thinking_tokens if reasons(chat) else ANSWER_TOKENS
         self.sampling = self.given.sampling(chat, tokens, n=self.given.passages)
 
@@ -196,14 +195,9 @@ class Generated(Expander):
         return load_prompt(self.method, names_of(task), self.given.prompts), {}
 
     def task_facts(self, task: Task) -> dict[str, object]:
-        """The prompt of a task, where a prompt pack has one for each, and texts that took the place of others.
-
-        A pack that lacks the task is refused here.
-        """
+        """The prompt of a task, where a prompt pack has one for each; a pack that lacks the task is refused here."""
         pack, hashed = self.given.prompts, self.prompt(task)[0].hash
-        facts = {"prompt": hashed} if pack is not None and holds_pack(pack.located()) else {}
-        again = asked_again(self.store_key(hashed, task).place)
-        return {**facts, **({"asked_again": again} if again else {})}
+        return {"prompt": hashed} if pack is not None and holds_pack(pack.located()) else {}
 
     def prepare(self, task: Task, limit: int | None = None) -> Prepared:
         """Everything that will be sent."""
@@ -223,7 +217,7 @@ class Generated(Expander):
 
     def open_store(self, template: str, task: Task, *, read_only: bool = False) -> GenerationStore:
         """The answers for this task."""
-        return GenerationStore(self.store_key(template, task), read_only=read_only, retry=self.retry)
+        return GenerationStore(self.store_key(template, task), read_only=read_only, retry=self.options.retry)
 
     def plan(self, task: Task, *, limit: int | None = None) -> Cost:
         """What the requests that are not in the store will take at most."""

@@ -225,11 +225,10 @@ class Rounds(Generated):
             again = max((answer.again for answer in state.answers), default=0)
             messages = prompt.messages(query=state.query.text, passages="")
             begun = Request(messages, self.sampling, state.query.id, again=again)
-            if state.failed or store.begun(begun):
-                continue
-            texts = [_outcome(answer, begun, number) for number, answer in enumerate(state.kept)]
-            gone = range(len(texts), store.held(begun))
-            store.append([*texts, *(_outcome(NO_TEXT, begun, number) for number in gone)])
+            if not state.failed:
+                texts = [_outcome(answer, begun, number) for number, answer in enumerate(state.kept)]
+                gone = range(len(texts), store.held(begun))
+                store.keep(begun, [*texts, *(_outcome(NO_TEXT, begun, number) for number in gone)])
 
     def _expansion(self, state: State) -> Expansion:
         """The texts that the loop ended with, and the bill of all its calls."""

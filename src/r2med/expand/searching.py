@@ -11,10 +11,10 @@ import msgspec
 from msgspec import Meta
 
 from ..core import Query, Task, UsageError
+from ..core.budget import known_sum
 from ..core.options import Options, Progress
-from ..core.reuse import known_sum
 from ..core.spec import Spec
-from ..llm import Chat, Cost, GenerationStore, Request, StoreKey, as_text, asked_again, estimate_tokens, reasons
+from ..llm import Chat, Cost, GenerationStore, Request, StoreKey, as_text, estimate_tokens, reasons
 from ..llm.prompts import Prompt
 from ..models.prompts import names_of
 from ..retrieve import Build, Retriever, get_retriever
@@ -25,8 +25,6 @@ from .paper import paper_spec
 from .passages import SearchTool
 from .replay import RECORDED, recorded
 
-REPEATABLE = frozenset({"empty", "failed", "refused"})
-"""Statuses of turns that can be asked for again; one that ends in a search is `unparsed`, as it should be."""
 CONCURRENCY = 16
 """Queries that an agent works on at once."""
 
@@ -56,7 +54,6 @@ class Searching(Expander):
     ) -> None:
         self.chat: Chat = chat
         self.given, self.options = given or SearchingParameters(), options or Options()
-        self.retry = self.options.retry & REPEATABLE
         self.spec, self.warning = spec or Spec(self.method, chat.spec), chat.warning
         if self.given.passages != 1:
             raise UsageError(f"{self.method} gives one answer a query, not {self.given.passages}")
@@ -110,12 +107,7 @@ class Searching(Expander):
 
     def open_store(self, prompt: Prompt, task: Task, *, read_only: bool = False) -> GenerationStore:
         """Turns and outcomes of a task."""
-        return GenerationStore(self.store_key(prompt, task), read_only=read_only, retry=self.retry)
-
-    def task_facts(self, task: Task) -> dict[str, object]:
-        """Turns that took the place of others."""
-        again = asked_again(self.store_key(self.prompt(task), task).place)
-        return {"asked_again": again} if again else {}
+        return GenerationStore(self.store_key(prompt, task), read_only=read_only, retry=self.options.retry)
 
     def plan(self, task: Task, *, limit: int | None = None) -> Cost:
         """The most that the limits allow; agents usually stop earlier."""

@@ -22,10 +22,10 @@ from .._version import __version__
 from ..core import DataError, R2MedError, Unavailable, UsageError
 from ..core.atomic import atomic_folder, write_bytes
 from ..core.hub import MOST_LISTED, SLOWEST, bounded_replies, library, offline
+from ..core.parallel import in_time
 from ..core.stores import FolderStore
 from ..core.table import Table, counted, markdown_text, points
 from ..core.untrusted import inside
-from ..core.waiting import in_time
 from ..report.scores import score_table
 from ..results import ResultIndex, ResultStore, TaskResult
 from ..results.beside import BESIDE

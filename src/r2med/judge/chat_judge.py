@@ -3,23 +3,35 @@
 An answer is read strictly. No grade, two different ones, one outside the scale, an answer that was cut short, or one
 that lacks what the project requires gives no grade: the entry says so, and the pair counts as skipped. A supporting
 sentence that does not stand in the passage is dropped. Ids of entries come from what was asked, so that judging again
-adds nothing; answers are kept in the generation store, so that none is paid for twice.
+adds nothing; answers are kept in the generation store, so that none is paid for twice. An answer without a grade can be
+asked for again: its entry is replaced, as a person's is who thinks again.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
 from ..core import Document, Hasher, R2MedError, UsageError, fingerprint
 from ..core.options import Progress
 from ..core.untrusted import printable
-from ..llm import Chat, Cost, Generation, GenerationStore, Request, StoreKey, generate, plan_requests
+from ..llm import (
+    Chat,
+    Cost,
+    Generation,
+    GenerationStore,
+    Request,
+    StatusOf,
+    StoreKey,
+    generate,
+    plan_requests,
+    unless_read,
+)
 from ..llm.prompts import built_in, fill, read_prompt
 from ..rerank.asking import sampling_for
 from .journal import Entry, Header, Journal, Slot, now, read_header
@@ -58,6 +70,8 @@ class Judging(msgspec.Struct, frozen=True, kw_only=True):
     failed: int  # calls of this run that got no answer
     first_error: str
     finished: bool
+    usage: dict[str, Any]  # what was asked this time: calls, tokens, dollars, retries, rate limits
+    lost_calls: int  # calls of all runs whose answer a killed process never got
     journal: str
     store: str
     warning: str
@@ -68,10 +82,12 @@ class Judging(msgspec.Struct, frozen=True, kw_only=True):
 class ChatJudge:
     """Judges the pool of a project with a chat model, under a name of its own."""
 
-    def __init__(self, project: Project, chat: Chat, name: str, *, prompt: Path | None = None) -> None:
+    def __init__(
+        self, project: Project, chat: Chat, name: str, *, prompt: Path | None = None, retry: Collection[str] = ()
+    ) -> None:
         if not name.startswith(PREFIX):
             raise UsageError(f"the name of an LLM judge begins with {PREFIX}, as in {PREFIX}gpt4")
-        self.project, self.chat, self.name = project, chat, name
+        self.project, self.chat, self.name, self.retry = project, chat, name, retry
         gaps = ("query", "passage")
         self.prompt = read_prompt(prompt, gaps=gaps) if prompt else built_in("r2med.judge", "grade", gaps=gaps)
         self.first = built_in("r2med.judge", "answer")
@@ -108,21 +124,31 @@ class ChatJudge:
     def _journal(self, *, read_only: bool = False) -> Journal:
         return Journal(self.project.journal_path(self.name), self._header, read_only=read_only)
 
-    def _unjudged(self, journal: Journal, limit: int | None = None) -> Iterator[Slot]:
-        """What has no entry yet, in this judge's own order."""
+    def _slots(self, limit: int | None = None) -> Iterator[Slot]:
+        """What there is to judge, in this judge's own order."""
         for query_id in list(self.project.queries)[:limit]:
             shown = ["", *(pooled.doc_id for pooled in self.project.shown_to(self.name, query_id))]
             for doc_id in shown if self.project.settings.answer_first else shown[1:]:
-                if journal.current(query_id, doc_id) is None:
-                    yield query_id, doc_id
+                yield query_id, doc_id
 
-    def requests(self, journal: Journal, limit: int | None = None) -> dict[Request, list[Slot]]:
-        """What is asked about all that has no entry yet; equal texts are asked about once."""
+    def requests(self, journal: Journal, store: GenerationStore, limit: int | None = None) -> dict[Request, list[Slot]]:
+        """What is asked about all that has no entry yet, or one to be replaced; equal texts are asked about once."""
         found: dict[str, tuple[Request, list[Slot]]] = {}
-        for slot in self._unjudged(journal, limit):
-            request = self._request(*slot)
-            found.setdefault(request.key, (request, []))[1].append(slot)
+        for slot in self._slots(limit):
+            entry, request = journal.current(*slot), self._request(*slot)
+            if entry is None or self._outdated(entry, request, store):
+                found.setdefault(request.key, (request, []))[1].append(slot)
         return dict(found.values())
+
+    def _outdated(self, entry: Entry, request: Request, store: GenerationStore) -> bool:
+        """Whether an entry without a grade is asked for again, or was since: projects share answers to equal texts."""
+        if entry.grade is not None or entry.answer:
+            return False
+        stored = store.begun(request)
+        if not stored:
+            return entry.details.get("status") in self.retry
+        again = store.divided(request, lambda answer: self._status(answer, entry.doc_id))[1]
+        return bool(again) or stored[0].raw[:KEPT] != entry.details.get("answer")
 
     def _request(self, query_id: str, doc_id: str) -> Request:
         query = self.project.queries[query_id].text
@@ -138,14 +164,14 @@ class ChatJudge:
         """What judging would take at most; nothing is asked or written."""
         journal = self._journal(read_only=True)
         try:
-            wanted = list(self.requests(journal, limit))
+            with GenerationStore(self.key, read_only=True, retry=self.retry) as store:
+                wanted = self.requests(journal, store, limit)
+                return plan_requests(self.chat, list(wanted), store, self._status_by(wanted))
         finally:
             journal.close()
-        with GenerationStore(self.key, read_only=True) as store:
-            return plan_requests(self.chat, wanted, store)
 
     def run(self, *, limit: int | None = None, on_progress: Progress | None = None) -> Judging:
-        """Ask what was never answered and write it down; with `limit`, about the first queries only.
+        """Ask what was never answered, or is asked for again, and write it down; with `limit`, about the first queries.
 
         What ends all work, such as a spent budget or a refused key, is told in `stopped`: what was answered by then is
         in the journal.
@@ -154,12 +180,13 @@ class ChatJudge:
         stopped: R2MedError | None = None
         errors: list[str] = []
         try:
-            with GenerationStore(self.key) as store:
+            with GenerationStore(self.key, retry=self.retry) as store:
                 try:
                     self._ask(journal, store, limit, errors, on_progress)
                 except R2MedError as error:
                     stopped = error
-                if not stopped and not journal.finished and next(self._unjudged(journal), None) is None:
+                judged = all(journal.current(*slot) is not None for slot in self._slots())
+                if judged and not stopped and not journal.finished:
                     details = {"prompt": self.key.digest}
                     journal.save(Entry(id=self._id("", ""), at=now(), finished=True, details=details))
                 return self._state(journal, store, errors, stopped)
@@ -174,9 +201,10 @@ class ChatJudge:
         errors: list[str],
         on_progress: Progress | None,
     ) -> None:
-        wanted = self.requests(journal, limit)
+        wanted = self.requests(journal, store, limit)
         slots = {request.key: pairs for request, pairs in wanted.items()}
-        for done, answer in enumerate(generate(self.chat, wanted, store, clean=False), start=1):
+        arriving = generate(self.chat, wanted, store, clean=False, status=self._status_by(wanted))
+        for done, answer in enumerate(arriving, start=1):
             if answer.status == "failed":
                 errors.append(answer.error)
             else:
@@ -187,33 +215,49 @@ class ChatJudge:
     def _write(self, journal: Journal, slots: Iterable[Slot], answer: Generation) -> None:
         journal.refresh()
         for query_id, doc_id in slots:
-            if journal.current(query_id, doc_id) is not None:  # written by another process meanwhile
-                continue
-            entry = self._entry(query_id, doc_id, answer)
+            current = journal.current(query_id, doc_id)
+            entry = self._entry(query_id, doc_id, answer, current)
+            if current is not None and (current.grade is not None or current.details == entry.details):
+                continue  # written by another process meanwhile, or the model said the same again
             if entry.grade is not None:
                 self.project.check_entry(entry)
             journal.save(entry)
 
-    def _entry(self, query_id: str, doc_id: str, answer: Generation) -> Entry:
+    def _status_by(self, wanted: Mapping[Request, Sequence[Slot]]) -> StatusOf:
+        """What answers to requests are worth; those of one request are about equal texts."""
+        docs = {request.key: slots[0][1] for request, slots in wanted.items()}
+        return lambda answer: self._status(answer, docs[answer.query_id])
+
+    def _status(self, answer: Generation, doc_id: str) -> str:
+        """What an answer is worth: one about a passage is of no use without a grade."""
+        return unless_read(answer, not doc_id or self._read(answer, doc_id).grade is not None)
+
+    def _read(self, answer: Generation, doc_id: str) -> Answer:
+        if answer.status != "ok":
+            return Answer(None, problem=_UNREAD.get(answer.status, "no answer"))
+        return read_answer(answer.final, self.project.settings, self.project.passages[doc_id])
+
+    def _entry(self, query_id: str, doc_id: str, answer: Generation, current: Entry | None) -> Entry:
+        """The entry of an answer in place of the one that stands there, if any."""
         details = {"prompt": self.key.digest, "model": answer.model, "answer": answer.raw[:KEPT]}
         base = Entry(
-            id=self._id(query_id, doc_id), at=now(), query_id=query_id, doc_id=doc_id, seconds=answer.seconds,
+            id=self._id(query_id, doc_id, *(() if current is None else (current.id, answer.raw))), at=now(),
+            query_id=query_id, doc_id=doc_id, seconds=answer.seconds, replaces=current.id if current else "",
             details=details,
         )  # fmt: skip
+        status = self._status(answer, doc_id)
+        details |= {"status": status} if status != "ok" else {}
         if not doc_id:
             return msgspec.structs.replace(base, answer=answer.final[:KEPT])
-        if answer.status != "ok":
-            read = Answer(None, problem=_UNREAD.get(answer.status, "no answer"))
-        else:
-            read = read_answer(answer.final, self.project.settings, self.project.passages[doc_id])
+        read = self._read(answer, doc_id)
         details |= {"problem": read.problem} if read.problem else {}
         details |= {"support": "dropped"} if read.support_dropped else {}
         return msgspec.structs.replace(
             base, grade=read.grade, skipped=read.grade is None, reason=read.reason, support=read.support
         )
 
-    def _id(self, query_id: str, doc_id: str) -> str:
-        return fingerprint("entry of a judge", [self.key.digest, query_id, doc_id])[:32]
+    def _id(self, *facts: str) -> str:
+        return fingerprint("entry of a judge", [self.key.digest, *facts])[:32]
 
     def _state(
         self, journal: Journal, store: GenerationStore, errors: list[str], stopped: R2MedError | None
@@ -231,6 +275,8 @@ class ChatJudge:
             failed=len(errors),
             first_error=errors[0] if errors else "",
             finished=journal.finished,
+            usage=self.chat.usage.snapshot(),
+            lost_calls=store.lost_calls(),
             journal=str(journal.path),
             store=str(store.path),
             warning=self.chat.warning,

@@ -1,14 +1,15 @@
 """What one judge sees and writes: the queries with their progress, one query with its passages, and entries.
 
-Neither systems nor ranks are in what a judge is shown. An adjudicator sees the passages on which judges differ, with
-their grades and reasons but without their names, once all judges of a query have finished.
+Neither systems nor ranks are in what a judge is shown. An adjudicator sees the passages on which judges differ and
+that the project's rule leaves open, with grades and reasons but without names, once all judges of a query have
+finished.
 """
 
 from __future__ import annotations
 
 import threading
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Sequence
 from contextlib import closing
 from functools import lru_cache
 from typing import Annotated, NamedTuple
@@ -18,8 +19,9 @@ from msgspec import Meta
 
 from ..core import UnknownName, UsageError
 from ..report.web.render import matching_words, terms_of
+from .final import by_rule
 from .journal import Entry, Journal, JudgeKind, Slot, now
-from .project import Asked, Pooled, Project
+from .project import Asked, Pooled, Project, Settings
 
 FIRST_PIECE, PIECE = 6_000, 50_000  # characters of a passage that are shown at once, and that are added on request
 LONGEST = 100_000
@@ -267,14 +269,16 @@ class Desk:
         seen = [(path.name, (stat := path.stat()).st_ino, stat.st_size, stat.st_mtime_ns) for path in paths]
         with self._lock:
             if self._disputes is None or self._disputes[0] != seen:
-                self._disputes = (seen, find_disputes(self.project.journals("person")))
+                self._disputes = (seen, find_disputes(self.project))
             return self._disputes[1]
 
 
-def find_disputes(journals: Iterable[Journal]) -> Disputes:
-    """Pairs that got unlike grades from people, of queries whose judges have all finished."""
+def find_disputes(project: Project) -> Disputes:
+    """Pairs that judges who count graded unlike and the rule leaves open, of queries whose judges have all finished."""
     given: dict[Slot, list[Judgment]] = defaultdict(list)
     unfinished, waiting = set[str](), list[str]()
+    journals = project.journals("person", "llm") if project.settings.llm_counts else project.journals("person")
+    number = 0
     for number, journal in enumerate(journals, start=1):
         with closing(journal):
             if not journal.finished:
@@ -287,12 +291,20 @@ def find_disputes(journals: Iterable[Journal]) -> Disputes:
                             judge=number, grade=entry.grade, reason=entry.reason, support=entry.support, note=entry.note
                         )
                     )
+    for pooled in (p for pool in project.pool.values() for p in pool if project.settings.known_counts):
+        if pooled.known is not None:
+            given[pooled.query_id, pooled.doc_id].append(Judgment(judge=number + 1, grade=pooled.known))
     pairs = {
         slot: judgments
         for slot, judgments in given.items()
-        if slot[0] not in unfinished and len({judgment.grade for judgment in judgments}) > 1
+        if slot[0] not in unfinished and _left_open(project.settings, [judgment.grade for judgment in judgments])
     }
     return Disputes(pairs, waiting)
+
+
+def _left_open(settings: Settings, grades: Sequence[int]) -> bool:
+    """Whether grades differ and only an adjudicator can decide."""
+    return len(set(grades)) > 1 and (len(grades) < settings.judges_per_pair or by_rule(grades, settings.rule) is None)
 
 
 @lru_cache(maxsize=1 << 12)

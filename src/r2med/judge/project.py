@@ -13,7 +13,7 @@ All but the journals are written once, when the project is made.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Literal, TypeVar
@@ -121,19 +121,20 @@ class Project:
     @cached_property
     def queries(self) -> dict[str, Query]:
         """The queries by their ids, in order."""
-        held = _read(self.folder / "queries.jsonl", _Query)
+        held = _read(self.folder / "queries.jsonl", _Query, lambda query: query.id)
         return {q.id: Query(q.id, q.text, q.answer, q.body_system) for q in held}
 
     @cached_property
     def passages(self) -> dict[str, Document]:
         """The texts that are judged, by their ids."""
-        return {p.id: Document(p.id, p.text, p.title) for p in _read(self.folder / "passages.jsonl", _Passage)}
+        held = _read(self.folder / "passages.jsonl", _Passage, lambda passage: passage.id)
+        return {p.id: Document(p.id, p.text, p.title) for p in held}
 
     @cached_property
     def pool(self) -> dict[str, list[Pooled]]:
         """What is judged for each query, in the order of the file; every query has a list."""
         found: dict[str, list[Pooled]] = {query_id: [] for query_id in self.queries}
-        for pooled in _read(self.folder / "pool.jsonl", Pooled):
+        for pooled in _read(self.folder / "pool.jsonl", Pooled, lambda pooled: (pooled.query_id, pooled.doc_id)):
             if pooled.query_id not in found or pooled.doc_id not in self.passages:
                 raise DataError(
                     f"names {pooled.query_id!r} and {pooled.doc_id!r}, which the project does not have",
@@ -253,12 +254,15 @@ def _write(path: Path, records: Iterable[msgspec.Struct]) -> None:
         stream.writelines(msgspec.json.encode(record) + b"\n" for record in records)
 
 
-def _read(path: Path, record: type[Record]) -> list[Record]:
-    found = []
+def _read(path: Path, record: type[Record], key: Callable[[Record], object]) -> list[Record]:
+    """The records of a file; two of one key are refused, since one of them would be lost."""
+    found: dict[object, Record] = {}
     with open_file(path) as stream:
         for number, line in enumerate(stream, start=1):
             try:
-                found.append(msgspec.json.decode(line, type=record))
+                read = msgspec.json.decode(line, type=record)
             except (ValueError, RecursionError) as error:
                 raise DataError(f"cannot be read ({error})", path=path, line=number) from None
-    return found
+            if found.setdefault(key(read), read) is not read:
+                raise DataError(f"has {printable(str(key(read)))} a second time", path=path, line=number)
+    return list(found.values())

@@ -6,7 +6,7 @@ The same judge then labels a pool of documents that nobody has judged.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -36,12 +36,15 @@ class Label(msgspec.Struct, frozen=True):
 
 
 class Agreement(msgspec.Struct, frozen=True, kw_only=True):
-    """How far a judge agrees with the judgments. `kappa` is None where one side gives one answer only."""
+    """How far a judge agrees with the judgments.
+
+    `agree` is None where the judge answered nothing, `kappa` also where one side gives one answer only.
+    """
 
     pairs: int
     without_answer: int
     assumed_negatives: int
-    agree: float
+    agree: float | None
     kappa: float | None
     table: dict[str, int]
 
@@ -92,8 +95,10 @@ class LlmJudge(YesNoScorer):
     Answers are kept in the generation store and reused. An answer that is neither yes nor no gives no label.
     """
 
-    def __init__(self, chat: Chat, *, prompt: Path | None = None, store: Path | None = None) -> None:
-        super().__init__(chat, logits=False, prompt=prompt, store=store)
+    def __init__(
+        self, chat: Chat, *, prompt: Path | None = None, store: Path | None = None, retry: Collection[str] = ()
+    ) -> None:
+        super().__init__(chat, logits=False, prompt=prompt, store=store, retry=retry)
 
     def grades(self, pairs: Iterable[Texts], on_progress: Progress | None = None) -> dict[Texts, int | None]:
         """1 for yes, 0 for no, None for neither; each pair of texts is asked once."""
@@ -153,7 +158,7 @@ def agreement(labels: Sequence[Label]) -> Agreement:
         pairs=len(labels),
         without_answer=len(labels) - len(answers),
         assumed_negatives=sum(label.assumed for label in labels),
-        agree=(table["both"] + table["neither"]) / len(answers) if answers else 0.0,
+        agree=(table["both"] + table["neither"]) / len(answers) if answers else None,
         kappa=cohens_kappa([known for known, _ in answers], [given for _, given in answers]),
         table=table,
     )

@@ -10,11 +10,11 @@ with GenerationStore(key) as store:
 from ..core.budget import Budget, BudgetSpent, Usage, estimate_tokens
 from .chats import chats, get_llm
 from .generate import Cost, as_text, generate, plan_requests
-from .generation import Generation, read_reply
-from .parsing import MARKINGS, STATUSES, Parsed, Status, check_retry, open_call, parse, reasons
+from .generation import Generation, StatusOf, read_reply, unless_read
+from .parsing import MARKINGS, STATUSES, Parsed, Retry, Status, open_call, parse, reasons
 from .protocol import Chat, Choice, Estimate, Message, Reply, Request, Sampling, with_defaults
 from .replay import Replay
-from .store import Answers, GenerationStore, StoreKey, asked_again, watch_answers
+from .store import Answers, GenerationStore, StoreKey, asked_again, asked_since, watch_answers
 
 __all__ = [
     "MARKINGS",
@@ -33,14 +33,16 @@ __all__ = [
     "Replay",
     "Reply",
     "Request",
+    "Retry",
     "Sampling",
     "Status",
+    "StatusOf",
     "StoreKey",
     "Usage",
     "as_text",
     "asked_again",
+    "asked_since",
     "chats",
-    "check_retry",
     "estimate_tokens",
     "generate",
     "get_llm",
@@ -49,6 +51,7 @@ __all__ = [
     "plan_requests",
     "read_reply",
     "reasons",
+    "unless_read",
     "watch_answers",
     "with_defaults",
 ]

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator, Sequence
 import msgspec
 
 from ..core import R2MedError
-from ..core.waiting import STOP
-from .generation import Generation, read_reply, reparse
+from ..core.parallel import STOP
+from .generation import Generation, StatusOf, as_parsed, read_reply, reparse
 from .protocol import Chat, Message, Reply, Request
 from .store import GenerationStore
 
@@ -25,75 +25,93 @@ def generate(
     *,
     clean: bool = True,
     keep_prompt: bool = False,
+    status: StatusOf = as_parsed,
 ) -> Iterator[Generation]:
     """Answers to all requests, each when it is there: stored ones at once, new ones as they arrive.
 
-    `requests` may be a `Feed` that whoever takes the answers fills.
+    `requests` may be a `Feed` that whoever takes the answers fills. `status` says what an answer is worth to its
+    method, which may not be able to read it: by that it is counted, and asked for again.
 
     A request that cannot be answered gives one generation with status `failed`, which is not stored.
     """
-    arrived: deque[list[Generation]] = deque()
-
-    def keep(request: Request, reply: Reply) -> None:
-        generations = read_reply(request, reply, chat.marking, clean=clean, keep_prompt=keep_prompt)
-        if store is not None:
-            generations = store.answer(request, generations)
-        if reply.more:
-            claims.rest.append(request.after(len(generations)))
-        arrived.append(generations)
-
-    def taken() -> Iterator[Generation]:
-        while arrived:
-            yield from (reparse(generation, chat.marking, clean=clean) for generation in arrived.popleft())
-
-    with _Claims(store, arrived, requests) as claims:
+    with _Work(chat, requests, store, status, clean=clean, keep_prompt=keep_prompt) as work:
         while True:
-            for _ in chat.complete(claims, keep, None if store is None else store.send):
-                yield from taken()
-            yield from taken()
-            if not claims.again():
+            for _ in chat.complete(work, work.keep, None if store is None else store.send):
+                yield from work.taken()
+            yield from work.taken()
+            if not work.again():
                 return
-            if claims.waits:
+            if work.waits:
                 time.sleep(POLL)
 
 
-class _Claims:
-    """The requests without a stored answer that no other process has claimed, one by one.
+class _Work:
+    """The requests without a stored answer that no other process has claimed, one by one, and answers that are there.
 
     Like a `Feed`, it may end and go on: requests that depend on answers come when those have been handed out.
     """
 
     def __init__(
-        self, store: GenerationStore | None, arrived: deque[list[Generation]], requests: Iterable[Request]
+        self,
+        chat: Chat,
+        requests: Iterable[Request],
+        store: GenerationStore | None,
+        status: StatusOf,
+        *,
+        clean: bool,
+        keep_prompt: bool,
     ) -> None:
-        self._store, self._arrived, self._requests = store, arrived, iter(requests)
+        self._chat, self._requests, self._store, self._status = chat, iter(requests), store, status
+        self._clean, self._keep_prompt = clean, keep_prompt
+        self._arrived: deque[list[Generation]] = deque()
         self._mine: list[Request] = []
         self._repeated: deque[Request] = deque()
         self._elsewhere: list[Request] = []  # claimed by another process
-        self.rest: list[Request] = []
+        self._rest: list[Request] = []
         # Further answers to prompts whose first ones came in a call of their own.
-        self.looked = False  # whether a request was looked at since `again`
+        self._looked = False  # whether a request was looked at since `again`
         self.waits = False  # whether all that is left is with another process
+
+    def keep(self, request: Request, reply: Reply) -> None:
+        """Take the answers of a call, in whatever thread they arrive."""
+        read = {"clean": self._clean, "keep_prompt": self._keep_prompt}
+        generations = read_reply(request, reply, self._chat.marking, **read)
+        if self._store is not None:
+            generations = self._store.answer(request, generations)
+        if reply.more:
+            self._rest.append(request.after(len(generations)))
+        self._arrived.append(generations)
+
+    def taken(self) -> Iterator[Generation]:
+        """The answers that have arrived, counted by what they are worth."""
+        while self._arrived:
+            for generation in map(self._reparsed, self._arrived.popleft()):
+                if self._store is not None:
+                    self._store.worth[self._status(generation)] += 1
+                yield generation
+
+    def _reparsed(self, generation: Generation) -> Generation:
+        return reparse(generation, self._chat.marking, clean=self._clean)
 
     def again(self) -> bool:
         """Begin anew with what is left, if anything is."""
-        self.waits = bool(self._elsewhere) and not self.rest
-        self._repeated.extend((*self.rest, *self._elsewhere))
-        self.rest, self._elsewhere = [], []
-        looked, self.looked = self.looked, False
+        self.waits = bool(self._elsewhere) and not self._rest
+        self._repeated.extend((*self._rest, *self._elsewhere))
+        self._rest, self._elsewhere = [], []
+        looked, self._looked = self._looked, False
         return bool(self._repeated) or looked
 
-    def __iter__(self) -> _Claims:
+    def __iter__(self) -> _Work:
         return self
 
     def __next__(self) -> Request:
         while True:
             request = self._repeated.popleft() if self._repeated else next(self._requests)
-            self.looked = True
+            self._looked = True
             if self._store is None:
                 return request
             self._store.refresh()
-            found, left = self._store.divided(request)
+            found, left = self._store.divided(request, lambda answer: self._status(self._reparsed(answer)))
             if found:
                 self._store.reuse(found)
                 self._arrived.append(found)
@@ -106,7 +124,7 @@ class _Claims:
                 return wanted
             self._elsewhere.append(wanted)
 
-    def __enter__(self) -> _Claims:
+    def __enter__(self) -> _Work:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
@@ -137,9 +155,11 @@ class Cost(msgspec.Struct, frozen=True, kw_only=True):
     # As it would be sent.
 
 
-def plan_requests(chat: Chat, requests: Sequence[Request], store: GenerationStore) -> Cost:
+def plan_requests(
+    chat: Chat, requests: Sequence[Request], store: GenerationStore, status: StatusOf = as_parsed
+) -> Cost:
     """What the requests that are not in the store will take at most."""
-    left = [store.divided(request)[1] for request in requests]
+    left = [store.divided(request, status)[1] for request in requests]
     estimates = [chat.estimate(request) for of_one in left for request in of_one]
     costs = [e.cost for e in estimates]
     return Cost(

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
-from ..core.fingerprint import fingerprint
+from ..core import fingerprint
 from ..http import TOO_LONG
 from .decision import Decision
 from .parsing import Parsed, Status, parse
@@ -90,6 +91,20 @@ class Generation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def choice(self) -> Choice:
         """The answer as it came."""
         return Choice(self.raw, self.reasoning[: self.apart], self.finish_reason)
+
+
+StatusOf = Callable[[Generation], str]
+"""What an answer is worth to the method that asked for it."""
+
+
+def as_parsed(answer: Generation) -> str:
+    """What it is worth to a method that takes any text."""
+    return answer.status
+
+
+def unless_read(answer: Generation, read: object) -> str:
+    """A whole answer that a method could not read is `unparsed`."""
+    return answer.status if read or answer.status != "ok" else "unparsed"
 
 
 def read_reply(

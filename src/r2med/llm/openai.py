@@ -59,20 +59,15 @@ class OpenAIChat:
         self._workers = options.concurrency or CONCURRENCY
         home = card.base_url or OPENAI
         base_url = options.base_url or os.environ.get(card.url_variable) or home
-        # A server of one's own often asks for no key; the services always do.
         self._service = Service(
-            name=str(spec),
-            base_url=base_url,
-            path="/chat/completions",
-            key=card.key or KEY,
-            key_required=base_url == home,
+            name=str(spec), base_url=base_url, path="/chat/completions", key=card.key or KEY, home=home
         )
-        own = base_url == home and not card.served
+        own = self._service.is_home and not card.served
         self.host = str(spec.get("host") or self._service.place)
         """The server whose answers these are, whether or not it is the one that can be reached now."""
         self.spec = spec if own else spec.with_parameters(host=self.host)
         self.name = str(self.spec)
-        self._unserved = card.served and base_url == home
+        self._unserved = card.served and self._service.is_home
         self._client = Client(
             self._service,
             self.usage,

@@ -18,12 +18,18 @@ STATUSES: tuple[str, ...] = get_args(Status)
 # `unparsed`: it ended, but its reasoning never did, or it asked for a tool. `failed`: there is no answer to read.
 
 
-def check_retry(statuses: Iterable[str]) -> frozenset[str]:
-    """Statuses of answers that shall be asked for again; a good one cannot be among them."""
-    unwanted = frozenset(statuses)
-    if wrong := sorted(unwanted - set(STATUSES[1:])):
-        raise UsageError(f"no answer that could be asked for again is {wrong[0]!r}: {', '.join(STATUSES[1:])}")
-    return unwanted
+class Retry(frozenset[str]):
+    """Statuses of answers that shall be asked for again: each answer once by all who share this object."""
+
+    asked: set[tuple[str, ...]]
+
+    def __new__(cls, statuses: Iterable[str]) -> Retry:
+        """A good answer cannot be asked for again."""
+        made = super().__new__(cls, statuses)
+        if wrong := sorted(made - set(STATUSES[1:])):
+            raise UsageError(f"no answer that could be asked for again is {wrong[0]!r}: {', '.join(STATUSES[1:])}")
+        made.asked = set()
+        return made
 
 
 MARKINGS = {

@@ -7,21 +7,30 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import takewhile
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
-from ..cache.records import RecordFile, claim_offset, header_line, is_header, read_records, with_checksum
-from ..cache.sent import Call, SentCalls
+from ..cache.records import (
+    Call,
+    RecordFile,
+    SentCalls,
+    claim_offset,
+    header_line,
+    is_header,
+    read_records,
+    with_checksum,
+)
 from ..core import DataError, fingerprint
+from ..core.budget import Account, Reused, known_sum
 from ..core.places import home
-from ..core.reuse import Account, Reused, known_sum
 from ..core.untrusted import file_name
-from .generation import Generation, put_newest
-from .parsing import check_retry
+from .generation import Generation, StatusOf, as_parsed, put_newest
+from .parsing import Retry
 from .protocol import Chat, Request, Sampling
 
 __all__ = [
@@ -29,6 +38,8 @@ __all__ = [
     "GenerationStore",
     "StoreKey",
     "asked_again",
+    "asked_since",
+    "find_store",
     "is_header",
     "read_header",
     "read_store",
@@ -89,11 +100,14 @@ class StoreKey(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     def path(self, root: Path) -> Path:
         """The file below a folder: `method/llm/digest.jsonl`, or where another name of the same model has put it."""
-        folder, name = root / file_name(self.method), f"{self.digest}.jsonl"
-        own = folder / file_name(self.llm) / name
-        if own.exists():
-            return own
-        return next(iter(sorted(folder.glob(f"*/{name}"))), own)
+        own = root / file_name(self.method) / file_name(self.llm) / f"{self.digest}.jsonl"
+        return own if own.exists() else find_store(self.method, self.digest, root) or own
+
+
+def find_store(method: str, digest: str, root: Path | None = None) -> Path | None:
+    """The file of a method and a key's digest, whatever its model is called; None where there is none."""
+    folder = (root or home() / "generations") / file_name(method)
+    return next(iter(sorted(folder.glob(f"*/{file_name(digest)}.jsonl"))), None)
 
 
 Answers = dict[tuple[str, str], set[tuple[str, str]]]
@@ -119,15 +133,11 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
     key: StoreKey
 
 
-_repeated: set[tuple[Path, str, str, int]] = set()
-"""Answers that this process asked for again: once is enough, whatever came."""
-
-
 class GenerationStore(RecordFile[Generation]):
     """All answers of one key, in memory and on disk.
 
-    Answers of the statuses in `retry` count as missing, once: each is asked for again, and the new answer takes the
-    place of the old one, which stays in the file.
+    Answers of the statuses in `retry` count as missing, once, whatever comes: each is asked for again, and the new
+    answer takes the place of the old one, which stays in the file.
     """
 
     def __init__(
@@ -138,7 +148,9 @@ class GenerationStore(RecordFile[Generation]):
         self._name = (key.method, key.digest)
         self._new, self._reused = list[Generation](), list[Generation]()
         """Answers that were handed out: of calls that were made, and those that were stored."""
-        self._retry = check_retry(retry)
+        self.worth: Counter[str] = Counter()
+        """How many of them were of which worth to the method that asked."""
+        self._retry = retry if isinstance(retry, Retry) else Retry(retry)
         self._since = 0.0
         self._found: dict[tuple[str, str], dict[int, Generation]] = {}
         path = key.path(folder) if folder else key.place
@@ -173,7 +185,15 @@ class GenerationStore(RecordFile[Generation]):
         super().append(kept)
         self._note(kept)
 
-    def _note(self, answers: Sequence[Generation]) -> None:
+    def keep(self, request: Request, records: Iterable[Generation]) -> None:
+        """Put what a loop of calls came to on disk, unless it is there."""
+        if found := self.begun(request):
+            self._note(found)
+        else:
+            self.append(records)
+
+    def _note(self, answers: Collection[Generation]) -> None:
+        """Tell those who watch which answers are used."""
         for used in tuple(_watching):
             used.setdefault(self._name, set()).update((answer.prompt_hash, answer.mark) for answer in answers)
 
@@ -187,11 +207,7 @@ class GenerationStore(RecordFile[Generation]):
             prompt = request.prompt_hash
             samples = self._found.get((request.key, prompt), {})
             wanted = range(request.sample, request.sample + request.sampling.n)
-            found = [
-                samples[i] for i in takewhile(lambda i: i in samples and samples[i].again >= request.again, wanted)
-            ]
-            self._note(found)
-            return found
+            return [samples[i] for i in takewhile(lambda i: i in samples and samples[i].again >= request.again, wanted)]
 
     def get(self, request: Request) -> list[Generation] | None:
         """The answers to a request if all of them are here."""
@@ -203,21 +219,28 @@ class GenerationStore(RecordFile[Generation]):
         with self._lock:
             return len(self._found.get((request.key, request.prompt_hash), {}))
 
-    def divided(self, request: Request) -> tuple[list[Generation], list[Request]]:
+    def divided(self, request: Request, status: StatusOf = as_parsed) -> tuple[list[Generation], list[Request]]:
         """The answers to a request that are here and wanted, and the requests that are left to make."""
         found = self.begun(request)
-        unwanted = [g for g in found if g.status in self._retry and self._mark(g) not in _repeated]
+        retried = (g for g in found if self._retry and self._place(g) not in self._retry.asked)
+        unwanted = [g for g in retried if status(g) in self._retry]
         left = [request.repeated(g.sample, g.again + 1) for g in unwanted]
         if len(found) < request.sampling.n:
             left.append(request.after(len(found)))
         return [g for g in found if g not in unwanted], left
 
-    def _mark(self, answer: Generation) -> tuple[Path, str, str, int]:
-        return self.path, answer.query_id, answer.prompt_hash, answer.sample
+    def _place(self, answer: Generation) -> tuple[str, ...]:
+        return str(self.path), answer.query_id, answer.prompt_hash, str(answer.sample)
 
-    def reuse(self, answers: Iterable[Generation]) -> None:
+    def reuse(self, answers: Collection[Generation]) -> None:
         """Count stored answers that are handed out."""
+        self._note(answers)
         self._reused += answers
+
+    @property
+    def hits(self) -> int:
+        """How many stored answers were handed out."""
+        return len(self._reused)
 
     @property
     def reused(self) -> Account:
@@ -226,13 +249,18 @@ class GenerationStore(RecordFile[Generation]):
         made = sum(answer.elapsed or 0.0 for answer in self._new)
         return {str(self.path): Reused(None if saved is None else saved + made, saved)}
 
-    def bill(self) -> dict[str, object]:
-        """Tokens, dollars and trouble of all answers that were handed out, stored or new."""
+    def bill(self) -> dict[str, Any]:
+        """Tokens, dollars, trouble and worth of all answers that were handed out, stored or new."""
         answers = [*self._new, *self._reused]
         cost = known_sum(answer.cost for answer in answers)
         counted = ("prompt_tokens", "completion_tokens", "retries", "rate_limits")
         counts = {name: sum(getattr(answer, name) for answer in answers) for name in counted}
-        return {**counts, "cost": None if cost is None else round(cost, 6), "lost_calls": self.lost_calls()}
+        return {
+            "generations": dict(sorted(self.worth.items())),
+            **counts,
+            "cost": None if cost is None else round(cost, 6),
+            "lost_calls": self.lost_calls(),
+        }
 
     def claim(self, request: Request) -> bool:
         """Whether this process may work on a request: False while another one does, or when one just has."""
@@ -265,14 +293,18 @@ class GenerationStore(RecordFile[Generation]):
             now = time.perf_counter()
             elapsed, self._since = now - self._since, now
             timed = [msgspec.structs.replace(g, elapsed=0.0 if i else elapsed) for i, g in enumerate(answers)]
-            self._new += timed
         self.append(timed)
         self._sent.settle(_call(request.key, request.prompt_hash, request.sample))
         self.release(request)
-        if not request.again:
+        with self._lock:
+            if request.again:
+                self._retry.asked.update(map(self._place, timed))
+                if timed[0].status == "failed":
+                    kept = self.begun(msgspec.structs.replace(request, again=0))
+                    self.reuse(kept)
+                    return kept
+            self._new += timed
             return timed
-        _repeated.update(map(self._mark, timed))
-        return self.begun(msgspec.structs.replace(request, again=0)) if timed[0].status == "failed" else timed
 
     def settle(self, request: Request | None = None) -> None:
         """Note that a call ended with an error; without one, that none of this process is under way any more."""
@@ -291,17 +323,23 @@ def _call(key: str, prompt_hash: str, sample: int) -> Call:
     return Call(claim_offset((key, prompt_hash)), sample)
 
 
-def asked_again(path: Path) -> str:
-    """Hash of the answers in a file that took the place of others; empty where there are none."""
+def asked_again(path: Path) -> set[tuple[str, str]]:
+    """The answers in a file that took the place of others, each as the hash of its prompt and its mark."""
     try:
         lines = [line for line in path.read_bytes().split(b"\n") if b'"again":' in line]
     except OSError:
-        return ""
+        return set()
     newest: dict[tuple[str, str], dict[int, Generation]] = {}
     for answer in read_records(lines, Generation)[0]:
         put_newest(newest.setdefault((answer.query_id, answer.prompt_hash), {}), answer)
-    facts = [[*key, sample, g.again, g.raw] for key, of_key in newest.items() for sample, g in of_key.items()]
-    return fingerprint("asked-again", sorted(facts)) if facts else ""
+    return {(g.prompt_hash, g.mark) for samples in newest.values() for g in samples.values()}
+
+
+def asked_since(method: str, digest: str, prompts: Collection[str], marks: Collection[str]) -> bool:
+    """Whether one of some prompts has a newer answer here than those that were used, which are known by their marks."""
+    path = find_store(method, digest)
+    newest = asked_again(path) if path is not None else ()
+    return any(prompt in prompts and mark not in marks for prompt, mark in newest)
 
 
 def read_store(path: Path) -> tuple[StoreKey, list[Generation], int]:

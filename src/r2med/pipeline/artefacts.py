@@ -37,8 +37,7 @@ from .artefact_report import (
     TaskArtefacts,
     decide,
 )
-from .document_classifier import Classified, Negatives, classify
-from .separation import FOLDS, PENALTY
+from .document_classifier import FOLDS, PENALTY, Classified, Negatives, classify
 from .twins import TWIN_COSINE, Place, TwinPair, find_twins, quoting
 
 DEPTH = 20

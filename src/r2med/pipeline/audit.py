@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from importlib.resources import files
@@ -20,24 +21,26 @@ from ..retrieve import get_retriever
 from ..retrieve.bm25 import BM25Nano
 from ..scoring import Evaluation, parse_measures, score
 from ..scoring.hits import Float64
+from ..scoring.intervals import Bootstrap
 from ..scoring.slices import thirds
 from ..tasks import TaskRef, tendencies
 from ..tasks.audit import AuditSettings, audit
 from ..tasks.audit.findings import AuditReport, Subset, SystemAudit, TaskAudit
 from ..tasks.audit.leaks import OutsideTexts, read_outside
-from ..tasks.nano.figures import ROLES, Inspected, Tercile
+from ..tasks.nano.figures import ROLES, Inspected, Outcome, Slope, Tercile
 from ..tasks.nano.folder import role_of
 from ..tasks.stats import clearest_traps, lexical_traps
 from .artefact_report import ArtefactReport
 from .artefacts import artefacts as find_artefacts
-from .nano_outcomes import FEWEST_FOR_THIRDS, outcomes, slopes
-from .nano_profile import contrasts, make_candidates, mean_interval, measure, read_nano, without_safeguard
+from .nano_profile import INTERVALS, contrasts, make_candidates, mean_interval, measure, read_nano, without_safeguard
 
 DEFAULT_SYSTEM = "bm25-lucene"
 MEASURES = parse_measures(["nDCG@10", "hit@10", "R@100"])
 LEAST_WORDS = 8
 SMALLEST = 5  # queries: an interval over fewer says nothing
 TRAPS = 3
+FEWEST_FOR_THIRDS = 9
+CUTOFF = 10
 _PART = re.compile(r"\n(?=\s*\n|\w+ = )|\"\"\"")
 
 
@@ -180,4 +183,41 @@ def _terciles(overlap: Mapping[str, float], judged: IdTable, per_query: Mapping[
         rows = judged.positions(query_id for _, query_id in part)
         means = {role: float(values[rows].mean()) for role, values in per_query.items()}
         found.append(Tercile(("fewest", "middle", "most")[third], len(part), part[0][0], part[-1][0], means))
+    return found
+
+
+def outcomes(task: Task, runs: Mapping[str, Run], per_query: Mapping[str, Float64]) -> list[Outcome]:
+    """Every judged query; `runs` are by role, without appended positives."""
+    found = []
+    for row, query_id in enumerate(task.qrels.query_ids):
+        grades = {d: g for d, g in task.qrels.of(query_id).items() if g > 0}
+        ranks, best = dict[str, int | None](), dict[str, float]()
+        for role, run in runs.items():
+            listed = [hit.doc_id for hit in run.of(query_id)] if query_id in run.query_ids else []
+            ranks[role] = next((rank for rank, doc in enumerate(listed, 1) if doc in grades), None)
+            best[role] = _dcg([grades[d] for d in listed if d in grades]) / (_dcg(list(grades.values())) or 1.0)
+        found.append(Outcome(query_id, {role: float(values[row]) for role, values in per_query.items()}, ranks, best))
+    return found
+
+
+def _dcg(grades: list[int]) -> float:
+    """Discounted gain of documents in the best order."""
+    return sum(grade / math.log2(rank + 1) for rank, grade in enumerate(sorted(grades, reverse=True)[:CUTOFF], 1))
+
+
+def slopes(overlap: Mapping[str, float], judged: IdTable, per_query: Mapping[str, Float64]) -> list[Slope]:
+    """Each profile on the third of queries with the fewest shared terms against the third with the most."""
+    have = [query_id for query_id in judged if query_id in overlap]
+    if len(have) < FEWEST_FOR_THIRDS:
+        return []
+    parts, rows = thirds([overlap[query_id] for query_id in have]), judged.positions(have)
+    fewest, most = rows[parts == 0], rows[parts == 2]
+    if not len(fewest) or not len(most):
+        return []
+    found = []
+    for role, values in per_query.items():
+        drawn = Bootstrap([values[None, fewest], values[None, most]], INTERVALS)
+        bounds = drawn.bounds(np.ones((1, 1)), np.array([-1.0, 1.0]))
+        means = float(values[fewest].mean()), float(values[most].mean())
+        found.append(Slope(role, *means, float(bounds.low[0]), float(bounds.high[0])))
     return found

@@ -18,7 +18,7 @@ from ..core.spec import LINK
 from ..core.untrusted import file_name, inside
 from ..llm import Generation, GenerationStore, StoreKey
 from ..llm.generation import put_newest
-from ..llm.store import read_store, store_lines
+from ..llm.store import find_store, read_store, store_lines
 from ..results import ResultStore, StoredResult, SystemInfo, TaskResult
 from ..results.beside import BESIDE, EXPANSIONS, QUERIES, RUN, UsedGenerations, read_scores
 from ..results.bundle import (
@@ -161,10 +161,7 @@ def _failed(stored: Iterable[StoredResult]) -> list[str]:
     """Calls that failed are not kept: to run such a system again asks for them once more."""
     counts: dict[str, int] = {}
     for one in stored:
-        expansion = one.result.notes.get("expansion")
-        statuses = expansion.get("generations") if isinstance(expansion, dict) else None
-        failed = statuses.get("failed") if isinstance(statuses, dict) else None
-        if isinstance(failed, int) and failed:
+        if failed := one.result.generations.get("failed", 0):
             counts[one.system] = counts.get(one.system, 0) + failed
     return [f"{system}: {count} calls had failed; running it again asks for them" for system, count in counts.items()]
 
@@ -178,16 +175,17 @@ class _Stored(NamedTuple):
 
 def _answers(method: str, digest: str, prompts: set[str]) -> _Stored:
     """Stored answers to some prompts, in a fixed order, without the prompts, which may quote the corpus."""
-    folder = home() / "generations" / file_name(method)
-    for path in sorted(folder.glob(f"*/{file_name(digest)}.jsonl")):
-        key, records, _ = read_store(path)
-        newest: dict[tuple[str, str], dict[int, Generation]] = {}
-        for record in records:
-            if record.prompt_hash in prompts:
-                put_newest(newest.setdefault((record.query_id, record.prompt_hash), {}), record)
-        used = [samples[number] for _, samples in sorted(newest.items()) for number in sorted(samples)]
-        return _Stored(key, [msgspec.structs.replace(record, prompt=()) for record in used])
-    raise ResultError(f"the generation store of {method} ({digest}) is not in {folder.parent}; it cannot be packed")
+    path = find_store(method, digest)
+    if path is None:
+        folder = home() / "generations"
+        raise ResultError(f"the generation store of {method} ({digest}) is not in {folder}; it cannot be packed")
+    key, records, _ = read_store(path)
+    newest: dict[tuple[str, str], dict[int, Generation]] = {}
+    for record in records:
+        if record.prompt_hash in prompts:
+            put_newest(newest.setdefault((record.query_id, record.prompt_hash), {}), record)
+    used = [samples[number] for _, samples in sorted(newest.items()) for number in sorted(samples)]
+    return _Stored(key, [msgspec.structs.replace(record, prompt=()) for record in used])
 
 
 def _members(stored: Iterable[StoredResult], answers: Iterable[_Stored]) -> Iterator[tuple[str, bytes]]:

@@ -21,13 +21,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
 
 from ..core import DataError, UsageError
 from ..core.files import parse_toml
-from ..core.spec import Content, Spec
+from ..core.registry import Registry
+from ..core.spec import Content, Spec, show
 from ..expand import expanders
 from ..expand.chain import feedback_kind
 from ..expand.generated import generates_with
@@ -82,7 +83,7 @@ class SystemTable(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 class Experiment(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """Systems × tasks."""
 
-    system: list[SystemTable]  # One table `[[system]]` each.
+    system: Annotated[list[SystemTable], msgspec.Meta(min_length=1)]  # One table `[[system]]` each.
     tasks: list[str] = msgspec.field(default_factory=lambda: ["mini"])  # Collections, tasks or folders.
     depth: int = DEPTH  # Documents a query.
 
@@ -101,19 +102,24 @@ def read_experiment(path: Path) -> Experiment:
         raise DataError(f"is no experiment ({error})", path=path) from None
 
 
+def _told(registry: Registry[Any], spec: Spec, **said: object) -> Spec:
+    """A spec with what is said beside it; where the spec itself says something else, one would be ignored."""
+    changed = registry.changed(spec, **said)
+    for name, value in spec.parameters:
+        if name in said and changed.get(name) != value:
+            raise UsageError(f"{spec} says {name}={show(value)}, and something else is said beside it")
+    return changed
+
+
 def fusion_spec(text: str, *, weights: Sequence[float] = (), k: int | None = None) -> Spec:
     """A fusion with what is said of it apart from its name."""
     spec = fusions.parse(text)
-    given: dict[str, Any] = dict(spec.parameters)
-    if weights:
-        if spec.name != "weighted":
-            raise UsageError(f"{spec.name} takes no weights")
-        given["w"] = tuple(float(weight) for weight in weights)
-    if k is not None:
-        if spec.name != "rrf":
-            raise UsageError(f"{spec.name} has no constant k: rrf has")
-        given["k"] = k
-    return fusions.spec(spec.name, **given)
+    if weights and spec.name != "weighted":
+        raise UsageError(f"{spec.name} takes no weights")
+    if k is not None and spec.name != "rrf":
+        raise UsageError(f"{spec.name} has no constant k: rrf has")
+    said = {"w": tuple(map(float, weights)) or None, "k": k}
+    return _told(fusions, spec, **{name: value for name, value in said.items() if value is not None})
 
 
 def prompted(retrieved: Sequence[Spec], expander: Spec | None, pack: Content) -> tuple[list[Spec], Spec | None]:
@@ -132,13 +138,13 @@ def expander_spec(text: str | Spec, *, policy: str | None = None, **parameters: 
     """An expander with what is said of it apart from its name; in a chain, of every method that can be told so."""
     first, *rest = expanders.parse(text).links
     if not rest:
-        return expanders.changed(first, policy=policy, **parameters)
+        return _told(expanders, first, policy=policy, **parameters)
     given = {key: value for key, value in parameters.items() if value is not None}
     taking = [{k: v for k, v in given.items() if k in expanders.declared(link)} for link in (first, *rest)]
     if untaken := next((key for key in given if not any(key in taken for taken in taking)), None):
         return expanders.changed(first, **{untaken: given[untaken]})  # which refuses it
-    links = [expanders.changed(link, **taken) for link, taken in zip((first, *rest), taking, strict=True)]
-    return Spec.chain([expanders.changed(links[0], policy=policy), *links[1:]])
+    links = [_told(expanders, link, **taken) for link, taken in zip((first, *rest), taking, strict=True)]
+    return Spec.chain([_told(expanders, links[0], policy=policy), *links[1:]])
 
 
 def reranker_spec(text: str | Spec, *, rest: Rest = "keep") -> Spec:

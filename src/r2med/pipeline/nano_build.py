@@ -41,6 +41,7 @@ from ..tasks.nano.folder import (
     write_metadata,
 )
 from .nano_profile import Safeguard, make_candidates, measure
+from .run import rank_systems
 from .system import Builder, System, SystemSpec
 
 HARD_DEPTH = 500
@@ -286,7 +287,8 @@ def _system(builder: Builder, system: str | Retriever) -> System:
 def _scores(system: System, task: Task, query_ids: list[str], measure: Measure) -> Float64:
     whole = system.fusion is not None or bool(system.rerankings)  # what stands behind the cut-off counts there
     depth = DEEPEST if whole else min(measure.cutoff or DEEPEST, DEEPEST)
-    evaluation = score(system.rank(task, depth), task.qrels, [measure])
+    run = rank_systems(task, [system], depth=depth)[system.name]
+    evaluation = score(run, task.qrels, [measure])
     return evaluation.per_query[measure.key][evaluation.query_ids.positions(query_ids)]
 
 

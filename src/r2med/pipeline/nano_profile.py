@@ -169,7 +169,8 @@ def read_nano(ref: TaskRef) -> NanoTask:
     path = ref.present()
     task, store = ref.load(), open_store(path)
     configs = candidate_configs(store, ref.split) if ref.split else []
-    runs = {config: read_candidates(store, config, ref.split, task.documents.ids) for config in configs}
+    ids = task.query_ids, task.documents.ids
+    runs = {config: read_candidates(store, config, ref.split, *ids) for config in configs}
     dense = [config for config in runs if role_of(config) == "dense"]
     if len(dense) > 1:
         raise DataError(f"{ref.split} has several dense profiles ({', '.join(dense)}); keep one", path=path)

@@ -16,10 +16,11 @@ import msgspec
 
 from .._version import __version__
 from ..core import Task, UsageError, fingerprint
+from ..core.budget import Timed
 from ..core.queries import Queries
-from ..core.reuse import Timed
 from ..expand import Expander, Expansions
 from ..fuse import Fusion
+from ..llm import asked_since
 from ..results import SCHEMA, ResultStore, TaskResult
 from ..retrieve import Retriever, Work
 from ..tasks.own import remember
@@ -76,8 +77,7 @@ def why_stale(stored: TaskResult, system: System, task: Task, depth: int) -> str
     if stored.depth != depth:
         return f"it was made at depth {stored.depth}"
     if stored.environment.get("versions", {}).get("r2med") == __version__:  # type: ignore[attr-defined]
-        again = any(fact.endswith("asked_again") for fact in system.task_facts(task))
-        return "texts of its expansion were asked for again" if again else "what came with the task changed"
+        return "what came with the task changed"
     return "it was made by another version of r2med"
 
 
@@ -142,17 +142,27 @@ class Planner:
             expected = result_fingerprint(system, self.task, self.depth)
             made.expected[system.name] = expected
             stored = None if overwrite else self.store.find(system.name, self.task.collection, self.task.name)
-            unwanted = stored is not None and system.unwanted_texts(stored)
-            if stored is not None and stored.fingerprint == expected and not unwanted:
+            stale = "" if stored is None else self._stale(stored, system, expected)
+            if stored is not None and not stale:
                 made.kept[system.name] = stored
                 continue
-            if stored is not None:
-                made.stale[system.name] = (
-                    f"it has {unwanted}" if unwanted else why_stale(stored, system, self.task, self.depth)
-                )
+            if stale:
+                made.stale[system.name] = stale
             self._score(system, expected)
         made.steps = list(self.steps.values())
         return made
+
+    def _stale(self, stored: TaskResult, system: System, expected: str) -> str:
+        """Why a stored result does not count; empty where it does."""
+        if unwanted := system.unwanted_answers(stored):
+            return f"it has answers that are asked for again ({unwanted})"
+        if stored.fingerprint != expected:
+            return why_stale(stored, system, self.task, self.depth)
+        if lost := self.store.lost(stored):
+            return f"{lost} is gone"
+        used = self.store.generations(stored)
+        newer = any(asked_since(of.method, of.digest, of.prompts, of.again) for of in used)
+        return "answers that it was made from were asked for again" if newer else ""
 
     def _add(
         self, kind: Kind, facts: object, what: str, needs: Sequence[str], part: object, do: Callable[[Values], Any]
@@ -187,11 +197,9 @@ class Planner:
         last = self.ranking(system)
 
         def do(values: Values) -> TaskResult:
-            # Texts that were asked for again are part of what the result depends on, and are known only now.
-            now = result_fingerprint(system, self.task, self.depth) if system.expander else expected
             return stages.score_and_store(
                 system, values[last], self.task, self.store,
-                depth=self.depth, loading=self.loading, fingerprint=now, provenance=self.provenance,
+                depth=self.depth, loading=self.loading, fingerprint=expected, provenance=self.provenance,
             )  # fmt: skip
 
         return self._add("score", expected, system.name, [last], system, do)

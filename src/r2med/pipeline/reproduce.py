@@ -18,7 +18,7 @@ from ..rerank import rerankers
 from ..results import ResultStore, TaskResult
 from ..results.ledger import Figure, Ledger, Reproduction, verdicts
 from ..results.protocols import MAIN_PROTOCOL, Expected, Part, Protocol, differences, get_protocol, parts, unstated
-from ..retrieve import retrievers
+from ..retrieve import DEPTH, retrievers
 from ..retrieve.cards import with_paper_pack
 from ..scoring import MAIN, Measure
 from ..tasks import TaskRef
@@ -56,7 +56,7 @@ def reproduce(
     if not published:
         raise UsageError(f"none of the tasks asked for has a published figure for {name}")
     results = _results(figure, chosen, published, store, options, run=run, notify=notify)
-    reasons = {r.task.name: _reasons(r, chosen, store) for r in results}
+    reasons = {r.task.name: _reasons(r, chosen, store, measure) for r in results}
     allowed = figure.source.tolerance if tolerance is None else tolerance
     done = {r.task.name for r in results}
     return Reproduction(
@@ -169,7 +169,7 @@ def _runnable(figure: Figure, refs: Sequence[TaskRef]) -> bool:
     return all(any((e.method, e.llm) == wanted for e in ref.expansions()) for ref in refs)
 
 
-def _reasons(result: TaskResult, protocol: Protocol, store: ResultStore) -> list[str]:
+def _reasons(result: TaskResult, protocol: Protocol, store: ResultStore, measure: Measure) -> list[str]:
     retrievers = parts(result.system)
     expected = {part.name: _expected(result, part, protocol) for part in retrievers}
     used = {part.name: _policy_used(result, part.name) for part in retrievers}
@@ -178,6 +178,8 @@ def _reasons(result: TaskResult, protocol: Protocol, store: ResultStore) -> list
     drops = protocol.identical_ids == "dropped" and kinds & set(protocol.identical_ids_for or kinds)
     if drops and _finds_itself(store.run(result)):
         found.append(f"documents with the query's own id are ranked, {protocol.name} drops them")
+    if result.depth < (measure.cutoff or DEPTH):
+        found.append(f"rankings were cut at {result.depth}, so that {measure} counts less than there is to find")
     return found
 
 

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..core import Run, Task, UsageError
+from ..core.budget import Account, Timed, in_turn, saved_seconds
 from ..core.queries import Queries
-from ..core.reuse import Account, Timed, in_turn, saved_seconds
 from ..expand import Expander, Expansions, queries_for
 from ..expand.policy import queries_without_text
 from ..fuse import Fusion

@@ -18,16 +18,15 @@ from typing import Any, Literal, TypeVar, cast
 
 import msgspec
 
-from ..core import Run, Task, UsageError, fingerprint
+from ..core import Task, UsageError, fingerprint
 from ..core.options import Options
-from ..core.queries import Queries
 from ..core.registry import Registry
 from ..core.spec import LINK, Spec, SpecData
-from ..expand import Expander, as_expander, expanders, queries_for
+from ..expand import Expander, as_expander, expanders
 from ..expand.chain import check_feedback, steps_of
 from ..expand.policy import policy_settings
 from ..fuse import Fusion, fusions
-from ..llm import Chat, chats
+from ..llm import Chat, Retry, chats
 from ..rerank import DEPTH, Reranker, Rest, as_reranker, rerankers
 from ..rerank.blend import PARAMETERS as BLEND
 from ..rerank.blend import Blended, blended
@@ -171,6 +170,8 @@ class System:
     policy: str | None = None
     rerankings: tuple[Reranking, ...] = ()
     on_expand: Callable[[int, int], None] | None = field(default=None, compare=False, repr=False)
+    retry: frozenset[str] = field(default=frozenset(), compare=False)
+    """Statuses of stored answers that chat models are asked for again."""
 
     def __post_init__(self) -> None:
         _ = self.spec  # refuses what cannot be
@@ -221,20 +222,6 @@ class System:
             described["reranking"] = {**first, "then": rest} if rest else first
         return described
 
-    def rank(self, task: Task, depth: int) -> Run:
-        """The ranking of a task, made here and now."""
-        expansions = self.expander.expand(task, on_progress=self.on_expand) if self.expander else None
-        runs = []
-        for retriever in self.retrievers:
-            queries = Queries.of(task)
-            if expansions is not None:
-                queries, _ = queries_for(retriever, task, expansions, self.policy)
-            runs.append(retriever.prepare(task).search(queries, depth))
-        run = self.fusion.fuse(runs, task, depth, self.spec.first_stage) if self.fusion else runs[0]
-        for reranking in self.rerankings:
-            run = reranking.reranker.rerank(task, run, reranking.depth, rest=reranking.rest)
-        return run.renamed(self.name)
-
     def task_facts(self, task: Task) -> dict[str, object]:
         """What else its ranking of one task depends on."""
         facts: dict[str, object] = {}
@@ -244,13 +231,10 @@ class System:
             facts |= {f"expander.{key}": value for key, value in self.expander.task_facts(task).items()}
         return facts
 
-    def unwanted_texts(self, result: TaskResult) -> str:
-        """Which texts behind a stored result shall be asked for again, in words; empty where none shall."""
-        steps = steps_of(self.expander) if self.expander else ()
-        unwanted = {status for step in steps for status in step.retry}
-        statuses: dict[str, int] = next((noted.get("generations", {}) for noted in result.expansions), {})
-        found = {status: count for status, count in statuses.items() if status in unwanted}
-        return f"texts that are asked for again ({', '.join(f'{c:,} {s}' for s, c in found.items())})" if found else ""
+    def unwanted_answers(self, result: TaskResult) -> str:
+        """Which answers behind a stored result shall be asked for again, in words; empty where none shall."""
+        found = {status: count for status, count in result.generations.items() if status in self.retry}
+        return ", ".join(f"{count:,} {status}" for status, count in found.items())
 
     def unknown_state(self) -> dict[str, str]:
         """Parts whose state cannot be read, with the reason: results of this system are never reused."""
@@ -276,6 +260,7 @@ class Builder:
 
     def __init__(self, options: Options | None = None, *, on_expand: Spending | None = None) -> None:
         self.options = options or Options()
+        self.options = self.options.changed({"retry": Retry(self.options.retry)})
         self.on_expand = on_expand
         self.components: list[Retriever | Reranker] = []
         """Components that were made from specs: workers can make them again."""
@@ -354,6 +339,11 @@ class Builder:
 
         return self._once("chat", spec, make)
 
+    @property
+    def asks(self) -> bool:
+        """Whether a chat model is part of what was made."""
+        return bool(self._chats)
+
     def usage(self) -> dict[str, Any] | None:
         """What all chat models were asked; None where nothing was sent to any."""
         asked = [counters for chat in self._chats if (counters := chat.usage.snapshot())["attempts"]]
@@ -375,6 +365,7 @@ class Builder:
             None if policy is None else str(policy),
             tuple(Reranking.of(self.reranker(link), link) for link in links),
             self.watch(expander) if expander else None,
+            self.options.retry,
         )
 
     def watch(self, expander: Expander) -> Callable[[int, int], None] | None:

@@ -18,9 +18,8 @@ from typing import get_args
 from ..core import Query, R2MedError, Run, Task, UsageError
 from ..core.options import Options
 from ..core.parameters import Parameter, show_size
-from ..core.queries import Queries
+from ..core.queries import Explanation, Queries, Ranked, Tried, Typed
 from ..core.spec import Content, Spec
-from ..core.typed import Explanation, Ranked, Tried, Typed
 from ..expand import Expansion, Expansions, queries_for
 from ..expand.contract import INSTEAD, JOINED
 from ..fuse import fusions

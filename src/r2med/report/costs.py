@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from ..core import ResultError
-from ..core.reuse import known_sum
+from ..core.budget import known_sum
 from ..results import SystemInfo, TaskResult
 from ..results.protocols import tables
 from ..scoring import Measure

@@ -15,7 +15,18 @@ from ..core.untrusted import component, inside
 from ..tasks.nano.figures import ROLES, Contrast, Inspected, NanoProfile, group
 from .nano_plots import draw_profiles, task_pictures
 from .page_html import markdown_html, whole_page
-from .task_page import ROLE_TITLES, description, family, language, licence, score, set_of, sources, task_page
+from .task_page import (
+    ROLE_TITLES,
+    description,
+    family,
+    language,
+    licence,
+    score,
+    set_of,
+    source_table,
+    sources,
+    task_page,
+)
 from .task_reading import (
     LEVEL,
     LISTS,
@@ -67,7 +78,7 @@ def group_page(name: str, profile: NanoProfile, tasks: Sequence[Inspected]) -> s
         "Evaluation profiles": [*_profiles(profile), "", _other_figures(profile).markdown()],
         "Interpretation across tasks": [f"- {line}" for line in across_tasks(tasks)],
         "Training and leakage": _leakage(tasks),
-        "Sources": [_sources(tasks).markdown(ready=True)],
+        "Sources": [source_table(s for page in tasks for s in sources(page)).markdown(ready=True)],
         "Metadata summary": [_metadata_table(name, profile, tasks).markdown(ready=True)],
     }
     lines = [f"# {markdown_text(name)}", ""]
@@ -159,7 +170,7 @@ def _profiles(profile: NanoProfile) -> list[str]:
         if wins:
             said += f" It is the best profile of {counted(len(wins), 'task')}: {', '.join(wins)}."
         if level:
-            said += f" It is the best with another on {counted(len(level), 'task')}: {', '.join(level)}."
+            said += f" It shares the first place on {counted(len(level), 'task')}: {', '.join(level)}."
         if of_group.safeguard_rows:
             rows = counted(of_group.safeguard_rows, "list needs", "lists need")
             said += f" {rows} the appended positive, which no figure counts."
@@ -199,7 +210,7 @@ def _standing(contrasts: Sequence[Contrast]) -> str:
     first = f"{best} is best" if alone else f"no list is better than {best}"
     parts = [f"significantly better than {joined(clear)}"] if clear else []
     if unclear:
-        parts.append(f"not significantly better than {joined(unclear)}")
+        parts.append(f"not significantly better than {joined(unclear, 'or')}")
     return f"{first}: it is {' but '.join(parts)}"
 
 
@@ -225,11 +236,6 @@ def _leakage(tasks: Sequence[Inspected]) -> list[str]:
     if not against:
         lead += " No training data were given (`r2med pages --against`), so overlap with any is not known."
     return [lead, "", table]
-
-
-def _sources(tasks: Sequence[Inspected]) -> Table:
-    rows = list(dict.fromkeys(tuple(row) for page in tasks for row in sources(page)))
-    return Table(["Title", "Type", "Year", "Address"], [list(map(markdown_text, row)) for row in rows], left=4)
 
 
 def _metadata_table(name: str, profile: NanoProfile, tasks: Sequence[Inspected]) -> Table:
@@ -319,7 +325,7 @@ def metadata(page: Inspected, group: str = "") -> dict[str, Any]:
         "family": family(page),
         "language": language(page),
         "licence": licence(page),
-        "sources": [dict(zip(("title", "type", "year", "address"), row, strict=True)) for row in sources(page)],
+        "sources": [source._asdict() for source in sources(page)],
         "description": description(page),
         "fingerprint": page.task.fingerprint,
         "figures": page.figures,

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..core import UsageError
-from ..core.reuse import known_sum
+from ..core.budget import known_sum
 from ..core.table import Table, points, share
 from ..results import TaskResult, macro_average, query_weighted
 from ..results.protocols import own_words

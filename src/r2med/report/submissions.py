@@ -9,13 +9,15 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 
+from ..core.parallel import in_processes
 from ..core.untrusted import file_name, inside
-from ..results import ResultIndex, StoredResult
+from ..results import ResultIndex
 from ..results.bundle import BundledSystem, Manifest, Unpacked
 from ..results.public import without_paths
 from .verify import Judgments, Status, Verdict, verify
@@ -68,57 +70,94 @@ def worst(statuses: Iterable[Status]) -> Status:
     return "differs" if "differs" in found else "unverified" if "unverified" in found or not found else "verified"
 
 
+class Checked(NamedTuple):
+    """One result of a bundle, and what became of it."""
+
+    path: Path  # Of the result file, unpacked.
+    fingerprint: str  # Of the data that it was made on.
+    verdict: Verdict
+
+
+class CheckedBundle(NamedTuple):
+    """A bundle that lies unpacked in a folder and contradicts itself nowhere."""
+
+    path: Path  # Of the bundle.
+    root: Path  # The folder of its results.
+    id: str
+    manifest: Manifest
+    results: list[Checked]
+
+
+class Checker:
+    """Unpacks bundles and scores their runs again; judgments are read once."""
+
+    def __init__(self, unpack: Unpack, folders: Sequence[Path]) -> None:
+        self._unpack, self._judgments = unpack, Judgments(folders)
+
+    def __call__(self, job: tuple[Path, Path]) -> CheckedBundle:
+        """Unpack and check a bundle; the second path is an empty folder."""
+        bundle = self._unpack(*job)
+        verdicts = verify(bundle.results, self._judgments)
+        checked = [
+            Checked(stored.path, stored.result.task.fingerprint, verdict)
+            for stored, verdict in zip(bundle.results, verdicts, strict=True)
+        ]
+        return CheckedBundle(bundle.path, bundle.results[0].root, bundle.id, bundle.manifest, checked)
+
+
 def gather(
     paths: Sequence[Path],
     scratch: Path,
     unpack: Unpack,
-    judgments: Judgments,
+    folders: Sequence[Path],
+    *,
+    workers: int = 1,
     on_progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Gathered:
-    """Unpack bundles below a scratch folder, check them, and put aside what must not be shown."""
+    """Unpack bundles below a scratch folder, check them, and put aside what must not be shown.
+
+    `folders` are looked in for judgments, too. The number of workers changes nothing but the time.
+    """
     left_out: list[str] = []
-    bundles: dict[str, Unpacked] = {}
-    for number, path in enumerate(paths):
-        bundle = unpack(path, inside(scratch, f"{number}", "folder"))
+    bundles: dict[str, CheckedBundle] = {}
+    jobs = [(path, inside(scratch, f"{number}", "folder")) for number, path in enumerate(paths)]
+    checked = in_processes(jobs, partial(Checker, unpack, folders), workers)
+    for done, bundle in enumerate(checked, start=1):
         if bundle.id in bundles:
-            left_out.append(f"{path.name} is the same bundle as {bundles[bundle.id].path.name}")
+            left_out.append(f"{bundle.path.name} is the same bundle as {bundles[bundle.id].path.name}")
         else:
             bundles[bundle.id] = bundle
+        on_progress(done, len(paths))
     ordered = sorted(bundles.values(), key=lambda bundle: (bundle.manifest.date, bundle.id))
-    everything = [stored for bundle in ordered for stored in bundle.results]
-    checked = dict(zip(everything, verify(everything, judgments, on_progress), strict=True))
-    submissions = _submissions(ordered, checked)
-    names = {bundle.path: made.name for bundle, made in zip(ordered, submissions, strict=True)}
+    submissions = _submissions(ordered)
+    results = [(made, one) for made, bundle in zip(submissions, ordered, strict=True) for one in bundle.results]
     true_data: dict[str, set[str]] = {}
-    for stored, verdict in checked.items():
-        if verdict.status == "verified":
-            true_data.setdefault(stored.full_name, set()).add(stored.result.task.fingerprint)
-    for bundle in ordered:
-        for stored in bundle.results:
-            if why := _why_not(stored, checked[stored], true_data.get(stored.full_name)):
-                place = f"{stored.system} on {stored.full_name} ({names[bundle.path]})"
-                left_out.append(f"{place} is not shown: {without_paths(why)}")
-                stored.path.unlink()
-    roots = [bundle.results[0].root for bundle in ordered]
+    for _, one in results:
+        if one.verdict.status == "verified":
+            true_data.setdefault(one.verdict.task, set()).add(one.fingerprint)
+    for made, one in results:
+        if why := _why_not(one, true_data.get(one.verdict.task)):
+            place = f"{one.verdict.system} on {one.verdict.task} ({made.name})"
+            left_out.append(f"{place} is not shown: {without_paths(why)}")
+            one.path.unlink()
+    roots = [bundle.root for bundle in ordered]
     index = ResultIndex(roots, [made.name for made in submissions], every=math.inf)
     index.refresh()
     by_root = dict(zip(roots, submissions, strict=True))
     systems = {stored.label: _submitted(by_root[stored.root], stored.system) for stored in index.stored}
-    false = sum(verdict.status == "differs" for verdict in checked.values())
+    false = sum(one.verdict.status == "differs" for _, one in results)
     return Gathered(submissions, index, systems, left_out, false)
 
 
-def _submissions(bundles: Sequence[Unpacked], checked: dict[StoredResult, Verdict]) -> list[Submission]:
+def _submissions(bundles: Sequence[CheckedBundle]) -> list[Submission]:
     """Every bundle under a name of its own."""
     called = [bundle.manifest.title or bundle.path.name.removesuffix(".zip") for bundle in bundles]
     often = Counter(name.casefold() for name in called)
     made = []
     for bundle, plain in zip(bundles, called, strict=True):
         name = plain if often[plain.casefold()] == 1 else f"{plain} {bundle.id[:8]}"
-        verdicts = [
-            msgspec.structs.replace(checked[stored], reason=without_paths(checked[stored].reason))
-            for stored in bundle.results
-        ]
+        said = (one.verdict for one in bundle.results)
+        verdicts = [msgspec.structs.replace(verdict, reason=without_paths(verdict.reason)) for verdict in said]
         made.append(
             Submission(
                 id=bundle.id, name=name, slug=file_name(f"{name} {bundle.id}"), file=bundle.path.name,
@@ -128,11 +167,11 @@ def _submissions(bundles: Sequence[Unpacked], checked: dict[StoredResult, Verdic
     return made
 
 
-def _why_not(stored: StoredResult, verdict: Verdict, true_data: set[str] | None) -> str:
+def _why_not(checked: Checked, true_data: set[str] | None) -> str:
     """Why a result must not be shown; empty where it may."""
-    if verdict.status == "differs":
-        return verdict.reason
-    if true_data and stored.result.task.fingerprint not in true_data:
+    if checked.verdict.status == "differs":
+        return checked.verdict.reason
+    if true_data and checked.fingerprint not in true_data:
         return "it was made on other data of this task than those that are verified here"
     return ""
 

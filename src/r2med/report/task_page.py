@@ -6,7 +6,7 @@ Its sentences are made in `task_reading`, from figures.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from ..core import Document, Query, Task
@@ -15,7 +15,7 @@ from ..tasks import Stats, Tendencies, stats
 from ..tasks.audit.findings import SystemAudit, TaskAudit
 from ..tasks.catalogue import TaskEntry, collections, entries
 from ..tasks.nano.figures import Inspected
-from ..text.nano_english import STOP_WORDS
+from ..text.english import NANO_STOP_WORDS
 from .task_reading import (
     LISTS,
     code,
@@ -144,7 +144,7 @@ def task_page(page: Inspected, group: str = "") -> str:
     ]
     rest: list[tuple[str, Callable[[Inspected], list[str]]]] = [
         ("Example data", _examples),
-        ("Source and reference table", _sources),
+        ("Source and reference table", lambda p: [source_table(sources(p)).markdown(ready=True)]),
         ("Dataset information", lambda p: _dataset(p, group)),
         ("Candidate subsets", _candidates),
         ("Metadata", lambda p: [f"All figures of this page as data: [{p.split}.json]({p.split}.json)."]),
@@ -185,7 +185,7 @@ def language(page: Inspected) -> str:
     if _entry(page):
         return "en"
     words = [word for query in page.task.queries for word in _WORD.findall(query.text.lower())]
-    return "en" if words and sum(word in STOP_WORDS for word in words) / len(words) >= 1 / 6 else "not stated"
+    return "en" if words and sum(word in NANO_STOP_WORDS for word in words) / len(words) >= 1 / 6 else "not stated"
 
 
 def licence(page: Inspected) -> str:
@@ -209,7 +209,7 @@ def _overview(page: Inspected) -> list[str]:
     else:
         lead = f"The best of its candidate lists are {joined([LISTS[role] for role in best])}, each with"
     return [
-        f"{code(page.split)}{kind} asks {counted(figures.queries, 'query', 'queries')} of "
+        f"{code(page.split)}{kind} puts {counted(figures.queries, 'query', 'queries')} to "
         f"{counted(figures.documents, 'document')}; {counted(figures.positives, 'judgment')} "
         f"{'is' if figures.positives == 1 else 'are'} positive, {figures.positives_per_query:.2f} per query. {lead} "
         f"an nDCG@10 of {score(figures.profiles[figures.best].ndcg_at_10)}."
@@ -237,7 +237,10 @@ def _profiles(page: Inspected) -> list[str]:
              score(p.recall_at_100), score(p.recall_macro_at_100)]
         )  # fmt: skip
     titles = ["Profile", "Config", "Depth", "nDCG@10", "95 % interval", "hit@10", "recall@100", "recall@100, macro"]
-    caption = "recall@100 counts judgments, its macro form averages queries. Intervals: other queries of this task."
+    caption = (
+        "recall@100 counts judgments, its macro form averages queries. The intervals say how far nDCG@10 may move with "
+        "other such queries."
+    )
     lines = [Table(titles, rows, caption, left=2).markdown(ready=True), ""]
     for role in page.figures.profiles:
         lines += [f"#### {ROLE_TITLES[role]}", "", " ".join(profile_reading(page, role)), ""]
@@ -246,7 +249,7 @@ def _profiles(page: Inspected) -> list[str]:
 
 def _tendencies(page: Inspected) -> list[str]:
     lines = [tendencies_reading(page)]
-    if page.terciles:
+    if len(page.terciles) > 1:
         roles = list(page.figures.profiles)
         rows = [
             [f"{part.name} ({share(part.low)}–{share(part.high)})", str(part.queries),
@@ -273,7 +276,9 @@ def _failures(page: Inspected) -> list[str]:
             continue
         rank = "nowhere in its list" if trap.positive_rank is None else f"at rank {trap.positive_rank}"
         words = (
-            f" Only the first document has: {', '.join(markdown_text(w) for w in trap.words)}." if trap.words else ""
+            f" Of its words, only the first document holds {joined([markdown_text(f'“{w}”') for w in trap.words])}."
+            if trap.words
+            else ""
         )
         lines += [
             f"**Query {code(trap.query)}.** BM25 puts {code(trap.document)} first, which holds {share(trap.share)} of "
@@ -348,30 +353,38 @@ def _examples(page: Inspected) -> list[str]:
     return [Table(["Query", "Characters", "Positive document", "Characters"], rows, left=4).markdown(ready=True)]
 
 
-PAPER = [
-    "R2MED: A Benchmark for Reasoning-Driven Medical Retrieval",
-    "paper",
-    "2025",
-    "https://arxiv.org/abs/2505.14558",
-]
+class Source(NamedTuple):
+    """Something that a task comes from; a year or an address that is not known is None."""
+
+    title: str
+    type: str
+    year: str | None = None
+    address: str | None = None
 
 
-def sources(page: Inspected) -> list[list[str]]:
-    """Title, type, year and address of what the task comes from."""
+PAPER = Source(
+    "R2MED: A Benchmark for Reasoning-Driven Medical Retrieval", "paper", "2025", "https://arxiv.org/abs/2505.14558"
+)
+
+
+def sources(page: Inspected) -> list[Source]:
+    """What the task comes from."""
     entry, m = _entry(page), page.metadata
     if entry is None:
         given = m.source if m else page.task.source or page.task.full_name
-        return [[given, "source of the task", NONE, m.dataset if m and m.dataset else NONE]]
+        return [Source(given, "source of the task", address=m.dataset or None if m else None)]
     collection = collections()[entry.collection]
-    rows = [[collection.title, "collection", NONE, collection.homepage or NONE]]
-    if entry.dataset:
-        rows.append([entry.dataset, "dataset", NONE, f"https://huggingface.co/datasets/{entry.dataset}"])
-    return [PAPER, *rows] if entry.dataset else rows
+    of_collection = Source(collection.title, "collection", address=collection.homepage or None)
+    if not entry.dataset:
+        return [of_collection]
+    dataset = Source(entry.dataset, "dataset", address=f"https://huggingface.co/datasets/{entry.dataset}")
+    return [PAPER, of_collection, dataset]
 
 
-def _sources(page: Inspected) -> list[str]:
-    rows = [[markdown_text(cell) for cell in row] for row in sources(page)]
-    return [Table(["Title", "Type", "Year", "Address"], rows, left=4).markdown(ready=True)]
+def source_table(found: Iterable[Source]) -> Table:
+    """Sources, each once."""
+    rows = [[markdown_text(cell or NONE) for cell in source] for source in dict.fromkeys(found)]
+    return Table(["Title", "Type", "Year", "Address"], rows, left=4)
 
 
 def _dataset(page: Inspected, group: str) -> list[str]:

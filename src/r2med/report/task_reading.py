@@ -8,10 +8,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
+from typing import NamedTuple
 
+from ..core import TextColumn
 from ..core.table import counted, share
 from ..core.untrusted import printable
 from ..tasks.nano.figures import Contrast, Inspected, Outcome, Slope
+from ..tasks.stats import quartiles
 
 ROLE_NAMES = {"bm25": "BM25", "dense": "dense", "hybrid": "hybrid"}
 LISTS = {"bm25": "BM25", "dense": "the dense list", "hybrid": "the hybrid list"}
@@ -20,6 +23,7 @@ NAMED = 3  # queries given as examples
 READ_BY_ENCODERS = 512  # tokens; a text of as many words has at least as many tokens
 LEVEL = 0.00005  # a smaller difference prints as none
 NOTICEABLE = 0.01  # difference of two recalls that is worth a sentence
+UNSPACED = 20  # characters between spaces, in the mean, from which a writing does not separate words by spaces
 MANY = 0.2  # share of queries with several positives from which training data should have them, too
 
 
@@ -33,9 +37,9 @@ def opening(role: str) -> str:
     return LISTS[role][0].upper() + LISTS[role][1:]
 
 
-def joined(names: Sequence[str]) -> str:
+def joined(names: Sequence[str], word: str = "and") -> str:
     """`a`, `a and b`, `a, b and c`."""
-    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+    return f" {word} ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
 def part(value: float) -> str:
@@ -69,19 +73,38 @@ def versus(contrast: Contrast) -> str:
     return f"{contrast.difference:.4f} above {name}, which is not significant{among} ({interval})"
 
 
+class Lengths(NamedTuple):
+    """The quartiles of the texts' lengths, and what they are counted in."""
+
+    low: float
+    median: float
+    high: float
+    unit: str
+
+
+def lengths(page: Inspected, texts: TextColumn) -> Lengths:
+    """In words, or in characters where the documents' writing does not separate words by spaces."""
+    documents = page.task.documents.texts
+    if documents.char_lengths().mean() > UNSPACED * documents.word_counts().mean():
+        return Lengths(*quartiles(texts.char_lengths()), "character")
+    return Lengths(*quartiles(texts.word_counts()), "word")
+
+
 def measures_reading(page: Inspected) -> list[str]:
     """What a system has to do here, as far as lengths, shared terms and BM25 tell."""
     shape, figures = page.tendencies, page.figures
     hits = sum(o.hit("bm25") for o in page.outcomes)
+    asked, passages = (lengths(page, texts) for texts in (page.task.query_texts, page.task.documents.texts))
     said = [
-        f"Queries of {shape.query_words[1]:.0f} words in the median ask for passages of {shape.document_words[1]:.0f}; "
-        f"the positive that matches best holds {part(shape.overlap[1])} of a query's terms. BM25, which only matches "
-        f"words, has a positive among the first ten for {hits:,} of "
+        f"Queries of {counted(round(asked.median), asked.unit)} in the median ask for passages of "
+        f"{round(passages.median):,}; the positive that matches best holds {part(shape.overlap[1])} of a query's "
+        f"terms. BM25, which only matches words, has a positive among the first ten for {hits:,} of "
         f"{counted(len(page.outcomes), 'query', 'queries')}."
     ]
     against = next((c for c in page.contrasts if c.worse == "bm25"), None)
     if against is not None and against.difference >= LEVEL:
-        said.append(f"{opening(against.better)}, which does not need the same words, is {versus(against)}.")
+        needs = "which does not need the same words" if against.better == "dense" else "which adds the dense list to it"
+        said.append(f"{opening(against.better)}, {needs}, is {versus(against)}.")
     elif page.contrasts and figures.best == "bm25":
         said.append("No other list is better.")
     return said
@@ -100,11 +123,11 @@ def tendencies_reading(page: Inspected) -> str:
 
 
 def _lengths(page: Inspected) -> str:
-    low, middle, high = page.tendencies.query_words
+    low, middle, high, unit = lengths(page, page.task.query_texts)
     least, most = math.floor(low), math.ceil(high)  # quartiles may lie between two queries
     if least == most:
-        return f"{'at least half have' if page.figures.queries > 1 else 'it has'} {counted(least, 'word')}"
-    return f"at least half have {least:,} to {most:,} words, median {middle:g}"
+        return f"{'at least half have' if page.figures.queries > 1 else 'it has'} {counted(least, unit)}"
+    return f"at least half have {least:,} to {most:,} {unit}s, median {middle:g}"
 
 
 def profile_reading(page: Inspected, role: str) -> list[str]:
@@ -113,7 +136,7 @@ def profile_reading(page: Inspected, role: str) -> list[str]:
     hits = [o for o in page.outcomes if o.hit(role)]
     said = [f"{len(hits):,} of {counted(queries, 'query', 'queries')} ({part(profile.hit_at_10)}) "
             f"{'has' if queries == 1 else 'have'} a positive among the first ten."]  # fmt: skip
-    if profile.positives_covered is not None and profile.queries_covered is not None:
+    if profile.positives_covered is not None and profile.queries_covered is not None and profile.top_k:
         said.append(
             f"The whole list, {profile.top_k:,} deep at most, holds {part(profile.positives_covered)} of the "
             f"positives and at least one for {part(profile.queries_covered)} of the queries."
@@ -191,7 +214,7 @@ def metric_reading(page: Inspected) -> list[str]:
         over = f"Over the {len(hits):,} queries" if len(hits) > 1 else "Over the one query"
         said.append(f"{over} with a hit the mean nDCG@10 is {sum(hits) / len(hits):.4f}{others}.")
     if figures.positives_max == 1:
-        said.append("Every query has one positive, so hit@10 and recall@10 are the same.")
+        said.append("No query has more than one positive, so hit@10 and recall@10 are the same.")
     else:
         said.append(
             f"{figures.multi_positive_queries:,} of {counted(figures.queries, 'query has', 'queries have')} several "
@@ -261,10 +284,11 @@ def improvement_reading(page: Inspected) -> list[str]:
             f"{counted(counts['both'], 'query', 'queries')}, BM25 alone for {counts['bm25']:,}, the dense list alone "
             f"for {counts['dense']:,}, neither for {counts['neither']:,}."
         )
-    for what, words in (("documents", page.tendencies.document_words), ("queries", page.tendencies.query_words)):
-        if words[2] > READ_BY_ENCODERS:
+    for what, texts in (("documents", page.task.documents.texts), ("queries", page.task.query_texts)):
+        long = lengths(page, texts)
+        if long.high > READ_BY_ENCODERS:
             said.append(
-                f"A quarter of the {what} have more than {words[2]:g} words: an encoder that reads "
+                f"A quarter of the {what} have more than {long.high:g} {long.unit}s: an encoder that reads "
                 f"{READ_BY_ENCODERS} tokens cuts them."
             )
     return said

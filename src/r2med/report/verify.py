@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 import msgspec
 import numpy as np
 
-from ..core import DataError, R2MedError, Run, Task, UsageError
+from ..core import DataError, IdTable, Qrels, R2MedError, Run, Task, UsageError
 from ..results import StoredResult, TaskInfo, TaskResult
 from ..results.beside import RUN
 from ..scoring import Evaluation, Measure, score
@@ -43,35 +43,41 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Judged(NamedTuple):
-    """The task that a result says it was made on, or why it is not here."""
+    """What a run is scored with of the task that a result says it was made on, or why that is not here."""
 
-    task: Task | None
+    qrels: Qrels | None
+    doc_ids: IdTable = IdTable(())
+    query_ids: IdTable = IdTable(())
     why: str = ""
     other: str = ""  # The task whose data these are, where the result names another.
 
+    @classmethod
+    def by(cls, task: Task) -> Judged:
+        return cls(task.qrels, task.documents.ids, task.query_ids)
+
 
 class Judgments:
-    """Tasks of this machine by what results say about theirs; the last one is kept."""
+    """Judgments of this machine by what results say about their tasks; all that were asked for are kept, no texts."""
 
     def __init__(self, folders: Iterable[Path] = ()) -> None:
         self._folders = tuple(folders)
-        self._last: tuple[tuple[str, str], Judged] | None = None
+        self._known: dict[tuple[str, str], Judged] = {}
 
     def of(self, info: TaskInfo) -> Judged:
-        """The task of a result."""
+        """The judgments of the task of a result."""
         key = (info.full_name, info.fingerprint)
-        if self._last is None or self._last[0] != key:
-            self._last = (key, self._find(info))
-        return self._last[1]
+        if key not in self._known:
+            self._known[key] = self._find(info)
+        return self._known[key]
 
     def _find(self, info: TaskInfo) -> Judged:
         found = task_behind(info, self._folders)
         if found.task is not None:
-            return Judged(found.task)
+            return Judged.by(found.task)
         if info.collection in collections():
-            return Judged(None, found.why, _other_task(info))
+            return Judged(None, why=found.why, other=_other_task(info))
         same = self._by_content.get(info.fingerprint)
-        return Judged(same.load()) if same else Judged(None, found.why)
+        return Judged.by(same.load()) if same else Judged(None, why=found.why)
 
     @cached_property
     def _by_content(self) -> dict[str, TaskRef]:
@@ -95,21 +101,21 @@ def verify(
     judgments: Judgments,
     on_progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> list[Verdict]:
-    """Score every run again, task by task; the verdicts come in the order of the results."""
-    made: dict[int, Verdict] = {}
-    for place in sorted(range(len(stored)), key=lambda i: (stored[i].full_name, stored[i].result.task.fingerprint)):
-        made[place] = _verdict(stored[place], judgments)
+    """Score every run again."""
+    made = list[Verdict]()
+    for one in stored:
+        made.append(_verdict(one, judgments))
         on_progress(len(made), len(stored))
-    return [made[place] for place in range(len(stored))]
+    return made
 
 
 def _verdict(stored: StoredResult, judgments: Judgments) -> Verdict:
     found = judgments.of(stored.result.task)
-    if found.task is None:
+    if found.qrels is None:
         reason = f"was made on the data of {found.other}" if found.other else found.why
         return _said(stored, "differs" if found.other else "unverified", reason)
     try:
-        differences = list(_differences(stored, found.task))
+        differences = list(_differences(stored, found, found.qrels))
     except (DataError, UsageError) as error:
         return _said(stored, "differs", str(error).removeprefix(f"{stored.path.with_suffix(RUN)}: "))
     if not differences:
@@ -126,39 +132,38 @@ def _said(stored: StoredResult, status: Status, reason: str = "", differences: S
     )
 
 
-def _differences(stored: StoredResult, task: Task) -> Iterator[Difference]:
+def _differences(stored: StoredResult, judged: Judged, qrels: Qrels) -> Iterator[Difference]:
     result = stored.result
-    run = stored.whole_run(task.documents.ids)
-    unknown = next((query for query in run.query_ids if query not in task.query_ids), None)
+    run = stored.whole_run(judged.doc_ids)
+    unknown = next((query for query in run.query_ids if query not in judged.query_ids), None)
     if unknown is not None:
         raise DataError(f"its run has a query that the task does not: {unknown!r}")
-    keys = [key for key in result.measures if not key.startswith("recall_micro")]
-    evaluation = score(run, task.qrels, [Measure.parse(key) for key in keys])
+    evaluation = score(run, qrels, [Measure.parse(key) for key in result.of_queries])
     computed = evaluation.to_dict()
     for key, stated in result.measures.items():
         if key not in computed:
             raise DataError(f"it states a measure that cannot be computed here: {key!r}")
         if abs(stated - computed[key]) > SAME:
             yield Difference(what=key, stated=stated, computed=computed[key])
-    for what, found in _facts(run, evaluation, task).items():
+    for what, found in _facts(run, evaluation, len(judged.doc_ids), qrels).items():
         said = _stated(result, what)
         if said is not None and abs(said - found) > SAME:
             yield Difference(what=what, stated=said, computed=found)
     if run.depth > result.depth:
         yield Difference(what="depth", stated=result.depth, computed=run.depth)
-    yield from _queries(stored, evaluation, keys)
+    yield from _queries(stored, evaluation, result.of_queries)
 
 
-def _facts(run: Run, evaluation: Evaluation, task: Task) -> dict[str, float]:
+def _facts(run: Run, evaluation: Evaluation, documents: int, qrels: Qrels) -> dict[str, float]:
     """What else a result states about its run and its task."""
-    rows = run.query_ids.positions(task.qrels.query_ids)
+    rows = run.query_ids.positions(qrels.query_ids)
     empty = np.append(run.lengths(), 0)[rows] == 0  # the last place stands for a query that the run lacks (-1)
     facts: dict[str, float] = {
         "missing_queries": int(empty.sum()),
         "queries_without_positives": evaluation.without_positives,
-        "queries": len(task.qrels.query_ids),
-        "documents": len(task.documents),
-        "judgments": len(task.qrels),
+        "queries": len(qrels.query_ids),
+        "documents": documents,
+        "judgments": len(qrels),
     }
     judged = evaluation.judged_at_10
     return facts if judged is None else facts | {"judged_at_10": judged}

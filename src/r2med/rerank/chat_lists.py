@@ -94,9 +94,9 @@ class ChatListReranker(Reranker):
         before = self.chat.usage.snapshot()
         key = StoreKey.of(f"rerank-{self.prompt_name}", self.chat, self.prompt.hash, self.sampling, task.fingerprint)
         passages = Passages(task, candidates, self.passage_words, brackets=self.brackets)
-        with GenerationStore(key) as store:
+        with GenerationStore(key, retry=self.options.retry) as store:
             ranked = self.score(passages, depth, store, counts)
-            counts["torn_lines"] = store.torn
+            counts["cache_hits"], counts["torn_lines"] = store.hits, store.torn
             bill, reused = store.bill(), store.reused
         counts["passages_cut"] = len(passages.cut)
         run = reordered(candidates, ranked.scores, rest, f"{candidates.name}.{self.name}@{depth}")

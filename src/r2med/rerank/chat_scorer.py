@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
@@ -13,9 +13,9 @@ import numpy as np
 from msgspec import Meta
 
 from ..core import Hasher
-from ..core.reuse import Account
+from ..core.budget import Account
 from ..core.spec import Content, Spec
-from ..llm import Chat, Generation, GenerationStore, Request, StoreKey, generate
+from ..llm import Chat, Generation, GenerationStore, Request, StoreKey, generate, unless_read
 from ..retrieve import Build
 from ..retrieve.encoders.base import WorkOrder
 from .asking import PASSAGE_WORDS, ask_about, count_problem, load_prompt, on_chat, sampling_for, shortened
@@ -57,6 +57,7 @@ class ChatScorer(ABC):
         max_tokens: int | None = None,
         prompt: Path | None = None,
         store: Path | None = None,
+        retry: Collection[str] = (),
     ) -> None:
         self.chat, self.name = chat, f"{self.method}:{chat.name}"
         self.passage_words = passage_words
@@ -65,9 +66,9 @@ class ChatScorer(ABC):
             temperature = SAMPLING_TEMPERATURE
         more = {"top_logprobs": LOGPROBS if logits else 0, "n": samples}
         self.sampling = sampling_for(chat, self.prompt, max_tokens, temperature=temperature, **more)
-        self.store = store
+        self.store, self.retry = store, retry
         self.notes: Counter[str] = Counter()
-        self.bill: dict[str, object] = {}
+        self.bill: dict[str, Any] = {}
         """Tokens and dollars of the answers behind the last scores."""
         self.reused: Account = {}
 
@@ -76,14 +77,19 @@ class ChatScorer(ABC):
         """The reranker of a spec, on the chat model that is its argument."""
         assert isinstance(spec.argument, Spec)
         chat = build.chat(spec.argument)
-        given = vars(spec.values(cls.Parameters))
+        given = dict(vars(spec.values(cls.Parameters)))
         own = given["prompt"]
-        scorer = cls(chat, **{**given, "prompt": own.located() if isinstance(own, Content) else None})
+        given["prompt"] = own.located() if isinstance(own, Content) else None
+        scorer = cls(chat, **given, retry=build.options.retry)
         return PointwiseReranker(scorer, on_chat(spec, chat), build.options.changed(spec.options))
 
     @abstractmethod
-    def read(self, answer: Generation) -> float:
+    def read(self, answer: Generation, notes: Counter[str]) -> float:
         """The score that an answer gives; NaN where it gives none, which is counted in the notes."""
+
+    def status(self, answer: Generation) -> str:
+        """What an answer is worth: nothing where no score can be read."""
+        return unless_read(answer, not np.isnan(self.read(answer, Counter())))
 
     def gaps(self) -> dict[str, str]:
         """What fills gaps of the prompt besides the query and the passage."""
@@ -112,18 +118,16 @@ class ChatScorer(ABC):
         del names
         # Requests are told apart by their content, so one store serves all tasks.
         key = StoreKey.of(f"rerank-{self.method}", self.chat, self.prompt.hash, self.sampling, "pairs")
-        with GenerationStore(key, self.store) as store:
-            stored, read = len(store), 0
+        with GenerationStore(key, self.store, retry=self.retry) as store:
             group: list[tuple[int, float]] = []
             for row, answers in self._answers(pairs, store):
-                read += sum(answer.status != "failed" for answer in answers)
                 group.append((row, self._score(answers)))
                 if len(group) == PAIRS:
                     yield _scored(group)
                     group = []
             if group:
                 yield _scored(group)
-            self.notes["cache_hits"] += max(read - (len(store) - stored), 0)
+            self.notes["cache_hits"] += store.hits
             self.bill, self.reused = store.bill(), store.reused
 
     def _answers(self, pairs: Pairs, store: GenerationStore) -> Iterator[tuple[int, list[Generation]]]:
@@ -140,7 +144,7 @@ class ChatScorer(ABC):
                 places[key] = row
                 yield Request(ask_about(self.prompt, query, [passage], None, **self.gaps()), self.sampling, key)
 
-        for answer in generate(self.chat, requests(), store, clean=False):
+        for answer in generate(self.chat, requests(), store, clean=False, status=self.status):
             row = places[answer.query_id]
             answers = waiting.setdefault(row, [])
             answers.append(answer)
@@ -154,7 +158,7 @@ class ChatScorer(ABC):
         for answer in answers:
             count_problem(answer, self.notes)
             if answer.status != "failed":
-                scores.append(self.read(answer))
+                scores.append(self.read(answer, self.notes))
         heard = [score for score in scores if not np.isnan(score)]
         return float(np.mean(heard)) if heard else np.nan
 

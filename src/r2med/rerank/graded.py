@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
@@ -67,16 +68,16 @@ class GradedScorer(ChatScorer):
         """Everything besides the two texts that changes a score."""
         return {**super().describe(), "scale": self.scale, "score": self.rule}
 
-    def read(self, answer: Generation) -> float:
+    def read(self, answer: Generation, notes: Counter[str]) -> float:
         """The grade, weighed by the rule where the server says how likely it was."""
         grade = read_grade(answer.final, self.scale)
         if grade.value is None:
-            self.notes["out_of_range" if grade.out_of_range else "unparsed"] += 1
+            notes["out_of_range" if grade.out_of_range else "unparsed"] += 1
             return np.nan
-        self.notes["graded"] += 1
+        notes["graded"] += 1
         weighed = None if self.rule == "number" else self._weighed(grade.value, answer.decision)
         if self.rule != "number":
-            self.notes["without_logits" if weighed is None else "with_logits"] += 1
+            notes["without_logits" if weighed is None else "with_logits"] += 1
         return (grade.value if weighed is None else weighed) / self.scale
 
     def _weighed(self, grade: float, decision: Decision) -> float | None:

@@ -19,7 +19,7 @@ from ..core import UsageError, fingerprint
 from ..core.columns import Int64
 from ..core.options import Options
 from ..core.spec import Spec
-from ..llm import Chat, Generation, GenerationStore, Request, generate
+from ..llm import Chat, Generation, GenerationStore, Request, generate, unless_read
 from ..llm.grades import read_grades
 from .asking import Hints, MaxTokens, OwnPrompt, Passages, PassageWords, count_problem, scaled
 from .chat_lists import ChatListReranker, Ranked
@@ -95,13 +95,15 @@ class GroupRank(ChatListReranker):
 
         def requests() -> Iterator[Request]:
             for key, group in groups.items():
-                request = self.request(passages, group.row, group.places, key, hints)
-                counts["cache_hits"] += store.get(request) is not None
-                yield request
+                yield self.request(passages, group.row, group.places, key, hints)
+
+        def status(answer: Generation) -> str:
+            return unless_read(answer, read_grades(answer.final, len(groups[answer.query_id].places), SCALE).read)
 
         counts["asked"] = len(groups)
         grades = np.full((self.repeats, len(candidates), min(depth, candidates.depth)), np.nan, dtype=np.float32)
-        for done, answer in enumerate(generate(self.chat, requests(), store, clean=False), start=1):
+        arriving = generate(self.chat, requests(), store, clean=False, status=status)
+        for done, answer in enumerate(arriving, start=1):
             group = groups[answer.query_id]
             values = self._grades(answer, len(group.places), counts)
             grades[group.repeat, group.row, group.places] = [np.nan if v is None else v / SCALE for v in values]

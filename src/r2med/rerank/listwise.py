@@ -13,7 +13,7 @@ import numpy as np
 from ..core.options import Options
 from ..core.parallel import Feed
 from ..core.spec import Spec
-from ..llm import Chat, Generation, GenerationStore, Request, generate
+from ..llm import Chat, Generation, GenerationStore, Request, generate, unless_read
 from ..llm.reading import read_order
 from .asking import (
     PASSAGE_WORDS,
@@ -69,12 +69,16 @@ class ListwiseReranker(ChatListReranker):
                 return
             request = self.request(passages, row, asked[row], passages.task.queries[row].id, hints)
             counts["asked"] += 1
-            counts["cache_hits"] += store.get(request) is not None
             questions.add(request)
+
+        def status(answer: Generation) -> str:
+            told: Counter[str] = Counter()
+            self.read(answer, len(asked[rows[answer.query_id]]), told)
+            return unless_read(answer, not told["unparsed"])
 
         for row in range(len(lengths)):
             go_on(row, None)
-        for answer in generate(self.chat, questions, store, clean=False):
+        for answer in generate(self.chat, questions, store, clean=False, status=status):
             row = rows[answer.query_id]
             go_on(row, self._read(answer, len(asked[row]), counts))
         return Ranked(ranks_as_scores(orders, min(depth, candidates.depth)))

@@ -17,16 +17,15 @@ import msgspec
 import numpy as np
 
 from ..cache import ScoreCache, find_scores, store_scores, text_keys
-from ..core import ModelError, Run, Task
+from ..core import ModelError, Run, Task, fingerprint
 from ..core.columns import Int32, Int64
-from ..core.fingerprint import fingerprint
 from ..core.options import Options
 from ..core.spec import Spec
 from ..models import Card
 from ..retrieve.encoders.base import WorkOrder
 from ..retrieve.encoders.batching import Job, stream_jobs
 from ..retrieve.encoders.devices import mixed_precision
-from ..retrieve.encoders.torch_models import import_transformers, load_with, stated_config
+from ..retrieve.encoders.torch_models import check_whole, import_transformers, load_with, loading, stated_config
 from ..retrieve.sparse import available_cores
 from ..retrieve.stored import on_task
 from .contract import DEPTH, Reranker, Rest
@@ -147,10 +146,10 @@ def _network(folder: Path) -> list[Any]:
     for path in sorted(folder.glob("*.safetensors")):
         with safe_open(path, framework="pt") as file:
             found |= {name: file.get_tensor(name) for name in LAYERS if name in file.keys()}  # noqa: SIM118
-    if missing := [name for name in LAYERS if name not in found]:
-        raise ModelError(f"the weights in {folder} have no {missing[0]}: the projection of its scores is not known")
-    if found[LAYERS[0]].shape[0] != found[LAYERS[1]].shape[1]:
-        raise ModelError(f"the layers {' and '.join(LAYERS)} in {folder} do not fit each other")
+    with loading(folder):
+        check_whole(set(LAYERS) - set(found))
+        if found[LAYERS[0]].shape[0] != found[LAYERS[1]].shape[1]:
+            raise ModelError(f"the layers {' and '.join(LAYERS)} do not fit each other")
     return [found[name] for name in LAYERS]
 
 

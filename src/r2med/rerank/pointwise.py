@@ -9,11 +9,11 @@ import numpy as np
 
 from ..cache import ScoreCache, find_scores, pair_keys, reused, store_scores
 from ..core import ModelError, Run, Task
+from ..core.budget import Account
 from ..core.columns import Int32, Int64
 from ..core.options import Options
-from ..core.reuse import Account
+from ..core.queries import Explanation
 from ..core.spec import Spec
-from ..core.typed import Explanation
 from ..models.prompts import names_of
 from ..retrieve import Remote
 from ..retrieve.stored import on_task

@@ -9,11 +9,10 @@ import numpy as np
 
 from ..cache import Int16, TokenPiece
 from ..core import UsageError
+from ..core.budget import Account, together
 from ..core.columns import Int32
 from ..core.options import Options
-from ..core.queries import Side
-from ..core.reuse import Account, together
-from ..core.typed import Explanation, largest_first
+from ..core.queries import Explanation, Side, largest_first
 from ..models import Card
 from ..retrieve.dense import DenseRetriever
 from ..retrieve.embed import Embedded

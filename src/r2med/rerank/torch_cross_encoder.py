@@ -13,7 +13,6 @@ import numpy as np
 
 from ..core import MissingExtra, ModelError
 from ..core.options import Options
-from ..core.plugins import first_line
 from ..models import Card
 from ..models.hashes import folder_hashes
 from ..retrieve.encoders.batching import pad
@@ -27,9 +26,11 @@ from ..retrieve.encoders.devices import (
 )
 from ..retrieve.encoders.torch_models import (
     check_folder,
+    check_whole,
     import_transformers,
     load_tokenizer,
     load_with,
+    loading,
     pickled_only,
     stated_config,
 )
@@ -40,6 +41,8 @@ from .pairs import Float32, Pairs, Scored
 
 CPU_BATCH_TOKENS = 2048
 """Small batches stay in a core's cache."""
+ADAPTED = "base_model.model."
+"""Before the names of a base model's parts in the weights of an adapter."""
 
 
 class TorchCrossEncoder(CrossEncoder):
@@ -194,7 +197,8 @@ def first_token_only(model: Any) -> Any:
 def load_adapted(name: str, adapter: Path, base: Path, options: Options, device: str, dtype: str) -> Any:
     """A base model with an adapter merged into its weights, one score per pair."""
     try:
-        from peft import PeftModel
+        from peft import PeftModel, get_peft_model_state_dict
+        from peft.utils import load_peft_weights
     except ImportError:
         raise MissingExtra("merging an adapter", "torch") from None
     if not (adapter / "adapter_config.json").is_file():
@@ -202,11 +206,13 @@ def load_adapted(name: str, adapter: Path, base: Path, options: Options, device:
     if not (adapter / "adapter_model.safetensors").is_file() and not options.allow_pickle:
         pickled = (adapter / "adapter_model.bin").is_file()
         raise ModelError(pickled_only(adapter, name) if pickled else f"{adapter}: no weights")
-    model = load_classifier(base, options, "cpu", dtype, num_labels=1)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            merged = PeftModel.from_pretrained(model, str(adapter), local_files_only=True).merge_and_unload()
-    except Exception as error:
-        raise ModelError(f"the adapter in {adapter} does not fit {base}: {first_line(error)}") from None
-    return merged.eval().to(device)
+    with loading(adapter):
+        brought = set(load_peft_weights(str(adapter), device="cpu"))
+    # A base that was trained to write has no head for scores: the adapter brings it.
+    heads = [name.removeprefix(ADAPTED) for name in brought]
+    model = load_classifier(base, options, "cpu", dtype, num_labels=1, elsewhere=heads)
+    with loading(adapter), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        adapted = PeftModel.from_pretrained(model, str(adapter), local_files_only=True)
+        check_whole(set(get_peft_model_state_dict(adapted)) - brought)
+        return adapted.merge_and_unload().eval().to(device)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -34,17 +35,17 @@ class VerdictScorer(ChatScorer):
 
     words: ClassVar[Words] = YES_NO
 
-    def read(self, answer: Generation) -> float:
+    def read(self, answer: Generation, notes: Counter[str]) -> float:
         """By the odds of the two words, or by the word alone."""
         odds = self.odds(answer)
         if odds is not None:
-            self.notes["with_logits"] += 1
+            notes["with_logits"] += 1
             return odds
         verdict = read_verdict(answer.final, self.words)
         if verdict is None:
-            self.notes["unparsed"] += 1
+            notes["unparsed"] += 1
             return np.nan
-        self.notes["in_words"] += 1
+        notes["in_words"] += 1
         return SURE if verdict else -SURE
 
     def odds(self, answer: Generation) -> float | None:

@@ -41,6 +41,7 @@ _HEADER = struct.Struct("<4s6sH2sHI16s")
 """A gzip header: magic and flags, time and system, and one extra field that holds the block's length and hash."""
 _MAGIC, _NO_TIME, _FIELD = b"\x1f\x8b\x08\x04", b"\0\0\0\0\0\xff", b"R2"
 _TAIL = struct.Struct("<II")
+AGAIN = "run it again with --overwrite"
 _LINES_OF_A_QUERY = re.compile(rb"(\S+) [^\n]*\n(?:\1 [^\n]*\n)*")
 
 
@@ -71,17 +72,17 @@ def read_scores(path: Path, result: TaskResult, measures: tuple[str, ...]) -> Sc
                     ids.append(line.query_id)
                     rows.append(msgspec.structs.astuple(line.measures))
     except FileNotFoundError:
-        raise ResultError(f"{place}: there are no per-query scores; run it again") from None
+        raise ResultError(f"{place}: there are no per-query scores; {AGAIN}") from None
     except (OSError, ValueError, RecursionError) as error:
-        raise ResultError(f"{place}: the per-query scores cannot be read ({error}); run it again") from None
+        raise ResultError(f"{place}: the per-query scores cannot be read ({error}); {AGAIN}") from None
     expected = result.files.get(QUERIES, "")
     if expected and digest.hexdigest() != expected:
-        raise ResultError(f"{place}: the per-query scores were changed after they were written; run it again")
+        raise ResultError(f"{place}: the per-query scores were changed after they were written; {AGAIN}")
     values = np.array(rows, dtype=np.float64).reshape(len(ids), len(measures)).T
     means = values.mean(axis=1) if ids else np.full(len(measures), np.nan)
     stored = np.array([result.measures.get(key, np.nan) for key in measures])
     if len(ids) != result.task.queries or not (np.isnan(stored) | (np.abs(means - stored) < 1e-9)).all():
-        raise ResultError(f"{place}: the per-query scores do not add up to the stored score; run it again")
+        raise ResultError(f"{place}: the per-query scores do not add up to the stored score; {AGAIN}")
     return ScoreColumns(_shared(tuple(ids)), np.ascontiguousarray(values))
 
 
@@ -123,7 +124,7 @@ def read_expansion(path: Path, query_id: str, *, expected: str = "") -> Expansio
     except (OSError, ValueError, RecursionError) as error:
         raise DataError(f"cannot be read ({error})", path=path) from None
     if expected and digest.hexdigest() != expected:
-        raise DataError("was changed after it was written; run it again", path=path)
+        raise _changed(path)
     return found
 
 
@@ -316,7 +317,7 @@ def _open(path: Path) -> BinaryIO:
 
 
 def _changed(path: Path) -> DataError:
-    return DataError("was changed after it was written; run it again", path=path)
+    return DataError(f"was changed after it was written; {AGAIN}", path=path)
 
 
 StoredRun = RunBlocks | WholeRun  # read at the queries that are asked for

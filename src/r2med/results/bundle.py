@@ -27,7 +27,7 @@ from ..core.atomic import atomic_file
 from ..core.compression import BUFFER, expansion_limit, write_zip
 from ..core.stores import ZipStore
 from ..core.untrusted import component, file_name, inside, is_portable
-from .beside import BESIDE, QUERIES, RUN, read_scores
+from .beside import BESIDE, QUERIES, RUN
 from .index import ResultIndex, StoredResult
 from .store import collection_slug, indented_json, stored_names
 
@@ -278,7 +278,6 @@ def _check_result(stored: StoredResult) -> None:
         raise DataError(f"{where}: a count is below 0")
     if any(not 0 <= seconds <= MOST_SECONDS for seconds in result.seconds.values()):
         raise DataError(f"{where}: {MOST_SECONDS:.0e} seconds or more, or fewer than 0")
-    keys = tuple(key for key in result.measures if not key.startswith("recall_micro"))
-    values = read_scores(stored.beside(QUERIES), result, keys).values
+    values = stored.scores(result.of_queries).values
     if not ((values >= 0) & (values <= 1 + 1e-9)).all():
         raise DataError(f"{where}: the score of a query is not between 0 and 1")

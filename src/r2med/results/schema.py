@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import sys
+from collections import Counter
 from datetime import datetime, timezone
 from functools import cache
 from pathlib import Path
@@ -19,6 +20,7 @@ from ..core.untrusted import inside
 SCHEMA = 1
 UNCACHED = ("load", "fuse", "score")
 """Stages of which nothing is ever kept."""
+MICRO = "recall_micro"  # How measures begin that count positive judgments rather than queries.
 PACKAGES = ("numpy", "onnxruntime", "tokenizers", "torch", "transformers", "sentence-transformers")
 
 
@@ -78,6 +80,11 @@ class TaskResult(msgspec.Struct, kw_only=True):
     # Of all the rest, added when the result is stored. A result without a valid checksum is refused.
 
     @property
+    def of_queries(self) -> tuple[str, ...]:
+        """The measures that each query has a score of."""
+        return tuple(key for key in self.measures if not key.startswith(MICRO))
+
+    @property
     def cold_seconds(self) -> dict[str, float | None]:
         """What each stage takes where nothing is in the cache; None where that was not measured."""
         saved = self.saved_seconds
@@ -91,6 +98,30 @@ class TaskResult(msgspec.Struct, kw_only=True):
         """What is noted of the texts that queries were expanded to: once, or for each of several retrievers."""
         noted = (self.notes, *(part for part in self.notes.values() if isinstance(part, dict)))
         return [found for part in noted if isinstance(found := part.get("expansion"), dict)]
+
+    @property
+    def rerankings(self) -> list[dict[str, Any]]:
+        """What is noted of each reranker, in their order."""
+        before = self.notes.get("reranked_before")
+        noted = [*(before if isinstance(before, list) else ()), self.notes.get("rerank")]
+        return [part for part in noted if isinstance(part, dict)]
+
+    @property
+    def answers(self) -> list[dict[str, Any]]:
+        """What is noted of the answers of chat models behind it: of its expansion, then of each reranker."""
+        expanded = [noted for noted in self.expansions[:1] if "store" in noted]
+        reranked = (noted.get("answers") for noted in self.rerankings)
+        return [*expanded, *(noted for noted in reranked if isinstance(noted, dict))]
+
+    @property
+    def generations(self) -> dict[str, int]:
+        """How many of these answers were ok, and how many were not, by their status."""
+        found: Counter[str] = Counter()
+        for noted in self.answers:
+            statuses = noted.get("generations")
+            for status, count in statuses.items() if isinstance(statuses, dict) else ():
+                found[str(status)] += count if isinstance(count, int) else 0
+        return dict(found)
 
 
 class QueryScores(msgspec.Struct, kw_only=True):

@@ -21,9 +21,20 @@ from ..core.atomic import atomic_file, write_bytes
 from ..core.places import exists, open_regular
 from ..core.untrusted import file_name, inside
 from ..scoring import Evaluation
-from .beside import BESIDE, EXPANSIONS, GENERATIONS, QUERIES, RUN, UsedGenerations, open_run, read_scores, write_blocks
+from .beside import (
+    BESIDE,
+    EXPANSIONS,
+    GENERATIONS,
+    QUERIES,
+    RUN,
+    UsedGenerations,
+    open_run,
+    read_scores,
+    read_used,
+    write_blocks,
+)
 from .protocols import MAIN_PROTOCOL
-from .schema import SCHEMA, QueryScores, TaskResult
+from .schema import MICRO, SCHEMA, QueryScores, TaskResult
 
 T = TypeVar("T")
 OWN = "own"  # Folder of tasks that belong to no collection.
@@ -139,8 +150,24 @@ class ResultStore:
 
     def run(self, result: TaskResult) -> Run:
         """The stored run of a result, queries without hits included."""
+        return load_run(self._place(result), result)
+
+    def generations(self, result: TaskResult) -> list[UsedGenerations]:
+        """The stored answers of chat models that a result was made from."""
+        if GENERATIONS not in result.files:
+            return []
+        return read_used(self._place(result).with_suffix(GENERATIONS), expected=result.files[GENERATIONS])
+
+    def lost(self, result: TaskResult) -> str:
+        """A file that belongs beside a result and is not there; empty where all are."""
+        path = self._place(result)
+        beside = (path.with_suffix(suffix) for suffix in result.files)
+        return next((file.name for file in beside if not exists(file)), "")
+
+    def _place(self, result: TaskResult) -> Path:
+        """Where a stored result lies: in its own place, or where the first edition put it."""
         now, before = self.places(result.system.name, result.task.collection, result.task.name)
-        return load_run(now if exists(now) or not exists(before) else before, result)
+        return now if exists(now) or not exists(before) else before
 
     def __iter__(self) -> Iterator[TaskResult]:
         from .index import ResultIndex
@@ -285,8 +312,7 @@ def macro_average(per_task: list[dict[str, float]]) -> dict[str, float]:
 
 
 def query_weighted(per_task: list[tuple[int, dict[str, float]]]) -> dict[str, float]:
-    """Mean over queries of each measure."""
+    """Mean over queries of each measure; those that count judgments have none."""
     total = sum(n for n, _ in per_task)
-    if not total:
-        return {}
-    return {key: float(sum(n * m[key] for n, m in per_task) / total) for key in per_task[0][1]}
+    keys = [key for key in per_task[0][1] if not key.startswith(MICRO)] if total else []
+    return {key: float(sum(n * m[key] for n, m in per_task) / total) for key in keys}

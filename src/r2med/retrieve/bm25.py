@@ -18,14 +18,12 @@ from msgspec import Meta
 
 from .._version import __version__
 from ..cache.arrays import Array, ArrayCache
-from ..core import Documents, IdTable, Run, Task, TextColumn, UsageError
+from ..core import Documents, IdTable, Run, Task, TextColumn, UsageError, fingerprint
+from ..core.budget import Account, Reused, Timed
 from ..core.columns import Int64
-from ..core.fingerprint import fingerprint
 from ..core.options import Options
-from ..core.queries import Feedback, Queries
-from ..core.reuse import Account, Reused, Timed
+from ..core.queries import Explanation, Feedback, Queries, Share, largest_first
 from ..core.spec import Spec
-from ..core.typed import Explanation, Share, largest_first
 from ..text import TermCounts, Vocabulary, get_analyzer
 from .contract import Build, Retriever, check_depth, retrievers
 from .feedback import RM3, Found, Mass, feed_back_terms, may_feed_back

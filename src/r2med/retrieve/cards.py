@@ -32,6 +32,9 @@ class CardParameters:
 
     def changed(self, card: Card) -> Card:
         """The card as these parameters set it."""
+        if self.dtype is not None and card.backend != "transformers":
+            where = "behind an API" if card.is_api else "in ONNX Runtime"
+            raise UsageError(f"{card.name} runs {where}, where its precision is fixed: leave out dtype={self.dtype}")
         if self.protocol is not None:
             card = card.published()
         if self.max_length is not None:

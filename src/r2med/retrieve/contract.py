@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, runtime_c
 
 from ..core import Run, Task, UsageError
 from ..core.options import run_options
-from ..core.queries import Queries, Side
+from ..core.queries import Explanation, Queries, Side
 from ..core.registry import Registry
 from ..core.spec import Spec
-from ..core.typed import Explanation
 
 if TYPE_CHECKING:
     from ..core.options import Options

@@ -14,11 +14,10 @@ from msgspec import Meta
 
 from ..cache import EmbeddingCache
 from ..core import MissingExtra, Run, Task, UsageError
+from ..core.budget import together
 from ..core.options import Options
-from ..core.queries import Queries, QueryText, Side
-from ..core.reuse import together
+from ..core.queries import Explanation, Queries, QueryText, Side
 from ..core.spec import Spec
-from ..core.typed import Explanation
 from ..models import Card, missing_extra
 from ..models.prompts import names_of
 from .cards import ModelParameters, card_of, instructed, instructed_for, with_paper_pack, wording_of
@@ -26,12 +25,11 @@ from .contract import Build, Remote, Retriever, Work, check_depth
 from .embed import Embedded, embed, remaining_work, verify_cache
 from .encoders import Encoder, load_encoder, resolve_devices
 from .feedback import feed_back_vectors
-from .gpu import gpu_first_stage
 from .rows import Float32, Rows, UnitRows, unit
 from .sparse import TopK
 from .truncation import positives_cut, truncation_note
 from .variants import OVERSAMPLE, Precision, Variant, search_variant
-from .vectors import search
+from .vectors import gpu_first_stage, search
 
 Similarity = Literal["cosine", "dot"]
 SEPARATORS = {"bert": " [SEP] ", "mpnet": " </s> ", "roberta": " </s> ", "xlm-roberta": " </s> "}
@@ -52,6 +50,8 @@ class DenseParameters(ModelParameters):
 
     def changed(self, card: Card) -> Card:
         """The card as these parameters set it."""
+        if self.host is not None and not card.is_api:
+            raise UsageError(f"{card.name} runs on this machine: leave out host={self.host}")
         card = super().changed(card)
         return card if self.dim is None else card.cut(self.dim)
 
@@ -98,7 +98,10 @@ class DenseRetriever(Retriever):
         card = given.changed(card_of(spec))
         encoder = load_encoder(card, options, dtype=given.precision(card))
         card = getattr(encoder, "card", card)
-        if host := getattr(encoder, "other_host", ""):
+        host = getattr(encoder, "other_host", "") or None
+        if given.host not in (None, host):
+            raise UsageError(f"{spec} names a server that would not be asked: set {card.url_variable} to its address")
+        if host:
             spec = spec.with_parameters(host=host)
         return cls(encoder, spec, card=card, similarity=given.similarity, variant=given.held, options=options)
 
@@ -108,6 +111,11 @@ class DenseRetriever(Retriever):
         if not self.options.cache or not getattr(self.encoder, "cacheable", True):
             return None
         return self._cache or EmbeddingCache()
+
+    @property
+    def unit_length(self) -> bool:
+        """Whether the model's vectors have length one already."""
+        return self.card is not None and self.card.normalize
 
     def instruction(self, side: Side, *names: str) -> str:
         """What stands before every text of a side, for a task or a family of tasks."""
@@ -121,6 +129,8 @@ class DenseRetriever(Retriever):
             "document": self.encoder.describe("document"),
             "similarity": self.similarity,
             "variant": str(self.variant),
+            # Vectors that the model made of length one were once cut without being scaled again.
+            **({"cut": "unit"} if self.variant.dimension and self.unit_length else {}),
             **(instructed(self.spec, self.card) if self.card else {"instructions": {}}),
         }
 
@@ -186,7 +196,8 @@ class DenseRetriever(Retriever):
         ties = task.documents.ids.tie_rank
         if self.variant.exact:
             return search(queries, rows, ties, depth, first_stage=stage, memory=memory)
-        return search_variant(queries, rows, self.variant, ties, depth, first_stage=stage, memory=memory)
+        scaled = self.similarity == "cosine" or self.unit_length
+        return search_variant(queries, rows, self.variant, ties, depth, scaled=scaled, first_stage=stage, memory=memory)
 
 
 class Vectors(NamedTuple):
@@ -217,7 +228,7 @@ class DenseIndex:
         notes = self._notes(made)
         vectors, rows = made.values, self.documents.rows
         # What the model's card says is of length one is not scaled again, unless it was averaged.
-        unit_length = retriever.card is not None and retriever.card.normalize
+        unit_length = retriever.unit_length
         if retriever.similarity == "cosine" and not (unit_length and not made.averaged):
             vectors, rows = unit(vectors) if len(vectors) else vectors, rows if unit_length else UnitRows(rows)
         for feedback in queries.feedback:

@@ -30,10 +30,10 @@ from ..cache import (
     verify_sample,
 )
 from ..core import TextColumn
+from ..core.budget import Account
 from ..core.columns import Int32, Int64
 from ..core.options import Options
 from ..core.queries import Side
-from ..core.reuse import Account
 from .contract import Work
 from .encoders.base import Encoder
 from .encoders.batching import estimated_tokens

@@ -19,9 +19,8 @@ from ..cache import EmbeddingCache, Int16
 from ..core import Run, Task
 from ..core.columns import Int32
 from ..core.options import Options
-from ..core.queries import Queries, QueryText, Side
+from ..core.queries import Explanation, Queries, QueryText, Side, largest_first
 from ..core.spec import Spec
-from ..core.typed import Explanation, largest_first
 from ..models import Card
 from .cards import ModelParameters, card_of, instructed, instructed_for, prefix_for
 from .contract import Build, Remote, Retriever, Work, check_depth
@@ -29,9 +28,9 @@ from .embed import EmbeddedTokens, embed_tokens, remaining_work, token_identity
 from .encoders import Float32, model_folder
 from .encoders.token_states import TokenEncoder, token_encoder
 from .maxsim import EXPLAINED, STORED, fixed_point, maxsim, token_shares
-from .memory import CELLS
 from .sparse import TopK, top_k
 from .truncation import positives_cut, truncation_note
+from .vectors import CELLS
 
 
 @dataclass(frozen=True)

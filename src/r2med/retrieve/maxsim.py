@@ -14,7 +14,7 @@ import numpy as np
 
 from ..cache import Int16, TokenPiece
 from ..core import ModelError
-from ..core.typed import Share
+from ..core.queries import Share
 from . import _maxsim_python
 from .rows import Float32
 from .sparse import in_parallel

@@ -18,9 +18,8 @@ import numpy as np
 from ..core import Run, Task, UsageError
 from ..core.columns import Int32, Int64
 from ..core.options import Options
-from ..core.queries import Queries, Side
+from ..core.queries import Explanation, Queries, Share, Side, largest_first
 from ..core.spec import Spec
-from ..core.typed import Explanation, Share, largest_first
 from ..models import Card
 from .cards import ModelParameters, card_of, instructed, instructed_for, prefix_for
 from .contract import Build, Remote, Retriever, check_depth

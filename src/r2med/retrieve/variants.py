@@ -16,11 +16,9 @@ import numpy.typing as npt
 
 from ..core import UsageError
 from ..core.columns import Int32
-from .exact import order_exactly
-from .memory import DOCUMENT_BLOCK, MemoryPlan
 from .rows import ArrayRows, Float32, Indices, PrefixRows, Rows, UnitRows, unit
 from .sparse import TopK
-from .vectors import FirstStage, search
+from .vectors import DOCUMENT_BLOCK, FirstStage, MemoryPlan, order_exactly, search
 
 Precision = Literal["float32", "float16", "bfloat16", "int8", "binary"]
 PRECISIONS: tuple[Precision, ...] = get_args(Precision)
@@ -133,10 +131,11 @@ def search_variant(
     tie_rank: Int32,
     depth: int,
     *,
+    scaled: bool,
     first_stage: FirstStage | None = None,
     memory: int | None = None,
 ) -> TopK:
-    """Search the small vectors, then rank what they found by the full ones."""
+    """Search the small vectors, then rank what they found by the full ones; `scaled`: vectors have length one."""
     small_queries, small = queries, rows
     if variant.dimension is not None:
         if variant.dimension > rows.shape[1]:
@@ -145,7 +144,7 @@ def search_variant(
             np.ascontiguousarray(queries[:, : variant.dimension]),
             PrefixRows(rows, variant.dimension),
         )
-        if isinstance(rows, UnitRows):
+        if scaled:
             small_queries, small = unit(small_queries), UnitRows(small)
     if variant.precision != "float32":
         small = make_small(small, variant.precision, memory)

@@ -74,21 +74,24 @@ def widened(tested: PairTests, spreads: Sequence[Spread | None], weights: Float6
     """Intervals that hold both the differences that randomisation does not reject and Student's interval.
 
     Randomisation alone is over-confident where most queries tie, Student's alone where tasks pull in different
-    directions. Beside 0 the randomisation test decides, so that interval and p never disagree. Where nothing differs,
-    the interval is what queries not seen could change with the same confidence.
+    directions. Beside 0 the randomisation test decides, so that interval and p never disagree. Where every query
+    differs alike, or none does, queries not seen could change as much as the same confidence allows.
     """
     low, high, tail = tested.low.copy(), tested.high.copy(), (1.0 - level) / 2.0
     unseen = 1.0 - tail ** float((weights**2).sum())
     for row, of in enumerate(spreads):
         if tested.most[row] == 0.0:
             low[row], high[row] = -unseen, unseen
-        elif of is not None:
-            reach = student_quantile(1.0 - tail, round(of.freedom, 6)) * of.error
-            ends = max(of.mean - reach, -ENDS), min(of.mean + reach, ENDS)
-            if tested.low[row] <= 0.0 or ends[0] > 0.0:
-                low[row] = min(low[row], ends[0])
-            if tested.high[row] >= 0.0 or ends[1] < 0.0:
-                high[row] = max(high[row], ends[1])
+            continue
+        if of is None:
+            centre, reach = float(tested.difference[row]) * (1.0 - unseen), unseen
+        else:
+            centre, reach = of.mean, student_quantile(1.0 - tail, round(of.freedom, 6)) * of.error
+        ends = max(centre - reach, -ENDS), min(centre + reach, ENDS)
+        if tested.low[row] <= 0.0 or ends[0] > 0.0:
+            low[row] = min(low[row], ends[0])
+        if tested.high[row] >= 0.0 or ends[1] < 0.0:
+            high[row] = max(high[row], ends[1])
     return tested._replace(low=low, high=high)
 
 

@@ -8,10 +8,10 @@ from pathlib import Path
 from ..core import DataError, IdTable, Qrels, Query, Task, TextColumn, UsageError
 from ..core.compression import SUFFIXES
 from ..core.places import exists, typed_path
-from ..core.stores import FileStore, Store, find, open_store
+from ..core.stores import FileStore, Store, open_store
 from ..core.untrusted import component
 from .formats import detect
-from .formats.jsonlines import read_queries
+from .formats.jsonlines import only, read_queries
 from .jsonl import line_of, read_documents
 from .load import TaskRef, check_texts, resolve
 
@@ -30,7 +30,7 @@ def load_corpus(spec: str) -> Task:
         refs = resolve(spec)
     except DataError:
         store = open_store(path)
-        corpus = find(store.names(), "corpus.jsonl")
+        corpus = only(store.names(), "corpus.jsonl")
         if corpus is None:
             raise
         return _without_judgments(store, path, corpus, None)
@@ -44,10 +44,10 @@ def _load(ref: TaskRef) -> Task:
     store = ref.store()
     layout, _ = detect(store)
     names = store.names()
-    corpus = find(names, "corpus.jsonl")
+    corpus = only(names, "corpus.jsonl")
     if layout.has_task(names, ref.split) or corpus is None:
         return ref.load()
-    return _without_judgments(store, ref.present(), corpus, find(names, *QUERY_FILES))
+    return _without_judgments(store, ref.present(), corpus, only(names, *QUERY_FILES))
 
 
 def _without_judgments(store: Store, path: Path, corpus: str, queries: str | None) -> Task:

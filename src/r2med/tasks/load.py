@@ -6,7 +6,6 @@ import shlex
 import unicodedata
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -106,6 +105,8 @@ class TaskRef(NamedTuple):
         if self.entry is not None and judged and judged[0] not in UNMARKED:
             raise DataError(f"has judgments of {judged[0]}, and {self.full_name} is a test set", path=path)
         task = self._task(layout, store)
+        if self.entry is None:
+            _tell_of_strangers(task, path)
         if self.entry is not None and self.entry.fingerprint not in ("", task.fingerprint):
             raise DataError(
                 f"is not {self.full_name} as published: its fingerprint is {task.fingerprint}, "
@@ -136,7 +137,7 @@ class TaskRef(NamedTuple):
             source=self.source,
             revision=self.entry.revision if self.entry else "",
             extra={"layout": layout.name, "path": str(self.path or ""), "split": self.split, "judged": self.judged},
-            candidates=lambda config: layout.candidates(store, config, self.split, documents.ids),
+            candidates=lambda config: layout.candidates(store, config, self.split, task.query_ids, documents.ids),
             published=self.published,
         )
         place_of = partial(layout.place_of, store)
@@ -159,6 +160,17 @@ class TaskRef(NamedTuple):
         found = [e._replace(llm=e.llm.replace("_", "-")) for e in layout.expansions(store, self.split)]
         check_expansions(found, store.path)
         return found
+
+
+def _tell_of_strangers(task: Task, path: Path) -> None:
+    """Say where judgments name queries or documents that are not there: no system can earn what these count for."""
+    queries = [query_id for query_id in task.qrels.query_ids if query_id not in task.query_ids]
+    documents = [doc_id for doc_id in task.qrels.doc_ids if doc_id not in task.documents.ids]
+    for kind, strangers in (("query", queries), ("document", documents)):
+        if strangers:
+            others = f" and {len(strangers) - 1:,} more" if len(strangers) > 1 else ""
+            told = f"{path}: judgments name the {kind} {strangers[0]!r}{others}, not there and never found"
+            warnings.warn(f"{told} (r2med data validate {shlex.quote(str(path))})", stacklevel=3)
 
 
 def check_expansions(expansions: Iterable[Expansion], place: Path) -> None:
@@ -191,9 +203,8 @@ def resolve(spec: str) -> list[TaskRef]:
     place = given_path(spec)
     if place is not None:
         return chosen(*place)
-    path = typed_path(spec)
-    if exists(path) and _holds_tasks(path):
-        warnings.warn(f"{spec} is the collection or task of that name; the folder is ./{spec}", stacklevel=2)
+    if exists(typed_path(spec)):
+        warnings.warn(f"{spec} means the collection or task of that name; write ./{spec} for the folder", stacklevel=2)
     if is_catalogue_name(spec):
         return [TaskRef(e.name, e.collection, e, locate(e), e.split) for e in find_tasks(spec)]
     found = find_own(spec)
@@ -214,12 +225,6 @@ def given_path(spec: str) -> tuple[Path, str] | None:
     if at and not exists(path) and exists(typed_path(before)):
         return typed_path(before), part
     return (path, "") if written or exists(path) else None
-
-
-def _holds_tasks(path: Path) -> bool:
-    with suppress(DataError):
-        return bool(_look(path))
-    return False
 
 
 def chosen(path: Path, part: str) -> list[TaskRef]:

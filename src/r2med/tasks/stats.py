@@ -78,10 +78,10 @@ def tendencies(task: Task) -> Tendencies:
     """Measure a task. Overlap: the share of a query's terms that its best matching positive holds."""
     shared = overlap_with_positives(task)
     return Tendencies(
-        query_words=_quartiles(task.query_texts.word_counts()),
-        document_words=_quartiles(task.documents.texts.word_counts()),
-        question_share=sum("?" in q.text for q in task.queries) / len(task.queries),
-        overlap=_quartiles(np.array(list(shared.values()))),
+        query_words=quartiles(task.query_texts.word_counts()),
+        document_words=quartiles(task.documents.texts.word_counts()),
+        question_share=sum(_QUESTION.search(q.text) is not None for q in task.queries) / len(task.queries),
+        overlap=quartiles(np.array(list(shared.values()))),
         overlap_of_query={query_id: round(value, 4) for query_id, value in shared.items()},
     )
 
@@ -98,13 +98,15 @@ def overlap_with_positives(task: Task) -> dict[str, float]:
     return found
 
 
-def _quartiles(values: npt.NDArray[np.int64] | npt.NDArray[np.float64]) -> tuple[float, float, float]:
+def quartiles(values: npt.NDArray[np.int64] | npt.NDArray[np.float64]) -> tuple[float, float, float]:
+    """A quarter, the middle and three quarters of the values; zeros where there are none."""
     if not len(values):
         return (0.0, 0.0, 0.0)
     low, middle, high = np.percentile(values, [25, 50, 75]).tolist()
     return (round(low, 4), round(middle, 4), round(high, 4))
 
 
+_QUESTION = re.compile("[?？؟]")  # also that of Chinese and Japanese, and that of Arabic
 _WORD = re.compile(r"\w+(?:['’-]\w+)*")
 # Words that BM25 counts and that tell a reader nothing.
 _EMPTY = frozenset(

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from ..core import TextColumn, UnknownName
 from ..core.columns import Int32, Int64
-from . import english, nano_english
+from . import english
 
 try:
     from .. import _fast
@@ -190,7 +190,7 @@ def _whole(text: str) -> list[str]:
 
 _FUNCTIONS = {
     "english": english.analyze,
-    "nano-english": nano_english.analyze,
+    "nano-english": english.analyze_nano,
     "whitespace": _whitespace,
     "regex": _regex,
     "none": _whole,

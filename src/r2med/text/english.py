@@ -6,15 +6,18 @@ r2med/_native/analyze.c, for where that is not built: same results, more slowly.
 Words are those of Lucene's StandardTokenizer: UAX #29 (Unicode 12.1) with emoji sequences kept whole. The tables are
 written by tools/wordbreak_tables.py, where the grammar is. They do not depend on the Unicode version of the running
 Python, so an index built today fits queries asked under any other.
+
+`analyze_nano` is the analysis of NanoR2MED's builder: runs of ASCII letters and digits, its stop words, NLTK's stems.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 from importlib.resources import files
 
-from .porter import stem
+from .porter import stem, stem_nltk
 
 MAX_UNITS = 255  # the longest token, in UTF-16 units; what is longer goes on as a new token
 
@@ -147,3 +150,26 @@ def _term(token: str) -> str:
         token = token[:-2]
     token = token.lower() if token.isascii() else token.translate(LOWER)
     return "" if token in ENGLISH_STOP_WORDS else stem(token)
+
+
+_NANO_RUN = re.compile(r"[A-Za-z0-9]+")
+NANO_STOP_WORDS = frozenset(
+    {"a", "an", "and", "are", "as", "at", "be", "been", "being", "but", "by", "for", "from", "had"}
+    | {"has", "have", "he", "her", "hers", "him", "his", "i", "if", "in", "into", "is", "it", "its"}
+    | {"itself", "me", "my", "myself", "of", "on", "or", "our", "ours", "ourselves", "she", "so", "than", "that"}
+    | {"the", "their", "theirs", "them", "themselves", "then", "there", "these", "they", "this", "those", "to"}
+    | {"too", "up"}
+    | {"very", "was", "we", "were", "what", "when", "where", "which", "who", "whom", "why", "will", "with", "you"}
+    | {"your", "yours", "yourself", "yourselves"}
+)
+
+
+@lru_cache(maxsize=200_000)
+def _nano_term(token: str) -> str:
+    """The term of a token, empty for a stop word."""
+    return "" if token in NANO_STOP_WORDS else stem_nltk(token)
+
+
+def analyze_nano(text: str) -> list[str]:
+    """Give the terms of a text as NanoR2MED's builder does, in order."""
+    return [term for run in _NANO_RUN.findall(text) if (term := _nano_term(run.lower()))]

@@ -193,7 +193,7 @@ def test_any_folder_of_pylate(tmp_path: Path, config: dict[str, Any], queries: l
     ("change", "said"),
     [
         ({"lost": "1_Dense/config.json"}, r"config\.json is missing, so the projection of the tokens is not known"),
-        ({"lost": "1_Dense/model.safetensors"}, "1_Dense holds no weights"),
+        ({"lost": "1_Dense/model.safetensors"}, "1_Dense: no weights"),
         ({"lost": "config_sentence_transformers.json"}, "names no query_prefix and document_prefix, so which tokens"),
         ({"lost": "modules.json"}, r"has no modules\.json, so it does not say how it pools"),
         ({"query_prefix": "[Query]"}, r"has no token '\[Query\]', which marks its texts"),
@@ -336,7 +336,7 @@ def test_a_layer_that_is_missing_or_none(models: Path, damage: str) -> None:
         path.write_bytes(path.read_bytes()[:100])
     else:
         torch.save({"weights": torch.zeros(3)}, path)
-    with pytest.raises(ModelError, match=r"colbert_linear\.pt is not a linear layer") as caught:
+    with pytest.raises(ModelError, match=r"colbert_linear\.pt(: the weights lack weight| cannot be loaded)") as caught:
         states("bge-m3-multi:max_length=24", "query")
     assert "\n" not in str(caught.value)
 

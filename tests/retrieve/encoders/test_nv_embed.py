@@ -258,7 +258,7 @@ def test_weights_that_are_not_those(tmp_path: Path) -> None:
             NvEmbedEncoder(card(), tmp_path, CPU).encode(["fever"])
 
     name = "latent_attention_model.latents"
-    refused({k: v for k, v in whole.items() if k != name}, f"1 weights are missing, {name}")
+    refused({k: v for k, v in whole.items() if k != name}, f"lack {name}: this is not")
     refused({**whole, "lm_head.weight": torch.zeros(2, 2)}, r"not NV-Embed's, lm_head\.weight")
     refused({**whole, name: torch.zeros(LATENTS, WIDTH // 2)}, "no 2 heads of 24")
     layer = next(name for name in whole if name.startswith("embedding_model.layers"))

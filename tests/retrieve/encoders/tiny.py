@@ -211,3 +211,14 @@ def save_projection(folder: Path, width: int) -> Any:
     }
     (folder / "config.json").write_text(json.dumps(config))
     return weight
+
+
+def change_weights(folder: Path, *lost: str, **added: Any) -> None:
+    """The weights of a folder without the tensors of some names, each of which must be there, and with others."""
+    from safetensors.torch import load_file, save_file
+
+    path = next(folder.glob("*model.safetensors"))
+    kept = {name: tensor.clone() for name, tensor in load_file(path).items()}
+    for name in lost:
+        del kept[name]
+    save_file({**kept, **added}, path, metadata={"format": "pt"})

@@ -405,7 +405,7 @@ function introduction() {
   if (project.closing) return `You finished on ${new Date(project.closing.at).toLocaleString("en-GB")}. Your judgments stand; this page only shows them.`;
   if (project.kind !== "adjudicator") return project.queries.length ? "" : "There is nothing to judge in this project.";
   const waiting = project.waiting.length ? ` Not finished yet: ${project.waiting.join(", ")}; queries they have begun are not shown.` : "";
-  return (project.queries.length ? "These are the passages on which judges differ. Your grade is the final one." : "There is nothing on which judges differ.") + waiting;
+  return (project.queries.length ? "These are the passages on which judges differ. Your grade is the final one." : "There is nothing that you have to decide.") + waiting;
 }
 
 function theme() {

@@ -5,10 +5,14 @@ Every page needs nothing but the folder. Dates are those of the submissions, so 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, timezone
+from email.utils import format_datetime
+from functools import partial
 from itertools import combinations
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+from urllib.parse import quote
 
 import msgspec
 
@@ -21,13 +25,12 @@ from ...results import TaskInfo
 from ...results.store import indented_json
 from ...scoring import MAIN, Measure
 from ...tasks import collections
-from ..collection import Behind, CollectionResults
+from ..collection import Behind, CollectionResults, TaskMatrix
 from ..costs import AXES, Parameters, cost_of
 from ..leaderboard import ALL, Row, Standing, as_json, measured_rows, ranked
 from ..submissions import Gathered
 from .app import STATIC, find_page
 from .pages import board_filters
-from .pages.board import Board
 from .pages.compare import best_systems
 from .pages.submissions import all_submissions, submission, submissions
 from .render import Links, Page, PageRequest, environment, page_html, static_file
@@ -72,6 +75,14 @@ class PublicSite(Site):
         self.texts = PublicTexts(folders, own=about.texts)
         self.wait = None
 
+    def begin_standings(self) -> None:
+        """Have intervals and ranks worked out in the background, which takes a core of its own for some seconds."""
+        self.wait = 0.0
+        for results in self.held.values():
+            for measure in SHOWN:
+                self.standing(results, measure)
+        self.wait = None
+
     def problems(self) -> list[str]:
         return [*self.gathered.left_out, *super().problems()]
 
@@ -108,19 +119,19 @@ def write_site(site: PublicSite, out: Path, about: About) -> Written:
         raise ResultError("there is nothing to show: " + ("; ".join(site.problems()[:3]) or "no results"))
     if out.exists() and any(out.iterdir()) and not inside(out, MARK, "file").is_file():
         raise DataError("is neither empty nor a board that was written before", path=out)
-    urls = list(dict.fromkeys(_urls(site, Links())))
-    data = dict(_data(site, about))
-    files = {url: _file(url) for url in urls} | {url: name for url, (name, _) in data.items()}
+    urls, data = list(dict.fromkeys(_urls(site, Links()))), list(_data(site, about))
+    files = {url: _file(url) for url in urls} | {file.url: file.name for file in data}
+    site.begin_standings()
     with scratch_folder(out) as scratch:
         new = scratch / "new"
         for name in sorted(set(STATIC) - {"try.js"}):
             _write(new, f"static/{name}", static_file(name))
-        for name, content in data.values():
-            _write(new, name, content)
+        for url in sorted(urls, key=lambda url: not url.startswith("/query/")):  # these need no intervals
+            _write(new, files[url], _html(site, url, SiteLinks(files, "../"), about))
         first = Links()("board", site.default_collection())
         _write(new, "index.html", _html(site, first, SiteLinks(files, ""), about))
-        for url in urls:
-            _write(new, files[url], _html(site, url, SiteLinks(files, "../"), about))
+        for file in data:
+            _write(new, file.name, file.content())
         if out.exists():
             out.replace(scratch / "old")
         new.replace(out)
@@ -182,8 +193,7 @@ def _board_urls(site: PublicSite, slug: str, make: Links) -> Iterator[str]:
     for measure in SHOWN:
         key = "" if measure == MAIN else measure.key
         yield from (make("board", slug, measure=key, average=average) for average in ("", "query"))
-    shown = Board.read(site, PageRequest("board", (slug,)))
-    rows, _ = shown.rows(site)
+    rows = _facts(site, site.results(slug), MAIN, Standing({}, {}))
     for family in dict.fromkeys(row.family for row in rows):
         yield make("board", slug, kind=family)
     for choice in board_filters.choices(rows, site.submitted):
@@ -192,22 +202,39 @@ def _board_urls(site: PublicSite, slug: str, make: Links) -> Iterator[str]:
         yield make("board", slug, show=ALL)
 
 
-def _data(site: PublicSite, about: About) -> Iterator[tuple[str, tuple[str, bytes]]]:
-    """Files to download, by the address that pages know them under."""
+class DataFile(NamedTuple):
+    """A file to download."""
+
+    url: str  # The address that pages know it under.
+    name: str
+    content: Callable[[], bytes]
+
+
+def _data(site: PublicSite, about: About) -> Iterator[DataFile]:
+    """Files to download."""
     make = Links()
     for slug, results in site.held.items():
-        name, rows = file_name(slug), list(_rows(site, results))
-        yield make("data", slug, format="csv"), (f"data/{name}.csv", _csv(site, results, rows).encode())
-        document = {"collection": slug, "rows": [_row(site, results, row, measure) for measure, row in rows]}
-        yield make("data", slug, format="json"), (f"data/{name}.json", indented_json({"schema": 1, **document}))
+        name = file_name(slug)
+        yield DataFile(make("data", slug, format="csv"), f"data/{name}.csv", partial(_csv, site, results))
+        yield DataFile(make("data", slug, format="json"), f"data/{name}.json", partial(_json, site, results))
         for task in results.tasks:
             matrix = results.matrix(task, MAIN)
             if matrix is not None:
-                columns = [[query, *(f"{value:.6f}" for value in values)] for query, values in zip(
-                    matrix.query_ids, matrix.scores.T.tolist(), strict=True)]  # fmt: skip
-                table = Table(["query_id", *matrix.systems], columns)
                 place = f"data/{file_name(f'{slug}/{task}')}.csv"
-                yield make("data", slug, task), (place, table.csv().encode())
+                yield DataFile(make("data", slug, task), place, partial(_task_csv, matrix))
+    yield DataFile(make("data"), MARK, partial(_board, site, about))
+    yield DataFile(make("feed"), "feed.xml", partial(_feed, site, about))
+
+
+def _task_csv(matrix: TaskMatrix) -> bytes:
+    """Every score of every query of a task."""
+    scores = zip(matrix.query_ids, matrix.scores.T.tolist(), strict=True)
+    lines = [[query, *(f"{value:.6f}" for value in values)] for query, values in scores]
+    return Table(["query_id", *matrix.systems], lines).csv().encode()
+
+
+def _board(site: PublicSite, about: About) -> bytes:
+    """All submissions, and what became of each result."""
     made = [
         msgspec.structs.asdict(one.manifest)
         | {"id": one.id, "name": one.name, "file": one.file, "status": one.status, "results": one.verdicts}
@@ -215,18 +242,27 @@ def _data(site: PublicSite, about: About) -> Iterator[tuple[str, tuple[str, byte
     ]
     for one in made:
         del one["members"]
-    board = {"format": "r2med board", "schema": 1, "title": about.title, "submissions": made}
-    yield make("data"), (MARK, indented_json(board))
-    yield make("feed"), ("feed.xml", _feed(site, about))
+    return indented_json({"format": "r2med board", "schema": 1, "title": about.title, "submissions": made})
 
 
 def _rows(site: PublicSite, results: CollectionResults) -> Iterable[tuple[Measure, Row]]:
     """Every system by every measure shown, best first."""
     for measure in SHOWN:
-        rows = measured_rows(results, measure, site.standing(results, measure) or Standing({}, {}))
-        board_filters.add_facts(rows, results, site.parameters)
-        board_filters.add_submissions(rows, site.submitted)
+        rows = _facts(site, results, measure, site.standing(results, measure) or Standing({}, {}))
         yield from ((measure, row) for row in ranked(rows))
+
+
+def _facts(site: PublicSite, results: CollectionResults, measure: Measure, said: Standing) -> list[Row]:
+    """Every system with all that is known about it."""
+    rows = measured_rows(results, measure, said)
+    board_filters.add_facts(rows, results, site.parameters)
+    board_filters.add_submissions(rows, site.submitted)
+    return rows
+
+
+def _json(site: PublicSite, results: CollectionResults) -> bytes:
+    rows = [_row(site, results, row, measure) for measure, row in _rows(site, results)]
+    return indented_json({"schema": 1, "collection": results.slug, "rows": rows})
 
 
 def _row(site: PublicSite, results: CollectionResults, row: Row, measure: Measure) -> dict[str, Any]:
@@ -243,7 +279,7 @@ def _row(site: PublicSite, results: CollectionResults, row: Row, measure: Measur
     }
 
 
-def _csv(site: PublicSite, results: CollectionResults, rows: Iterable[tuple[Measure, Row]]) -> str:
+def _csv(site: PublicSite, results: CollectionResults) -> bytes:
     tasks = list(dict.fromkeys((*results.whole, *results.tasks)))
     costs = {name: axis.unit.replace(" ", "_").replace(",", "") for name, axis in AXES.items()}
     titles = [
@@ -252,7 +288,7 @@ def _csv(site: PublicSite, results: CollectionResults, rows: Iterable[tuple[Meas
         *costs.values(),
     ]  # fmt: skip
     cells = []
-    for measure, row in rows:
+    for measure, row in _rows(site, results):
         document = _row(site, results, row, measure)
         low, high = document["intervals"].get("macro", (None, None))
         place = [row.rank.rank, row.rank.low, row.rank.high] if row.rank else [None] * 3
@@ -263,7 +299,7 @@ def _csv(site: PublicSite, results: CollectionResults, rows: Iterable[tuple[Meas
             measure.key, row.letters, *place, document["macro"], low, high, document["query_weighted"], *scores, judged,
             *(document["costs"][name] for name in costs),
         ])  # fmt: skip
-    return Table(titles, [[_cell(value) for value in line] for line in cells]).csv()
+    return Table(titles, [[_cell(value) for value in line] for line in cells]).csv().encode()
 
 
 def _cell(value: object) -> str:
@@ -271,8 +307,16 @@ def _cell(value: object) -> str:
 
 
 def _feed(site: PublicSite, about: About) -> bytes:
-    """The submissions as an Atom feed, newest first."""
-    entries = [(made, _file(Links()("submission", made.slug))) for made in reversed(all_submissions(site))]
-    home = about.url.rstrip("/") + "/" if about.url else ""
-    text = environment().get_template("feed.xml").render(about=about, home=home, entries=entries)
-    return text.encode()
+    """The submissions as an RSS feed, newest first; it holds links where it is known where the site will lie."""
+    entries = [
+        (made, quote(_file(Links()("submission", made.slug))), _moment(made.manifest.date))
+        for made in reversed(all_submissions(site))
+    ]
+    about_feed = {"about": about, "home": about.url.rstrip("/") + "/" if about.url else "", "entries": entries}
+    newest = next((day for _, _, day in entries if day), "")
+    return environment().get_template("feed.xml").render(about_feed, newest=newest).encode()
+
+
+def _moment(day: str) -> str:
+    """The beginning of a day as RSS writes it; empty where no day is stated."""
+    return format_datetime(datetime.fromisoformat(day).replace(tzinfo=timezone.utc), usegmt=True) if day else ""

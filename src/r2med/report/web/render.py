@@ -157,7 +157,7 @@ def marked(text: str, terms: Collection[str], *, most: int | None = None, more: 
             out += [visible(shown[at:start]), kind, visible(word), Markup("</mark>")]
             at = done
     out.append(visible(shown[at:]))
-    return Markup("").join(out) + (" …" if len(shown) < len(text) else "")
+    return Markup("".join(out) + (" …" if len(shown) < len(text) else ""))
 
 
 def matching_words(text: str, terms: Collection[str]) -> set[str]:

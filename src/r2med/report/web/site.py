@@ -201,7 +201,9 @@ class Site:
         return self._failures.get(stored, lambda: failures(stored.run(), task, limit, task.qrels.query_ids))
 
     def failures_of(self, stored: StoredResult, query_id: str) -> frozenset[str]:
-        """How one query fails; nothing without the texts."""
+        """How one query fails; nothing without the texts. Where every page is written, all queries are looked at."""
+        if self.wait is None and (known := self.failures(stored)) is not None:
+            return known.get(query_id, frozenset())
         task = self.texts.of(stored.result.task).task
         if task is None:
             return frozenset()

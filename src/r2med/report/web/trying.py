@@ -11,7 +11,7 @@ from concurrent.futures import CancelledError
 from typing import Protocol
 
 from ...core import R2MedError, Task
-from ...core.typed import Tried, Typed
+from ...core.queries import Tried, Typed
 from .background import Background
 
 MOST_WAITING = 4

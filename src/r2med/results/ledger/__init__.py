@@ -16,10 +16,9 @@ import msgspec
 
 from ...core import DataError, ResultError, UnknownName, UsageError
 from ...core.files import parse_toml
-from ..schema import TaskResult
+from ..schema import MICRO, TaskResult
 
 Kind = Literal["retriever", "fused", "reranker", "expansion"]
-MICRO = "recall_micro"  # Counts positive judgments rather than queries, so its average does too.
 Verdict = Literal["matches", "drifts", "protocol differs"]
 
 

@@ -107,16 +107,15 @@ class ApiEncoder(BaseEncoder):
         self._format = wire_format(card.backend)
         self._paper = PaperTexts(card) if card.service_tokenizer else None
         base_url = options.base_url or os.environ.get(card.url_variable) or card.base_url
-        # A server of one's own often asks for no key; the services always do.
         self._service = Service(
             name=card.name,
             base_url=base_url,
             path=self._format.path(card.source),
             key=card.key,
             key_header=self._format.key_header,
-            key_required=base_url == card.base_url,
+            home=card.base_url,
         )
-        self.other_host = "" if base_url == card.base_url else self._service.place
+        self.other_host = "" if self._service.is_home else self._service.place
         """The server, where it is not the model's own."""
         self._client = Client(
             self._service,

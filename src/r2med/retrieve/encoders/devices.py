@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from ...core import MissingExtra, UsageError
+from ...core.options import check_devices
 from ..sparse import available_cores
 
 if TYPE_CHECKING:
@@ -44,13 +45,11 @@ def resolve_devices(asked: str | None) -> list[str]:
             return ["cpu"]
         count = import_torch().cuda.device_count()
         return [f"cuda:{i}" for i in range(count)] or ["cpu"]
-    names = [name.strip() for name in asked.split(",")]
+    names = check_devices(asked)
     if names == ["cuda"]:
         count = import_torch().cuda.device_count()
         names = [f"cuda:{i}" for i in range(count)] or ["cuda:0"]
     for name in names:
-        if not (name in ("cpu", "mps") or (name.startswith("cuda:") and name[5:].isdigit())):
-            raise UsageError(f"unknown device {name!r}: cpu, cuda, cuda:N, several with commas, or mps")
         if name.startswith("cuda:") and int(name[5:]) >= import_torch().cuda.device_count():
             raise UsageError(f"there is no device {name} here ({import_torch().cuda.device_count()} GPUs are visible)")
     return names

@@ -13,13 +13,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...core import ModelError
-from ...core.plugins import first_line
 from ...core.queries import Side
 from .base import Float32, shortened
 from .batching import Tokens
 from .devices import mixed_precision, torch_dtype
 from .torch_encoder import Replica, TorchEncoder
-from .torch_models import import_transformers, to_array
+from .torch_models import check_whole, import_transformers, loading, to_array
 
 if TYPE_CHECKING:
     import torch
@@ -173,13 +172,9 @@ class NvEmbedModel:
 
 def load_nv_embed(folder: Path, device: str, dtype: str) -> NvEmbedModel:
     """The model of a folder as it is published."""
-    try:
+    with loading(folder):
         config = json.loads((folder / "config.json").read_text("utf-8"))
         return NvEmbedModel(config, _read_state(folder, device, dtype), device, dtype)
-    except ModelError as error:
-        raise ModelError(f"{folder}: {error}") from None
-    except Exception as error:  # torch, safetensors, transformers and the JSON each have their own
-        raise ModelError(f"the model in {folder} cannot be loaded: {first_line(error)}") from None
 
 
 def _read_state(folder: Path, device: str, dtype: str) -> State:
@@ -199,10 +194,8 @@ def _read_state(folder: Path, device: str, dtype: str) -> State:
 
 def _check_names(state: State, backbone: dict[str, torch.Size]) -> None:
     wanted = set(backbone) | {POOLING + name for name in POOLING_WEIGHTS}
-    missing, unknown = sorted(wanted - set(state)), sorted(set(state) - wanted)
-    if missing:
-        raise ModelError(f"{len(missing)} weights are missing, {missing[0]} the first")
-    if unknown:
+    check_whole(wanted - set(state))
+    if unknown := sorted(set(state) - wanted):
         raise ModelError(f"{len(unknown)} weights are not NV-Embed's, {unknown[0]} the first")
     for name, shape in backbone.items():
         if state[name].shape != shape:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import warnings
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -119,7 +121,9 @@ def load_model(card: Card, folder: Path, options: Options, device: str, dtype: s
     """The model of a folder on a device, ready to encode."""
     transformers = import_transformers()
     loader = transformers.T5EncoderModel if card.architecture == "t5-encoder" else transformers.AutoModel
-    return load_with(loader, folder, options, device, dtype, **stated_config(folder, card.architecture))
+    stated = stated_config(folder, card.architecture)
+    # Vectors are pooled from token states as the card says: the model's own pooler is not read, and often not saved.
+    return load_with(loader, folder, options, device, dtype, elsewhere=("pooler.",), **stated)
 
 
 def load_masked_lm(folder: Path, options: Options, device: str, dtype: str) -> Any:
@@ -127,22 +131,53 @@ def load_masked_lm(folder: Path, options: Options, device: str, dtype: str) -> A
     return load_with(import_transformers().AutoModelForMaskedLM, folder, options, device, dtype)
 
 
-def load_with(loader: Any, folder: Path, options: Options, device: str, dtype: str, **changes: Any) -> Any:
-    """What a class of transformers makes of a folder, on a device, ready to run; pickles only if asked for."""
+def load_with(
+    loader: Any,
+    folder: Path,
+    options: Options,
+    device: str,
+    dtype: str,
+    *,
+    elsewhere: Iterable[str] = (),
+    **changes: Any,
+) -> Any:
+    """What a class of transformers makes of a folder, on a device, ready to run; pickles only if asked for.
+
+    `elsewhere` names the beginnings of weights that nobody reads, or that another file brings.
+    """
+    with loading(folder), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        if (folder / "adapter_config.json").is_file():
+            raise ModelError("an adapter lies beside the weights: merge it into them, or take it away")
+        model, report = loader.from_pretrained(
+            folder,
+            output_loading_info=True,
+            dtype=torch_dtype(dtype),
+            trust_remote_code=options.trust_remote_code,
+            use_safetensors=None if options.allow_pickle else True,
+            local_files_only=True,
+            **changes,
+        )
+        check_whole(name for name in report["missing_keys"] if not name.startswith(tuple(elsewhere)))
+        return model.eval().to(device)
+
+
+@contextmanager
+def loading(folder: Path) -> Iterator[None]:
+    """Whatever goes wrong in a model's files is one line that names the folder."""
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            model = loader.from_pretrained(
-                folder,
-                dtype=torch_dtype(dtype),
-                trust_remote_code=options.trust_remote_code,
-                use_safetensors=None if options.allow_pickle else True,
-                local_files_only=True,
-                **changes,
-            )
-    except Exception as error:
+        yield
+    except ModelError as error:
+        raise ModelError(f"{folder}: {error}") from None
+    except Exception as error:  # torch, safetensors, transformers, peft and JSON each have their own
         raise ModelError(f"the model in {folder} cannot be loaded: {first_line(error)}") from None
-    return model.eval().to(device)
+
+
+def check_whole(missing: Iterable[str]) -> None:
+    """Refuse a model without some of its weights: libraries draw them at random, and the scores look like scores."""
+    if names := sorted(missing):
+        more = f" and {len(names) - 1:,} more" if names[1:] else ""
+        raise ModelError(f"the weights lack {names[0]}{more}: this is not the whole model")
 
 
 def import_transformers() -> Any:
@@ -187,61 +222,54 @@ def load_projections(folder: Path, names: str, device: str) -> torch.nn.Module |
 
 
 def load_head(folder: Path, name: str, device: str) -> torch.nn.Module:
-    """The linear layer in a file beside the weights; of a pickle, tensors are read and nothing that could run."""
-    import torch
-
+    """The linear layer in a file beside the weights."""
     path = next((p for ending in HEADS if (p := inside(folder, name + ending, "head")).is_file()), None)
     if path is None:
         raise ModelError(f"{folder} holds no {name}.safetensors or {name}.pt: the layer behind the tokens is missing")
-    try:
-        if path.suffix == ".safetensors":
-            from safetensors.torch import load_file
-
-            state = load_file(path)
-        else:
-            state = torch.load(path, map_location="cpu", weights_only=True)
-        out, into = state["weight"].shape
-        layer = torch.nn.Linear(into, out, bias="bias" in state)
-        layer.load_state_dict(state)
-    except Exception as error:  # torch and safetensors each have their own
-        raise ModelError(f"{path} is not a linear layer ({first_line(error)})") from None
-    return layer.float().eval().to(device)
+    with loading(path):
+        state = _read_state(path)
+        return _linear(state, bias="bias" in state).float().eval().to(device)
 
 
 def _load_projection(folder: Path, device: str) -> torch.nn.Module:
     import torch
 
-    path = folder / "config.json"
-    if not path.is_file():
-        raise ModelError(f"{folder} holds no config.json: the projection behind pooling is missing")
-    try:
-        config: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        layer = torch.nn.Linear(config["in_features"], config["out_features"], bias=config.get("bias", True))
-        state = _load_state(folder)
-        layer.load_state_dict({name.removeprefix("linear."): value for name, value in state.items()})
-    except ModelError:
-        raise
-    except Exception as error:  # torch, safetensors and the JSON each have their own
-        raise ModelError(f"{folder}: the projection behind pooling cannot be loaded ({first_line(error)})") from None
-    activation = str(config.get("activation_function", "torch.nn.modules.linear.Identity")).rsplit(".", 1)[-1]
-    if config.get("use_residual"):
-        raise ModelError(f"{folder}: a projection that is added to its input (use_residual) is not run here")
-    if activation not in ("Identity", "Tanh", "GELU", "ReLU"):
-        raise ModelError(f"{folder}: activation {activation} is not known")
-    return torch.nn.Sequential(layer, getattr(torch.nn, activation)()).float().eval().to(device)
+    with loading(folder):
+        if not (folder / "config.json").is_file():
+            raise ModelError("no config.json: the projection behind pooling is missing")
+        config: dict[str, Any] = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        activation = str(config.get("activation_function", "torch.nn.modules.linear.Identity")).rsplit(".", 1)[-1]
+        if config.get("use_residual"):
+            raise ModelError("a projection that is added to its input (use_residual) is not run here")
+        if activation not in ("Identity", "Tanh", "GELU", "ReLU"):
+            raise ModelError(f"activation {activation} is not known")
+        path = next((folder / n for n in ("model.safetensors", "pytorch_model.bin") if (folder / n).is_file()), None)
+        if path is None:
+            raise ModelError("no weights")
+        state = {name.removeprefix("linear."): value for name, value in _read_state(path).items()}
+        layer = _linear(state, bias=config.get("bias", True))
+        return torch.nn.Sequential(layer, getattr(torch.nn, activation)()).float().eval().to(device)
 
 
-def _load_state(folder: Path) -> dict[str, torch.Tensor]:
+def _linear(state: dict[str, torch.Tensor], *, bias: bool) -> torch.nn.Module:
     import torch
 
-    if (folder / "model.safetensors").is_file():
+    check_whole({"weight", *(["bias"] if bias else [])} - set(state))
+    out, into = state["weight"].shape
+    layer = torch.nn.Linear(into, out, bias=bias)
+    layer.load_state_dict(state)
+    return layer
+
+
+def _read_state(path: Path) -> dict[str, torch.Tensor]:
+    """The tensors of a file; of a pickle, tensors are read and nothing that could run."""
+    import torch
+
+    if path.suffix == ".safetensors":
         from safetensors.torch import load_file
 
-        return dict(load_file(folder / "model.safetensors"))
-    if (folder / "pytorch_model.bin").is_file():
-        # `weights_only` reads tensors and nothing that could run.
-        return dict(torch.load(folder / "pytorch_model.bin", map_location="cpu", weights_only=True))
-    raise ModelError(f"{folder} holds no weights")
+        return dict(load_file(path))
+    return dict(torch.load(path, map_location="cpu", weights_only=True))
 
 
 def bidirectional(mask: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:

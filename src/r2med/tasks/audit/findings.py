@@ -61,7 +61,8 @@ class TaskAudit(msgspec.Struct):
             first = next(flag for flag in self.flags if flag.kind == kind)
             yield f"  {kind}: {count:,}, e.g. {first.query}: {first.evidence} ({first.others[0]})"
         for title, copies in (("exact", self.exact_copies), ("near", self.near_copies)):
-            yield f"  {title} copies: {copies.documents:,} documents in {copies.groups:,} groups"
+            number = f"{copies.documents:,} documents in {copies.groups:,} groups" if copies.documents else "none"
+            yield f"  {title} copies: {number}"
         yield from (f"  {note}" for note in self.notes)
 
 

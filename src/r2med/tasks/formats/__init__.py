@@ -81,7 +81,7 @@ class Format(ABC):
         """Read the generated texts beside the task."""
         return iter(())
 
-    def candidates(self, store: Store, config: str, split: str, ids: IdTable) -> Run:
+    def candidates(self, store: Store, config: str, split: str, query_ids: IdTable, doc_ids: IdTable) -> Run:
         """A set of ranked candidates that comes with the task."""
         raise UsageError(f"{store.path} comes without candidates: layout {self.name} has none")
 
@@ -133,7 +133,11 @@ def detect(store: Store) -> tuple[Format, list[str]]:
     """The layout of a store and the tasks in it."""
     names = store.names()
     for layout in layouts().values():
-        if splits := layout.splits(names):
+        try:
+            splits = layout.splits(names)
+        except DataError as error:
+            raise type(error)(error.message, path=error.path or store.path) from None
+        if splits:
             return layout, splits
     expected = "; ".join(f"{layout.name}: {layout.summary}" for layout in layouts().values())
     more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""

@@ -12,7 +12,7 @@ import msgspec
 
 from ...core import DataError, Query
 from ...core.columns import grouped
-from ...core.compression import write_lines
+from ...core.compression import SUFFIXES, write_lines
 from ...core.stores import Store, find
 from ...core.untrusted import component
 from ..jsonl import (
@@ -68,7 +68,7 @@ class JsonLinesFormat(Format):
 
     def files(self, names: list[str], split: str = "") -> Files | None:
         """The files of the task; None where the layout does not fit."""
-        corpus, queries = find(names, "corpus.jsonl"), find(names, self.query_file)
+        corpus, queries = only(names, "corpus.jsonl"), only(names, self.query_file)
         return Files(corpus, queries, self.qrels_file(names, split)) if corpus and queries else None
 
     def splits(self, names: list[str]) -> list[str]:
@@ -127,7 +127,7 @@ class R2MedFormat(JsonLinesFormat):
     usual_qrels = "qrels.jsonl or qrels.txt"
 
     def qrels_file(self, names: list[str], split: str) -> str | None:
-        return find(names, "qrels.jsonl", "qrels.txt", "qrels.tsv", "qrels")
+        return only(names, "qrels.jsonl", "qrels.txt", "qrels.tsv", "qrels")
 
     def write(self, parts: Parts, folder: Path, *, split: str, compress: str, expansions: list[Expansion]) -> None:
         positives = grouped((query_id, doc_id) for query_id, doc_id, grade in parts.qrels if grade > 0)
@@ -220,8 +220,23 @@ def _hydoc_files(expansions: list[Expansion]) -> Iterator[tuple[str, dict[str, s
         yield f"{method}/{llm}/{HYDOC_FILE}", written
 
 
+def only(names: list[str], *wanted: str) -> str | None:
+    """The first of `wanted` that is among `names`, compressed or not; one that is there in two forms is refused."""
+    found = find(names, *wanted)
+    for name in wanted:
+        if len(forms := [name + suffix for suffix in SUFFIXES if name + suffix in names]) > 1:
+            raise DataError(f"{' and '.join(forms)} are one file in two forms: keep one")
+    return found
+
+
 def _beir_splits(names: list[str]) -> dict[str, str]:
-    return {match[1] or match[2]: name for name in names if (match := BEIR_QRELS.fullmatch(name))}
+    found: dict[str, str] = {}
+    for name in names:
+        if match := BEIR_QRELS.fullmatch(name):
+            first = found.setdefault(split := match[1] or match[2], name)
+            if first != name:
+                raise DataError(f"{first} and {name} are both judgments of {split}: keep one")
+    return found
 
 
 def _cell(identifier: str) -> str:

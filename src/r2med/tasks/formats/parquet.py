@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, ClassVar
+
+import msgspec
 
 from ...core import DataError, Documents, Hit, IdTable, Judgment, Qrels, Query, Run, UsageError
 from ...core.stores import Store
@@ -13,6 +16,7 @@ from ...core.untrusted import component
 from . import METHODS, Expansion, Format, Parts, preferred, register
 from .arrow import ArrowTable, arrow_column, column_names, pyarrow, read_parquet, write_parquet
 
+MANIFEST = "manifest.json"
 SHARD = re.compile(r"([^/]+)/([^/]+?)(?:-\d{5}-of-\d{5})?\.parquet")
 GENERIC_SPLITS = {"test", "corpus", "queries", "default", "dev", "train", "validation"}
 """Splits that are no task's name."""
@@ -155,8 +159,8 @@ class NanoFormat(ParquetFormat):
     holds_several = True
     always_graded = False
 
-    def candidates(self, store: Store, config: str, split: str, ids: IdTable) -> Run:
-        return read_candidates(store, config, split, ids)
+    def candidates(self, store: Store, config: str, split: str, query_ids: IdTable, doc_ids: IdTable) -> Run:
+        return read_candidates(store, config, split, query_ids, doc_ids)
 
     def split_of(self, config: str, split: str, judged: str) -> str:
         return split
@@ -208,23 +212,52 @@ def split_columns(store: Store, split: str) -> dict[str, list[str]]:
             for config, splits in found.items() if config in OWN_CONFIGS and split in splits}  # fmt: skip
 
 
-def read_candidates(store: Store, config: str, split: str, doc_ids: IdTable) -> Run:
-    """Ranked candidates of a Nano config as a run; scores only say the order, for the files hold none."""
+def read_candidates(store: Store, config: str, split: str, query_ids: IdTable, doc_ids: IdTable) -> Run:
+    """Ranked candidates of a Nano config as a run; scores only say the order, for the files hold none.
+
+    Lists of another task are refused: of queries or documents that this one does not have, or of the same ids in a
+    file that is not the one built with the folder.
+    """
     files = shards(store.names(), store.path).get(config, {}).get(split)
     if files is None:
         raise DataError(f"config {config!r} has no split {split!r}", path=store.path)
+    check_unchanged(store, files)
     table = read_parquet(store, files, ("query-id", "corpus-ids"))
-    query_ids = IdTable(table.texts("query-id"))
-    if repeated := query_ids.duplicates():
+    listed = IdTable(table.texts("query-id"))
+    if repeated := listed.duplicates():
         raise DataError(f"query {repeated[0]!r} stands twice", path=table.label)
+    if unknown := next((query_id for query_id in listed if query_id not in query_ids), None):
+        raise DataError(f"lists candidates of query {unknown!r}, which is none of the task's", path=table.label)
     rankings = {
         query_id: [Hit(doc_id, float(len(ids) - i)) for i, doc_id in enumerate(ids)]
-        for query_id, ids in zip(query_ids, table.text_lists("corpus-ids"), strict=True)
+        for query_id, ids in zip(listed, table.text_lists("corpus-ids"), strict=True)
     }
     try:
         return Run.from_rankings(rankings, doc_ids=doc_ids, name=config)
     except DataError as error:
         raise DataError(error.message, path=table.label) from None
+
+
+class _Built(msgspec.Struct):
+    """What a Nano folder's manifest says of its files: their SHA-256."""
+
+    files: dict[str, str]
+
+
+def check_unchanged(store: Store, files: Iterable[str]) -> None:
+    """Refuse files that are not those that the folder was built with, as far as it has a manifest that names them."""
+    if MANIFEST not in store.names():
+        return
+    try:
+        with store.open_raw(MANIFEST) as stream:
+            built = msgspec.json.decode(stream.read(), type=_Built).files
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"not a manifest of r2med ({error})", path=store.label(MANIFEST)) from None
+    for name in files:
+        with store.open_raw(name) as stream:
+            digest = hashlib.sha256(stream.read()).hexdigest()
+        if built.get(name, digest) != digest:
+            raise DataError(f"is not the file that {MANIFEST} names: build the task again", path=store.label(name))
 
 
 def write_candidates(run: Run, folder: Path, config: str, split: str) -> None:

@@ -24,7 +24,7 @@ from ...core.table import NONE, Table, markdown_text
 from ...core.untrusted import component, inside
 from ..catalogue import entries
 from ..formats.arrow import pyarrow
-from ..formats.parquet import GENERIC_SPLITS
+from ..formats.parquet import GENERIC_SPLITS, MANIFEST
 from ..load import TaskRef
 from ..stats import Stats
 from . import Account, Pool, PoolSettings
@@ -34,7 +34,6 @@ Role = Literal["bm25", "dense", "hybrid"]
 S = TypeVar("S", bound=msgspec.Struct)
 
 SCHEMA = 1
-MANIFEST = "manifest.json"
 HYBRID = "reranking_hybrid"
 RESERVED = {"corpus", "queries", "qrels", "default", "metadata", "pages", "bm25", HYBRID}
 FILLING: dict[str, Any] = {"title": "", "score": 1, "answer": None, "body_system": None}

@@ -288,7 +288,7 @@ def _way(site: Site, view: View, url: Links) -> dict[str, Any]:
         return url("query", view.results.slug, view.task, view.query_id, **view.params(**changed))
 
     usable = {k: v for k, v in ORDERS.items() if k != "diff" or len(view.systems) > 1}
-    nearby = [way.stop(i) for i in range(min(len(way), NEARBY))]
+    nearby = [] if url.brief else [way.stop(i) for i in range(min(len(way), NEARBY))]
     return {
         "position": None if here is None else here + 1,
         "stops": len(way),

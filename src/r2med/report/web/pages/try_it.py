@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from markupsafe import Markup
 
 from ....core import Document, R2MedError, Task, UnknownName, UsageError
-from ....core.typed import Explanation, Ranked, Share, Tried, Typed
+from ....core.queries import Explanation, Ranked, Share, Tried, Typed
 from ....scoring import MAIN, rescored
 from ...collection import Behind
 from ..failures import TOP

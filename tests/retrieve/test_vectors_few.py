@@ -1,3 +1,5 @@
+"""Few queries among many documents: the ranking of the blocked product, and what the C function refuses."""
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -7,13 +9,13 @@ import pytest
 
 from r2med.cache import CachedRows, EmbeddingCache, text_keys
 from r2med.core import ModelError
-from r2med.retrieve import few, vectors
+from r2med.retrieve import vectors
 from r2med.retrieve.rows import ArrayRows, Float32, Rows
 from r2med.retrieve.vectors import search
 
 _dots = pytest.importorskip("r2med._dots", reason="the C extension is not built")
 
-DOCUMENTS, DIMENSION = few.MANY_DOCUMENTS + 777, 40
+DOCUMENTS, DIMENSION = vectors.MANY_DOCUMENTS + 777, 40
 
 
 def some(count: int, seed: int = 0, *, steps: int | None = None) -> Float32:
@@ -47,7 +49,7 @@ def test_few_queries_get_the_ranking_of_the_blocked_product(
 ) -> None:
     documents, asked = some(DOCUMENTS, 1, steps=steps), some(queries, 2, steps=steps)
     ties = np.random.default_rng(3).permutation(DOCUMENTS).astype(np.int32)
-    assert few.small_batch_faster(queries, ArrayRows(documents))
+    assert vectors.small_batch_faster(queries, ArrayRows(documents))
     found = search(asked, documents, ties, 50)
     product_only(monkeypatch)
     expected = search(asked, documents, ties, 50)
@@ -58,7 +60,7 @@ def test_few_queries_get_the_ranking_of_the_blocked_product(
 
 
 def test_a_ranking_does_not_depend_on_how_many_queries_are_asked() -> None:
-    documents, asked = some(DOCUMENTS, 1), some(few.FEW + 5, 2)
+    documents, asked = some(DOCUMENTS, 1), some(vectors.FEW_QUERIES + 5, 2)
     ties = np.arange(DOCUMENTS, dtype=np.int32)
     together = search(asked, documents, ties, 20)
     alone = search(asked[4:5], documents, ties, 20)
@@ -85,7 +87,7 @@ def test_numbers_that_are_none_are_refused() -> None:
 def test_vectors_of_a_cache_are_read_where_they_lie(tmp_path: Path) -> None:
     documents, asked = some(DOCUMENTS, 1), some(2, 2)
     rows, _ = cached(documents, tmp_path)
-    assert few.small_batch_faster(2, rows)
+    assert vectors.small_batch_faster(2, rows)
     ties = np.arange(DOCUMENTS, dtype=np.int32)
     for found, expected in zip(search(asked, rows, ties, 30), search(asked, documents, ties, 30), strict=True):
         np.testing.assert_array_equal(found, expected)

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from r2med.pipeline.separation import (
+from r2med.pipeline.document_classifier import (
     Examples,
     auc,
     auc_by_query,

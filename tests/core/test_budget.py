@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from r2med.core.reuse import Reused, in_turn, known_sum, saved_seconds, together
+from r2med.core.budget import Reused, in_turn, known_sum, saved_seconds, together
 
 
 def test_a_first_run_has_nothing_saved() -> None:
