@@ -115,7 +115,7 @@ set is `{canary}`; it stands here and in no passage.
   `judging/mini-corrections.jsonl`.
 - **Queries.** Written from a list of subjects, without sight of the passages,
   then reworded where BM25 found the passages by shared words. One condition or
-  problem each, no subject twice.
+  problem each, no subject twice in a corpus.
 - **Judgments.** The first 20 of six systems, of BM25 and an embedder with the
   answer as query, and all passages on the query's subject were pooled and
   judged 0 to 3 by two passes that saw neither system nor rank; a third decided
