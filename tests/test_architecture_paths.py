@@ -44,6 +44,7 @@ EXCEPTIONS = {
     "pipeline/nano_build.py": {"sums / matrix.shape[1]": NUMBERS, "sums / shared": NUMBERS},
     "pipeline/nano_profile.py": {"positives[entry.name] / queries[entry.name]": NUMBERS},
     "pipeline/quickstart.py": {"_tokens(entries, card) / rates().corpus_tokens(card.document_length)": NUMBERS},
+    "rerank/chat_scorer.py": {"(grade.value if weighed is None else weighed) / self.scale": NUMBERS},
     "report/group_page.py": {
         "several / queries": NUMBERS,
         "profile.positives / profile.queries": NUMBERS,

@@ -214,7 +214,7 @@ from r2med.core.options import Options
 from r2med.llm import Message, Request, get_llm
 from r2med.models import get_card
 from r2med.retrieve.encoders.api import ApiEncoder
-from r2med.retrieve.encoders import load
+from r2med.retrieve import dense
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 try:
     if {kind!r} == "chat":

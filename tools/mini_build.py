@@ -25,8 +25,9 @@ PROJECTS, TASKS = ROOT / "judging" / "mini", ROOT / "src" / "r2med" / "tasks"
 REVISION, DEV = "2", 8
 FIRST_ROUND = {"Biology": 34, "Bioinformatics": 34, "Medical-Sciences": 34, "IIYi-Clinical": 34}  # queries; others 35
 ENCYCLOPAEDIA = "encyclopaedia"
-LEFT_OUT = {
-    "PMC-Treatment": ("q02", "q23", "q30", "q32", "q33")  # judges found them ambiguous, or no passage that answers them
+LEFT_OUT = {  # judges found them ambiguous, or no passage that answers them
+    "MedQA-Diag": ("q50",),
+    "PMC-Treatment": ("q02", "q23", "q30", "q32", "q33"),
 }
 
 
@@ -113,14 +114,17 @@ set is `{canary}`; it stands here and in no passage.
   `judging/mini-corrections.jsonl`.
 - **Queries.** Written from a list of subjects, without sight of the passages,
   then reworded where BM25 found the passages by shared words. One condition or
-  problem each, no subject twice.
+  problem each, no subject twice in a corpus.
 - **Judgments.** The first 20 of six systems, of BM25 and an embedder with the
   answer as query, and all passages on the query's subject were pooled and
   judged 0 to 3 by two passes that saw neither system nor rank; a third decided
   where they differed. For the second round of queries each pass read the whole
   corpora in a shuffled order; these queries were written by the model that
-  judged them. Judges were language models, not clinicians. The projects lie in
-  `judging/mini`; docs/mini.md says more.
+  judged them. The third round, queries of MedQA-Diag and PMC-Treatment alone,
+  was written by one instance of a model and judged by two others, which saw
+  neither each other's grades nor the author's answer. Judges were language
+  models, not clinicians. The projects lie in `judging/mini`; docs/mini.md says
+  more.
 - **Not for clinical decisions.** Mini is test data.
 """
 

@@ -204,8 +204,8 @@ def test_calls_of_a_reranker_that_failed_are_made_again(folder: Path, server: Ch
     server.text, server.plan = (lambda body: "[2] > [1] > [3]"), ["ok", "400-length", "429-ms"]
     reranked = (*BIOLOGY, "--rerank", "rankgpt:openai:any-model,concurrency=1@3")
     said = call(*reranked).stderr
-    assert ": 1 answers of chat models told a reranker nothing" in said
-    assert ": 1 times the server of a chat model was asked too often" in said
+    assert ": 1 answer of chat models told a reranker nothing" in said
+    assert ": 1 time the server of a chat model was asked too often" in said
     assert answers_of(folder, "bm25+rankgpt") == {"failed": 1, "ok": 12}
     assert "2 of 2 results were there already" in call(*reranked).stderr
     assert "(1 failed)" in call(*reranked, "--retry", "failed").stderr

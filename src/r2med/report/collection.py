@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -315,7 +316,9 @@ def task_behind(info: TaskInfo, folders: Iterable[Path] = ()) -> Behind:
     for find in _places(info, folders):
         try:
             for ref in find():
-                task = ref.load()
+                with warnings.catch_warnings():  # what is odd about it was told when it was run
+                    warnings.simplefilter("ignore")
+                    task = ref.load()
                 if task.fingerprint == info.fingerprint:
                     return Behind(task)
                 where = info.full_name if ref.entry else ref.path
