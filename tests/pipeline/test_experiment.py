@@ -82,6 +82,8 @@ def test_parts_and_specs_say_the_same(tmp_path: Path) -> None:
             "says w=0.1/0.9, and something else",
         ),
         ('retrievers = ["bm25"]\nexpand = "oracle:policy=passages"\npolicy = "append"', "says policy=passages"),
+        ('retrievers = ["bm25", "bm25-lucene"]\nfuse = "rrf:k=60"\nk = 20', "rrf says k=60"),
+        ('retrievers = ["bm25"]\nrerank = "maxsim:rest=keep@5"\nrest = "drop"', "says rest=keep"),
         ('retrievers = ["bm52"]', "did you mean bm25"),
         ('retrievers = ["bm25:k3=1"]', "no parameter 'k3'"),
         ('retrievers = ["bm25:k1=high"]', "must be a number"),

@@ -266,7 +266,7 @@ class Registry(Generic[T]):
                 raise self._no_parameter(entry.name, entry.parameters, key)
         if isinstance(argument, Spec) and self._nested is not None:
             argument = self._nested().changed(argument.with_parameters(**below))
-        made = Spec(entry.name, argument, tuple(sorted(own.items())), options=options, path=entry.path)
+        made = Spec(entry.name, argument, tuple(sorted(own.items())), options=options, path=entry.path, typed=own)
         return self._changed(made, entry.parameters, {})
 
     def _argument(

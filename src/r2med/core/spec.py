@@ -93,6 +93,8 @@ class Spec:
     """Where a folder lies whose name is its content."""
     own: bool = field(default=False, compare=False, repr=False)
     """Whether it stands for somebody's object, which no registry can make again."""
+    typed: Mapping[str, Value] = field(default_factory=dict, compare=False, repr=False)
+    """The parameters that its text sets, also those at their defaults."""
 
     def get(self, key: str, default: object = None) -> object:
         """A parameter, or a default."""

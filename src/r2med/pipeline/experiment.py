@@ -107,9 +107,9 @@ def read_experiment(path: Path) -> Experiment:
 
 def _told(registry: Registry[Any], spec: Spec, **said: object) -> Spec:
     """A spec with what is said beside it; where the spec itself says something else, one would be ignored."""
-    changed = registry.changed(spec, **said)
-    for name, value in spec.parameters:
-        if name in said and changed.get(name) != value:
+    changed, declared = registry.changed(spec, **said), registry.declared(spec)
+    for name, value in {**dict(spec.parameters), **spec.typed}.items():
+        if said.get(name) is not None and changed.get(name, declared[name].default) != value:
             raise UsageError(f"{spec} says {name}={show(value)}, and something else is said beside it")
     return changed
 
@@ -153,7 +153,7 @@ def expander_spec(text: str | Spec, *, policy: str | None = None, **parameters: 
 def reranker_spec(text: str | Spec, *, rest: Rest = "keep") -> Spec:
     """A reranker, or several in a row, with what becomes of the documents below its depth."""
     links = rerankers.parse(text).links
-    return Spec.chain([rerankers.changed(link, rest=rest) for link in links]) if rest != "keep" else Spec.chain(links)
+    return Spec.chain([_told(rerankers, link, rest=rest) for link in links] if rest != "keep" else links)
 
 
 def ablations(
