@@ -147,6 +147,7 @@ def test_beir_reads_the_exported_folder(tmp_path: Any) -> None:
     assert {q: {d: g for d, g in of.items() if g > 0} for q, of in loaded[2].items()} == positives
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_ranx_round_trip_and_agreement(made: tuple[r2med.Task, Run, float], tmp_path: Any) -> None:
     """It compiles before its first answer, for up to a minute where its cache is empty."""
