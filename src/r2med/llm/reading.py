@@ -31,6 +31,8 @@ _ONLY_NUMBERS = re.compile(r"[\s\d,;.\[\]()<>|/-]*")
 _NUMBER = re.compile(r"(?<!\d)(?<!\d\.)\d{1,4}(?!\d|\.\d)")
 _PICK = r"\b(?:most (?:relevant|helpful|useful)|best|answer|choose|choice|select)\b[^\[\]\d\n,;.]{0,60}"
 _PICKED = re.compile(rf"{_PICK}(?:\[\s*|\b(?:passage|document|doc)[ \t]*#?[ \t]*)(\d{{1,4}})\b", re.IGNORECASE)
+_PICKED_LAST = re.compile(rf"{_PICK}\b(\d{{1,4}})(?=[ \t\"'*)]*(?:[.,;:!?](?!\d)|\n|\Z))", re.IGNORECASE)
+"""A number without brackets that ends its clause: one before a word may count something else (`from 2 trials`)."""
 _PICKED_BARE = re.compile(rf"{_PICK}\b(\d{{1,4}})\b(?!\.\d)", re.IGNORECASE)
 Words = tuple[str, str]
 """What a model says for and against a passage."""
@@ -103,7 +105,7 @@ def _valid(numbers: Sequence[int], count: int) -> int:
 
 def read_choice(text: str, count: int) -> int | None:
     """The one passage a text picks, from 0; None where it picks none."""
-    for pattern in (_PICKED, _CHAIN, _MENTION, _PICKED_BARE):
+    for pattern in (_PICKED, _PICKED_LAST, _CHAIN, _MENTION, _PICKED_BARE):
         for match in pattern.finditer(text):
             number = _numbers(match[0])
             if number and 1 <= number[0] <= count:
