@@ -94,8 +94,12 @@ def test_a_model_may_be_named_by_its_file(folder: Path) -> None:
     named = ("-r", "my_encoder.py:Encoder", "-r", "./inside/other_encoder.py:Encoder")
     shown = call("-t", "mini@1/Biology", *named).stdout.splitlines()
     assert [line.split()[0] for line in shown[2:4]] == ["my_encoder:Encoder", "inside.other_encoder:Encoder"]
-    again = call("-t", "mini@1/Biology", "-r", str(folder / "my_encoder.py") + ":Encoder")
+    mine = ("-t", "mini@1/Biology", "-r", str(folder / "my_encoder.py") + ":Encoder", "--verify-cache", "2")
+    again = call(*mine)
     assert "1 of 1 results were there already" in again.stderr
+    nothing = "--verify-cache compared nothing, because no result was made this time"
+    assert nothing in again.stderr
+    assert nothing not in call(*mine, "--overwrite").stderr
 
 
 BIOLOGY = ("-t", "mini@1/Biology", "-r", "bm25")

@@ -299,6 +299,19 @@ def test_eight_tasks_fit_and_names_are_whole(
         page.close()
 
 
+def test_positives_stand_below_each_other_on_a_phone(server: Server, visit: Visit) -> None:
+    """Their table was wider than the screen, and the column of documents covered half of it."""
+    page = visit(width=400)
+    page.goto(server.base + PAGES["query"])
+    positives = page.get_by_role("region", name="Positives")
+    assert positives.evaluate("e => e.scrollWidth <= e.clientWidth")
+    titled = "e => getComputedStyle(e, '::before').content"
+    assert positives.locator("tbody td").first.evaluate(titled) == '"Grade: "'
+    wide = visit(width=1280)
+    wide.goto(server.base + PAGES["query"])
+    assert wide.get_by_role("region", name="Positives").locator("tbody td").first.evaluate(titled) == "none"
+
+
 @pytest.mark.parametrize(
     "path", ["/board/mini@1", "/tradeoffs/mini@1", "/compare/mini@1", PAGES["task"], PAGES["query"]]
 )

@@ -113,3 +113,13 @@ def test_a_typo_gets_a_suggestion(typo: str, nearest: str) -> None:
 def test_nonsense_gets_none() -> None:
     with pytest.raises(UnknownName, match=r"unknown task 'qqqqq' \(r2med tasks lists them"):
         find_tasks("qqqqq")
+
+
+def test_a_name_in_a_collection_gets_no_other_collection() -> None:
+    """`mini/Nope` was taken for a typo of `mini`."""
+    with pytest.raises(UnknownName, match=r"unknown task 'mini/Nope' \(r2med tasks mini lists them"):
+        find_tasks("mini/Nope")
+    with pytest.raises(UnknownName) as caught:
+        find_tasks("mini-dev/Biolgy")
+    assert caught.value.suggestions[0] == "mini-dev/Biology"
+    assert all(name.startswith("mini-dev/") for name in caught.value.suggestions)

@@ -167,6 +167,8 @@ def command(specs: tuple[str, ...], results: Path, measure: str, as_json: bool, 
         emit(scores.to_dict())
         return
     _print_outcome(scores, markdown=given["markdown"], latex=given["latex"])
+    if options.verify and scores.kept == len(scores.results):
+        note("--verify-cache compared nothing, because no result was made this time")
     note(f"Results, runs and per-query scores: {results}/")
 
 

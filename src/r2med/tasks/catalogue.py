@@ -110,9 +110,12 @@ def find_tasks(spec: str) -> tuple[TaskEntry, ...]:
 
 def unknown_task(spec: str, others: Iterable[str] = ()) -> UnknownName:
     """The error for a name that nobody knows; `others` are known names beside those of the catalogue."""
-    known = [*collections(), *(e.full_name for e in entries()), *(e.name for e in entries("r2med"))]
+    known = [*collections(), *(e.full_name for e in entries()), *(e.name for e in entries("r2med")), *others]
     known += [alias for e in entries() for alias in e.aliases]
-    return UnknownName("task", spec, [*known, *others], hint="(r2med tasks lists them; a folder or .zip works too)")
+    collection, slash, _ = fold(spec).partition("/")
+    inside_it = [name for name in known if slash and fold(name).startswith(f"{collection}/")]
+    listed = f"r2med tasks {collection}" if inside_it else "r2med tasks"
+    return UnknownName("task", spec, inside_it or known, hint=f"({listed} lists them; a folder or .zip works too)")
 
 
 def is_catalogue_name(spec: str) -> bool:
