@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, runtime_c
 
 from ..core import Run, Task, UsageError
 from ..core.options import run_options
-from ..core.queries import Explanation, Queries, QueryText, Side
+from ..core.queries import Explanation, Queries, Side
 from ..core.registry import Registry
 from ..core.spec import Spec
 
@@ -127,7 +127,8 @@ class Build(Protocol):
 
 def check_queries(queries: Queries, who: str) -> None:
     """Refuse what would be ignored: feedback, and texts that are not encoded as queries are."""
-    if queries.feedback or any(part[2:4] != QueryText("")[2:4] for group in queries.texts for part in group):
+    texts = (text for group in queries.texts for text in group)
+    if queries.feedback or any(text.side != "query" or not text.instruction for text in texts):
         raise UsageError(f"{who} encodes all texts as queries, with its instruction, and searches once")
 
 

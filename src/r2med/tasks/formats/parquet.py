@@ -239,9 +239,9 @@ def read_candidates(store: Store, config: str, split: str, query_ids: IdTable, d
 
 
 class _Built(msgspec.Struct):
-    """What a Nano folder's manifest says of its files: their SHA-256."""
+    """What a Nano folder's manifest says of its files: their SHA-256; another tool's may say nothing."""
 
-    files: dict[str, str]
+    files: dict[str, str] = {}
 
 
 def check_unchanged(store: Store, files: Iterable[str]) -> None:
