@@ -65,6 +65,14 @@ def test_chat_models_say_how_to_get_each(tmp_path: Path) -> None:
     assert "sk-secret" not in json.dumps(listed)
 
 
+def test_rerankers_that_any_chat_model_can_run_are_listed() -> None:
+    listed = rows("--kind", "reranker")
+    assert listed.keys() >= {"rankgpt", "reasonrank", "grouprank", "insertrank", "erank", "retro", "rank1", "rank-r1"}
+    assert all(row["ready"] and row["proven"] and row["summary"] for row in listed.values())
+    assert "maxsim" not in listed, "it asks no chat model"
+    assert "GroupRank, 2025" in r2med("models", "show", "grouprank").stdout
+
+
 def test_one_model_says_how_it_was_proven() -> None:
     shown = json.loads(r2med("models", "nv", "--json").stdout)
     assert shown.keys() >= KEYS

@@ -1,4 +1,4 @@
-"""All models a user can name, plug-ins among them: what is ready, what is missing, and the command that gets it."""
+"""All models and chat-model rerankers a user can name, plug-ins among them: what is ready, and how to get the rest."""
 
 from __future__ import annotations
 
@@ -33,6 +33,8 @@ LEXICAL = {
 # Name: what it is, and how that was shown.
 CHAT = "its protocol (OpenAI's), against a server on loopback that speaks it; not with its own weights"
 # How it was shown that chat models behind an API are asked as they should be.
+METHOD = "its order of asking and its reading of answers, with scripted answers of a server on loopback"
+# How it was shown that a method of reranking does with a chat model's answers what its authors say.
 SERVER = "http://localhost:8000/v1"
 
 
@@ -64,7 +66,8 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 def listing(kind: str | None = None, registries: Mapping[str, Registry[Any]] = MappingProxyType({})) -> list[Row]:
     """All models, lexical ones first, ready or not; nothing is loaded to find out.
 
-    A name that one of the `registries`, by kind, has of its own hides a plug-in of that kind.
+    Of the `registries`, by kind, come the rerankers that any chat model can run; and a name that one of them has of its
+    own hides a plug-in of that kind.
     """
     lexical = [
         Row(name=name, kind="lexical", source="r2med", revision="", ready=True, get="", summary=summary, proven=proven)
@@ -73,6 +76,11 @@ def listing(kind: str | None = None, registries: Mapping[str, Registry[Any]] = M
     rows = lexical + sorted((row(card) for card in (*cards(), *chat_cards())), key=lambda r: ORDER.index(r.kind))
     own = {kind: {entry.name for entry in registry} for kind, registry in registries.items()}
     taken = {r.name for r in rows}
+    rows += [
+        Row(name=entry.name, kind="reranker", source="r2med", revision="", ready=True, get="", proven=METHOD,
+            summary=entry.summary)
+        for entry in registries.get("reranker", ()) if entry.argument == "chat"
+    ]  # fmt: skip
     rows += [_plugged(plugin, hidden=plugin.name in taken | own.get(plugin.kind, set())) for plugin in plugins()]
     return [r for r in rows if kind in (None, r.kind)]
 
