@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from ..core.table import counted
 from .common import Commands, json_option
 from .output import emit, note, print_table, progress, say
 
@@ -61,8 +62,8 @@ def pack_command(
         return
     say(packed.path)
     results_in = sum(name.startswith("results/") and name.endswith(".json") for name in manifest.members)
-    counted = f"{len(manifest.systems)} systems, {results_in} results"
-    note(f"{counted}, {packed.path.stat().st_size:,} bytes, id {packed.id[:16]}")
+    held = f"{counted(len(manifest.systems), 'system')}, {counted(results_in, 'result')}"
+    note(f"{held}, {packed.path.stat().st_size:,} bytes, id {packed.id[:16]}")
     for line in packed.notes:
         note(line)
 
@@ -115,8 +116,10 @@ def add_command(path: Path, results: Path, folders: tuple[Path, ...], as_json: b
     for system, task in added.results:
         say(f"{system} on {task}")
     there = f", {len(added.there)} were there" if added.there else ""
-    kept = f"; {added.answers:,} answers of chat models added, {added.answers_there:,} were there"
-    note(f"{len(added.results)} results added to {results}{there}{kept if added.answers + added.answers_there else ''}")
+    kept = ""
+    if added.answers or added.answers_there:
+        kept = f"; {added.answers:,} answers of chat models added, {added.answers_there:,} were there"
+    note(f"{counted(len(added.results), 'result')} added to {results}{there}{kept}")
 
 
 @click.group("board", cls=Commands)
@@ -145,7 +148,6 @@ def build_command(
     Exits with 1 where scores are not true: such results are left out, and the site is written without them.
     """
     from ..api.bundles import build_board
-    from ..core.table import counted
     from ..retrieve.sparse import available_cores
 
     with progress() as bar:
