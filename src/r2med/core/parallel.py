@@ -24,6 +24,7 @@ LOOK_SECONDS = 0.2
 GRACE = 1.0
 """Seconds that calls under way get when the caller stops early: their results may have been paid for."""
 
+_CLOSED = object()
 Job = TypeVar("Job")
 Result = TypeVar("Result")
 
@@ -183,24 +184,29 @@ class _Window(Generic[Job, Result]):
             pass
 
     def _run(self) -> None:
-        while (job := self._todo.get()) is not None:
+        while True:
             try:
-                self._done.put(self._one(job[0]))
+                if (outcome := self._next()) is _CLOSED:
+                    return
+                self._done.put(outcome)
             except BaseException as error:  # raised by the thread that reads the results
                 self._stop.set()
                 self._done.put(error)
 
-    def _one(self, job: Job) -> tuple[Result] | None:
-        with self._slots:
+    def _next(self) -> Any:
+        """What becomes of the next job: its result, or None where it is not begun; `_CLOSED` where none will come."""
+        with self._slots:  # before a job is taken: with one slot, jobs begin in their order
+            if (taken := self._todo.get()) is None:
+                return _CLOSED
             if self._stop.is_set():
                 return None
             try:
-                result = self._work(job, self._stop)
+                result = self._work(taken[0], self._stop)
             except BaseException:
                 self._stop.set()  # before the next job can take the slot
                 raise
         if self._on_result is not None:
-            self._on_result(job, result)
+            self._on_result(taken[0], result)
         return (result,)
 
 
