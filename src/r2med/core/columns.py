@@ -167,8 +167,7 @@ class TextColumn(Sequence[str]):
             bounds = self.offsets[begin : end + 1] - first
             heads = bounds[:-1][bounds[:-1] < last - first]
             starts[heads] = inside[heads]
-            running = np.concatenate(([0], np.cumsum(starts)))
-            counts[begin:end] = np.diff(running[bounds])
+            counts[begin:end] = np.diff(np.searchsorted(np.flatnonzero(starts), bounds))
         return counts
 
     def blocks(self, size: int, most: int = 1 << 62) -> Iterator[tuple[int, int]]:

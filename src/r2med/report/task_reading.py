@@ -8,13 +8,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
-from typing import NamedTuple
 
-from ..core import TextColumn
 from ..core.table import counted, share
 from ..core.untrusted import printable
 from ..tasks.nano.figures import Contrast, Inspected, Outcome, Slope
-from ..tasks.stats import quartiles
 
 ROLE_NAMES = {"bm25": "BM25", "dense": "dense", "hybrid": "hybrid"}
 LISTS = {"bm25": "BM25", "dense": "the dense list", "hybrid": "the hybrid list"}
@@ -23,7 +20,6 @@ NAMED = 3  # queries given as examples
 READ_BY_ENCODERS = 512  # tokens; a text of as many words has at least as many tokens
 LEVEL = 0.00005  # a smaller difference prints as none
 NOTICEABLE = 0.01  # difference of two recalls that is worth a sentence
-UNSPACED = 20  # characters between spaces, in the mean, from which a writing does not separate words by spaces
 MANY = 0.2  # share of queries with several positives from which training data should have them, too
 
 
@@ -73,28 +69,11 @@ def versus(contrast: Contrast) -> str:
     return f"{contrast.difference:.4f} above {name}, which is not significant{among} ({interval})"
 
 
-class Lengths(NamedTuple):
-    """The quartiles of the texts' lengths, and what they are counted in."""
-
-    low: float
-    median: float
-    high: float
-    unit: str
-
-
-def lengths(page: Inspected, texts: TextColumn) -> Lengths:
-    """In words, or in characters where the documents' writing does not separate words by spaces."""
-    documents = page.task.documents.texts
-    if documents.char_lengths().mean() > UNSPACED * documents.word_counts().mean():
-        return Lengths(*quartiles(texts.char_lengths()), "character")
-    return Lengths(*quartiles(texts.word_counts()), "word")
-
-
 def measures_reading(page: Inspected) -> list[str]:
     """What a system has to do here, as far as lengths, shared terms and BM25 tell."""
     shape, figures = page.tendencies, page.figures
     hits = sum(o.hit("bm25") for o in page.outcomes)
-    asked, passages = (lengths(page, texts) for texts in (page.task.query_texts, page.task.documents.texts))
+    asked, passages = shape.query_lengths, shape.document_lengths
     said = [
         f"Queries of {counted(round(asked.median), asked.unit)} in the median ask for passages of "
         f"{round(passages.median):,}; the positive that matches best holds {part(shape.overlap[1])} of a query's "
@@ -123,7 +102,7 @@ def tendencies_reading(page: Inspected) -> str:
 
 
 def _lengths(page: Inspected) -> str:
-    low, middle, high, unit = lengths(page, page.task.query_texts)
+    low, middle, high, unit = page.tendencies.query_lengths
     least, most = math.floor(low), math.ceil(high)  # quartiles may lie between two queries
     if least == most:
         return f"{'at least half have' if page.figures.queries > 1 else 'it has'} {counted(least, unit)}"
@@ -291,8 +270,8 @@ def improvement_reading(page: Inspected) -> list[str]:
             f"{counted(counts['both'], 'query', 'queries')}, BM25 alone for {counts['bm25']:,}, the dense list alone "
             f"for {counts['dense']:,}, neither for {counts['neither']:,}."
         )
-    for what, texts in (("documents", page.task.documents.texts), ("queries", page.task.query_texts)):
-        long = lengths(page, texts)
+    shape = page.tendencies
+    for what, long in (("documents", shape.document_lengths), ("queries", shape.query_lengths)):
         if long.high > READ_BY_ENCODERS:
             said.append(
                 f"A quarter of the {what} have more than {long.high:g} {long.unit}s: an encoder that reads "

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -14,6 +15,8 @@ import numpy.typing as npt
 
 from ..core import Run, Task
 from ..text import get_analyzer, term_sets
+
+UNSPACED = 20  # characters between spaces, in the mean, from which a writing does not separate words by spaces
 
 
 class Stats(msgspec.Struct):
@@ -64,11 +67,25 @@ def stats(task: Task) -> Stats:
     )
 
 
+class Lengths(NamedTuple):
+    """The quartiles of the lengths of texts, and what they are counted in."""
+
+    low: float
+    median: float
+    high: float
+    unit: str
+
+
 class Tendencies(msgspec.Struct):
-    """Figures about the queries of a task; shares lie between 0 and 1, quartiles are 25 %, 50 % and 75 %."""
+    """Figures about the queries of a task; shares lie between 0 and 1, quartiles are 25 %, 50 % and 75 %.
+
+    Lengths are in words, or in characters where the documents' writing does not separate words by spaces.
+    """
 
     query_words: tuple[float, float, float]
     document_words: tuple[float, float, float]
+    query_lengths: Lengths
+    document_lengths: Lengths
     question_share: float
     overlap: tuple[float, float, float]
     overlap_of_query: dict[str, float]
@@ -76,10 +93,16 @@ class Tendencies(msgspec.Struct):
 
 def tendencies(task: Task) -> Tendencies:
     """Measure a task. Overlap: the share of a query's terms that its best matching positive holds."""
-    shared = overlap_with_positives(task)
+    shared, documents = overlap_with_positives(task), task.documents.texts
+    asked, words = task.query_texts.word_counts(), documents.word_counts()
+    query_lengths, lengths, unit = asked, words, "word"
+    if len(words) and (characters := documents.char_lengths()).mean() > UNSPACED * words.mean():
+        query_lengths, lengths, unit = task.query_texts.char_lengths(), characters, "character"
     return Tendencies(
-        query_words=quartiles(task.query_texts.word_counts()),
-        document_words=quartiles(task.documents.texts.word_counts()),
+        query_words=quartiles(asked),
+        document_words=quartiles(words),
+        query_lengths=Lengths(*quartiles(query_lengths), unit),
+        document_lengths=Lengths(*quartiles(lengths), unit),
         question_share=sum(_QUESTION.search(q.text) is not None for q in task.queries) / len(task.queries),
         overlap=quartiles(np.array(list(shared.values()))),
         overlap_of_query={query_id: round(value, 4) for query_id, value in shared.items()},
