@@ -22,7 +22,7 @@ from r2med.judge.final import final_grades, final_judgments, sort_queries
 
 ROOT = Path(__file__).parent.parent
 PROJECTS, TASKS = ROOT / "judging" / "mini", ROOT / "src" / "r2med" / "tasks"
-REVISION, DEV = "2.1", 8
+REVISION, DEV = "2.2", 8
 FIRST_ROUND = {"Biology": 34, "Bioinformatics": 34, "Medical-Sciences": 34, "IIYi-Clinical": 34}  # queries; others 35
 ENCYCLOPAEDIA = "encyclopaedia"
 LEFT_OUT = {  # judges found them ambiguous, or no passage that answers them
