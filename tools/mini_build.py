@@ -120,10 +120,10 @@ set is `{canary}`; it stands here and in no passage.
   judged 0 to 3 by two passes that saw neither system nor rank; a third decided
   where they differed. For the second round of queries each pass read the whole
   corpora in a shuffled order; these queries were written by the model that
-  judged them. The third round, queries of MedQA-Diag and PMC-Treatment alone,
-  was written by one instance of a model and judged by two others, which saw
-  neither each other's grades nor the author's answer. Judges were language
-  models, not clinicians. The projects lie in `judging/mini`; docs/mini.md says
+  judged them. The third and fourth rounds, queries of MedQA-Diag and
+  PMC-Treatment alone, were written by instances of a model and judged by two
+  others, which saw neither each other's grades nor the author's answer. Judges
+  were language models, not clinicians. The projects lie in `judging/mini`; docs/mini.md says
   more.
 - **Not for clinical decisions.** Mini is test data.
 """
