@@ -6,8 +6,7 @@ from pathlib import Path
 
 import click
 
-from .common import json_option, latex_option, one_form
-from .output import emit, note, progress, say, show
+from .common import emit, json_option, latex_option, note, one_form, progress, say, show
 
 CONFLICTS = 5
 """Differences between sources that the table explains below itself."""

@@ -8,8 +8,7 @@ from pathlib import Path
 import click
 
 from ..core.table import counted
-from .common import Commands, json_option
-from .output import emit, note, print_table, progress, say
+from .common import Commands, emit, json_option, note, print_table, progress, say
 
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 RESULTS = click.option(

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .common import json_option, options_from, pickle_option, tasks_option
-from .output import emit, note, print_table, progress, say
+from .common import emit, json_option, note, options_from, pickle_option, print_table, progress, say, tasks_option
 
 if TYPE_CHECKING:
     from ..fuse import Normalisation

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .common import json_option, latex_option, one_form
-from .output import emit, note, say, show
+from .common import emit, json_option, latex_option, note, one_form, say, show
 
 if TYPE_CHECKING:
     from ..report.comparison import Compared

@@ -8,8 +8,19 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from .common import Commands, json_option, options_from, pickle_option, tasks_option
-from .output import emit, note, print_table, progress, say, show
+from .common import (
+    Commands,
+    emit,
+    json_option,
+    note,
+    options_from,
+    pickle_option,
+    print_table,
+    progress,
+    say,
+    show,
+    tasks_option,
+)
 
 if TYPE_CHECKING:
     from ..pipeline.artefact_report import ArtefactReport

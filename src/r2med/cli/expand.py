@@ -10,8 +10,22 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..expand import expanders
-from .common import completing, json_option, options_from, pickle_option, retry_option, tasks_option
-from .output import calls_made, emit, lost_calls, note, print_table, progress, say, spending
+from .common import (
+    calls_made,
+    completing,
+    emit,
+    json_option,
+    lost_calls,
+    note,
+    options_from,
+    pickle_option,
+    print_table,
+    progress,
+    retry_option,
+    say,
+    spending,
+    tasks_option,
+)
 
 if TYPE_CHECKING:
     from ..core.spec import Spec

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .output import emit, note, print_table, say
+from .common import emit, note, print_table, say
 
 if TYPE_CHECKING:
     from ..api.experiments import ShippedExperiment

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .common import Commands, json_option, options_from, pickle_option
-from .output import emit, note, progress, say
+from .common import Commands, emit, json_option, note, options_from, pickle_option, progress, say
 
 if TYPE_CHECKING:
     from ..integrations.exporting import Exported

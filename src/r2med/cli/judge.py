@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .common import Commands, json_option, options_from, pickle_option
-from .output import emit, note, print_table, progress, say, show
+from .common import Commands, emit, json_option, note, options_from, pickle_option, print_table, progress, say, show
 
 if TYPE_CHECKING:
     from ..judge.check import Check

@@ -9,8 +9,19 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .common import json_option, retry_option, statuses, tasks_option
-from .output import calls_made, emit, lost_calls, note, print_table, progress, say
+from .common import (
+    calls_made,
+    emit,
+    json_option,
+    lost_calls,
+    note,
+    print_table,
+    progress,
+    retry_option,
+    say,
+    statuses,
+    tasks_option,
+)
 
 if TYPE_CHECKING:
     from ..judge.agreement import Measured, PairAgreement

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .common import Commands, json_option
-from .output import emit, note, print_table, say
+from .common import Commands, emit, json_option, note, print_table, say
 
 if TYPE_CHECKING:
     from ..cache import Entry

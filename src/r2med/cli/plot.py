@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import click
 
-from .common import Commands, json_option
-from .output import emit, note
+from .common import Commands, emit, json_option, note
 
 if TYPE_CHECKING:
     from ..api.results import Picture

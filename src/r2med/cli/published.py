@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from .common import Commands, json_option, options_from, pickle_option
-from .output import emit, note, print_table, progress, say
+from .common import Commands, emit, json_option, note, options_from, pickle_option, print_table, progress, say
 
 if TYPE_CHECKING:
     from collections.abc import Callable

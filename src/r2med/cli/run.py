@@ -14,9 +14,24 @@ from ..expand import expanders
 from ..fuse import fusions
 from ..rerank import rerankers
 from ..retrieve import retrievers
-from .common import completing, json_option, one_form, options_from, pickle_option, retry_option, tasks_option
+from .common import (
+    calls_made,
+    completing,
+    emit,
+    json_option,
+    note,
+    one_form,
+    options_from,
+    pickle_option,
+    print_table,
+    progress,
+    retry_option,
+    say,
+    show,
+    spending,
+    tasks_option,
+)
 from .experiments import print_experiments, print_needs
-from .output import calls_made, emit, note, print_table, progress, say, show, spending
 
 if TYPE_CHECKING:
     from ..pipeline import SystemSpec

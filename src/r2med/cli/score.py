@@ -7,8 +7,7 @@ from pathlib import Path
 import click
 
 from ..scoring.measures import JUDGED, STANDARD, USUAL, definitions, parse_measures
-from .common import json_option, options_from, pickle_option
-from .output import emit, note, print_table, say, say_styled
+from .common import emit, json_option, note, options_from, pickle_option, print_table, say, say_styled
 
 _PARAMETERS = {p.name: p.help for d in definitions() for p in d.parameters.values()}
 _MEASURES = "\n".join(
