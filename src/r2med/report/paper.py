@@ -17,9 +17,8 @@ from ..scoring.compare import Comparison, Pair, compare
 from ..scoring.intervals import Settings, SystemScores, score_intervals
 from ..scoring.measures import JUDGED
 from ..scoring.tables import CORRECTED, pair_table
-from .collection import by_system
 from .comparison import from_store
-from .scores import short_name
+from .scores import by_system, short_name
 
 LEFT_OUT = ("p", "p t-test", "Effect", "Detectable")
 """Columns of a pair's table that a paper's has no room for."""
