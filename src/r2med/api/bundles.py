@@ -12,8 +12,7 @@ import msgspec
 from ..core import DataError, UsageError
 from ..core.options import Progress
 from ..pipeline.bundles import Added, Packed, add, opened, pack, unpack_checked
-from ..report.submissions import gather
-from ..report.verify import Judgments, Verdict, verify
+from ..report.submissions import Judgments, Verdict, gather, verify
 from ..results import ResultIndex, ResultStore
 from ..results.bundle import BundledSystem, Manifest, Unpacked, check_about, naming
 from .publish import facts_of

@@ -19,6 +19,7 @@ from ..report.comparison import (
     Compared,
     aware_of,
     aware_table,
+    comparison_latex,
     from_runs,
     from_store,
     holes_of,
@@ -30,7 +31,6 @@ from ..report.comparison import (
 )
 from ..report.costs import AXES, cost_points, cut_points
 from ..report.leaderboard import Board, board
-from ..report.paper import comparison_latex
 from ..report.pictures import draw_ranks, draw_scatter, draw_scores, draw_tradeoff, draw_truncation
 from ..report.svg import Canvas, check_output, write_picture
 from ..results import ResultIndex, ResultStore

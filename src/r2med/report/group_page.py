@@ -13,8 +13,7 @@ from ..core.atomic import write_bytes
 from ..core.table import NONE, Table, counted, markdown_text
 from ..core.untrusted import component, inside
 from ..tasks.nano.figures import ROLES, Contrast, Inspected, NanoProfile, group
-from .nano_plots import draw_profiles, task_pictures
-from .page_html import markdown_html, whole_page
+from .page_html import draw_profiles, markdown_html, task_pictures, whole_page
 from .task_origin import description, family, language, licence, set_of, source_table, sources
 from .task_page import ROLE_TITLES, score, task_page
 from .task_reading import (

@@ -170,7 +170,7 @@ class Scores:
         if self.folder is None:
             raise UsageError("intervals need the scores of single queries, and these results have no folder")
         from ..scoring.intervals import Settings
-        from .paper import stored_latex
+        from .comparison import stored_latex
 
         return stored_latex(self.results, self.folder, self.measure, settings or Settings())
 
