@@ -13,8 +13,8 @@ from click.testing import CliRunner
 
 from r2med.cli.browse import pages
 from r2med.cli.data import audit
-from r2med.cli.export import command as export
 from r2med.cli.nano import command as nano
+from r2med.cli.publish import export
 from r2med.core import R2MedError, UsageError
 from r2med.pipeline.nano_profile import dense_retriever
 from r2med.tasks import convert, resolve

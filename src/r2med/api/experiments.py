@@ -13,8 +13,6 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import msgspec
-
 from ..core import Run, Task, UsageError
 from ..core.budget import Budget
 from ..core.options import Options, Progress
@@ -26,8 +24,7 @@ from ..expand import judge as ask_judge
 from ..fuse import Normalisation, TunedWeights
 from ..llm import chats
 from ..pipeline import Builder, Executor, SystemSpec, ablations, check_writable, default_systems, run_experiment
-from ..pipeline.estimates import Needs, needs
-from ..pipeline.experiment import at_lengths, expander_spec, fusion_spec, get_shipped, prompted, reranker_spec, shipped
+from ..pipeline.experiment import at_lengths, expander_spec, fusion_spec, prompted, reranker_spec
 from ..pipeline.plan import StageEstimate, estimate_all, plan_experiment
 from ..pipeline.run import Notify, check_retrievers, rank_systems
 from ..pipeline.system import Spending, System
@@ -36,12 +33,11 @@ from ..report.scores import Scores
 from ..rerank import DEPTH as RERANK_DEPTH
 from ..rerank import Reranker, Rest, rerankers
 from ..results import ResultStore
-from ..results.ledger import ledger
 from ..retrieve import DEPTH
 from ..retrieve.custom import scores_pairs
 from ..retrieve.stored import on_task
 from ..scoring import CUTOFFS, MAIN, STANDARD, Evaluation, Measure, rescored, score
-from .tasks import loaded, resolve_tasks
+from ..tasks import TaskRef, load, resolve_all
 
 __all__ = [
     "DEPTH",
@@ -52,7 +48,6 @@ __all__ = [
     "evaluate",
     "expand",
     "fuse",
-    "list_experiments",
     "plan",
     "rerank",
     "run",
@@ -238,48 +233,6 @@ def plan(
         return estimate_all(plans)
 
 
-class ShippedExperiment(msgspec.Struct, frozen=True, kw_only=True):
-    """An experiment that comes with r2med: `r2med run @NAME`."""
-
-    name: str
-    title: str
-    published: float  # The average over R2MED's eight tasks that its source states, × 100.
-    source: str
-    url: str
-    tasks: list[str]
-    systems: list[str]
-    needs: list[Needs]  # Of each system, estimated for R2MED.
-    differs: list[str]  # How it differs from what was published.
-    missing: str  # Which part this r2med lacks; empty where it has all.
-
-    @property
-    def ready(self) -> bool:
-        """Whether this r2med has all its parts."""
-        return not self.missing
-
-
-def list_experiments(*names: str) -> list[ShippedExperiment]:
-    """The experiments that come with r2med, or those named: what they run, need and would cost on R2MED."""
-    found = []
-    urls = {source.id: source.url for source in ledger().sources}
-    for name in names or shipped():
-        file = get_shipped(name)
-        about, specs = file.about, [table.spec for table in file.system]
-        missing = ""
-        try:
-            file.systems()
-        except UsageError as error:
-            missing = str(error)
-        estimated = [needs(spec) for spec in specs]
-        found.append(
-            ShippedExperiment(
-                name=name, title=about.title, published=about.published, source=about.source, url=urls[about.source],
-                tasks=file.tasks, systems=specs, needs=estimated, differs=about.differs, missing=missing,
-            )
-        )  # fmt: skip
-    return found
-
-
 def evaluate(
     system: Component | SystemSpec,
     task: Task,
@@ -403,3 +356,61 @@ def stored_measure(measure: Measure | str) -> Measure:
         cuts = ", ".join(map(str, CUTOFFS))
         raise UsageError(f"{chosen} is not among the stored measures; its cut-off is one of {cuts}")
     return chosen
+
+
+class LoadedTask(NamedTuple):
+    """A task that is in memory already, where a reference to one is asked for."""
+
+    task: Task
+
+    @property
+    def name(self) -> str:
+        return self.task.name
+
+    @property
+    def collection(self) -> str:
+        return self.task.collection
+
+    @property
+    def full_name(self) -> str:
+        return self.task.full_name
+
+    def load(self) -> Task:
+        return self.task
+
+
+def resolve_tasks(tasks: str | Task | Iterable[Any]) -> list[TaskRef | LoadedTask]:
+    """The tasks that names, folders or loaded tasks stand for, each once and on this machine.
+
+    Two different tasks of one name are refused: they would share their results.
+    """
+    found: dict[str, TaskRef | LoadedTask] = {}
+    for spec in [tasks] if isinstance(tasks, str | Task) else tasks:
+        for ref in _references(spec):
+            first = found.setdefault(ref.full_name, ref)
+            if first is not ref and not _same(first, ref):
+                raise UsageError(f"two different tasks are called {ref.full_name!r}: rename one")
+    if not found:
+        raise UsageError("no tasks are given")
+    return list(found.values())
+
+
+def _references(spec: str | Task | TaskRef | LoadedTask) -> Iterator[TaskRef | LoadedTask]:
+    if not isinstance(spec, str):
+        yield LoadedTask(spec) if isinstance(spec, Task) else spec
+        return
+    for ref in resolve_all([spec]):
+        ref.present()
+        yield ref
+
+
+def _same(first: TaskRef | LoadedTask, second: TaskRef | LoadedTask) -> bool:
+    if isinstance(first, TaskRef) and isinstance(second, TaskRef):
+        parts = [(ref.present().resolve(), ref.split, ref.judged) for ref in (first, second)]
+        return parts[0] == parts[1]
+    return first.load().fingerprint == second.load().fingerprint
+
+
+def loaded(task: Task | str) -> Task:
+    """A task, read where only its name is given."""
+    return task if isinstance(task, Task) else load(task)

@@ -12,7 +12,6 @@ import msgspec
 from ..core import UsageError
 from ..core.atomic import write_bytes
 from ..core.options import Options
-from ..core.parameters import parse_size
 from ..core.table import Table, counted
 from ..report.collection import SideBySide, collection_results, side_by_side, the_collection
 from ..report.comparison import (
@@ -48,7 +47,6 @@ from ..text import get_analyzer
 from ..text.duplicates import find_copies
 
 if TYPE_CHECKING:
-    from ..pipeline.recommend import Recommendations
     from ..pipeline.run import Notify
     from ..results.ledger import Reproduction
 
@@ -64,7 +62,6 @@ __all__ = [
     "plot_scatter",
     "plot_scores",
     "plot_truncation",
-    "recommend",
     "reproduce",
 ]
 FOLDER = "results"
@@ -243,32 +240,6 @@ def leaderboard(
         kind=kind,
         measure=Measure.parse(measure),
         default_folder=str(results) == FOLDER,
-    )
-
-
-def recommend(
-    *,
-    gpu_memory: int | str = 0,
-    dollars: float = 0.0,
-    seconds_per_query: float | None = None,
-    gpu_speed: float = 1.0,
-    everything: bool = False,
-) -> Recommendations:
-    """The pipelines that fit a budget and that no cheaper one beats, best first, with commands.
-
-    `gpu_memory` is in bytes or as `24GB`, `dollars` what services may cost for R2MED once. Scores are published ones,
-    costs are estimates, and each says where it comes from. `gpu_speed` is the GPU's share of an H200's speed;
-    `everything` keeps what fits but is not on the Pareto front.
-    """
-    from ..pipeline.recommend import recommend as within
-
-    memory = parse_size(gpu_memory, least=0) if isinstance(gpu_memory, str) else gpu_memory
-    return within(
-        gpu_memory=memory,
-        dollars=dollars,
-        seconds_per_query=seconds_per_query,
-        gpu_speed=gpu_speed,
-        everything=everything,
     )
 
 

@@ -82,14 +82,13 @@ def command(
     Try it without key or network: r2med expand --method hyde --llm smollm2 --tasks mini --limit 2
     """
     from ..api import experiments as api
-    from ..api.tasks import resolve_tasks
     from ..core import R2MedError
     from ..pipeline import Builder
 
     if judge and not diagnosed:
         raise click.UsageError("--judge needs --diagnose RETRIEVER")
     spec = expander_spec(method, llm, choices)
-    refs = resolve_tasks(specs)
+    refs = api.resolve_tasks(specs)
     done: list[dict[str, Any]] = []
     stopped: R2MedError | None = None
     with Builder(options_from(choices)) as builder:

@@ -14,6 +14,7 @@ from ..expand import expanders
 from ..fuse import fusions
 from ..rerank import rerankers
 from ..retrieve import retrievers
+from .choose import print_experiments, print_needs
 from .common import (
     calls_made,
     completing,
@@ -31,7 +32,6 @@ from .common import (
     spending,
     tasks_option,
 )
-from .experiments import print_experiments, print_needs
 
 if TYPE_CHECKING:
     from ..pipeline import SystemSpec
@@ -134,7 +134,6 @@ def command(specs: tuple[str, ...], results: Path, measure: str, as_json: bool, 
     experiment that comes with r2med, one for each of the best published systems; @ alone lists them.
     """
     from ..api import experiments as api
-    from ..api.tasks import resolve_tasks
     from ..pipeline import get_executor, read_experiment
     from ..pipeline.experiment import get_shipped
 
@@ -149,7 +148,7 @@ def command(specs: tuple[str, ...], results: Path, measure: str, as_json: bool, 
         print_needs(named, specs, results, as_json=as_json)
         return
     tasks = specs or (written.tasks if written else ("mini",))
-    refs = resolve_tasks(tasks)
+    refs = api.resolve_tasks(tasks)
     depth = given["depth"] or (written.depth if written else api.DEPTH)
     systems = written.systems() if written else _systems(given)
     asked = {"tasks": refs, "depth": depth, "results": results, "overwrite": given["overwrite"]}
