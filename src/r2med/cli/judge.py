@@ -212,7 +212,8 @@ def _show_systems(found: Check) -> None:
     print_table(
         ["System", "nDCG@10", "Rank", "Not pooled", "Lost", "Judged", "Rank"],
         rows,
-        caption="As judged, and as if it and what is made from it had not been pooled. Judged: share of its first ten.",
+        caption="nDCG@10 × 100, as judged, and as if it and what is made from it had not been pooled. Judged: share of "
+        "its first ten.",
     )
     if not found.depths:
         return

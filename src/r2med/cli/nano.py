@@ -104,9 +104,9 @@ def profile(paths: tuple[str, ...], published: bool, bm25_spec: str, markdown: b
     if as_json:
         emit(found)
         return
-    table = group_table(found)
+    table = group_table(found, in_points=True)
     if markdown:
-        say(table._replace(caption="").markdown(), lines=True)
+        say(table.markdown(), lines=True)
     else:
         show(table)
     if published:
@@ -125,18 +125,23 @@ def fidelity(
 ) -> None:
     """Rank the same systems on a full task and on its Nano, and say how well the two orders agree."""
     from ..api import data
+    from ..core.table import counted, points, signed
+    from ..scoring import Measure
 
     options = options_from({"allow_pickle": allow_pickle})
     found = data.nano_fidelity(full, small, *retrievers, measure=measure, options=options)
     if as_json:
         emit(found)
         return
-    rows = [[s.name, f"{s.full:.4f}", f"{s.nano:.4f}", f"{s.nano - s.full:+.4f}"] for s in found.systems]
-    print_table(["System", "Full", "Nano", "Inflation"], rows, caption=f"{measure}, each task on all its queries.")
-    estimates = {"Spearman": found.spearman, "Kendall": found.kendall, "τ_AP": found.tau_ap}
-    for title, value in {**estimates, f"Inflation on {found.queries} shared queries": found.inflation}.items():
+    rows = [[s.name, points(s.full), points(s.nano), signed(s.nano - s.full)] for s in found.systems]
+    caption = f"{Measure.parse(measure)} × 100, each task on all its queries."
+    print_table(["System", "Full", "Nano", "Inflation"], rows, caption=caption)
+    for title, value in {"Spearman": found.spearman, "Kendall": found.kendall, "τ_AP": found.tau_ap}.items():
         if value is not None:
             say(f"{title}: {value.value:.3f} (95 % interval {value.low:.3f} to {value.high:.3f})")
+    more, shared = found.inflation, counted(found.queries, "shared query", "shared queries")
+    bounds = f"95 % interval {signed(more.low)} to {signed(more.high)}"
+    say(f"Inflation × 100 on {shared}: {signed(more.value)} ({bounds})")
     say(
         f"{found.reversals} of {found.pairs} pairs are ordered differently, {found.significant_reversals} of the "
         f"{found.significant_pairs} that differ significantly on the full task"

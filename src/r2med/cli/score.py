@@ -25,7 +25,8 @@ _MEASURES = "\n".join(
     "measures",
     multiple=True,
     metavar="MEASURE",
-    help=f"{', '.join(map(str, USUAL))}, R(rel=2)@100 …; repeatable. Default: all at the usual cut-offs.",
+    help=f"{', '.join(map(str, USUAL))}, R(rel=2)@100 …; repeatable. Default: the first {len(USUAL)} "
+    "of these; with --json, all at the usual cut-offs.",
 )
 @click.option("--per-query", is_flag=True, help="One row per query.")
 @click.option("--condensed", is_flag=True, help="Leave out what nobody judged before scoring (trec_eval -J).")
@@ -37,7 +38,7 @@ def score(
 
     Queries that the run lacks score 0 and are counted; those without judgments do not count, and are counted too.
     """
-    from ..core.table import counted
+    from ..core.table import counted, points, share
     from ..scoring import score as evaluate
     from ..scoring.holes import condensed as condensed_lists
     from ..tasks import read_qrels, read_run
@@ -70,16 +71,16 @@ def score(
     if per_query:
         columns = {str(m): result.per_query[m].tolist() for m in shown}
         rows = [
-            [query_id, *(f"{values[i]:.4f}" for values in columns.values())]
+            [query_id, *(points(values[i]) for values in columns.values())]
             for i, query_id in enumerate(result.query_ids)
         ]
-        print_table(["Query", *columns], rows)
-    print_table(["", *map(str, shown)], [[run.name, *(f"{result.mean(m):.4f}" for m in shown)]])
-    note(
-        f"{JUDGED} {judged:.4f}: the share of the top ten that somebody judged"
-        + ("; scored alone" if condensed else "")
-    )
+        print_table(["Query", *columns], rows, caption="Scores × 100.")
+        say()
     asked = counted(len(result.query_ids), "query", "queries")
+    means = [run.name, *(points(result.mean(m)) for m in shown)]
+    print_table(["", *map(str, shown)], [means], caption=f"Scores × 100, means over {asked}.")
+    said = "the share of the top ten that somebody judged" + ("; scored alone" if condensed else "")
+    note(f"{JUDGED} {share(judged)}: {said}")
     note(f"{asked}, {len(result.missing_queries):,} of them missing from the run (scored 0)")
     if unjudged:
         note(f"{counted(unjudged, 'query', 'queries')} of the run without judgments did not count")
