@@ -110,6 +110,10 @@ def test_a_name_longer_than_a_line_is_broken_between_its_parts(word: str, width:
     assert wrapped(word, width) == lines
 
 
+def test_wrapping_keeps_what_is_aligned_by_spaces() -> None:
+    assert wrapped("MISSING  network: no answer", 20) == ["MISSING  network: no", "answer"]
+
+
 @given(st.text("ab1 .,+-:检\u0301", max_size=60), st.integers(4, 30), st.integers(0, 2))
 def test_wrapping_loses_nothing(text: str, width: int, indent: int) -> None:
     lines = wrapped(text, width, indent=indent)

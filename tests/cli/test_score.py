@@ -30,7 +30,7 @@ def test_missing_and_unjudged_queries_are_counted(files: tuple[str, str]) -> Non
     assert found["queries_without_positives"] == 1
     assert found["measures"]["ndcg_at_10"] == pytest.approx(1 / 3)  # by score, whatever the rank column says
     said = CliRunner().invoke(command, list(files)).stderr
-    assert "2 of them missing from the run" in said
+    assert "2 of 3 queries are missing from the run and scored 0" in said
     assert "1 query of the run without judgments did not count" in said
 
 

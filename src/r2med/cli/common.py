@@ -5,6 +5,7 @@ Nothing else writes a text from data to a terminal.
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 import time
@@ -53,6 +54,29 @@ class Commands(click.Group):
             near = [self.moved[name]] if name in self.moved else nearest(name, self.list_commands(ctx))
             raise click.UsageError(f"no such command {name!r}" + (f"; did you mean {near[0]}?" if near else ""), ctx)
         return super().resolve_command(ctx, args)
+
+
+class Whole(click.IntRange):
+    """A whole number in a range, in plain digits: Python would also read 1_0 and digits of other scripts."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        return super().convert(_plain(self, value, param, ctx), param, ctx)
+
+
+class Number(click.FloatRange):
+    """A finite number in a range, in plain digits; nan would pass any bound."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        found = super().convert(_plain(self, value, param, ctx), param, ctx)
+        if not math.isfinite(found):
+            self.fail(f"{value!r} is not a finite number.", param, ctx)
+        return found
+
+
+def _plain(kind: click.ParamType[Any], value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+    if isinstance(value, str) and (not value.isascii() or "_" in value):
+        kind.fail(f"{value!r} is not a number in plain digits.", param, ctx)
+    return value
 
 
 def json_option(function: F) -> F:

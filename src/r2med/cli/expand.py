@@ -11,6 +11,8 @@ import click
 
 from ..expand import expanders
 from .common import (
+    Number,
+    Whole,
     calls_made,
     completing,
     emit,
@@ -51,18 +53,18 @@ GENERATING = ("passages", "max_tokens", "temperature", "prompts", "protocol", "k
     "--llm", "-l", metavar="NAME", default="", shell_complete=completing("chat"),
     help="A chat model of `r2med models`, openai:MODEL, any model behind OPENAI_BASE_URL, replay:FILE, published:NAME.",
 )  # fmt: skip
-@click.option("--limit", type=click.IntRange(min=1), help="Only the first N queries of each task.")
-@click.option("--passages", "-n", type=click.IntRange(min=1), help="Generations a query.")
-@click.option("--max-tokens", type=click.IntRange(min=1), help="Most tokens of one answer, reasoning included.")
-@click.option("--temperature", type=click.FloatRange(min=0), help="Default: the method's, else the model's own.")
+@click.option("--limit", type=Whole(min=1), help="Only the first N queries of each task.")
+@click.option("--passages", "-n", type=Whole(min=1), help="Generations a query.")
+@click.option("--max-tokens", type=Whole(min=1), help="Most tokens of one answer, reasoning included.")
+@click.option("--temperature", type=Number(min=0), help="Default: the method's, else the model's own.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Where the server takes one.")
 @click.option("--prompts", type=click.Path(path_type=Path), help="A prompt file or pack instead of ours.")
 @click.option("--protocol", type=click.Choice(["r2med-paper"]), help="Prompts and sampling of the paper's scripts.")
 @click.option("--retriever", "-r", help="What lamer, thinkqe … search with.  [default: bm25]")
-@click.option("--concurrency", default=16, show_default=True, type=click.IntRange(min=1), help="Calls in flight.")
-@click.option("--rpm", type=click.IntRange(min=1), help="Most requests a minute.")
-@click.option("--tpm", type=click.IntRange(min=1), help="Most tokens a minute.")
-@click.option("--max-cost", type=click.FloatRange(min=0), help="Stop cleanly before more dollars than this are spent.")
+@click.option("--concurrency", default=16, show_default=True, type=Whole(min=1), help="Calls in flight.")
+@click.option("--rpm", type=Whole(min=1), help="Most requests a minute.")
+@click.option("--tpm", type=Whole(min=1), help="Most tokens a minute.")
+@click.option("--max-cost", type=Number(min=0), help="Stop cleanly before more dollars than this are spent.")
 @click.option("--dry-run", is_flag=True, help="Print calls, tokens and dollars at most; spend nothing.")
 @retry_option
 @click.option("--keep-prompts", is_flag=True, help="Store every prompt in full.")

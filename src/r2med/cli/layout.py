@@ -209,10 +209,11 @@ def wrapped(text: str, width: int, *, indent: int = 0, cut: bool = True) -> list
     if cell_len(text) <= width:
         return [text]
     lines = [text[: len(text) - len(text.lstrip(" "))]]
-    for number, word in enumerate(text.split()):
+    for number, found in enumerate(re.finditer(r"(\s*)(\S+)", text)):
+        gap, word = found.groups()
         room = width - max(indent, 0 if number else cell_len(lines[0]))
         for part, piece in enumerate(_pieces(word, room) if cut else [word]):
-            joined = lines[-1] + (" " if number and not part else "") + piece
+            joined = lines[-1] + (gap if number and not part else "") + piece
             if cell_len(joined) <= width or not (number or part):
                 lines[-1] = joined
             else:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .common import Commands, emit, json_option, note, print_table, say
+from .common import Commands, Number, Whole, emit, json_option, note, print_table, say
 
 if TYPE_CHECKING:
     from ..cache import Entry
@@ -31,7 +31,7 @@ MODEL_KINDS = (
 )
 FIRST_EDITION = {"llm": "chat"}
 """Kinds that had another name."""
-SHOWN = ("name", "summary", "kind", "source", "revision", "licence", "released", "proven", "note", "path", "get")
+SHOWN = ("summary", "kind", "source", "revision", "licence", "released", "proven", "note", "path", "get")
 """What is said about one model, where it is known."""
 ORIGINS = {"hub": "the Hugging Face hub", "carrier": "the package index", "folder": "a folder of your own"}
 MARKS = {"ok": "ok", "warning": "note", "broken": "BROKEN"}
@@ -111,20 +111,18 @@ def show_command(name: str, as_json: bool) -> None:
     if as_json:
         emit(shown)
         return
-    for key in SHOWN:
-        if shown[key]:
-            say(f"{key:<9} {shown[key]}")
+    print_table(["Model", shown["name"]], [[key, str(shown[key])] for key in SHOWN if shown[key]], left=2)
 
 
 @models.command("serve")
 @click.argument("name", shell_complete=_names)
 @click.option("--server", type=click.Choice(["vllm", "sglang", "llama.cpp"]), default="vllm", show_default=True,
               help="The server that is to be started.")  # fmt: skip
-@click.option("--gpus", type=click.IntRange(1, 64), default=1, show_default=True, help="GPUs that share the model.")
+@click.option("--gpus", type=Whole(1, 64), default=1, show_default=True, help="GPUs that share the model.")
 @click.option("--gpu-memory", metavar="SIZE", help="Memory of each GPU, as in 80GB: refuses what does not fit.")
-@click.option("--context", type=click.IntRange(256), help="Tokens of prompt and answer; fewer take less memory.")
+@click.option("--context", type=Whole(256), help="Tokens of prompt and answer; fewer take less memory.")
 @click.option("--wait", "url", metavar="URL", help="Wait until the server at this URL (http://host:8000/v1) is ready.")
-@click.option("--timeout", type=click.FloatRange(1), default=600.0, show_default=True, help="Seconds to wait for it.")
+@click.option("--timeout", type=Number(1), help="Seconds to wait for it.  [default: 600]")
 @json_option
 def serve_command(
     name: str,
@@ -133,7 +131,7 @@ def serve_command(
     gpu_memory: str | None,
     context: int | None,
     url: str | None,
-    timeout: float,
+    timeout: float | None,
     as_json: bool,
 ) -> None:
     """Print the command that serves an open chat model on your GPUs, and the memory it takes; nothing is started.
@@ -147,13 +145,15 @@ def serve_command(
     from ..api.machine import use_of, wait_for_server
     from ..core.parameters import parse_size
 
+    if timeout is not None and url is None:
+        raise click.UsageError("--timeout is how long --wait waits: add it")
     size = None if gpu_memory is None else parse_size(gpu_memory)
     start = start_of(name, server, gpus=gpus, gpu_memory=size, context=context)
     if not as_json:
         say(start.shell, whole=True)
         for line in (_memory(start), *start.notes):
             note(line)
-    served = None if url is None else wait_for_server(start.name, url, timeout)
+    served = None if url is None else wait_for_server(start.name, url, timeout or 600.0)
     use = f"OPENAI_BASE_URL={url or start.url} {use_of(start.name)}"
     if as_json:
         emit({**asdict(start), "shell": start.shell, "ready": served is not None, "use": use})
@@ -352,7 +352,7 @@ def verify_command(kinds: Sequence[str], as_json: bool) -> None:
     help="Only this kind; may be repeated. Generated texts are pruned only if named: they may have cost money.",
 )  # fmt: skip
 @click.option("--max-size", metavar="SIZE", help="Remove the entries used longest ago until the rest fits, e.g. 10GB.")
-@click.option("--unused-days", type=click.FloatRange(min=0), help="Remove entries not used for so many days.")
+@click.option("--unused-days", type=Number(min=0), help="Remove entries not used for so many days.")
 @json_option
 def prune_command(kinds: Sequence[str], max_size: str | None, unused_days: float | None, as_json: bool) -> None:
     """Remove damaged and abandoned files, and entries that are unused or too many."""

@@ -7,7 +7,20 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from .common import Commands, emit, json_option, note, options_from, pickle_option, print_table, progress, say, show
+from .common import (
+    Commands,
+    Whole,
+    emit,
+    json_option,
+    note,
+    one_form,
+    options_from,
+    pickle_option,
+    print_table,
+    progress,
+    say,
+    show,
+)
 
 if TYPE_CHECKING:
     from ..tasks.nano import Fill
@@ -21,7 +34,7 @@ def command() -> None:
 @command.command("build")
 @click.argument("paths", nargs=-1, required=True, metavar="NAME|FOLDER...")
 @click.option("--out", required=True, type=click.Path(file_okay=False, path_type=Path), help="A new folder.")
-@click.option("--docs", default=10_000, show_default=True, type=click.IntRange(min=1), help="Documents in a pool.")
+@click.option("--docs", default=10_000, show_default=True, type=Whole(min=1), help="Documents in a pool.")
 @click.option(
     "--fill",
     default="source-order",
@@ -29,7 +42,7 @@ def command() -> None:
     type=click.Choice(["source-order", "hard", "random"]),
     help="What fills the pool behind the positives: the first documents, what retrievers mistake for relevant, or any.",
 )
-@click.option("--seed", default=0, show_default=True, type=click.IntRange(min=0), help="Of everything that is drawn.")
+@click.option("--seed", default=0, show_default=True, type=Whole(min=0), help="Of everything that is drawn.")
 @click.option("--bm25", "bm25_spec", default="bm25-nano", show_default=True, help="Retriever of the BM25 profile.")
 @click.option(
     "--safeguard", default="first", show_default=True, type=click.Choice(["first", "random"]),
@@ -100,6 +113,7 @@ def profile(paths: tuple[str, ...], published: bool, bm25_spec: str, markdown: b
     from ..api import data
     from ..report.group_page import group_table
 
+    one_form(as_json=as_json, markdown=markdown)
     found = data.nano_profile(*paths, published=published, bm25=bm25_spec)
     if as_json:
         emit(found)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ..core.table import counted
-from .common import Commands, emit, json_option, note, options_from, pickle_option, print_table, progress, say
+from .common import Commands, Whole, emit, json_option, note, options_from, pickle_option, print_table, progress, say
 
 if TYPE_CHECKING:
     from ..integrations.exporting import Exported
@@ -48,9 +48,9 @@ def export() -> None:
     "--retriever", "-r", "retrievers", multiple=True, default=("bm25",), show_default=True, metavar="NAME",
     help="Where hard negatives are mined; repeatable.",
 )  # fmt: skip
-@click.option("--negatives", default=7, show_default=True, type=click.IntRange(min=1), help="Negatives a query.")
-@click.option("--depth", default=100, show_default=True, type=click.IntRange(min=1), help="Ranks looked at.")
-@click.option("--skip", default=0, show_default=True, type=click.IntRange(min=0), help="Ranks passed over at the top.")
+@click.option("--negatives", default=7, show_default=True, type=Whole(min=1), help="Negatives a query.")
+@click.option("--depth", default=100, show_default=True, type=Whole(min=1), help="Ranks looked at.")
+@click.option("--skip", default=0, show_default=True, type=Whole(min=0), help="Ranks passed over at the top.")
 @click.option(
     "--protect", multiple=True, metavar="NAME|FOLDER",
     help="Evaluation tasks to keep out, beside every catalogue task on this machine; repeatable.",
@@ -327,7 +327,7 @@ def board() -> None:
 @TASKS
 @click.option("--own-texts", is_flag=True, help="Show texts of tasks that are not R2MED's, Nano's or Mini's, too.")
 @click.option(
-    "--workers", type=click.IntRange(min=1), metavar="N",
+    "--workers", type=Whole(min=1), metavar="N",
     help="Processes that check bundles.  [default: one a core, at most 8]",
 )  # fmt: skip
 @json_option

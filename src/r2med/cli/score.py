@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from ..scoring.measures import JUDGED, STANDARD, USUAL, definitions, parse_measures
-from .common import emit, json_option, note, options_from, pickle_option, print_table, say, say_styled
+from .common import Whole, emit, json_option, note, options_from, pickle_option, print_table, say, say_styled
 
 _PARAMETERS = {p.name: p.help for d in definitions() for p in d.parameters.values()}
 _MEASURES = "\n".join(
@@ -81,7 +81,8 @@ def score(
     print_table(["", *map(str, shown)], [means], caption=f"Scores × 100, means over {asked}.")
     said = "the share of the top ten that somebody judged" + ("; scored alone" if condensed else "")
     note(f"{JUDGED} {share(judged)}: {said}")
-    note(f"{asked}, {len(result.missing_queries):,} of them missing from the run (scored 0)")
+    if missing := len(result.missing_queries):
+        note(f"{missing:,} of {asked} {'is' if missing == 1 else 'are'} missing from the run and scored 0")
     if unjudged:
         note(f"{counted(unjudged, 'query', 'queries')} of the run without judgments did not count")
     if result.without_positives:
@@ -92,7 +93,7 @@ def score(
 @click.argument("text")
 @click.option("--task", "-t", "spec", default="mini/MedQA-Diag", show_default=True, help="Task or folder to search in.")
 @click.option("--retriever", "-r", default="bm25", show_default=True, help="Retriever.")
-@click.option("--top", "-k", default=5, show_default=True, type=click.IntRange(min=1), help="Passages to show.")
+@click.option("--top", "-k", default=5, show_default=True, type=Whole(min=1), help="Passages to show.")
 @click.option("--prompts", type=click.Path(path_type=Path), help="A prompt pack that replaces the task instructions.")
 @click.option("--memory", metavar="SIZE", help="What dense search may hold beside its mapped vectors, such as 2GB.")
 @pickle_option
