@@ -156,6 +156,13 @@ def _built(
         yield Prepared(made, builder)
 
 
+def _defaults(*, best: bool = True) -> tuple[tuple[str, ...], str | None]:
+    """The default retrievers, with the best system as a whole one, and the fusion of the retrievers."""
+    standard = default_systems()
+    whole = (standard.best,) if best and standard.best else ()
+    return (*standard.retrievers, *whole), standard.fusion
+
+
 def run(
     *given: Component | SystemSpec,
     tasks: str | Task | Iterable[Any] = "mini",
@@ -186,9 +193,8 @@ def run(
     shown, store = Measure.parse(measure), ResultStore(results)
     refs = resolve_tasks(tasks)
     if not given:
-        standard = default_systems()
-        whole = (standard.best,) if standard.best and not (expand or fuse or rerank) else ()
-        given, fuse = (*standard.retrievers, *whole), fuse or standard.fusion
+        given, usual = _defaults(best=not (expand or fuse or rerank))
+        fuse = fuse or usual
     run_options = (options or Options()).changed({} if max_cost is None else {"budget": Budget(max_cost)})
     executor = executor or Executor()
     with _built(
@@ -226,9 +232,14 @@ def plan(
     overwrite: bool = False,
     options: Options | None = None,
 ) -> list[StageEstimate]:
-    """The stages that running systems would take, what of them is cached and what the rest would cost; does nothing."""
-    refs = resolve_tasks(tasks)
-    with _built(given, options or Options()) as made:
+    """The stages that running systems would take, what of them is cached and what the rest would cost; does nothing.
+
+    Without systems, the default ones, as in `run`.
+    """
+    refs, fuse = resolve_tasks(tasks), None
+    if not given:
+        given, fuse = _defaults()
+    with _built(given, options or Options(), fuse=fuse) as made:
         plans = plan_experiment(refs, made.systems, ResultStore(results), depth=depth, overwrite=overwrite)
         return estimate_all(plans)
 
@@ -278,6 +289,8 @@ def expand(
     on_progress: Progress | None = None,
 ) -> Expansions:  # fmt: skip
     """The texts that a method makes from a task's queries; what was generated before is not generated again."""
+    if limit is not None and limit < 1:
+        raise UsageError(f"limit is a number of queries, 1 or more, not {limit}")
     with Builder(options) as builder:
         return builder.expander(method).expand(loaded(task), limit=limit, on_progress=on_progress)
 
@@ -307,16 +320,13 @@ def rerank(
     reranker: Component, task: Task | str, candidates: Run, *, depth: int | None = None, rest: Rest = "keep",
     options: Options | None = None,
 ) -> Run:  # fmt: skip
-    """The best candidates of each query in a new order."""
+    """The best candidates of each query in a new order; `depth` says how many, else the reranker's spec."""
+    stated = rerankers.parse(reranker).depth if isinstance(reranker, str | Spec) else None
+    wanted = (stated or RERANK_DEPTH) if depth is None else depth
+    if wanted < 1:
+        raise UsageError(f"depth must be 1 or more, not {wanted}")
     with Builder(options) as builder:
-        made = builder.reranker(reranker)
-        wanted = depth or _depth(reranker)
-        return made.rerank(loaded(task), candidates, wanted, rest=rest)
-
-
-def _depth(reranker: Component) -> int:
-    named = isinstance(reranker, str | Spec)
-    return (rerankers.parse(reranker).depth if named else None) or RERANK_DEPTH
+        return builder.reranker(reranker).rerank(loaded(task), candidates, wanted, rest=rest)
 
 
 def fuse(runs: Sequence[Run], task: Task | str, method: str = "rrf", *, depth: int = DEPTH) -> Run:
@@ -339,6 +349,8 @@ def tune(
 
     if len(retrievers) < 2:
         raise UsageError("a fusion needs two retrievers or more")
+    if steps < 1:
+        raise UsageError(f"a grid of weights needs a step or more, not {steps}")
     with Builder(options) as builder:
         members = [builder.build(_system(retriever)) for retriever in retrievers]
         ranked = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -85,6 +86,8 @@ def compare(
     """
     chosen, within = settings or Settings(), None if margin is None else margin / 100
     if len(compared) == 1 and isinstance(compared[0], Mapping):
+        if collection or tuple(tasks):
+            raise UsageError("collection and tasks choose among stored results: give the evaluations of those alone")
         nested = {
             name: of_task if isinstance(of_task, Mapping) else {"score": of_task}
             for name, of_task in compared[0].items()
@@ -266,6 +269,8 @@ def reproduce(
     from ..results.ledger import ledger, read_ledger
     from ..tasks import resolve
 
+    if tolerance is not None and not 0 <= tolerance < math.inf:
+        raise UsageError(f"a tolerance is 0 points or more, not {tolerance:g}")
     store = ResultStore(results)
     named = [(name, ref) for name in tasks for ref in resolve(name if "/" in name else f"{collection}/{name}")]
     for name, ref in named:
@@ -331,6 +336,8 @@ def plot_pareto(
 
     Seconds are those of a first run, in which nothing is stored; with `warm`, those of the run itself.
     """
+    if axis not in ("seconds", "cost"):
+        raise UsageError(f"the axis is seconds or cost, not {axis!r}")
     if warm and axis == "cost":
         raise UsageError("warm goes with seconds: dollars are counted whenever they were paid")
     check_output(Path(out))
@@ -365,6 +372,8 @@ def plot_truncation(
     side: Literal["document", "query"] = "document",
 ) -> Picture:  # fmt: skip
     """Draw the share of tokens that a model never read against its score, task by task."""
+    if side not in ("document", "query"):
+        raise UsageError(f"the side is document or query, not {side!r}")
     check_output(Path(out))
     index, shown = ResultIndex([Path(results)]), Measure.parse(measure)
     where = the_collection(index, collection)
