@@ -374,3 +374,28 @@ class Named(Hashed):
     def __init__(self, name: str) -> None:
         super().__init__(16)
         self.name = name
+
+
+def test_a_plan_without_systems_is_that_of_the_default_ones(tmp_path: Path) -> None:
+    planned = r2med.plan(tasks="mini@1/Biology", results=tmp_path)
+    assert ("search", "bm25") in [(stage.stage, stage.what) for stage in planned]
+
+
+def test_arguments_that_cannot_be_meant_are_refused(tmp_path: Path) -> None:
+    """Each of these was ignored, or gave a number for something else."""
+    task = r2med.load("mini@1/Biology")
+    ranked = r2med.BM25().retrieve(task)
+    scored = {name: {"Biology": r2med.evaluate(name, task)} for name in ("bm25", "bm25-lucene")}
+    for call, words in (
+        (lambda: r2med.rerank("maxsim", task, ranked, depth=0), "depth must be 1 or more"),
+        (lambda: r2med.compare(scored, tasks=["Other"]), "choose among stored results"),
+        (lambda: r2med.compare(scored, collection="mini"), "choose among stored results"),
+        (lambda: r2med.tune("bm25", "bm25-lucene", steps=0), "a step or more"),
+        (lambda: r2med.expand("hyde:smollm2", task, limit=0), "1 or more, not 0"),
+        (lambda: r2med.plot_pareto(tmp_path / "a.svg", axis="secs"), "the axis is seconds or cost"),  # type: ignore[arg-type]
+        (lambda: r2med.plot_truncation(tmp_path / "a.svg", side="doc"), "document or query"),  # type: ignore[arg-type]
+        (lambda: r2med.reproduce(tolerance=float("nan"), results=tmp_path), "a tolerance is 0 points or more"),
+        (lambda: r2med.reproduce(tolerance=-1.0, results=tmp_path), "a tolerance is 0 points or more"),
+    ):
+        with pytest.raises(UsageError, match=words):
+            call()

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 from ._version import __version__
 
 if TYPE_CHECKING:
-    from .api.bundles import add_bundle, build_board, check_bundle, pack_bundle
     from .api.data import (
         add_collection,
         audit,
@@ -41,7 +40,6 @@ if TYPE_CHECKING:
         evaluate,
         expand,
         fuse,
-        list_experiments,
         plan,
         rerank,
         run,
@@ -67,16 +65,30 @@ if TYPE_CHECKING:
         describe_protocol,
         fetch_model,
         fetch_protocol,
+        list_experiments,
         list_models,
         list_protocols,
         model_folder,
         prune_cache,
         quickstart,
+        recommend,
         serve_command,
         verify_cache,
         wait_for_server,
     )
-    from .api.publish import export_beir, export_hub, export_ledger, export_mteb, export_trec, view, write_report
+    from .api.publish import (
+        add_bundle,
+        build_board,
+        check_bundle,
+        export_beir,
+        export_hub,
+        export_ledger,
+        export_mteb,
+        export_trec,
+        pack_bundle,
+        view,
+        write_report,
+    )
     from .api.results import (
         compare,
         compare_stored,
@@ -89,7 +101,6 @@ if TYPE_CHECKING:
         plot_scatter,
         plot_scores,
         plot_truncation,
-        recommend,
         reproduce,
     )
     from .core import Document, Documents, Qrels, Query, R2MedError, Run, Task
@@ -103,17 +114,17 @@ if TYPE_CHECKING:
     from .tasks.load import load, load_all
 
 _HOMES = {
-    "api.bundles": "add_bundle build_board check_bundle pack_bundle",
     "api.data": "add_collection audit build_nano convert download export_training list_tasks nano_fidelity "
     "nano_profile remove_collection stats validate write_pages",
-    "api.experiments": "Scores diagnose evaluate expand fuse list_experiments plan rerank run score search "
-    "systems tune",
+    "api.experiments": "Scores diagnose evaluate expand fuse plan rerank run score search systems tune",
     "api.judging": "judge_agree judge_check judge_finish judge_plan judge_pool judge_run judge_serve relabel",
     "api.machine": "cache_entries check_installation describe_model describe_protocol fetch_model fetch_protocol "
-    "list_models list_protocols model_folder prune_cache quickstart serve_command verify_cache wait_for_server",
-    "api.publish": "export_beir export_hub export_ledger export_mteb export_trec view write_report",
+    "list_experiments list_models list_protocols model_folder prune_cache quickstart recommend serve_command "
+    "verify_cache wait_for_server",
+    "api.publish": "add_bundle build_board check_bundle export_beir export_hub export_ledger export_mteb export_trec "
+    "pack_bundle view write_report",
     "api.results": "compare compare_stored design latex_tables leaderboard per_query plot_pareto plot_ranks "
-    "plot_scatter plot_scores plot_truncation recommend reproduce",
+    "plot_scatter plot_scores plot_truncation reproduce",
     "core": "Document Documents Qrels Query R2MedError Run Task",
     "core.options": "Options",
     "core.queries": "Queries",

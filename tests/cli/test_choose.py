@@ -54,6 +54,9 @@ def test_recommendations_and_their_commands() -> None:
     assert "r2med run --tasks r2med --system " in done.stdout
     assert "not measured here: its score on R2MED" in done.stdout
     assert "do not compare" in done.stderr
+    assert "that no other of the same or less cost beats" in done.stdout
+    every = CliRunner().invoke(recommend, ["--all", "-n", "2"]).stdout
+    assert "beats" not in every, "what others beat is among them"
 
 
 def test_recommendations_as_json() -> None:

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from r2med.cli.layout import GAP, NARROW, cell_len, lay_out, padded, table_lines, wrapped
+from r2med.cli.layout import GAP, NARROW, lay_out, table_lines, wrapped
+from r2med.core.table import Table, cell_len
 
 LONG = "hyde:gpt4+bm25+nv.rrf:k=100+maxsim:model=bge-small@50"
 TASKS = ["Biology", "Bioinf", "MedSci", "MedXpert", "MedQA", "PMC-T", "PMC-C", "IIYi", "Macro", "By query", "judged@10"]
@@ -21,7 +22,7 @@ ROWS = st.lists(st.tuples(NAMES, TEXTS, NAMES, *[FIGURES] * 7), max_size=5)
 TITLES = ("System", "Text", "First stage", LONG, "95 % interval", "p adjusted", "Rank", "Detectable", "W/T/L", "n")
 
 
-def drawn(titles: list[str] | tuple[str, ...], rows: list[tuple[str, ...]], left: int, width: int | None) -> list[str]:
+def drawn(titles: list[str] | tuple[str, ...], rows: list[tuple[str, ...]], left: int, width: int) -> list[str]:
     return [line.text for line in table_lines(titles, rows, left, width)]
 
 
@@ -38,10 +39,11 @@ def test_every_name_and_number_is_whole_in_any_width(rows: list[tuple[str, ...]]
 
 @given(ROWS, st.integers(0, 4))
 def test_a_table_that_fits_is_one_block_with_a_line_for_each_row(rows: list[tuple[str, ...]], left: int) -> None:
-    anywhere = drawn(TITLES, rows, left, None)
+    anywhere = Table(TITLES, rows, left=left).text().split("\n")
+    widest = max(map(cell_len, anywhere))
     assert len(anywhere) == 2 + len(rows)
-    assert drawn(TITLES, rows, left, max(map(cell_len, anywhere))) == anywhere
-    layout = lay_out(TITLES, rows, left, None)
+    assert drawn(TITLES, rows, left, widest) == anywhere
+    layout = lay_out(TITLES, rows, left, widest)
     assert (len(layout.blocks), layout.below, layout.gap) == (1, [], GAP)
 
 
@@ -108,6 +110,10 @@ def test_a_name_longer_than_a_line_is_broken_between_its_parts(word: str, width:
     assert wrapped(word, width) == lines
 
 
+def test_wrapping_keeps_what_is_aligned_by_spaces() -> None:
+    assert wrapped("MISSING  network: no answer", 20) == ["MISSING  network: no", "answer"]
+
+
 @given(st.text("ab1 .,+-:检\u0301", max_size=60), st.integers(4, 30), st.integers(0, 2))
 def test_wrapping_loses_nothing(text: str, width: int, indent: int) -> None:
     lines = wrapped(text, width, indent=indent)
@@ -118,8 +124,3 @@ def test_wrapping_loses_nothing(text: str, width: int, indent: int) -> None:
 def test_words_that_are_to_be_copied_are_not_cut() -> None:
     path = "/a/very/long/path/that/no/terminal/has/room/for"
     assert wrapped(f"  see {path} there", 20, indent=2, cut=False) == ["  see", f"  {path}", "  there"]
-
-
-def test_cells_are_those_of_a_terminal() -> None:
-    assert [cell_len(text) for text in ("abc", "检索", "e\u0301", "ﬁ", "a\u200db")] == [3, 4, 1, 1, 2]
-    assert (padded("检", 4), padded("检", 4, True)) == ("检  ", "  检")

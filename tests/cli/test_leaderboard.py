@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 
 from r2med.cli.browse import leaderboard
 from r2med.cli.plot import command as plot
-from r2med.cli.published import reproduce
+from r2med.cli.reproduce import reproduce
 from r2med.cli.run import command as run
 from r2med.core import R2MedError
 from r2med.tasks import load, write_task

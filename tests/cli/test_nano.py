@@ -13,8 +13,8 @@ from click.testing import CliRunner
 
 from r2med.cli.browse import pages
 from r2med.cli.data import audit
-from r2med.cli.export import command as export
 from r2med.cli.nano import command as nano
+from r2med.cli.publish import export
 from r2med.core import R2MedError, UsageError
 from r2med.pipeline.nano_profile import dense_retriever
 from r2med.tasks import convert, resolve
@@ -63,7 +63,9 @@ def test_published_profile() -> None:
     assert round(group["bm25"]["ndcg_at_10"], 4) == 0.2110
     assert round(group["dense"]["ndcg_at_10"], 4) == 0.2980
     assert set(group["hybrid"]) >= {"ndcg_at_10", "hit_at_10", "recall_at_100"}
-    assert "| All, by query | 876 |" in call(nano, "profile", "--published", "--markdown")
+    for told in (call(nano, "profile", "--published"), call(nano, "profile", "--published", "--markdown")):
+        assert "21.10" in told.partition("All, by query")[2]
+        assert "nDCG@10 × 100 of the candidates" in told
 
 
 def test_profile_wants_one_of_the_two() -> None:
@@ -78,7 +80,11 @@ def test_fidelity(tmp_path: Path) -> None:
     found = as_json(nano, "fidelity", "mini@1/Biology", out, "-r", "bm25", "-r", "bm25-lucene", "-r", "bm25:k1=2,b=1")
     assert [s["name"] for s in found["systems"]] == ["bm25", "bm25-lucene", "bm25:b=1,k1=2"]
     assert -1 <= found["kendall"]["low"] <= found["kendall"]["value"] <= 1
-    assert "Spearman" in call(nano, "fidelity", "mini@1/Biology", out)
+    told = call(nano, "fidelity", "mini@1/Biology", out, "-r", "bm25", "-r", "bm25-lucene")
+    assert f"{100 * found['systems'][0]['full']:.2f}" in told
+    assert "nDCG@10 × 100, each task on all its queries." in told
+    assert "Spearman" in told
+    assert "Inflation × 100 on" in told
 
 
 def test_audit_of_a_group(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from tests.cli.test_models import r2med
+from tests.cli.test_machine import r2med
 from tests.paper_files import COMMIT, KEYS, write_clone, write_protocol
 from tests.serving import in_background
 

@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 import r2med
-from r2med.cli.published import quickstart as command
+from r2med.cli.reproduce import quickstart as command
 from r2med.core import Documents, Qrels, Task
 from r2med.core.places import home
 from r2med.pipeline import quickstart as quick

@@ -30,7 +30,7 @@ def test_missing_and_unjudged_queries_are_counted(files: tuple[str, str]) -> Non
     assert found["queries_without_positives"] == 1
     assert found["measures"]["ndcg_at_10"] == pytest.approx(1 / 3)  # by score, whatever the rank column says
     said = CliRunner().invoke(command, list(files)).stderr
-    assert "2 of them missing from the run" in said
+    assert "2 of 3 queries are missing from the run and scored 0" in said
     assert "1 query of the run without judgments did not count" in said
 
 
@@ -65,13 +65,15 @@ def test_measures_with_parameters(files: tuple[str, str], tmp_path: Path) -> Non
     expected = (1 + 7 / math.log2(3)) / (7 + 1 / math.log2(3))
     assert found["per_query"]["q1"]["ndcg_dcg_exp_at_10"] == pytest.approx(expected)
     table = run(*files, *asked, "--per-query", cwd=tmp_path).stdout
-    for words in ("R(rel=2)@100", "nDCG(dcg=exp)@10", "0.5000", f"{expected:.4f}"):
+    for words in ("R(rel=2)@100", "nDCG(dcg=exp)@10", "50.00", f"{100 * expected:.2f}", "Scores × 100"):
         assert words in table
 
 
 def test_the_default_table_shows_the_usual_measures(files: tuple[str, str]) -> None:
     shown = CliRunner().invoke(command, list(files)).stdout
     assert shown.split()[: len(USUAL)] == [str(measure) for measure in USUAL]
+    assert shown.splitlines()[2].split()[:2] == ["a.run", "33.33"]
+    assert shown.splitlines()[3] == "Scores × 100, means over 3 queries."
     stored = json.loads(CliRunner().invoke(command, [*files, "--json"]).stdout)["measures"]
     assert len(stored) == 54 + 9
     assert stored["recall_micro_at_10"] == 0.5
@@ -85,7 +87,7 @@ def test_judged_documents_stand_beside_every_score(files: tuple[str, str]) -> No
     assert (plain["measures"]["mrr"], alone["measures"]["mrr"]) == (0.75, 1.0)
     assert plain["judged_at_10"] == alone["judged_at_10"] == 0.75
     assert (plain["condensed"], alone["condensed"]) == (False, True)
-    assert "judged@10 0.7500" in CliRunner().invoke(command, list(files)).stderr
+    assert "judged@10 75 %" in CliRunner().invoke(command, list(files)).stderr
 
 
 def test_help_lists_every_measure(tmp_path: Path) -> None:

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 import r2med
-from r2med.cli.layout import TITLE, cell_len
+from r2med.cli.layout import TITLE
+from r2med.core.table import cell_len
 from r2med.judge import open_project
 from tests.judge.judging import judge_all
 from tests.terminal import OURS, Shown, run_all

@@ -101,7 +101,7 @@ def test_no_writer_lets_a_cell_out_of_its_place(hostile: Table) -> None:
     for text in written:
         assert "\x1b" not in text
         assert "\u202e" not in text
-    assert len(hostile.text().splitlines()) == 4
+    assert len(hostile.text().splitlines()) == 6
     assert len(hostile._replace(caption="").markdown().splitlines()) == 4
     assert hostile.latex().count("\n") == 15
 
@@ -159,8 +159,15 @@ def test_latex_shows_marks_and_keeps_figures_below_each_other() -> None:
 
 
 def test_text_is_aligned() -> None:
-    table = Table(["System", "Score"], [["a", "1.00"], ["longer", "10.00"]], caption="words")
-    assert table.text().splitlines() == ["System  Score", "a        1.00", "longer  10.00", "words"]
+    table = Table(["System", "Score"], [["a", "1.00"], ["检索", "10.00"]], caption="words", heading="Scores")
+    assert table.text().splitlines() == [
+        "Scores",
+        "System   Score",
+        "─" * 14,
+        "a         1.00",
+        "检索     10.00",
+        "words",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 import r2med
-from r2med.cli.export import command
+from r2med.cli.publish import export as command
 from r2med.core import DataError, R2MedError
 from r2med.integrations import qrels_from_dict, run_from_dict
 from r2med.integrations.exporting import export_beir, export_trec

@@ -48,7 +48,7 @@ def test_the_evaluator_without_sentence_transformers() -> None:
 def test_the_package_itself_needs_nothing() -> None:
     code = (
         "import sys, r2med.integrations, r2med.integrations.exporting, r2med.integrations.mteb, "
-        "r2med.integrations.hub, r2med.cli.export\n"
+        "r2med.integrations.hub, r2med.cli.publish\n"
         "print(sorted({'torch', 'mteb', 'pandas', 'ranx', 'huggingface_hub', 'pyarrow'} & set(sys.modules)))"
     )
     assert in_a_new_process(code) == "[]"

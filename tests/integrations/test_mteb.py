@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 import r2med
-from r2med.cli.export import command
+from r2med.cli.publish import export as command
 from r2med.cli.published import reproduce
 from r2med.core import DataError, ResultError
 from r2med.integrations import to_mteb

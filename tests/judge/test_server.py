@@ -21,7 +21,7 @@ from r2med.cli.judge import serve as command
 from r2med.core import R2MedError
 from r2med.judge import Project, open_project
 from r2med.judge.server import OWN, JudgingApp
-from r2med.report.web.requests import MOST_BYTES
+from r2med.report.web.app import MOST_BYTES
 from tests.faults.mounts import tmpfs
 from tests.judge.conftest import Client, make_project, serving
 

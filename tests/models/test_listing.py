@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from r2med.cli.models import command
+from r2med.cli.machine import models as command
 from r2med.core import ModelError, UsageError
 from r2med.core.places import home
 from r2med.models import card_names, chat_names, fetch, find_chat_card, get_card, listing

@@ -11,6 +11,7 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 
 from r2med.cli import app
+from r2med.cli.layout import lay_out
 from r2med.core import DataError, Document, Documents, Qrels, Query, Run, Task
 from r2med.core.columns import TextColumn
 from r2med.pipeline.artefact_report import (
@@ -204,9 +205,7 @@ def test_any_task_has_a_report(made: Task) -> None:
         return
     report = artefacts([made, made])
     assert json.loads(json.dumps(_plain(report)))["tasks"][0]["findings"]
-    assert all(
-        len(line) <= 80 for table in report.tables() for line in table.text().splitlines()[: len(table.rows) + 1]
-    )
+    assert all(len(lay_out(table.titles, table.rows, table.left, 80).blocks) == 1 for table in report.tables())
 
 
 def _plain(report: ArtefactReport) -> object:

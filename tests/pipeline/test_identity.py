@@ -27,8 +27,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_state_machine_as_test
 
 import r2med
-from r2med.api.experiments import _built
-from r2med.api.tasks import LoadedTask
+from r2med.api.experiments import LoadedTask, _built
 from r2med.core import Document, Documents, Qrels, Query, Run, Task, UsageError
 from r2med.core.options import Options
 from r2med.pipeline import System, run_experiment

@@ -13,7 +13,7 @@ from r2med.pipeline.protocol_pack import fetch_pack
 from r2med.rerank import rerankers
 from r2med.rerank.asking import load_prompt
 from r2med.results.protocols import get_protocol, read_protocol
-from tests.cli.test_models import r2med
+from tests.cli.test_machine import r2med
 from tests.llm.conftest import server
 from tests.llm.server import ChatServer
 from tests.rerank.conftest import MakeReranker, first, make_reranker, task

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from r2med.api.tasks import LoadedTask
+from r2med.api.experiments import LoadedTask
 from r2med.core import DataError, ResultError
 from r2med.pipeline import Builder, System, SystemSpec, check_writable, run_experiment
 from r2med.results import ResultStore

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 
 import pytest
 from click.shell_completion import ShellComplete
@@ -96,6 +97,19 @@ def test_the_plan_says_what_it_needs_and_costs_without_the_data() -> None:
     assert needs["chat_calls"] == 4_380
     assert document["stages"] is None
     assert document["missing"]
+
+
+def test_the_plan_has_the_stages_where_the_data_are_here(tmp_path: Path) -> None:
+    """The stages were left to another command, which named several tasks as no option takes them."""
+    asked = ["@insertrank-deepseek-r1", "--plan", "-t", "mini@1/Biology", "-t", "mini@1/MedQA-Diag", "--depth", "50"]
+    done = CliRunner().invoke(command, [*asked, "--results", str(tmp_path)])
+    assert done.exit_code == 0, done.exception
+    assert re.search(r"search +bm25 +no +2 tasks", done.stdout)
+    planned = json.loads(CliRunner().invoke(command, [*asked, "--results", str(tmp_path), "--json"]).stdout)
+    assert {s["task"] for s in planned["stages"]} == {"mini@1/Biology", "mini@1/MedQA-Diag"}
+    deeper = json.loads(CliRunner().invoke(command, [*asked[:-1], "60", "--results", str(tmp_path), "--json"]).stdout)
+    keys = [[s["key"] for s in d["stages"] if s["stage"] == "search"] for d in (planned, deeper)]
+    assert not set(keys[0]) & set(keys[1]), "the depth counts"
 
 
 def test_flags_that_name_systems_are_refused() -> None:

@@ -312,6 +312,19 @@ def test_positives_stand_below_each_other_on_a_phone(server: Server, visit: Visi
     assert wide.get_by_role("region", name="Positives").locator("tbody td").first.evaluate(titled) == "none"
 
 
+def test_the_head_of_the_positives_does_not_grow_with_the_names_of_systems(server: Server, visit: Visit) -> None:
+    """Each system had a column of its own, and a long name stood on six lines above its ranks."""
+    page = visit(width=1280)
+    page.goto(server.base + PAGES["query"])
+    positives = page.get_by_role("region", name="Positives")
+    titles = positives.locator("thead th").all_inner_texts()
+    assert titles == ["Document", "Grade", "Rank by system", "Words shared", "Text"]
+    systems = page.locator("section.list h3").all_inner_texts()
+    first = positives.locator("tbody tr").first.locator("ul.placed li").all_inner_texts()
+    assert len(systems) > 1
+    assert [line.split()[-1] for line in first] == systems
+
+
 @pytest.mark.parametrize(
     "path", ["/board/mini@1", "/tradeoffs/mini@1", "/compare/mini@1", PAGES["task"], PAGES["query"]]
 )

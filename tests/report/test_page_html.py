@@ -14,8 +14,7 @@ import pytest
 
 import r2med
 from r2med.core import UsageError
-from r2med.report.nano_plots import draw_first_ranks, draw_profiles, written_pictures
-from r2med.report.page_html import markdown_html, whole_page
+from r2med.report.page_html import draw_first_ranks, draw_profiles, markdown_html, whole_page, written_pictures
 from r2med.tasks.load import from_path
 from r2med.tasks.nano.figures import Outcome, TaskFigures
 from tests.pipeline.test_nano_build import build

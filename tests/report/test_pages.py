@@ -245,6 +245,13 @@ def test_the_task_page_counts_what_there_is(site: Site) -> None:
     assert context["info"].fingerprint in html
 
 
+@pytest.mark.parametrize("place", ["²", "-5", "x", "9" * 5_000])
+def test_a_place_that_is_none_is_an_error_of_whoever_asks(site: Site, place: str) -> None:
+    with pytest.raises(UsageError, match="queries are listed from a place"):
+        page(site, f"/task/mini@1/MedQA-Diag?from={place}")
+    assert page(site, "/task/mini@1/MedQA-Diag?from=5").context["begin"] == 5
+
+
 def test_the_inspector_shows_ranks_judgments_and_words(site: Site) -> None:
     context = page(site, "/query/mini@1/MedQA-Diag/MedQA-Diag-q01").context
     explained = context["explained"]

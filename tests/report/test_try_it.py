@@ -20,10 +20,9 @@ import r2med
 from r2med.core import Task
 from r2med.core.queries import Tried, Typed
 from r2med.pipeline.typed import TypedSearch
-from r2med.report.web.app import MOST_ASKING, create_app
+from r2med.report.web.app import FORM, MOST_ASKING, MOST_BYTES, create_app
 from r2med.report.web.background import MOST_WAITING, Busy, Trying
 from r2med.report.web.pages import try_it
-from r2med.report.web.requests import FORM, MOST_BYTES
 from r2med.report.web.server import listen, make_server
 from r2med.report.web.site import Site
 from r2med.scoring import MAIN, rescored

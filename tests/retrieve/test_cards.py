@@ -17,7 +17,7 @@ from r2med.pipeline.reproduce import as_published
 from r2med.results.protocols import read_protocol
 from r2med.retrieve import get_retriever, retrievers
 from r2med.retrieve.cards import prefix_for
-from tests.cli.test_models import r2med
+from tests.cli.test_machine import r2med
 from tests.paper_files import write_clone, write_protocol
 from tests.retrieve.encoders import tiny
 

@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from r2med.cli.data import data as data_command
-from r2med.cli.export import command as export_command
+from r2med.cli.publish import export as export_command
 from r2med.core import HostileData, R2MedError, UsageError
 from r2med.core.atomic import write_bytes
 from r2med.pipeline.nano_build import build_nano

@@ -1,5 +1,5 @@
 """Everything the command can do, as functions; `r2med.NAME` gives each of them.
 
-`experiments` runs systems, `tasks` makes and checks the data, `results` compares and publishes, `machine` looks after
-models and what is kept on disk.
+`experiments` runs systems, `data` makes and checks tasks, `judging` has them judged, `results` compares, `publish`
+writes for others, `machine` says what can be run and looks after models and what is kept on disk.
 """

@@ -13,8 +13,6 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import msgspec
-
 from ..core import Run, Task, UsageError
 from ..core.budget import Budget
 from ..core.options import Options, Progress
@@ -26,8 +24,7 @@ from ..expand import judge as ask_judge
 from ..fuse import Normalisation, TunedWeights
 from ..llm import chats
 from ..pipeline import Builder, Executor, SystemSpec, ablations, check_writable, default_systems, run_experiment
-from ..pipeline.estimates import Needs, needs
-from ..pipeline.experiment import at_lengths, expander_spec, fusion_spec, get_shipped, prompted, reranker_spec, shipped
+from ..pipeline.experiment import at_lengths, expander_spec, fusion_spec, prompted, reranker_spec
 from ..pipeline.plan import StageEstimate, estimate_all, plan_experiment
 from ..pipeline.run import Notify, check_retrievers, rank_systems
 from ..pipeline.system import Spending, System
@@ -36,12 +33,11 @@ from ..report.scores import Scores
 from ..rerank import DEPTH as RERANK_DEPTH
 from ..rerank import Reranker, Rest, rerankers
 from ..results import ResultStore
-from ..results.ledger import ledger
 from ..retrieve import DEPTH
 from ..retrieve.custom import scores_pairs
 from ..retrieve.stored import on_task
 from ..scoring import CUTOFFS, MAIN, STANDARD, Evaluation, Measure, rescored, score
-from .tasks import loaded, resolve_tasks
+from ..tasks import TaskRef, load, resolve_all
 
 __all__ = [
     "DEPTH",
@@ -52,7 +48,6 @@ __all__ = [
     "evaluate",
     "expand",
     "fuse",
-    "list_experiments",
     "plan",
     "rerank",
     "run",
@@ -161,6 +156,13 @@ def _built(
         yield Prepared(made, builder)
 
 
+def _defaults(*, best: bool = True) -> tuple[tuple[str, ...], str | None]:
+    """The default retrievers, with the best system as a whole one, and the fusion of the retrievers."""
+    standard = default_systems()
+    whole = (standard.best,) if best and standard.best else ()
+    return (*standard.retrievers, *whole), standard.fusion
+
+
 def run(
     *given: Component | SystemSpec,
     tasks: str | Task | Iterable[Any] = "mini",
@@ -191,9 +193,8 @@ def run(
     shown, store = Measure.parse(measure), ResultStore(results)
     refs = resolve_tasks(tasks)
     if not given:
-        standard = default_systems()
-        whole = (standard.best,) if standard.best and not (expand or fuse or rerank) else ()
-        given, fuse = (*standard.retrievers, *whole), fuse or standard.fusion
+        given, usual = _defaults(best=not (expand or fuse or rerank))
+        fuse = fuse or usual
     run_options = (options or Options()).changed({} if max_cost is None else {"budget": Budget(max_cost)})
     executor = executor or Executor()
     with _built(
@@ -231,53 +232,16 @@ def plan(
     overwrite: bool = False,
     options: Options | None = None,
 ) -> list[StageEstimate]:
-    """The stages that running systems would take, what of them is cached and what the rest would cost; does nothing."""
-    refs = resolve_tasks(tasks)
-    with _built(given, options or Options()) as made:
+    """The stages that running systems would take, what of them is cached and what the rest would cost; does nothing.
+
+    Without systems, the default ones, as in `run`.
+    """
+    refs, fuse = resolve_tasks(tasks), None
+    if not given:
+        given, fuse = _defaults()
+    with _built(given, options or Options(), fuse=fuse) as made:
         plans = plan_experiment(refs, made.systems, ResultStore(results), depth=depth, overwrite=overwrite)
         return estimate_all(plans)
-
-
-class ShippedExperiment(msgspec.Struct, frozen=True, kw_only=True):
-    """An experiment that comes with r2med: `r2med run @NAME`."""
-
-    name: str
-    title: str
-    published: float  # The average over R2MED's eight tasks that its source states, × 100.
-    source: str
-    url: str
-    tasks: list[str]
-    systems: list[str]
-    needs: list[Needs]  # Of each system, estimated for R2MED.
-    differs: list[str]  # How it differs from what was published.
-    missing: str  # Which part this r2med lacks; empty where it has all.
-
-    @property
-    def ready(self) -> bool:
-        """Whether this r2med has all its parts."""
-        return not self.missing
-
-
-def list_experiments(*names: str) -> list[ShippedExperiment]:
-    """The experiments that come with r2med, or those named: what they run, need and would cost on R2MED."""
-    found = []
-    urls = {source.id: source.url for source in ledger().sources}
-    for name in names or shipped():
-        file = get_shipped(name)
-        about, specs = file.about, [table.spec for table in file.system]
-        missing = ""
-        try:
-            file.systems()
-        except UsageError as error:
-            missing = str(error)
-        estimated = [needs(spec) for spec in specs]
-        found.append(
-            ShippedExperiment(
-                name=name, title=about.title, published=about.published, source=about.source, url=urls[about.source],
-                tasks=file.tasks, systems=specs, needs=estimated, differs=about.differs, missing=missing,
-            )
-        )  # fmt: skip
-    return found
 
 
 def evaluate(
@@ -325,6 +289,8 @@ def expand(
     on_progress: Progress | None = None,
 ) -> Expansions:  # fmt: skip
     """The texts that a method makes from a task's queries; what was generated before is not generated again."""
+    if limit is not None and limit < 1:
+        raise UsageError(f"limit is a number of queries, 1 or more, not {limit}")
     with Builder(options) as builder:
         return builder.expander(method).expand(loaded(task), limit=limit, on_progress=on_progress)
 
@@ -354,16 +320,13 @@ def rerank(
     reranker: Component, task: Task | str, candidates: Run, *, depth: int | None = None, rest: Rest = "keep",
     options: Options | None = None,
 ) -> Run:  # fmt: skip
-    """The best candidates of each query in a new order."""
+    """The best candidates of each query in a new order; `depth` says how many, else the reranker's spec."""
+    stated = rerankers.parse(reranker).depth if isinstance(reranker, str | Spec) else None
+    wanted = (stated or RERANK_DEPTH) if depth is None else depth
+    if wanted < 1:
+        raise UsageError(f"depth must be 1 or more, not {wanted}")
     with Builder(options) as builder:
-        made = builder.reranker(reranker)
-        wanted = depth or _depth(reranker)
-        return made.rerank(loaded(task), candidates, wanted, rest=rest)
-
-
-def _depth(reranker: Component) -> int:
-    named = isinstance(reranker, str | Spec)
-    return (rerankers.parse(reranker).depth if named else None) or RERANK_DEPTH
+        return builder.reranker(reranker).rerank(loaded(task), candidates, wanted, rest=rest)
 
 
 def fuse(runs: Sequence[Run], task: Task | str, method: str = "rrf", *, depth: int = DEPTH) -> Run:
@@ -386,6 +349,8 @@ def tune(
 
     if len(retrievers) < 2:
         raise UsageError("a fusion needs two retrievers or more")
+    if steps < 1:
+        raise UsageError(f"a grid of weights needs a step or more, not {steps}")
     with Builder(options) as builder:
         members = [builder.build(_system(retriever)) for retriever in retrievers]
         ranked = []
@@ -403,3 +368,61 @@ def stored_measure(measure: Measure | str) -> Measure:
         cuts = ", ".join(map(str, CUTOFFS))
         raise UsageError(f"{chosen} is not among the stored measures; its cut-off is one of {cuts}")
     return chosen
+
+
+class LoadedTask(NamedTuple):
+    """A task that is in memory already, where a reference to one is asked for."""
+
+    task: Task
+
+    @property
+    def name(self) -> str:
+        return self.task.name
+
+    @property
+    def collection(self) -> str:
+        return self.task.collection
+
+    @property
+    def full_name(self) -> str:
+        return self.task.full_name
+
+    def load(self) -> Task:
+        return self.task
+
+
+def resolve_tasks(tasks: str | Task | Iterable[Any]) -> list[TaskRef | LoadedTask]:
+    """The tasks that names, folders or loaded tasks stand for, each once and on this machine.
+
+    Two different tasks of one name are refused: they would share their results.
+    """
+    found: dict[str, TaskRef | LoadedTask] = {}
+    for spec in [tasks] if isinstance(tasks, str | Task) else tasks:
+        for ref in _references(spec):
+            first = found.setdefault(ref.full_name, ref)
+            if first is not ref and not _same(first, ref):
+                raise UsageError(f"two different tasks are called {ref.full_name!r}: rename one")
+    if not found:
+        raise UsageError("no tasks are given")
+    return list(found.values())
+
+
+def _references(spec: str | Task | TaskRef | LoadedTask) -> Iterator[TaskRef | LoadedTask]:
+    if not isinstance(spec, str):
+        yield LoadedTask(spec) if isinstance(spec, Task) else spec
+        return
+    for ref in resolve_all([spec]):
+        ref.present()
+        yield ref
+
+
+def _same(first: TaskRef | LoadedTask, second: TaskRef | LoadedTask) -> bool:
+    if isinstance(first, TaskRef) and isinstance(second, TaskRef):
+        parts = [(ref.present().resolve(), ref.split, ref.judged) for ref in (first, second)]
+        return parts[0] == parts[1]
+    return first.load().fingerprint == second.load().fingerprint
+
+
+def loaded(task: Task | str) -> Task:
+    """A task, read where only its name is given."""
+    return task if isinstance(task, Task) else load(task)

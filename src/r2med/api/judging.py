@@ -286,7 +286,7 @@ def relabel(
     """
     from ..judge.relabelling import LlmJudge, agreement, label_pool, relabel_task
     from ..llm import Retry, get_llm
-    from .tasks import resolve_tasks
+    from .experiments import resolve_tasks
 
     if (pool is None) != (out is None):
         raise UsageError("pool names the pool to label and out where it goes: give both or neither")

@@ -1,4 +1,4 @@
-"""This machine, as functions: models are listed and fetched, the cache is shown, verified and pruned."""
+"""What can be run and what is here, as functions: models, protocols, experiments that come with r2med, the cache."""
 
 from __future__ import annotations
 
@@ -34,8 +34,10 @@ if TYPE_CHECKING:
     from ..doctor import Diagnosis
     from ..llm.serving import ServerName, Start
     from ..models import ChatCard
+    from ..pipeline.estimates import Needs
     from ..pipeline.protocol_pack import FetchedPack
     from ..pipeline.quickstart import Collection, Quickstart
+    from ..pipeline.recommend import Recommendations
 
 __all__ = [
     "cache_entries",
@@ -44,11 +46,13 @@ __all__ = [
     "describe_protocol",
     "fetch_model",
     "fetch_protocol",
+    "list_experiments",
     "list_models",
     "list_protocols",
     "model_folder",
     "prune_cache",
     "quickstart",
+    "recommend",
     "serve_command",
     "verify_cache",
     "wait_for_server",
@@ -157,6 +161,78 @@ def list_protocols() -> list[dict[str, Any]]:
     from ..pipeline.protocol_pack import listing as of_protocols
 
     return of_protocols()
+
+
+class ShippedExperiment(msgspec.Struct, frozen=True, kw_only=True):
+    """An experiment that comes with r2med: `r2med run @NAME`."""
+
+    name: str
+    title: str
+    published: float  # The average over R2MED's eight tasks that its source states, × 100.
+    source: str
+    url: str
+    tasks: list[str]
+    systems: list[str]
+    needs: list[Needs]  # Of each system, estimated for R2MED.
+    differs: list[str]  # How it differs from what was published.
+    missing: str  # Which part this r2med lacks; empty where it has all.
+
+    @property
+    def ready(self) -> bool:
+        """Whether this r2med has all its parts."""
+        return not self.missing
+
+
+def list_experiments(*names: str) -> list[ShippedExperiment]:
+    """The experiments that come with r2med, or those named: what they run, need and would cost on R2MED."""
+    from ..pipeline.estimates import needs
+    from ..pipeline.experiment import get_shipped, shipped
+    from ..results.ledger import ledger
+
+    found = []
+    urls = {source.id: source.url for source in ledger().sources}
+    for name in names or shipped():
+        file = get_shipped(name)
+        about, specs = file.about, [table.spec for table in file.system]
+        missing = ""
+        try:
+            file.systems()
+        except UsageError as error:
+            missing = str(error)
+        estimated = [needs(spec) for spec in specs]
+        found.append(
+            ShippedExperiment(
+                name=name, title=about.title, published=about.published, source=about.source, url=urls[about.source],
+                tasks=file.tasks, systems=specs, needs=estimated, differs=about.differs, missing=missing,
+            )
+        )  # fmt: skip
+    return found
+
+
+def recommend(
+    *,
+    gpu_memory: int | str = 0,
+    dollars: float = 0.0,
+    seconds_per_query: float | None = None,
+    gpu_speed: float = 1.0,
+    everything: bool = False,
+) -> Recommendations:
+    """The pipelines that fit a budget and that no cheaper one beats, best first, with commands.
+
+    `gpu_memory` is in bytes or as `24GB`, `dollars` what services may cost for R2MED once. Scores are published ones,
+    costs are estimates, and each says where it comes from. `gpu_speed` is the GPU's share of an H200's speed;
+    `everything` keeps what fits but is not on the Pareto front.
+    """
+    from ..pipeline.recommend import recommend as within
+
+    memory = parse_size(gpu_memory, least=0) if isinstance(gpu_memory, str) else gpu_memory
+    return within(
+        gpu_memory=memory,
+        dollars=dollars,
+        seconds_per_query=seconds_per_query,
+        gpu_speed=gpu_speed,
+        everything=everything,
+    )
 
 
 def quickstart(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -12,13 +13,13 @@ import msgspec
 from ..core import UsageError
 from ..core.atomic import write_bytes
 from ..core.options import Options
-from ..core.parameters import parse_size
 from ..core.table import Table, counted
 from ..report.collection import SideBySide, collection_results, side_by_side, the_collection
 from ..report.comparison import (
     Compared,
     aware_of,
     aware_table,
+    comparison_latex,
     from_runs,
     from_store,
     holes_of,
@@ -30,7 +31,6 @@ from ..report.comparison import (
 )
 from ..report.costs import AXES, cost_points, cut_points
 from ..report.leaderboard import Board, board
-from ..report.paper import comparison_latex
 from ..report.pictures import draw_ranks, draw_scatter, draw_scores, draw_tradeoff, draw_truncation
 from ..report.svg import Canvas, check_output, write_picture
 from ..results import ResultIndex, ResultStore
@@ -48,7 +48,6 @@ from ..text import get_analyzer
 from ..text.duplicates import find_copies
 
 if TYPE_CHECKING:
-    from ..pipeline.recommend import Recommendations
     from ..pipeline.run import Notify
     from ..results.ledger import Reproduction
 
@@ -64,7 +63,6 @@ __all__ = [
     "plot_scatter",
     "plot_scores",
     "plot_truncation",
-    "recommend",
     "reproduce",
 ]
 FOLDER = "results"
@@ -88,6 +86,8 @@ def compare(
     """
     chosen, within = settings or Settings(), None if margin is None else margin / 100
     if len(compared) == 1 and isinstance(compared[0], Mapping):
+        if collection or tuple(tasks):
+            raise UsageError("collection and tasks choose among stored results: give the evaluations of those alone")
         nested = {
             name: of_task if isinstance(of_task, Mapping) else {"score": of_task}
             for name, of_task in compared[0].items()
@@ -246,32 +246,6 @@ def leaderboard(
     )
 
 
-def recommend(
-    *,
-    gpu_memory: int | str = 0,
-    dollars: float = 0.0,
-    seconds_per_query: float | None = None,
-    gpu_speed: float = 1.0,
-    everything: bool = False,
-) -> Recommendations:
-    """The pipelines that fit a budget and that no cheaper one beats, best first, with commands.
-
-    `gpu_memory` is in bytes or as `24GB`, `dollars` what services may cost for R2MED once. Scores are published ones,
-    costs are estimates, and each says where it comes from. `gpu_speed` is the GPU's share of an H200's speed;
-    `everything` keeps what fits but is not on the Pareto front.
-    """
-    from ..pipeline.recommend import recommend as within
-
-    memory = parse_size(gpu_memory, least=0) if isinstance(gpu_memory, str) else gpu_memory
-    return within(
-        gpu_memory=memory,
-        dollars=dollars,
-        seconds_per_query=seconds_per_query,
-        gpu_speed=gpu_speed,
-        everything=everything,
-    )
-
-
 def reproduce(
     system: str = "bm25",
     *,
@@ -295,6 +269,8 @@ def reproduce(
     from ..results.ledger import ledger, read_ledger
     from ..tasks import resolve
 
+    if tolerance is not None and not 0 <= tolerance < math.inf:
+        raise UsageError(f"a tolerance is 0 points or more, not {tolerance:g}")
     store = ResultStore(results)
     named = [(name, ref) for name in tasks for ref in resolve(name if "/" in name else f"{collection}/{name}")]
     for name, ref in named:
@@ -360,6 +336,8 @@ def plot_pareto(
 
     Seconds are those of a first run, in which nothing is stored; with `warm`, those of the run itself.
     """
+    if axis not in ("seconds", "cost"):
+        raise UsageError(f"the axis is seconds or cost, not {axis!r}")
     if warm and axis == "cost":
         raise UsageError("warm goes with seconds: dollars are counted whenever they were paid")
     check_output(Path(out))
@@ -394,6 +372,8 @@ def plot_truncation(
     side: Literal["document", "query"] = "document",
 ) -> Picture:  # fmt: skip
     """Draw the share of tokens that a model never read against its score, task by task."""
+    if side not in ("document", "query"):
+        raise UsageError(f"the side is document or query, not {side!r}")
     check_output(Path(out))
     index, shown = ResultIndex([Path(results)]), Measure.parse(measure)
     where = the_collection(index, collection)

@@ -19,8 +19,7 @@ from typing import Any
 import click
 
 from .._version import __version__
-from .common import Commands
-from .output import harmless, note, say
+from .common import Commands, harmless, note, say
 
 COMMANDS = {
     "run": "Run systems on tasks and print a table of scores (the main job).",
@@ -61,13 +60,15 @@ HOMES = {
     "pages": "browse",
     "tasks": "data",
     "data": "data",
-    "quickstart": "published",
-    "reproduce": "published",
-    "protocol": "published",
+    "quickstart": "reproduce",
+    "reproduce": "reproduce",
+    "protocol": "reproduce",
     "recommend": "choose",
     "tune": "choose",
-    "bundle": "bundle",
-    "board": "bundle",
+    "export": "publish",
+    "bundle": "publish",
+    "board": "publish",
+    "models": "machine",
     "doctor": "machine",
     "cache": "machine",
 }

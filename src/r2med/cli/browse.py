@@ -6,8 +6,7 @@ from pathlib import Path
 
 import click
 
-from .common import json_option, latex_option, one_form
-from .output import emit, note, progress, say, show
+from .common import Number, Whole, emit, json_option, latex_option, note, one_form, progress, say, show
 
 CONFLICTS = 5
 """Differences between sources that the table explains below itself."""
@@ -37,7 +36,7 @@ TASKS = click.option(
 @click.option("--source", default="", metavar="ID", help="Published figures of one source.")
 @click.option("--kind", default="", metavar="KIND", help="retriever, fused, reranker, expansion, lexical, dense …")
 @click.option("--measure", default="nDCG@10", show_default=True, help="The measure in the table.")
-@click.option("--limit", "-n", type=click.IntRange(min=1), help="Show only the best.")
+@click.option("--limit", "-n", type=Whole(min=1), help="Show only the best.")
 @click.option(
     "--results",
     default="results",
@@ -88,7 +87,7 @@ def leaderboard(
 
 @click.command("view")
 @click.argument("results", nargs=-1, type=FOLDER)
-@click.option("--port", type=click.IntRange(0, 65535), help="Default: 8642, or the next one that is free.")
+@click.option("--port", type=Whole(0, 65535), help="Default: 8642, or the next one that is free.")
 @click.option("--host", default="", help="Listen on this address instead of loopback: others can then look, too.")
 @click.option(
     "--allow-host", "allowed", multiple=True, metavar="NAME",
@@ -125,7 +124,7 @@ def view(
     help="The file.",
 )  # fmt: skip
 @click.option(
-    "--max-size", default=24.0, show_default=True, type=click.FloatRange(min=0.5), metavar="MB",
+    "--max-size", default=24.0, show_default=True, type=Number(min=0.5), metavar="MB",
     help="How large it may become; queries beyond that are left out, and it says so.",
 )  # fmt: skip
 @TASKS

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .common import json_option, latex_option, one_form
-from .output import emit, note, say, show
+from .common import Number, Whole, emit, json_option, latex_option, note, one_form, say, show
 
 if TYPE_CHECKING:
     from ..report.comparison import Compared
@@ -23,7 +22,13 @@ if TYPE_CHECKING:
 @click.option("--collection", default="", help="Which collection, where the systems share several.")
 @click.option("--task", "tasks", multiple=True, metavar="NAME", help="Only this task, e.g. mini/Biology; repeatable.")
 @click.option("--measure", default="nDCG@10", show_default=True, help="What is compared.")
-@click.option("--level", default=0.95, show_default=True, help="Of the intervals; tests use its complement.")
+@click.option(
+    "--level",
+    default=0.95,
+    show_default=True,
+    type=Number(0.5, 1, max_open=True),
+    help="Of the intervals; tests use its complement.",
+)
 @click.option(
     "--method", type=click.Choice(["percentile", "bca"]), default="bca", show_default=True, help="Intervals of scores."
 )
@@ -31,11 +36,12 @@ if TYPE_CHECKING:
     "--resamples",
     default=10_000,
     show_default=True,
+    type=Whole(min=100),
     help="Of the bootstrap; ten times as many sign flips are drawn.",
 )
-@click.option("--seed", default=0, show_default=True, help="Of the random numbers.")
+@click.option("--seed", default=0, show_default=True, type=Whole(min=0), help="Of the random numbers.")
 @click.option(
-    "--margin", type=float, metavar="POINTS",
+    "--margin", type=Number(0, 100, min_open=True), metavar="POINTS",
     help="Also whether systems are equivalent within this margin; 2 is an nDCG@10 of 0.02.",
 )  # fmt: skip
 @click.option("--slices", is_flag=True, help="Also by family, body system, positives, length and difficulty.")
@@ -49,7 +55,7 @@ if TYPE_CHECKING:
 @click.option(
     "--pool", type=click.Path(path_type=Path), help="Write the unjudged documents for labelling: .tsv, .jsonl."
 )
-@click.option("--depth", default=10, show_default=True, help="How deep --holes and --pool look.")
+@click.option("--depth", type=Whole(min=1), help="How deep --holes and --pool look.  [default: 10]")
 @click.option(
     "--per-query", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE.csv",
     help="Write a row per query and system: body system, slices, measures.",
@@ -59,7 +65,7 @@ if TYPE_CHECKING:
 def command(
     systems: tuple[str, ...], results: Path, qrels: Path | None, collection: str, tasks: tuple[str, ...], measure: str,
     level: float, method: Method, resamples: int, seed: int, margin: float | None, slices: bool, flagged: Path | None,
-    aware: bool, holes: bool, pool: Path | None, depth: int, per_query: Path | None, latex: bool, as_json: bool,
+    aware: bool, holes: bool, pool: Path | None, depth: int | None, per_query: Path | None, latex: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """Compare systems on the same queries, per task and overall.
 
@@ -74,6 +80,8 @@ def command(
     from ..scoring.tables import comparison_tables
 
     one_form(as_json=as_json, latex=latex)
+    if depth is not None and not (holes or pool):
+        raise click.UsageError("--depth is how deep --holes and --pool look: add one of them")
     if per_query is not None and per_query.suffix != ".csv":
         raise click.BadParameter(f"{per_query}: per-query scores are written as a .csv file", param_hint="--per-query")
     settings = Settings(level=level, method=method, resamples=resamples, seed=seed)
@@ -82,7 +90,7 @@ def command(
     )
     found = compare_tested(compared, settings, margin=margin)
     details = compare_details(
-        compared, settings, slices=slices, flagged=flagged, aware=aware, holes=holes, pool=pool, depth=depth,
+        compared, settings, slices=slices, flagged=flagged, aware=aware, holes=holes, pool=pool, depth=depth or 10,
         per_query=per_query,
     )  # fmt: skip
     for line in (*details.notes, *_notes(compared)):
@@ -101,11 +109,34 @@ def command(
 @click.command("design")
 @click.argument("systems", nargs=-1, metavar="[A B …]")
 @click.option(
-    "--effect", required=True, type=float, metavar="POINTS", help="The difference to be found; 2: an nDCG@10 of 0.02."
+    "--effect",
+    required=True,
+    type=Number(0, 100, min_open=True),
+    metavar="POINTS",
+    help="The difference to be found; 2: an nDCG@10 of 0.02.",
 )
-@click.option("--power", default=0.8, show_default=True, help="How often it is to be found.")
-@click.option("--level", default=0.95, show_default=True, help="The star's complement.")
-@click.option("--compared", default=2, show_default=True, metavar="N", help="Systems that will be compared together.")
+@click.option(
+    "--power",
+    default=0.8,
+    show_default=True,
+    type=Number(0, 1, min_open=True, max_open=True),
+    help="How often it is to be found.",
+)
+@click.option(
+    "--level",
+    default=0.95,
+    show_default=True,
+    type=Number(0, 1, min_open=True, max_open=True),
+    help="The star's complement.",
+)
+@click.option(
+    "--compared",
+    default=2,
+    show_default=True,
+    type=Whole(min=2),
+    metavar="N",
+    help="Systems that will be compared together.",
+)
 @click.option("--results", default="results", show_default=True, type=click.Path(path_type=Path), help="Their folder.")
 @click.option("--collection", default="", help="Which collection, where there are several.")
 @click.option("--measure", default="nDCG@10", show_default=True, help="What is compared.")

@@ -8,8 +8,21 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from .common import Commands, json_option, options_from, pickle_option, tasks_option
-from .output import emit, note, print_table, progress, say, show
+from .common import (
+    Commands,
+    Number,
+    Whole,
+    emit,
+    json_option,
+    note,
+    options_from,
+    pickle_option,
+    print_table,
+    progress,
+    say,
+    show,
+    tasks_option,
+)
 
 if TYPE_CHECKING:
     from ..pipeline.artefact_report import ArtefactReport
@@ -21,16 +34,17 @@ if TYPE_CHECKING:
 def tasks(collection: str, as_json: bool) -> None:
     """List the tasks: what there is and what is on this machine."""
     from ..api import data as api
+    from ..core.parameters import show_size
 
     found = api.list_tasks(collection)
     if as_json:
         emit([task._asdict() for task in found])
         return
     print_table(
-        ["Task", "Family", "Queries", "Documents", "Judgments", "Here"],
+        ["Task", "Family", "Queries", "Docs", "Judgments", "Here"],
         [
             [f"{t.collection}/{t.name}", t.family or "–", f"{t.queries:,}", f"{t.documents:,}", f"{t.judgments:,}",
-             "–" if t.bytes is None else f"{t.bytes / 1e6:.1f} MB"]
+             "–" if t.bytes is None else show_size(t.bytes)]
             for t in found
         ],
         left=2,
@@ -212,24 +226,26 @@ def _show_artefacts(report: ArtefactReport) -> None:
     "--retriever", "-r", "retrievers", multiple=True, metavar="NAME", help="Systems to score. Default: bm25-lucene."
 )
 @click.option("--run", "runs", multiple=True, type=click.Path(path_type=Path), help="A TREC run to score; repeatable.")
-@click.option("--threshold", default=0.8, show_default=True, type=click.FloatRange(0.5, 1), help="What is a near copy.")
-@click.option("--width", default=5, show_default=True, type=click.IntRange(2, 20), help="Words in a compared run.")
+@click.option("--threshold", default=0.8, show_default=True, type=Number(0.5, 1), help="What is a near copy.")
+@click.option("--width", default=5, show_default=True, type=Whole(2, 20), help="Words in a compared run.")
 @click.option("--artefacts", is_flag=True, help="Also: can documents be told relevant without the query?")
-@click.option("--seed", default=0, show_default=True, type=click.IntRange(min=0), help="Of --artefacts.")
+@click.option("--seed", type=Whole(min=0), help="Of --artefacts.  [default: 0]")
 @pickle_option
 @json_option
 def audit(
     paths: tuple[str, ...], against: tuple[Path, ...], few_shot: tuple[Path, ...], retrievers: tuple[str, ...],
-    runs: tuple[Path, ...], threshold: float, width: int, artefacts: bool, seed: int, allow_pickle: bool,
+    runs: tuple[Path, ...], threshold: float, width: int, artefacts: bool, seed: int | None, allow_pickle: bool,
     as_json: bool,
 ) -> None:  # fmt: skip
     """Look for leaks and copies: flagged queries with evidence, and scores with and without them."""
     from ..api import data as api
     from ..core.table import points
 
+    if seed is not None and not artefacts:
+        raise click.UsageError("--seed belongs to --artefacts: nothing else is drawn")
     scored = api.audit(
         *paths, against=against, few_shot=few_shot, retrievers=retrievers, runs=runs, threshold=threshold, width=width,
-        artefacts=artefacts, seed=seed, options=options_from({"allow_pickle": allow_pickle}),
+        artefacts=artefacts, seed=seed or 0, options=options_from({"allow_pickle": allow_pickle}),
     )  # fmt: skip
     if as_json:
         emit(scored.document())

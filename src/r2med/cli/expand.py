@@ -10,8 +10,24 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..expand import expanders
-from .common import completing, json_option, options_from, pickle_option, retry_option, tasks_option
-from .output import calls_made, emit, lost_calls, note, print_table, progress, say, spending
+from .common import (
+    Number,
+    Whole,
+    calls_made,
+    completing,
+    emit,
+    json_option,
+    lost_calls,
+    note,
+    options_from,
+    pickle_option,
+    print_table,
+    progress,
+    retry_option,
+    say,
+    spending,
+    tasks_option,
+)
 
 if TYPE_CHECKING:
     from ..core.spec import Spec
@@ -37,18 +53,18 @@ GENERATING = ("passages", "max_tokens", "temperature", "prompts", "protocol", "k
     "--llm", "-l", metavar="NAME", default="", shell_complete=completing("chat"),
     help="A chat model of `r2med models`, openai:MODEL, any model behind OPENAI_BASE_URL, replay:FILE, published:NAME.",
 )  # fmt: skip
-@click.option("--limit", type=click.IntRange(min=1), help="Only the first N queries of each task.")
-@click.option("--passages", "-n", type=click.IntRange(min=1), help="Generations a query.")
-@click.option("--max-tokens", type=click.IntRange(min=1), help="Most tokens of one answer, reasoning included.")
-@click.option("--temperature", type=click.FloatRange(min=0), help="Default: the method's, else the model's own.")
+@click.option("--limit", type=Whole(min=1), help="Only the first N queries of each task.")
+@click.option("--passages", "-n", type=Whole(min=1), help="Generations a query.")
+@click.option("--max-tokens", type=Whole(min=1), help="Most tokens of one answer, reasoning included.")
+@click.option("--temperature", type=Number(min=0), help="Default: the method's, else the model's own.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Where the server takes one.")
 @click.option("--prompts", type=click.Path(path_type=Path), help="A prompt file or pack instead of ours.")
 @click.option("--protocol", type=click.Choice(["r2med-paper"]), help="Prompts and sampling of the paper's scripts.")
 @click.option("--retriever", "-r", help="What lamer, thinkqe … search with.  [default: bm25]")
-@click.option("--concurrency", default=16, show_default=True, type=click.IntRange(min=1), help="Calls in flight.")
-@click.option("--rpm", type=click.IntRange(min=1), help="Most requests a minute.")
-@click.option("--tpm", type=click.IntRange(min=1), help="Most tokens a minute.")
-@click.option("--max-cost", type=click.FloatRange(min=0), help="Stop cleanly before more dollars than this are spent.")
+@click.option("--concurrency", default=16, show_default=True, type=Whole(min=1), help="Calls in flight.")
+@click.option("--rpm", type=Whole(min=1), help="Most requests a minute.")
+@click.option("--tpm", type=Whole(min=1), help="Most tokens a minute.")
+@click.option("--max-cost", type=Number(min=0), help="Stop cleanly before more dollars than this are spent.")
 @click.option("--dry-run", is_flag=True, help="Print calls, tokens and dollars at most; spend nothing.")
 @retry_option
 @click.option("--keep-prompts", is_flag=True, help="Store every prompt in full.")
@@ -68,14 +84,13 @@ def command(
     Try it without key or network: r2med expand --method hyde --llm smollm2 --tasks mini --limit 2
     """
     from ..api import experiments as api
-    from ..api.tasks import resolve_tasks
     from ..core import R2MedError
     from ..pipeline import Builder
 
     if judge and not diagnosed:
         raise click.UsageError("--judge needs --diagnose RETRIEVER")
     spec = expander_spec(method, llm, choices)
-    refs = resolve_tasks(specs)
+    refs = api.resolve_tasks(specs)
     done: list[dict[str, Any]] = []
     stopped: R2MedError | None = None
     with Builder(options_from(choices)) as builder:

@@ -9,8 +9,20 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .common import Commands, json_option, options_from, pickle_option
-from .output import emit, note, print_table, progress, say, show
+from .common import (
+    Commands,
+    Number,
+    Whole,
+    emit,
+    json_option,
+    note,
+    options_from,
+    pickle_option,
+    print_table,
+    progress,
+    say,
+    show,
+)
 
 if TYPE_CHECKING:
     from ..judge.check import Check
@@ -46,16 +58,18 @@ def command() -> None:
 @click.option("--system", "-s", "systems", multiple=True, metavar="SPEC", help="A system to pool; repeatable.")
 @click.option("--run", "runs", multiple=True, type=click.Path(path_type=Path), help="A TREC run to pool; repeatable.")
 @click.option("--out", required=True, type=click.Path(path_type=Path), help="The project: a new folder.")
-@click.option("--depth", default=20, show_default=True, type=click.IntRange(min=1), help="Ranks taken of each system.")
-@click.option("--sample", default=0, show_default=True, type=click.IntRange(min=0), help="Random passages per query.")
-@click.option("--near", default=0.9, show_default=True, type=float, help="Texts at least this alike are judged once.")
-@click.option("--seed", default=0, show_default=True, type=click.IntRange(min=0), help="Of samples and orders.")
+@click.option("--depth", default=20, show_default=True, type=Whole(min=1), help="Ranks taken of each system.")
+@click.option("--sample", default=0, show_default=True, type=Whole(min=0), help="Random passages per query.")
+@click.option(
+    "--near", default=0.9, show_default=True, type=Number(0.5, 1), help="Texts at least this alike are judged once."
+)
+@click.option("--seed", default=0, show_default=True, type=Whole(min=0), help="Of samples and orders.")
 @click.option("--pool-known", is_flag=True, help="Judge again what came with judgments, whoever finds it.")
 @click.option("--name", default="", help="Name of the project; by default that of the corpus.")
 @click.option("--question", default="", help="What is asked about each passage.")
 @click.option("--grade", "grades", multiple=True, metavar="MEANING", help="What a grade means, from 0; repeatable.")
 @click.option(
-    "--relevant-from", default=1, show_default=True, type=click.IntRange(min=1), metavar="GRADE",
+    "--relevant-from", default=1, show_default=True, type=Whole(min=1), metavar="GRADE",
     help="The lowest grade that counts as relevant.",
 )  # fmt: skip
 @click.option("--reason", default="optional", show_default=True, type=click.Choice(["no", "optional", "required"]))
@@ -64,7 +78,7 @@ def command() -> None:
     help="Whether judges mark the sentence that supports a grade above 0.",
 )  # fmt: skip
 @click.option("--answer-first", is_flag=True, help="Judges answer each query before they see passages.")
-@click.option("--judges", default=2, show_default=True, type=click.IntRange(min=1), help="Judges of each passage.")
+@click.option("--judges", default=2, show_default=True, type=Whole(min=1), help="Judges of each passage.")
 @click.option(
     "--rule", default="adjudicated", show_default=True, help="How the final grade comes from several.",
     type=click.Choice(["adjudicated", "majority", "median", "lowest", "highest"]),
@@ -123,7 +137,7 @@ def pool(
     "--judge", "judges", multiple=True, metavar="NAME", help="Who judges; repeatable. Default: your login name."
 )
 @click.option("--adjudicator", default="", metavar="NAME", help="Who decides where judges differ.")
-@click.option("--port", type=click.IntRange(0, 65535), help="Default: 8642, or the next one that is free.")
+@click.option("--port", type=Whole(0, 65535), help="Default: 8642, or the next one that is free.")
 @click.option("--host", default="", help="Listen on this address instead of loopback, for a team; needs --judge.")
 @click.option(
     "--allow-host", "allowed", multiple=True, metavar="NAME",
@@ -213,7 +227,8 @@ def _show_systems(found: Check) -> None:
     print_table(
         ["System", "nDCG@10", "Rank", "Not pooled", "Lost", "Judged", "Rank"],
         rows,
-        caption="As judged, and as if it and what is made from it had not been pooled. Judged: share of its first ten.",
+        caption="nDCG@10 × 100, as judged, and as if it and what is made from it had not been pooled. Judged: share of "
+        "its first ten.",
     )
     if not found.depths:
         return

@@ -9,8 +9,21 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .common import json_option, retry_option, statuses, tasks_option
-from .output import calls_made, emit, lost_calls, note, print_table, progress, say
+from .common import (
+    Number,
+    Whole,
+    calls_made,
+    emit,
+    json_option,
+    lost_calls,
+    note,
+    print_table,
+    progress,
+    retry_option,
+    say,
+    statuses,
+    tasks_option,
+)
 
 if TYPE_CHECKING:
     from ..judge.agreement import Measured, PairAgreement
@@ -22,11 +35,9 @@ _PATH = click.Path(dir_okay=False, path_type=Path)
 _PROJECT = click.argument("project", type=click.Path(exists=True, file_okay=False, path_type=Path))
 _prompt_option = click.option("--prompt", type=_PATH, help="A prompt file instead of ours.")
 _concurrency_option = click.option(
-    "--concurrency", default=16, show_default=True, type=click.IntRange(min=1), help="Calls in flight."
+    "--concurrency", default=16, show_default=True, type=Whole(min=1), help="Calls in flight."
 )
-_cost_option = click.option(
-    "--max-cost", type=click.FloatRange(min=0), metavar="DOLLARS", help="Stop before more is spent."
-)
+_cost_option = click.option("--max-cost", type=Number(min=0), metavar="DOLLARS", help="Stop before more is spent.")
 NONE = "–"
 LONGEST = 44
 """Characters of a query that the table of disputed ones shows."""
@@ -37,7 +48,7 @@ LONGEST = 44
 @click.option("--judge", required=True, metavar="llm:NAME", help="A chat model: llm:gpt4, llm:smollm2 …")
 @click.option("--name", default="", help="The judge's name in the project; by default as given with --judge.")
 @_prompt_option
-@click.option("--limit", type=click.IntRange(min=1), help="Only the first N queries.")
+@click.option("--limit", type=Whole(min=1), help="Only the first N queries.")
 @click.option("--dry-run", is_flag=True, help="Print calls, tokens and dollars at most; spend nothing.")
 @_cost_option
 @retry_option
@@ -115,8 +126,8 @@ def _show_plan(judge: str, plan: Cost, *, as_json: bool) -> None:
 @click.command("agree")
 @_PROJECT
 @click.option("--unfinished", is_flag=True, help="Also the grades of judges who have not finished.")
-@click.option("--resamples", default=10_000, show_default=True, type=click.IntRange(min=100), help="Of the queries.")
-@click.option("--seed", default=0, show_default=True, type=click.IntRange(min=0), help="Of the resamples.")
+@click.option("--resamples", default=10_000, show_default=True, type=Whole(min=100), help="Of the queries.")
+@click.option("--seed", default=0, show_default=True, type=Whole(min=0), help="Of the resamples.")
 @json_option
 def agree(project: Path, unfinished: bool, resamples: int, seed: int, as_json: bool) -> None:
     """Say how far judges agree (weighted κ, Krippendorff's α), where they differ most and what is still open.
@@ -252,15 +263,15 @@ def _figure(measured: Measured) -> str:
 @click.command("relabel")
 @tasks_option(default=())
 @click.option("--llm", "-l", required=True, metavar="NAME", help="local, gpt4, openai:MODEL, replay:FILE …")
-@click.option("--limit", type=click.IntRange(min=1), help="Only the first N queries of each task.")
+@click.option("--limit", type=Whole(min=1), help="Only the first N queries of each task.")
 @click.option(
     "--negatives",
     default=1,
     show_default=True,
-    type=click.IntRange(min=0),
+    type=Whole(min=0),
     help="Random unjudged passages for each positive, taken to be irrelevant.",
 )
-@click.option("--seed", default=0, show_default=True, type=click.IntRange(min=0), help="Of their choice.")
+@click.option("--seed", default=0, show_default=True, type=Whole(min=0), help="Of their choice.")
 @click.option("--pool", type=_PATH, help="Also label this pool of `r2med compare --pool`; needs --out.")
 @click.option("--out", type=_PATH, help="Where the labelled pool goes: .tsv, .jsonl.")
 @_prompt_option

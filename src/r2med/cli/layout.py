@@ -2,17 +2,19 @@
 
 A table that fits is one block. Otherwise, whichever takes the fewest lines: columns of long texts are wrapped or go
 below their row, columns go to further blocks beside the names again, and a name that leaves no room beside it has a
-line of its own. Widths are those of a terminal's cells: a Chinese character has two, a combining one none.
+line of its own. Widths are those of a terminal's cells.
 """
 
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-GAP, NARROW = 3, 2
+from ..core.table import GAP as WIDE_GAP
+from ..core.table import cell_len, padded
+
+GAP, NARROW = len(WIDE_GAP), 2
 """Cells between two columns; in a table that does not fit, and before what stands below a name."""
 LONG = 30
 """Cells of a text that may be wrapped; and the least that a wrapped one keeps."""
@@ -44,16 +46,15 @@ class Layout(NamedTuple):
     gap: int
 
 
-def table_lines(titles: Sequence[str], rows: Cells, left: int, width: int | None) -> Iterator[Line]:
-    """The lines of a table, none of them wider than `width`; without one, every row is a line."""
+def table_lines(titles: Sequence[str], rows: Cells, left: int, width: int) -> Iterator[Line]:
+    """The lines of a table, none of them wider than `width`."""
     layout = lay_out(titles, rows, left, width)
-    room = width or sum(layout.widths) + GAP * len(layout.widths)
     for number, block in enumerate(layout.blocks):
         if number:
             yield Line("")
-        drawn = _Block(_with_room(layout, block, titles, room), block, left, room)
+        drawn = _Block(_with_room(layout, block, titles, width), block, left, width)
         head = drawn.row(titles, head=True)
-        body = [drawn.row(row) + (_below_row(layout, titles, row, room) if not number else []) for row in rows]
+        body = [drawn.row(row) + (_below_row(layout, titles, row, width) if not number else []) for row in rows]
         yield from (Line(line, head=True) for line in head)
         yield Line("─" * max(map(cell_len, (line for part in (head, *body) for line in part)), default=0))
         yield from (Line(line) for part in body for line in part)
@@ -89,7 +90,9 @@ class _Block(NamedTuple):
             parts = [padded(label if beside and number == named else "", layout.offset)] if layout.keys else []
             for i, of_cell in zip(self.columns, broken, strict=True):
                 at = number - (height - len(of_cell) if head else 0)
-                parts.append(padded(of_cell[at] if 0 <= at < len(of_cell) else "", layout.widths[i], i >= self.left))
+                parts.append(
+                    padded(of_cell[at] if 0 <= at < len(of_cell) else "", layout.widths[i], right=i >= self.left)
+                )
             lines.append((" " * layout.gap).join(parts).rstrip())
         return lines
 
@@ -107,7 +110,7 @@ def _label(row: Sequence[str], layout: Layout, room: int) -> str:
     return (" " * layout.gap).join(padded(row[i], layout.widths[i]) for i in layout.keys).rstrip()
 
 
-def lay_out(titles: Sequence[str], rows: Cells, left: int, width: int | None) -> Layout:
+def lay_out(titles: Sequence[str], rows: Cells, left: int, width: int) -> Layout:
     """The layout with the fewest lines."""
     body = [max((cell_len(row[i]) for row in rows), default=0) for i in range(len(titles))]
     keys = _keys(rows, min(left, len(titles)), body)
@@ -115,7 +118,7 @@ def lay_out(titles: Sequence[str], rows: Cells, left: int, width: int | None) ->
     natural = [max(cells, cell_len(title)) for cells, title in zip(body, titles, strict=True)]
     offset = sum(natural[i] for i in keys) + GAP * max(len(keys) - 1, 0)
     whole = Layout(keys, offset, [others], [], natural, GAP)
-    if width is None or _across(whole, others) <= width:
+    if _across(whole, others) <= width:
         return whole
     widths = [w if i in keys else max(body[i], _title_width(titles[i], body[i])) for i, w in enumerate(natural)]
     found = list(_candidates(titles, rows, left, widths, keys, width))
@@ -206,10 +209,11 @@ def wrapped(text: str, width: int, *, indent: int = 0, cut: bool = True) -> list
     if cell_len(text) <= width:
         return [text]
     lines = [text[: len(text) - len(text.lstrip(" "))]]
-    for number, word in enumerate(text.split()):
+    for number, found in enumerate(re.finditer(r"(\s*)(\S+)", text)):
+        gap, word = found.groups()
         room = width - max(indent, 0 if number else cell_len(lines[0]))
         for part, piece in enumerate(_pieces(word, room) if cut else [word]):
-            joined = lines[-1] + (" " if number and not part else "") + piece
+            joined = lines[-1] + (gap if number and not part else "") + piece
             if cell_len(joined) <= width or not (number or part):
                 lines[-1] = joined
             else:
@@ -242,19 +246,3 @@ def _cut(word: str, begin: int, width: int, inside: set[int]) -> int:
         end += 1
     before = next((i for i in range(end, begin, -1) if i not in inside), end)
     return before if before > begin else end
-
-
-def cell_len(text: str) -> int:
-    """How many cells of a terminal a text takes."""
-    if text.isascii():
-        return len(text)
-    without = ("Mn", "Me", "Cf")
-    return sum(
-        0 if unicodedata.category(c) in without else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text
-    )
-
-
-def padded(text: str, width: int, right: bool = False) -> str:
-    """A text with spaces up to a width, before it or behind it."""
-    space = " " * (width - cell_len(text))
-    return space + text if right else text + space

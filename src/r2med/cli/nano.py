@@ -7,8 +7,20 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from .common import Commands, json_option, options_from, pickle_option
-from .output import emit, note, print_table, progress, say, show
+from .common import (
+    Commands,
+    Whole,
+    emit,
+    json_option,
+    note,
+    one_form,
+    options_from,
+    pickle_option,
+    print_table,
+    progress,
+    say,
+    show,
+)
 
 if TYPE_CHECKING:
     from ..tasks.nano import Fill
@@ -22,7 +34,7 @@ def command() -> None:
 @command.command("build")
 @click.argument("paths", nargs=-1, required=True, metavar="NAME|FOLDER...")
 @click.option("--out", required=True, type=click.Path(file_okay=False, path_type=Path), help="A new folder.")
-@click.option("--docs", default=10_000, show_default=True, type=click.IntRange(min=1), help="Documents in a pool.")
+@click.option("--docs", default=10_000, show_default=True, type=Whole(min=1), help="Documents in a pool.")
 @click.option(
     "--fill",
     default="source-order",
@@ -30,7 +42,7 @@ def command() -> None:
     type=click.Choice(["source-order", "hard", "random"]),
     help="What fills the pool behind the positives: the first documents, what retrievers mistake for relevant, or any.",
 )
-@click.option("--seed", default=0, show_default=True, type=click.IntRange(min=0), help="Of everything that is drawn.")
+@click.option("--seed", default=0, show_default=True, type=Whole(min=0), help="Of everything that is drawn.")
 @click.option("--bm25", "bm25_spec", default="bm25-nano", show_default=True, help="Retriever of the BM25 profile.")
 @click.option(
     "--safeguard", default="first", show_default=True, type=click.Choice(["first", "random"]),
@@ -101,13 +113,14 @@ def profile(paths: tuple[str, ...], published: bool, bm25_spec: str, markdown: b
     from ..api import data
     from ..report.group_page import group_table
 
+    one_form(as_json=as_json, markdown=markdown)
     found = data.nano_profile(*paths, published=published, bm25=bm25_spec)
     if as_json:
         emit(found)
         return
-    table = group_table(found)
+    table = group_table(found, in_points=True)
     if markdown:
-        say(table._replace(caption="").markdown(), lines=True)
+        say(table.markdown(), lines=True)
     else:
         show(table)
     if published:
@@ -126,18 +139,23 @@ def fidelity(
 ) -> None:
     """Rank the same systems on a full task and on its Nano, and say how well the two orders agree."""
     from ..api import data
+    from ..core.table import counted, points, signed
+    from ..scoring import Measure
 
     options = options_from({"allow_pickle": allow_pickle})
     found = data.nano_fidelity(full, small, *retrievers, measure=measure, options=options)
     if as_json:
         emit(found)
         return
-    rows = [[s.name, f"{s.full:.4f}", f"{s.nano:.4f}", f"{s.nano - s.full:+.4f}"] for s in found.systems]
-    print_table(["System", "Full", "Nano", "Inflation"], rows, caption=f"{measure}, each task on all its queries.")
-    estimates = {"Spearman": found.spearman, "Kendall": found.kendall, "τ_AP": found.tau_ap}
-    for title, value in {**estimates, f"Inflation on {found.queries} shared queries": found.inflation}.items():
+    rows = [[s.name, points(s.full), points(s.nano), signed(s.nano - s.full)] for s in found.systems]
+    caption = f"{Measure.parse(measure)} × 100, each task on all its queries."
+    print_table(["System", "Full", "Nano", "Inflation"], rows, caption=caption)
+    for title, value in {"Spearman": found.spearman, "Kendall": found.kendall, "τ_AP": found.tau_ap}.items():
         if value is not None:
             say(f"{title}: {value.value:.3f} (95 % interval {value.low:.3f} to {value.high:.3f})")
+    more, shared = found.inflation, counted(found.queries, "shared query", "shared queries")
+    bounds = f"95 % interval {signed(more.low)} to {signed(more.high)}"
+    say(f"Inflation × 100 on {shared}: {signed(more.value)} ({bounds})")
     say(
         f"{found.reversals} of {found.pairs} pairs are ordered differently, {found.significant_reversals} of the "
         f"{found.significant_pairs} that differ significantly on the full task"

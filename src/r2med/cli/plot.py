@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import click
 
-from .common import Commands, json_option
-from .output import emit, note
+from .common import Commands, Whole, emit, json_option, note
 
 if TYPE_CHECKING:
     from ..api.results import Picture
@@ -50,8 +49,8 @@ def command() -> None:
 @command.command()
 @_shared
 @systems_option
-@click.option("--resamples", default=10_000, show_default=True, type=click.IntRange(min=100), help="Of the bootstrap.")
-@click.option("--seed", default=0, show_default=True, type=click.IntRange(min=0), help="Of the bootstrap.")
+@click.option("--resamples", default=10_000, show_default=True, type=Whole(min=100), help="Of the bootstrap.")
+@click.option("--seed", default=0, show_default=True, type=Whole(min=0), help="Of the bootstrap.")
 def scores(
     out: Path,
     collection: str,
@@ -74,8 +73,8 @@ def scores(
 @command.command()
 @_shared
 @systems_option
-@click.option("--resamples", default=10_000, show_default=True, type=click.IntRange(min=100), help="Of the bootstrap.")
-@click.option("--seed", default=0, show_default=True, type=click.IntRange(min=0), help="Of the random numbers.")
+@click.option("--resamples", default=10_000, show_default=True, type=Whole(min=100), help="Of the bootstrap.")
+@click.option("--seed", default=0, show_default=True, type=Whole(min=0), help="Of the random numbers.")
 def ranks(
     out: Path,
     collection: str,

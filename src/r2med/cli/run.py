@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,9 +14,25 @@ from ..expand import expanders
 from ..fuse import fusions
 from ..rerank import rerankers
 from ..retrieve import retrievers
-from .common import completing, json_option, one_form, options_from, pickle_option, retry_option, tasks_option
-from .experiments import print_experiments, print_needs
-from .output import calls_made, emit, note, print_table, progress, say, show, spending
+from .choose import print_experiments, print_needs, print_plan
+from .common import (
+    Number,
+    Whole,
+    calls_made,
+    completing,
+    emit,
+    json_option,
+    note,
+    one_form,
+    options_from,
+    pickle_option,
+    progress,
+    retry_option,
+    say,
+    show,
+    spending,
+    tasks_option,
+)
 
 if TYPE_CHECKING:
     from ..pipeline import SystemSpec
@@ -56,8 +72,8 @@ OPTIONS = (
                  help=f"Expand the queries first: {expanders.help()}, module:attr; LLM is a chat model of `r2med "
                       "models`, replay:FILE or published:NAME. Repeat it, or write hyde:gpt4+rm3, for methods that "
                       "follow each other."),
-    click.option("--passages", "-n", type=click.IntRange(min=1), help="Generations a query, for --expand."),
-    click.option("--max-tokens", type=click.IntRange(min=1), help="Most tokens of one answer, for --expand."),
+    click.option("--passages", "-n", type=Whole(min=1), help="Generations a query, for --expand."),
+    click.option("--max-tokens", type=Whole(min=1), help="Most tokens of one answer, for --expand."),
     click.option("--policy", help="How expansions meet retrievers, instead of the method's own policy."),
     click.option("--fuse", metavar="METHOD", shell_complete=completing("fusion"),
                  help=f"Fuse the retrievers: {fusions.help()}, with parameters (rrf:k=100)."),
@@ -69,18 +85,18 @@ OPTIONS = (
                       "for rerankers that follow each other."),
     click.option("--rest", type=click.Choice(["keep", "drop"]), default="keep", show_default=True,
                  help="Candidates below the reranker's depth."),
-    click.option("--depth", type=click.IntRange(min=1), help="Documents per query.  [default: 1000]"),
-    click.option("--max-length", "lengths", multiple=True, type=click.IntRange(min=1), metavar="TOKENS",
+    click.option("--depth", type=Whole(min=1), help="Documents per query.  [default: 1000]"),
+    click.option("--max-length", "lengths", multiple=True, type=Whole(min=1), metavar="TOKENS",
                  help="Cut texts here instead of at the model's limit; repeat to compare lengths."),
     click.option("--device", help="cpu, cuda, cuda:1 …; default: every GPU there is, else the CPU."),
     click.option("--prompts", type=_FILE, help="A prompt pack that replaces task instructions and prompts."),
-    click.option("--max-cost", type=click.FloatRange(min=0), metavar="DOLLARS", help="What APIs may cost."),
+    click.option("--max-cost", type=Number(min=0), metavar="DOLLARS", help="What APIs may cost."),
     retry_option,
     click.option("--plan", "--dry-run", "dry_run", is_flag=True,
                  help="Show the stages, what of them is cached and what the rest would take and cost; do nothing."),
     click.option("--executor", type=click.Choice(["local", "ray"]), default="local", show_default=True,
                  help="Where models run: on this machine, or on a Ray cluster."),
-    click.option("--workers", type=click.IntRange(min=1), metavar="N",
+    click.option("--workers", type=Whole(min=1), metavar="N",
                  help="Processes, or Ray actors, that encode and rerank.  [default: this process; on Ray one a GPU or "
                       "CPU]"),
     click.option("--address", metavar="ADDRESS",
@@ -88,7 +104,7 @@ OPTIONS = (
                       "one]"),
     click.option("--memory", metavar="SIZE",
                  help="What dense search may hold beside its memory-mapped vectors, such as 2GB."),
-    click.option("--verify-cache", "verify", default=0, metavar="N", type=click.IntRange(min=0),
+    click.option("--verify-cache", "verify", default=0, metavar="N", type=Whole(min=0),
                  help="Encode N cached texts again and compare."),
     click.option("--trust-remote-code", is_flag=True, help="Let a model run code of its own."),
     pickle_option,
@@ -119,29 +135,26 @@ def command(specs: tuple[str, ...], results: Path, measure: str, as_json: bool, 
     experiment that comes with r2med, one for each of the best published systems; @ alone lists them.
     """
     from ..api import experiments as api
-    from ..api.tasks import resolve_tasks
     from ..pipeline import get_executor, read_experiment
     from ..pipeline.experiment import get_shipped
 
     file, shown = given["experiment"], api.stored_measure(measure)
-    _check_form(file, given, as_json)
+    _check_form(file, specs, given, as_json)
     if file == "@":
         print_experiments(as_json=as_json)
         return
     named = file[1:] if isinstance(file, str) else ""
     written = get_shipped(named) if named else read_experiment(file) if file else None
-    if named and given["dry_run"]:
-        print_needs(named, specs, results, as_json=as_json)
-        return
     tasks = specs or (written.tasks if written else ("mini",))
-    refs = resolve_tasks(tasks)
     depth = given["depth"] or (written.depth if written else api.DEPTH)
+    asked: dict[str, Any] = {"tasks": tasks, "depth": depth, "results": results, "overwrite": given["overwrite"]}
+    if named and given["dry_run"]:
+        print_needs(named, lambda made: _plan(made, asked, given), given["executor"], as_json=as_json)
+        return
+    asked["tasks"] = api.resolve_tasks(tasks)  # before anything is said about systems
     systems = written.systems() if written else _systems(given)
-    asked = {"tasks": refs, "depth": depth, "results": results, "overwrite": given["overwrite"]}
     if given["dry_run"]:
-        with progress() as bar:
-            stages = api.plan(*systems, **asked, options=options_from(given, bar))
-        _print_plan(stages, given["executor"], as_json=as_json)
+        print_plan(_plan(systems, asked, given), given["executor"], as_json=as_json)
         return
     with progress() as bar:
         options = options_from(given, bar)
@@ -172,12 +185,21 @@ def command(specs: tuple[str, ...], results: Path, measure: str, as_json: bool, 
     note(f"Results, runs and per-query scores: {results}/")
 
 
-def _check_form(file: Path | str | None, given: dict[str, Any], as_json: bool) -> None:
+def _plan(systems: Sequence[str | SystemSpec], asked: dict[str, Any], given: dict[str, Any]) -> list[StageEstimate]:
+    from ..api import experiments as api
+
+    with progress() as bar:
+        return api.plan(*systems, **asked, options=options_from(given, bar))
+
+
+def _check_form(file: Path | str | None, tasks: tuple[str, ...], given: dict[str, Any], as_json: bool) -> None:
     """Refuse two forms of output, a form that nothing is printed in, and systems beside those of a file."""
     forms = {"markdown": given["markdown"], "latex": given["latex"]}
     one_form(as_json=as_json, **forms)
     if (given["dry_run"] or file == "@") and any(forms.values()):
         raise click.UsageError("--markdown and --latex print scores, and nothing is run here")
+    if file == "@" and (tasks or given["dry_run"]):
+        raise click.UsageError("@ alone lists the experiments: name one, as @NAME, or leave out --tasks and --plan")
     if file is not None:
         _refuse_beside(file, given)
 
@@ -213,7 +235,7 @@ def _systems(given: dict[str, Any]) -> list[SystemSpec]:
         retrievers, fusion = standard.retrievers, fusion or standard.fusion
         if standard.missing:
             note(f"BM25 only: {standard.missing}")
-    weights = [_number(w) for w in given["weights"].split(",")] if given["weights"] else []
+    weights = [_weight(text) for text in given["weights"].split(",")] if given["weights"] else []
     made = api.systems(
         *retrievers, expand=f"+{LINK}".join(given["expand"]) or None, policy=given["policy"],
         passages=given["passages"], max_tokens=given["max_tokens"], fuse=fusion, weights=weights,
@@ -223,11 +245,12 @@ def _systems(given: dict[str, Any]) -> list[SystemSpec]:
     return [*made, *(api.SystemSpec.parse(spec) for spec in whole)]
 
 
-def _number(text: str) -> float:
+def _weight(text: str) -> float:
     try:
-        return float(text)
-    except ValueError:
-        raise click.BadParameter(f"{text!r} is not a number", param_hint="--weights") from None
+        weight: float = Number().convert(text, None, None)
+    except click.BadParameter as error:
+        raise click.BadParameter(error.message, param_hint="--weights") from None
+    return weight
 
 
 def _print_outcome(outcome: Scores, *, markdown: bool, latex: bool) -> None:
@@ -312,58 +335,3 @@ def _warnings(results: list[TaskResult]) -> Iterator[str]:
             where = ", ".join(f"{task} {number:,}" for task, number in of_tasks)
             number = counted(sum(number for _, number in of_tasks), one, several)
             yield f"{', '.join(systems)}: {number} {what} ({where})"
-
-
-def _print_plan(stages: list[StageEstimate], executor: str, *, as_json: bool) -> None:
-    """The stages that would run, what of them is there already, and what the rest would take."""
-    from ..core.table import NONE
-    from ..pipeline.plan import totals
-
-    total = totals(stages)
-    if as_json:
-        emit({"schema": 1, "executor": executor, "stages": stages, "totals": total})
-        return
-    left = [s for s in stages if s.cached != "yes"]
-    finished = f"{total['stages'] - len(left)} of {total['stages']} stages are finished"
-    if not left:
-        say(f"{finished}: nothing is left to do.")
-        return
-    alike: dict[tuple[str, str, str], list[StageEstimate]] = {}  # the same stage of several tasks
-    for stage in left:
-        alike.setdefault((stage.stage, stage.what, stage.cached), []).append(stage)
-    titles = ["Stage", "What", "Cached", "On", "Texts", "To do", "Tokens", "Cost", "Seconds", "Systems"]
-    rows = [[*same, *_together(parts)] for same, parts in alike.items()]
-    shown = [i for i in range(len(titles)) if any(row[i] != NONE for row in rows)]
-    unknown = sum(stage.cached == "unknown" for stage in left)
-    later = f" {unknown} of them cannot be estimated before others have run." if unknown else ""
-    caption = (
-        f"{total['to_do']} of {total['stages']} stages are left to do: {total['missing']:,} texts or calls, about "
-        f"{total['tokens']:,} tokens, {_dollars(total['dollars'])} at most where a price is known.{later} "
-        "Tokens are estimated from the length of the texts. Nothing was encoded or sent."
-    )
-    print_table([titles[i] for i in shown], [[row[i] for i in shown] for row in rows], caption=caption, left=4)
-    if len(left) < len(stages):
-        note(f"{finished} and not listed (--json lists every stage of every task)")
-
-
-def _together(stages: list[StageEstimate]) -> list[str]:
-    """Where a stage runs, and what is known of its parts, added up."""
-    from ..core.table import NONE
-
-    tasks = list(dict.fromkeys(stage.task for stage in stages))
-    sums = []
-    for name in ("texts", "missing", "tokens", "dollars", "seconds"):
-        known = [number for stage in stages if (number := getattr(stage, name)) is not None]
-        sums.append(sum(known) if known else None)
-    *counts, cost, seconds = sums
-    return [
-        tasks[0] if len(tasks) == 1 else f"{len(tasks)} tasks",
-        *(NONE if number is None else f"{number:,}" for number in counts),
-        NONE if cost is None else _dollars(cost),
-        NONE if seconds is None else f"{seconds:,.1f}",
-        str(len({system for stage in stages for system in stage.systems})),
-    ]
-
-
-def _dollars(cost: float) -> str:
-    return f"${cost:,.2f}" if cost >= 1 or cost == 0 else f"${cost:.4f}"

@@ -7,8 +7,7 @@ from pathlib import Path
 import click
 
 from ..scoring.measures import JUDGED, STANDARD, USUAL, definitions, parse_measures
-from .common import json_option, options_from, pickle_option
-from .output import emit, note, print_table, say, say_styled
+from .common import Whole, emit, json_option, note, options_from, pickle_option, print_table, say, say_styled
 
 _PARAMETERS = {p.name: p.help for d in definitions() for p in d.parameters.values()}
 _MEASURES = "\n".join(
@@ -26,7 +25,8 @@ _MEASURES = "\n".join(
     "measures",
     multiple=True,
     metavar="MEASURE",
-    help=f"{', '.join(map(str, USUAL))}, R(rel=2)@100 …; repeatable. Default: all at the usual cut-offs.",
+    help=f"{', '.join(map(str, USUAL))}, R(rel=2)@100 …; repeatable. Default: the first {len(USUAL)} "
+    "of these; with --json, all at the usual cut-offs.",
 )
 @click.option("--per-query", is_flag=True, help="One row per query.")
 @click.option("--condensed", is_flag=True, help="Leave out what nobody judged before scoring (trec_eval -J).")
@@ -38,7 +38,7 @@ def score(
 
     Queries that the run lacks score 0 and are counted; those without judgments do not count, and are counted too.
     """
-    from ..core.table import counted
+    from ..core.table import counted, points, share
     from ..scoring import score as evaluate
     from ..scoring.holes import condensed as condensed_lists
     from ..tasks import read_qrels, read_run
@@ -71,17 +71,18 @@ def score(
     if per_query:
         columns = {str(m): result.per_query[m].tolist() for m in shown}
         rows = [
-            [query_id, *(f"{values[i]:.4f}" for values in columns.values())]
+            [query_id, *(points(values[i]) for values in columns.values())]
             for i, query_id in enumerate(result.query_ids)
         ]
-        print_table(["Query", *columns], rows)
-    print_table(["", *map(str, shown)], [[run.name, *(f"{result.mean(m):.4f}" for m in shown)]])
-    note(
-        f"{JUDGED} {judged:.4f}: the share of the top ten that somebody judged"
-        + ("; scored alone" if condensed else "")
-    )
+        print_table(["Query", *columns], rows, caption="Scores × 100.")
+        say()
     asked = counted(len(result.query_ids), "query", "queries")
-    note(f"{asked}, {len(result.missing_queries):,} of them missing from the run (scored 0)")
+    means = [run.name, *(points(result.mean(m)) for m in shown)]
+    print_table(["", *map(str, shown)], [means], caption=f"Scores × 100, means over {asked}.")
+    said = "the share of the top ten that somebody judged" + ("; scored alone" if condensed else "")
+    note(f"{JUDGED} {share(judged)}: {said}")
+    if missing := len(result.missing_queries):
+        note(f"{missing:,} of {asked} {'is' if missing == 1 else 'are'} missing from the run and scored 0")
     if unjudged:
         note(f"{counted(unjudged, 'query', 'queries')} of the run without judgments did not count")
     if result.without_positives:
@@ -92,7 +93,7 @@ def score(
 @click.argument("text")
 @click.option("--task", "-t", "spec", default="mini/MedQA-Diag", show_default=True, help="Task or folder to search in.")
 @click.option("--retriever", "-r", default="bm25", show_default=True, help="Retriever.")
-@click.option("--top", "-k", default=5, show_default=True, type=click.IntRange(min=1), help="Passages to show.")
+@click.option("--top", "-k", default=5, show_default=True, type=Whole(min=1), help="Passages to show.")
 @click.option("--prompts", type=click.Path(path_type=Path), help="A prompt pack that replaces the task instructions.")
 @click.option("--memory", metavar="SIZE", help="What dense search may hold beside its mapped vectors, such as 2GB.")
 @pickle_option

@@ -130,8 +130,9 @@ class Declared(Mapping[str, Parameter]):
 
 
 def _number(text: str) -> float | str:
+    """The number that a text is in plain digits; Python's float would also read 1_2 and digits of other scripts."""
     try:
-        return float(text)
+        return float(text) if text.isascii() and "_" not in text else text
     except ValueError:
         return text
 

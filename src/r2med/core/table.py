@@ -1,6 +1,6 @@
 """A table as a value, with its writers: Markdown, HTML for notebooks, CSV, LaTeX and aligned text.
 
-`cli/output.py` draws one on a terminal. Cells are texts that may come from data: every writer makes them harmless for
+`cli/layout.py` fits one into a terminal. Cells are texts that may come from data: every writer makes them harmless for
 the place they go to. Numbers are turned into text here too, once, from the value itself.
 """
 
@@ -17,6 +17,8 @@ from typing import NamedTuple
 from .untrusted import printable
 
 NONE = "–"
+GAP = " " * 3
+"""What stands between two columns of plain text."""
 _MARKDOWN = re.compile(r"([\\`*_<>\[\]|#~$])")
 _FORMULA = re.compile(r"[=@\t]|[-+](?!\d[\d.]*$)")
 """What a spreadsheet takes for a formula; a number with a sign is none."""
@@ -59,17 +61,16 @@ class Table(NamedTuple):
     heading: str = ""
 
     def text(self) -> str:
-        """Aligned columns, for a place that shows plain text."""
-        lines = [[printable(cell) for cell in row] for row in (self.titles, *self.rows)]
-        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-        aligned = [
-            "  ".join(
-                cell.ljust(width) if i < self.left else cell.rjust(width)
-                for i, (cell, width) in enumerate(zip(line, widths, strict=True))
-            ).rstrip()
-            for line in lines
+        """Aligned columns, with the heading above and the caption below: for a pipe, and for a Python prompt."""
+        titles, *rows = [[printable(cell) for cell in row] for row in (self.titles, *self.rows)]
+        widths = [max(map(cell_len, column)) for column in zip(titles, *rows, strict=True)]
+        head, *body = [
+            GAP.join(padded(cell, widths[i], right=i >= self.left) for i, cell in enumerate(row)).rstrip()
+            for row in (titles, *rows)
         ]
-        return "\n".join([*aligned, *([printable(self.caption)] if self.caption else [])])
+        rule = "─" * max(map(cell_len, (head, *body)))
+        around = [[printable(text)] if text else [] for text in (self.heading, self.caption)]
+        return "\n".join([*around[0], head, rule, *body, *around[1]])
 
     def markdown(self, *, ready: bool = False) -> str:
         """A Markdown table with its caption below; `ready` texts are Markdown already."""
@@ -148,6 +149,22 @@ class Table(NamedTuple):
             style += ";white-space:nowrap" if column == 0 or figure else ""
             row += f'<{tag} style="{style}{line}">{_html(cell)}</{tag}>'
         return f"<tr>{row}</tr>"
+
+
+def cell_len(text: str) -> int:
+    """How many cells of a terminal a text takes: a Chinese character has two, a combining one none."""
+    if text.isascii():
+        return len(text)
+    without = ("Mn", "Me", "Cf")
+    return sum(
+        0 if unicodedata.category(c) in without else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text
+    )
+
+
+def padded(text: str, width: int, *, right: bool = False) -> str:
+    """A text with spaces up to a width in cells, before it or behind it."""
+    space = " " * (width - cell_len(text))
+    return space + text if right else text + space
 
 
 def _latex_row(cells: Iterable[str]) -> str:

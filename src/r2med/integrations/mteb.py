@@ -19,7 +19,7 @@ from ..core import DataError, MissingExtra, R2MedError, ResultError, Task, Usage
 from ..core.atomic import write_bytes
 from ..core.untrusted import component, file_name, inside
 from ..models import Card, card_names, cards, find_card
-from ..report.collection import by_system
+from ..report.scores import by_system
 from ..results import SystemInfo, TaskResult
 from ..results.store import indented_json
 from ..retrieve.mteb_inputs import SPLIT, SUBSET

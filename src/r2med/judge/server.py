@@ -17,9 +17,20 @@ from urllib.parse import parse_qs, quote, unquote
 import msgspec
 
 from ..core import R2MedError, ResultError, UnknownName, UsageError
-from ..report.web.app import ASGIApp, Guard, Receive, Response, Scope, Send
+from ..report.web.app import (
+    JSON,
+    ASGIApp,
+    Guard,
+    Receive,
+    Refused,
+    Response,
+    Scope,
+    Send,
+    check_site,
+    headers_of,
+    read_body,
+)
 from ..report.web.render import static_file
-from ..report.web.requests import JSON, Refused, check_site, headers_of, read_body
 from .desk import Desk, Finished, Sent
 from .journal import Conflict, JudgeKind
 from .project import Project

@@ -290,14 +290,6 @@ def side_by_side(
     return SideBySide(replace(scores, of_tasks=whole), results, left_out)
 
 
-def by_system(results: Iterable[TaskResult]) -> dict[str, dict[str, TaskResult]]:
-    """System to task, by its full name, to result, in order of appearance."""
-    grouped: dict[str, dict[str, TaskResult]] = {}
-    for result in results:
-        grouped.setdefault(result.system.name, {})[result.task.full_name] = result
-    return grouped
-
-
 class Behind(NamedTuple):
     """The task that a result was made on, or why it is not here."""
 

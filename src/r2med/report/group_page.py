@@ -10,11 +10,10 @@ import msgspec
 
 from ..core import IdTable, UsageError
 from ..core.atomic import write_bytes
-from ..core.table import NONE, Table, counted, markdown_text
+from ..core.table import NONE, Table, counted, markdown_text, points
 from ..core.untrusted import component, inside
 from ..tasks.nano.figures import ROLES, Contrast, Inspected, NanoProfile, group
-from .nano_plots import draw_profiles, task_pictures
-from .page_html import markdown_html, whole_page
+from .page_html import draw_profiles, markdown_html, task_pictures, whole_page
 from .task_origin import description, family, language, licence, set_of, source_table, sources
 from .task_page import ROLE_TITLES, score, task_page
 from .task_reading import (
@@ -34,21 +33,25 @@ from .task_reading import (
 PROFILES = ["BM25", "Dense", "Hybrid"]
 
 
-def group_table(profile: NanoProfile) -> Table:
-    """The tasks of a group, and all of them by query; a mean over some of the tasks only is marked."""
+def group_table(profile: NanoProfile, *, in_points: bool = False) -> Table:
+    """The tasks of a group, and all of them by query; a mean over some of the tasks only is marked.
+
+    Scores are from 0 to 1, as all of a page's are; `in_points`, they are × 100, as in a terminal's tables.
+    """
+    shown = points if in_points else score
     rows = [
         [t.task, f"{t.queries:,}", f"{t.documents:,}", f"{t.positives:,}", f"{t.positives_per_query:.2f}",
-         *(score(t.profiles[r].ndcg_at_10 if r in t.profiles else None) for r in ROLES),
+         *(shown(t.profiles[r].ndcg_at_10 if r in t.profiles else None) for r in ROLES),
          _best_names({r: p.ndcg_at_10 for r, p in t.profiles.items()})]
         for t in profile.tasks.values()
     ]  # fmt: skip
     have = {r: g for r in ROLES if (g := profile.group[r]) is not None}
     complete = {r: g.ndcg_at_10 for r, g in have.items() if g.complete}
-    cells = [score(have[r].ndcg_at_10) + ("" if have[r].complete else "*") if r in have else NONE for r in ROLES]
+    cells = [shown(have[r].ndcg_at_10) + ("" if have[r].complete else "*") if r in have else NONE for r in ROLES]
     counts = [f"{profile.queries:,}", f"{profile.documents:,}", f"{profile.positives:,}"]
     rows.append(["All, by query", *counts, f"{profile.positives / profile.queries:.2f}", *cells, _best_names(complete)])
     marked = "; * over the tasks that have the profile only." if any("*" in cell for cell in cells) else "."
-    caption = f"nDCG@10 of the candidates; the last line weights tasks by their queries{marked}"
+    caption = f"nDCG@10{' × 100' * in_points} of the candidates; the last line weights tasks by their queries{marked}"
     titles = ["Task", "Queries", "Documents", "Positives", "Pos./query", *PROFILES, "Best"]
     return Table(titles, rows, caption)
 

@@ -14,7 +14,6 @@ from ..results.protocols import own_words
 from ..scoring import CUTOFFS, MAIN, Measure
 from ..scoring.evaluation import import_pandas, mean_judged
 from ..scoring.measures import JUDGED
-from .collection import by_system
 
 if TYPE_CHECKING:
     from ..scoring.intervals import Settings
@@ -33,6 +32,14 @@ SHORT = {
 COUNTED = ("generations", "raw_query_used", "prompt_tokens", "completion_tokens", "cost", "retries", "rate_limits",
            "lost_calls")  # fmt: skip
 """What `r2med run --json` says about the texts that queries were expanded to."""
+
+
+def by_system(results: Iterable[TaskResult]) -> dict[str, dict[str, TaskResult]]:
+    """System to task, by its full name, to result, in order of appearance."""
+    grouped: dict[str, dict[str, TaskResult]] = {}
+    for result in results:
+        grouped.setdefault(result.system.name, {})[result.task.full_name] = result
+    return grouped
 
 
 def short_name(task: str) -> str:
@@ -163,7 +170,7 @@ class Scores:
         if self.folder is None:
             raise UsageError("intervals need the scores of single queries, and these results have no folder")
         from ..scoring.intervals import Settings
-        from .paper import stored_latex
+        from .comparison import stored_latex
 
         return stored_latex(self.results, self.folder, self.measure, settings or Settings())
 

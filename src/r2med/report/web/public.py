@@ -33,7 +33,7 @@ from .app import STATIC, find_page
 from .pages import board_filters
 from .pages.board import own_rows
 from .pages.compare import best_systems
-from .pages.submissions import all_submissions, submission, submissions
+from .pages.details import all_submissions, submission, submissions
 from .render import Links, Page, PageRequest, environment, page_html, static_file
 from .site import Site, TaskTexts
 

@@ -25,7 +25,7 @@ from ...tasks.load import every_part
 from ..collection import MEASURES, ORDER, Behind, CollectionResults, all_collections, task_behind
 from ..costs import Facts, unknown_facts
 from ..leaderboard import Standing, standing, usual_settings
-from ..nano_plots import written_pictures
+from ..page_html import written_pictures
 from ..submissions import Submitted
 from .background import Background, Searcher, Trying
 from .failures import failures, reading_limit

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -26,6 +27,7 @@ from .board import published
 
 SHOWN, LISTED, ROWS = 3, 8, 500
 OTHERS = parse_measures(("R@100", "hit@10"))
+_PLACE = re.compile(r"[0-9]{0,9}")
 FEWEST = 9  # Queries that make three thirds worth showing.
 
 
@@ -39,7 +41,7 @@ def task(site: Site, asked: PageRequest, url: Links) -> Page:
     order = best_on(results, name, measure)
     matrix = results.matrix(name, measure, None if results.affordable(name) else order[:SHOWN])
     shown = [s for s in order if matrix and s in matrix.systems][:SHOWN]
-    begin = int(asked.get("from")) if asked.get("from").isdigit() else 0
+    begin = _place(asked.get("from"))
     rows = [row for row in published(results, measure) if info.full_name in row.tasks]
     others = [(row.label, row.tasks[info.full_name], row.date) for row in rows]
 
@@ -80,6 +82,13 @@ def task(site: Site, asked: PageRequest, url: Links) -> Page:
         "pictures": [Markup(figure(picture)) for picture in site.texts.written_pictures(info).values()],
     }
     return Page("task.html", info.full_name, context, "task")
+
+
+def _place(text: str) -> int:
+    """Where the list of queries begins; anybody can write an address."""
+    if not _PLACE.fullmatch(text):
+        raise UsageError(f"queries are listed from a place such as 500 on, not from {text[:20]!r}")
+    return int(text or 0)
 
 
 def written(site: Site, asked: PageRequest, url: Links) -> Page:

@@ -11,7 +11,7 @@ import pytest
 import r2med
 from r2med.core import Run
 from r2med.core.places import home
-from r2med.report.verify import Judgments, Verdict, verify
+from r2med.report.submissions import Judgments, Verdict, verify
 from r2med.results import ResultIndex
 from r2med.results.beside import write_blocks
 from tests.builders import QRELS, lines, other_folder, r2med_folder

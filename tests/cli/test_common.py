@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from r2med.cli.output import note, print_table, say, show
+from r2med.cli.common import note, print_table, say, show
 from r2med.core.table import Table
 from tests.terminal import run_all
 

@@ -9,8 +9,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 import r2med
-from r2med.cli.bundle import board
-from r2med.cli.bundle import bundle as command
+from r2med.cli.publish import board
+from r2med.cli.publish import bundle as command
 from tests.builders import r2med_folder
 from tests.results.sealing import edit
 

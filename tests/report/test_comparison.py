@@ -18,7 +18,7 @@ from r2med.cli.compare import command as compare_command
 from r2med.cli.run import command as run_command
 from r2med.core import UsageError
 from r2med.core.table import Table, points
-from r2med.report.paper import comparison_latex, scores_latex
+from r2med.report.comparison import comparison_latex, scores_latex
 from r2med.report.scores import Scores
 from r2med.scoring import MAIN
 from r2med.scoring.compare import Comparison, compare

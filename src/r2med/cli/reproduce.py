@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from .common import Commands, json_option, options_from, pickle_option
-from .output import emit, note, print_table, progress, say
+from .common import Commands, Number, emit, json_option, note, options_from, pickle_option, print_table, progress, say
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -170,9 +169,7 @@ Collection = Literal["mini", "mini-dev", "mini@1", "nano", "r2med"]
     help="default, r2med-paper, mteb, nano-profile. Default: that of the collection's main figures.",
 )
 @click.option("--measure", default="nDCG@10", show_default=True, help="What is compared.")
-@click.option(
-    "--tolerance", type=click.FloatRange(min=0), help="Points of 100 that still match; else the source's own."
-)
+@click.option("--tolerance", type=Number(min=0), help="Points of 100 that still match; else the source's own.")
 @click.option("--run/--no-run", "run", default=True, help="Run what has no stored result, or only read.")
 @click.option("--ledger", "book", type=click.Path(path_type=Path), help="A ledger file of your own instead of ours.")
 @click.option(
