@@ -22,7 +22,7 @@ from ..core.columns import Int32, Int64
 from ..core.options import Options
 from ..core.spec import Spec
 from ..models import Card
-from ..retrieve.encoders.base import WorkOrder
+from ..retrieve.encoders import WorkOrder
 from ..retrieve.encoders.batching import Job, stream_jobs
 from ..retrieve.encoders.devices import mixed_precision
 from ..retrieve.encoders.torch_models import check_whole, import_transformers, load_with, loading, stated_config

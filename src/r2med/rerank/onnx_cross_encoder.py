@@ -16,9 +16,9 @@ from ..core import ModelError
 from ..core.options import Options
 from ..models import Card
 from ..models.locate import file_hash
-from ..retrieve.encoders.base import WorkOrder
-from ..retrieve.encoders.batching import pad
-from ..retrieve.encoders.onnx import BATCH_TOKENS, OnnxModel, find_onnx, onnx_hashes, scales_batches
+from ..retrieve.encoders import WorkOrder
+from ..retrieve.encoders.batching import BATCH_TOKENS, pad
+from ..retrieve.encoders.onnx import OnnxModel, find_onnx, onnx_hashes, scales_batches
 from .contract import Float32
 from .cross_encoder import WINDOW, CrossEncoder, PairIds, PairTokenizer
 from .pointwise import Pairs, by_query

@@ -16,9 +16,7 @@ from ..core.queries import Explanation, Side, largest_first
 from ..models import Card
 from ..retrieve.dense import DenseRetriever
 from ..retrieve.embed import Embedded
-from ..retrieve.encoders import model_folder
-from ..retrieve.encoders.base import WorkOrder
-from ..retrieve.encoders.token_states import TokenEncoder, token_encoder
+from ..retrieve.encoders import TokenEncoder, WorkOrder, model_folder, token_encoder
 from ..retrieve.maxsim import EXPLAINED, STORED, fixed_point, maxsim, token_shares
 from ..retrieve.rows import unit
 from .pointwise import Pairs, Scored, by_query

@@ -23,8 +23,8 @@ from ..models.prompts import names_of
 from .cards import ModelParameters, ModelRetriever, card_of, with_paper_pack, wording_of
 from .contract import Build, Work, check_depth
 from .embed import Embedded, embed, remaining_work, verify_cache
-from .encoders import Encoder, load_encoder, resolve_devices
-from .encoders.base import truncation
+from .encoders import Encoder, load_encoder, truncation
+from .encoders.devices import resolve_devices
 from .feedback import feed_back_vectors
 from .rows import Float32, Rows, UnitRows, unit
 from .sparse import TopK

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from r2med.core import ModelError, TextColumn
 from r2med.core.queries import Side
-from r2med.retrieve.encoders import batching
-from r2med.retrieve.encoders.base import Float32
+from r2med.retrieve.encoders import Float32, batching
 from r2med.retrieve.encoders.batching import Tokens, pad, plan, stream_batches
 
 

@@ -19,7 +19,7 @@ from r2med.core.options import Options
 from r2med.models import get_card
 from r2med.retrieve import get_retriever
 from r2med.retrieve.dense import DenseRetriever
-from r2med.retrieve.encoders.base import Float32
+from r2med.retrieve.encoders import Float32
 
 from . import tiny
 

@@ -27,8 +27,7 @@ from ...core.untrusted import file_name
 from ...http import Client, RateLimit, Rejected, Service
 from ...models import Card
 from ...models.locate import snapshot
-from .apis import wire_format
-from .base import (
+from . import (
     UNKNOWN_TOKENS,
     BaseEncoder,
     Batch,
@@ -38,6 +37,7 @@ from .base import (
     normalized,
     shortened,
 )
+from .apis import wire_format
 from .onnx import FileTokenizer
 
 TOKENS_PER_REQUEST = 60_000

@@ -11,16 +11,19 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence, Sized
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 
 from ...core import ModelError, TextColumn
 from ...core.columns import Int32, Int64
 from ...core.queries import Side
-from .base import Batch, Float32, WorkOrder, check_vectors
+from . import Batch, Float32, TokenBatch, WorkOrder, check_vectors
 
 WINDOW = 2048
+TOKEN_WINDOW = 256
+"""Texts that are put into batches together: their token vectors travel together where a worker makes them."""
+BATCH_TOKENS = 4096
 PREFIX = 1 << 16
 """Characters of a text that are tokenized at first; more only where they give too few tokens."""
 MARGIN = 256
@@ -204,6 +207,20 @@ def stream_batches(
         return backend.tokenize([texts[i] for i in window.tolist()], side, instruction)
 
     return stream_jobs(by_length(texts), tokenize, work, budget=budget, most=most, workers=workers)
+
+
+def token_batch(
+    job: Job[Any], hidden: Float32, kept: Sequence[slice | list[int]], texts: Sequence[str], name: str
+) -> TokenBatch:
+    """The vectors of the tokens that count."""
+    states = []
+    for row, positions, padded in zip(job.rows.tolist(), kept, hidden, strict=True):
+        vectors = padded[positions]
+        if not len(vectors):
+            start = " ".join(texts[row].split())[:60]
+            raise ModelError(f"{name} gives no token of text {row} a vector ({start!r})")
+        states.append(check_vectors(vectors, np.full(len(vectors), row), texts, name))
+    return TokenBatch(job.rows, states, np.array([tokens.total for tokens in job.items], dtype=np.int32))
 
 
 def halving(forward: Callable[[list[Item]], Float32], batch: list[Item], backend: MemoryBackend) -> Float32:

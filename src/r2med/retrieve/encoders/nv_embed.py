@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...core import ModelError
 from ...core.queries import Side
-from .base import Float32, shortened
+from . import Float32, shortened
 from .batching import Tokens
 from .devices import mixed_precision, torch_dtype
 from .torch_encoder import Replica, TorchEncoder

@@ -17,19 +17,29 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...core import MissingExtra, ModelError
+from ...core.columns import Int64
 from ...core.options import Options
 from ...core.plugins import first_line
 from ...core.queries import Side
 from ...models import Card
 from ...models.locate import file_hash
 from ..sparse import available_cores
-from .base import BaseEncoder, Batch, Float32, WorkOrder, length_facts, normalized, shortened
-from .batching import Tokens, by_length, pad, stream_batches, tokenize_bounded
+from . import BaseEncoder, Batch, Float32, TokenBatch, WorkOrder, length_facts, normalized, shortened
+from .batching import (
+    BATCH_TOKENS,
+    TOKEN_WINDOW,
+    Job,
+    Tokens,
+    by_length,
+    pad,
+    stream_batches,
+    stream_jobs,
+    token_batch,
+    tokenize_bounded,
+)
 
 if TYPE_CHECKING:
     import onnxruntime
-
-BATCH_TOKENS = 4096
 
 
 class FileTokenizer:
@@ -190,6 +200,36 @@ class OnnxEncoder(BaseEncoder):
     def is_out_of_memory(self, error: BaseException) -> bool:
         """Whether a smaller batch may succeed."""
         return isinstance(error, MemoryError) or "allocate memory" in str(error)
+
+
+class OnnxTokenEncoder(OnnxEncoder):
+    """Token vectors from an ONNX file."""
+
+    pooling = "tokens"
+
+    def work_order(self, texts: Sequence[str]) -> WorkOrder:
+        """A model that takes one text at a time lets workers share texts as they like."""
+        return by_length(texts, TOKEN_WINDOW, free=super().work_order(texts).free)
+
+    def stream_states(self, texts: Sequence[str], side: Side, instruction: str = "") -> Iterator[TokenBatch]:
+        """Token vectors of all texts, a batch at a time."""
+        model = self.model
+
+        def work(job: Job[Tokens], worker: int) -> TokenBatch:
+            del worker
+            hidden, _ = model.hidden([t.ids for t in job.items])
+            return token_batch(job, hidden, [slice(len(t.ids)) for t in job.items], texts, self.name)
+
+        def tokenize(window: Int64) -> list[Tokens]:
+            return self.tokenize([texts[i] for i in window.tolist()], side, instruction)
+
+        budget, most = self.options.batch_tokens or BATCH_TOKENS, 1 if model.per_text else 64
+        return stream_jobs(self.work_order(texts), tokenize, work, budget=budget, most=most, workers=model.workers)
+
+    def token_names(self, texts: Sequence[str], side: Side, instruction: str = "") -> list[list[str]]:
+        """The tokens of each text."""
+        name = self.model.tokenizer.backend.id_to_token
+        return [[str(name(i)) for i in tokens.ids] for tokens in self.tokenize(list(texts), side, instruction)]
 
 
 def pool(hidden: Float32, mask: Float32, pooling: str) -> Float32:
