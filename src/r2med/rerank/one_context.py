@@ -24,8 +24,14 @@ from ..core.spec import Spec
 from ..models import Card
 from ..retrieve.encoders import WorkOrder
 from ..retrieve.encoders.batching import Job, stream_jobs
-from ..retrieve.encoders.devices import mixed_precision
-from ..retrieve.encoders.torch_models import check_whole, import_transformers, load_with, loading, stated_config
+from ..retrieve.encoders.torch_models import (
+    check_whole,
+    import_transformers,
+    load_with,
+    loading,
+    mixed_precision,
+    stated_config,
+)
 from ..retrieve.sparse import available_cores
 from ..retrieve.stored import on_task
 from .contract import DEPTH, Float32, Reranker, Rest, check_depth, reordered, tied, top_pairs

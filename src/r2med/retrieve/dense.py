@@ -24,7 +24,7 @@ from .cards import ModelParameters, ModelRetriever, card_of, with_paper_pack, wo
 from .contract import Build, Work, check_depth
 from .embed import Embedded, embed, remaining_work, verify_cache
 from .encoders import Encoder, load_encoder, truncation
-from .encoders.devices import resolve_devices
+from .encoders.torch_models import resolve_devices
 from .feedback import feed_back_vectors
 from .rows import Float32, Rows, UnitRows, unit
 from .sparse import TopK

@@ -23,7 +23,7 @@ from ...rerank import Reranker
 from ...rerank.pointwise import Pairs, PairScorer, Scored
 from ...retrieve import Retriever
 from ...retrieve.encoders import BaseEncoder, Batch, TermBatch, TokenBatch, WorkOrder
-from ...retrieve.encoders.devices import DTYPES
+from ...retrieve.encoders.torch_models import DTYPES
 from . import Executor
 from .pool import Component, Job, Pool, Workers
 

@@ -16,9 +16,8 @@ from ...core import ModelError
 from ...core.queries import Side
 from . import Float32, shortened
 from .batching import Tokens
-from .devices import mixed_precision, torch_dtype
 from .torch_encoder import Replica, TorchEncoder
-from .torch_models import check_whole, import_transformers, loading, to_array
+from .torch_models import check_whole, import_transformers, loading, mixed_precision, to_array, torch_dtype
 
 if TYPE_CHECKING:
     import torch

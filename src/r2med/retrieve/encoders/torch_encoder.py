@@ -28,25 +28,23 @@ from .batching import (
     token_batch,
     tokenize_bounded,
 )
-from .devices import (
-    is_out_of_memory,
-    mixed_precision,
-    resolve_devices,
-    resolve_dtype,
-    token_budget,
-    torch_dtype,
-    use_all_cores,
-)
 from .torch_models import (
     BIDIRECTIONAL,
     bidirectional,
     check_folder,
+    is_out_of_memory,
     load_head,
     load_model,
     load_projections,
     load_tokenizer,
+    mixed_precision,
     pool,
+    resolve_devices,
+    resolve_dtype,
     to_array,
+    token_budget,
+    torch_dtype,
+    use_all_cores,
 )
 
 TOKENS = 2  # raised when a text becomes other tokens, so that vectors of the former ones are not used again
