@@ -187,8 +187,8 @@ def precision() -> bool:
     from r2med.models import get_card, locate
     from r2med.retrieve.cards import prefix_for
     from r2med.retrieve.encoders import token_encoder
-    from r2med.retrieve.rows import unit
     from r2med.retrieve.sparse import top_k
+    from r2med.retrieve.vectors import unit
 
     card = get_card("bge-small")
     if (folder := locate(card)) is None:

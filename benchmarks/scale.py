@@ -27,6 +27,7 @@ from r2med.cache import EmbeddingCache
 from r2med.core import Document, Documents, Qrels, Query, Task
 from r2med.core.options import Options
 from r2med.retrieve import get_retriever
+from r2med.retrieve.rows import ArrayRows
 from r2med.retrieve.sparse import available_cores
 from r2med.retrieve.vectors import search
 from r2med.tasks import write_task
@@ -124,7 +125,7 @@ def searching() -> bool:
         matrix = rng.standard_normal((size, DIMENSION), dtype=np.float32)
         matrix /= np.linalg.norm(matrix, axis=1, keepdims=True)
         query, ties = rng.standard_normal((1, DIMENSION), dtype=np.float32), rng.permutation(size).astype(np.int32)
-        search(query, matrix, ties, 100)
+        search(query, ArrayRows(matrix), ties, 100)
         ratios = []
         for _ in range(7):  # side by side, so that both meet the same machine
             bound = reading(matrix)

@@ -20,12 +20,11 @@ from r2med.core.queries import Queries, QueryText, Side
 from r2med.core.spec import Spec
 from r2med.models import Instructions, folder_card, get_card
 from r2med.retrieve import Retriever, as_retriever, get_retriever
-from r2med.retrieve.dense import DenseRetriever
+from r2med.retrieve.dense import DenseRetriever, Variant
 from r2med.retrieve.encoders import Batch, load_encoder
 from r2med.retrieve.encoders.custom import CustomEncoder
 from r2med.retrieve.encoders.torch_encoder import TorchEncoder
-from r2med.retrieve.rows import unit
-from r2med.retrieve.variants import Variant
+from r2med.retrieve.vectors import unit
 from tests.builders import small_task
 from tests.retrieve.encoders import tiny
 from tests.retrieve.encoders.hashing import HashEncoder

@@ -18,7 +18,7 @@ from ..retrieve.dense import DenseRetriever
 from ..retrieve.embed import Embedded
 from ..retrieve.encoders import TokenEncoder, WorkOrder, model_folder, token_encoder
 from ..retrieve.maxsim import EXPLAINED, STORED, fixed_point, maxsim, token_shares
-from ..retrieve.rows import unit
+from ..retrieve.vectors import unit
 from .pointwise import Pairs, Scored, by_query
 
 BLOCK = 4096

@@ -38,7 +38,8 @@ from .contract import Work
 from .encoders import Encoder, TokenEncoder
 from .encoders.batching import estimated_tokens
 from .maxsim import STORED, fixed_point
-from .rows import ArrayRows, Float32, Rows, TakenRows
+from .rows import ArrayRows, TakenRows
+from .vectors import Float32, Rows
 
 FLUSH_SECONDS = 10.0
 FLUSH_BYTES = 64 << 20
