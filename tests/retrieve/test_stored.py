@@ -11,7 +11,8 @@ import r2med
 from r2med.core import DataError, Run
 from r2med.core.spec import Content
 from r2med.core.trec import write_run
-from r2med.retrieve.stored import StoredRun, load_candidates, on_task, read_topk
+from r2med.retrieve.contract import on_task
+from r2med.retrieve.stored import StoredRun, load_candidates, read_topk
 from r2med.tasks import write_task
 from tests.builders import small_task
 
@@ -38,8 +39,6 @@ def test_upstreams_lines(tmp_path: Path) -> None:
         "queries_without": 0,
         "shortest": 1,
         "longest": 2,
-        "unknown_documents": 0,
-        "unknown_queries": 0,
     }
 
 
@@ -58,7 +57,7 @@ def test_trec_and_compressed(tmp_path: Path) -> None:
     assert load_candidates(packed, TASK).lengths().tolist() == [1, 0]
 
 
-def test_unknown_ids_are_refused_by_name_or_dropped_and_counted(tmp_path: Path) -> None:
+def test_unknown_ids_are_refused_by_name(tmp_path: Path) -> None:
     path = topk(
         tmp_path / "x.jsonl",
         {"id": "q1", "topk_pid": [["d9", 5], ["d1", 4], ["d8", 3], ["d2", 2]]},
@@ -66,11 +65,6 @@ def test_unknown_ids_are_refused_by_name_or_dropped_and_counted(tmp_path: Path) 
     )
     with pytest.raises(DataError, match=r"x\.jsonl.*'q7'"):
         load_candidates(path, TASK)
-    run = load_candidates(path, TASK, unknown="drop")
-    assert [h.doc_id for h in run.of("q1")] == ["d1", "d2"]
-    account = run.notes["candidates"]
-    assert isinstance(account, dict)
-    assert (account["unknown_documents"], account["unknown_queries"], account["queries_without"]) == (2, 1, 1)
     only_document = topk(tmp_path / "y.jsonl", {"id": "q1", "topk_pid": [["d9", 5]]})
     with pytest.raises(DataError, match="'d9'"):
         load_candidates(only_document, TASK)

@@ -22,6 +22,7 @@ from ..core.columns import Int32, Int64
 from ..core.options import Options
 from ..core.spec import Spec
 from ..models import Card
+from ..retrieve.contract import on_task
 from ..retrieve.encoders import WorkOrder
 from ..retrieve.encoders.batching import Job, stream_jobs
 from ..retrieve.encoders.torch_models import (
@@ -33,7 +34,6 @@ from ..retrieve.encoders.torch_models import (
     stated_config,
 )
 from ..retrieve.sparse import available_cores
-from ..retrieve.stored import on_task
 from .contract import DEPTH, Float32, Reranker, Rest, check_depth, reordered, tied, top_pairs
 from .pointwise import Pairs, Scored, cut_note
 from .torch_cross_encoder import TorchCrossEncoder
