@@ -22,9 +22,8 @@ from ..core.files import sha256_of, wrong_files
 from ..core.hub import Download, Repository, download
 from ..core.stores import ZipStore
 from ..core.untrusted import inside
-from .card import Card, ModelCard
+from .card import Card, Carrier, ModelCard
 from .locate import MARK, Part, from_carrier, locate, own_folder, parts, ready
-from .parts import Carrier
 from .registry import find_card, find_chat_card
 
 TEXT = (".json", ".txt", ".model")

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 
 from ..core import ModelError, fingerprint
 from ..core.untrusted import inside
-from .card import Card
+from .card import Card, Interaction
 from .locate import complete, folder_hashes, own_folder, snapshot
-from .parts import Instructions, Interaction
+from .prompts import Instructions
 
 DECODERS = {"mistral", "llama", "qwen2", "qwen3", "gemma", "gemma2", "gemma3", "gemma3_text", "gpt_neox", "phi3", "opt"}
 ARCHITECTURES = {"t5": "t5-encoder", "gpt_neox": "gpt-neox", "gemma3_text": "gemma3", "nvembed": "nv-embed"}
