@@ -29,6 +29,9 @@ class Model:
         self.busy: set[int] = set()
         self.lock = threading.Lock()
 
+    def max_length(self, side: Side) -> int:
+        return 1000
+
     def tokenize(self, texts: list[str], side: Side, instruction: str) -> list[Tokens]:
         return [Tokens([len(word) for word in (instruction + t).split()], len(t.split())) for t in texts]
 

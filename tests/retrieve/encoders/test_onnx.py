@@ -55,6 +55,19 @@ def test_vectors_are_those_of_plain_calls_whatever_the_neighbours(folder: Path, 
     assert np.array_equal(alone[0], made[0])
 
 
+def test_a_length_that_leaves_no_room_for_a_text_is_refused(folder: Path) -> None:
+    """All texts would have one vector: that of the special tokens, or of the beginning of the instruction."""
+    instruction = "Represent this sentence for searching relevant passages: "
+    card = get_card("bge-small").replace(query_length=10, document_length=2)
+    for encode in (OnnxEncoder(card, folder).encode, OnnxTokenEncoder(card, folder).stream_states):
+        with pytest.raises(ModelError, match="2 tokens leaves no room for a text"):
+            encode(TEXTS, "document")
+        with pytest.raises(ModelError, match=r"10 tokens leaves no room for a text.* are 10"):
+            encode(TEXTS, "query", instruction)
+    wide = OnnxEncoder(card.replace(query_length=11), folder)
+    assert not np.array_equal(*wide.encode(["fever", "rash"], "query", instruction))
+
+
 @pytest.mark.parametrize("name", ["bge-small", "colbert-small-backbone"])
 def test_vectors_of_tokens_are_those_of_plain_calls(name: str) -> None:
     folder = real_model(name, "model.onnx")

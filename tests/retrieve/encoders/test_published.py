@@ -26,7 +26,7 @@ from . import tiny
 torch = pytest.importorskip("torch", reason="the torch extra is not installed")
 pytest.importorskip("transformers", reason="the torch extra is not installed")
 
-LIMIT = 24
+LIMIT = 40
 INSTRUCTION = "Represent the patient with fever: "
 CPU = Options(device="cpu", threads=1, allow_pickle=True)
 TEXTS = [*tiny.texts(20, longest=40), "", " begins with a space", "fever\n\nand rash"]

@@ -63,6 +63,10 @@ class MemoryBackend(Protocol):
 class TokenBackend(MemoryBackend, Protocol):
     """What the loop needs of a model."""
 
+    def max_length(self, side: Side) -> int:
+        """Where texts are cut, in tokens."""
+        ...
+
     def tokenize(self, texts: list[str], side: Side, instruction: str) -> list[Tokens]:
         """Token ids of each text."""
         ...
@@ -185,6 +189,15 @@ def stream_jobs(
             ahead.shutdown(wait=True, cancel_futures=True)
 
 
+def check_room(nothing: Tokens, limit: int, name: str) -> None:
+    """Refuse a maximum length that an empty text fills already: every text would become the same vector."""
+    if nothing.total >= limit:
+        raise ModelError(
+            f"{name}: a maximum length of {limit} tokens leaves no room for a text: "
+            f"its instruction and the model's own tokens are {nothing.total}"
+        )
+
+
 def stream_batches(
     backend: TokenBackend,
     texts: Sequence[str],
@@ -196,6 +209,7 @@ def stream_batches(
     workers: int = 1,
 ) -> Iterator[Batch]:
     """Encode all texts: one vector each."""
+    check_room(backend.tokenize([""], side, instruction)[0], backend.max_length(side), backend.name)
 
     def work(job: Job[Tokens], worker: int) -> Batch:
         ids = [t.ids for t in job.items]

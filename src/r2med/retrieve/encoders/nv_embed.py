@@ -220,8 +220,6 @@ class NvEmbedEncoder(TorchEncoder):
         replica = self.replica(side, worker)
         model: NvEmbedModel = replica.model
         skip = self.instruction_tokens(side, instruction) if model.masks_instruction else 0
-        if skip >= min(map(len, batch)):
-            raise ModelError(f"{self.name}: an instruction of {skip} tokens leaves no room for a text")
         with torch.inference_mode(), mixed_precision(self.dtype, replica.device):
             vectors = model.encode(batch, skip)
             whole = to_array(torch.nn.functional.normalize(vectors, dim=1) if self.card.normalize else vectors)

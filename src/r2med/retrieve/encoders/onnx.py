@@ -31,6 +31,7 @@ from .batching import (
     Job,
     Tokens,
     by_length,
+    check_room,
     pad,
     stream_batches,
     stream_jobs,
@@ -213,6 +214,7 @@ class OnnxTokenEncoder(OnnxEncoder):
 
     def stream_states(self, texts: Sequence[str], side: Side, instruction: str = "") -> Iterator[TokenBatch]:
         """Token vectors of all texts, a batch at a time."""
+        check_room(self.tokenize([""], side, instruction)[0], self.max_length(side), self.name)
         model = self.model
 
         def work(job: Job[Tokens], worker: int) -> TokenBatch:

@@ -22,6 +22,7 @@ from .batching import (
     Job,
     Tokens,
     by_length,
+    check_room,
     pad,
     stream_batches,
     stream_jobs,
@@ -318,6 +319,8 @@ class TorchTokenEncoder(TorchEncoder):
     def stream_states(self, texts: Sequence[str], side: Side, instruction: str = "") -> Iterator[TokenBatch]:
         """Token vectors of all texts, a batch at a time."""
         import torch
+
+        check_room(self.marked([""], side, instruction)[0], self.max_length(side), self.name)
 
         def work(job: Job[MarkedTokens], worker: int) -> TokenBatch:
             replica, tokenizer = self.replica(side, worker), self.tokenizer(side)
