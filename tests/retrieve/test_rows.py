@@ -73,6 +73,14 @@ def test_a_variant_reads_what_it_writes(text: str, variant: Variant) -> None:
     assert spec.values(DenseParameters).held == variant
 
 
+def test_what_changes_nothing_is_no_variant() -> None:
+    """A name of its own would say that something was done."""
+    assert str(retrievers.parse("bge-small:dimension=384,variant=int8")) == "bge-small:variant=int8"
+    assert str(retrievers.parse("bge-small:dim=128,dimension=384")) == "bge-small:dim=128,dimension=384"
+    with pytest.raises(UsageError, match="oversample=10 changes nothing"):
+        retrievers.parse("bge-small:oversample=10").values(DenseParameters).held  # noqa: B018
+
+
 def test_no_two_variants_are_described_alike() -> None:
     variants = {
         Variant(precision, dimension, oversample)

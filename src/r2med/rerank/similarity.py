@@ -32,6 +32,8 @@ class VectorScorer:
     distributable = False
 
     def __init__(self, retriever: DenseRetriever) -> None:
+        if not retriever.variant.exact:
+            raise UsageError(f"{retriever.name} compares whole vectors as a reranker: leave out variant and dimension")
         self.retriever = retriever
         self.name = retriever.name
         self.notes: Counter[str] = Counter()

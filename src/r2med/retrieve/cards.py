@@ -170,6 +170,7 @@ def card_parameters(card: Card, declared: Any) -> dict[str, Parameter]:
         found["query_length"] = found["query_length"]._replace(default=card.query_length, unless="max_length")
     if "dim" in found and card.dimension is not None:
         found["dim"] = found["dim"]._replace(default=card.dimension)
+        found["dimension"] = found["dimension"]._replace(default=card.dimension, unless="dim")
     if card.published() == card and not own_wording(card) and card.backend != "transformers":
         # Nothing is left to differ; in transformers the precision may.
         found["protocol"] = found["protocol"]._replace(default=PAPER)

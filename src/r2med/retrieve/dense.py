@@ -88,7 +88,10 @@ class DenseParameters(ModelParameters):
     @property
     def held(self) -> Variant:
         """How documents are held for the first look."""
-        return Variant(self.variant, self.dimension, self.oversample)
+        held = Variant(self.variant, self.dimension, self.oversample)
+        if held.exact and self.oversample != OVERSAMPLE:
+            raise UsageError(f"oversample={self.oversample} changes nothing without a variant or a dimension")
+        return held
 
 
 class DenseRetriever(ModelRetriever):
