@@ -403,8 +403,10 @@ class Card(ModelCard, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return facts
 
     def with_prompts(self, path: str | Path) -> Card:
-        """The card with its task instructions replaced by a prompt pack; unchanged where it takes none."""
-        return read_pack(Path(path)).applied(self) if self.takes_instructions else self
+        """The card with its task instructions replaced by a prompt pack; a model that takes none is refused."""
+        if not self.takes_instructions:
+            raise UsageError(f"{self.name} takes no instructions: leave out the prompt pack {Path(path).name}")
+        return read_pack(Path(path)).applied(self)
 
     def published(self) -> Card:
         """The card as the R2MED paper's scripts ran it, for comparing with the published figures."""

@@ -132,6 +132,8 @@ class DenseRetriever(ModelRetriever):
         host = getattr(encoder, "other_host", "") or None
         if given.host not in (None, host):
             raise UsageError(f"{spec} names a server that would not be asked: set {card.url_variable} to its address")
+        if given.max_length is not None and card.is_api and not (host or card.service_tokenizer):
+            raise UsageError(f"{card.name} is cut by its service, where max_length is not looked at: leave it out")
         if host:
             spec = spec.with_parameters(host=host)
         return cls(encoder, spec, card=card, similarity=given.similarity, variant=given.held, options=options)
