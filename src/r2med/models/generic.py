@@ -27,6 +27,7 @@ LATE_ORDER = re.compile(r"Transformer(?: Dense)+")
 LATE_LENGTHS = {"query_length": 32, "document_length": 180}
 # What PyLate takes where a model's files state no lengths.
 DOCUMENT_PROMPTS = ("document", "passage", "corpus")
+ROBERTA = ("roberta", "xlm-roberta", "camembert", "mpnet")
 UNLIMITED = 1 << 20
 # Tokenizers without a limit say 1e30.
 
@@ -253,12 +254,17 @@ def _length(folder: Path, config: dict[str, Any]) -> int:
     stated = [
         _optional(folder / "sentence_bert_config.json").get("max_seq_length"),
         _optional(folder / "tokenizer_config.json").get("model_max_length"),
-        config.get("max_position_embeddings"),
+        positions(config, str(config.get("model_type"))),
     ]
-    limits = [int(v) for v in stated if isinstance(v, int | float) and 0 < v < UNLIMITED]
-    if config.get("model_type") in ("roberta", "xlm-roberta", "camembert", "mpnet") and limits:
-        limits[-1] = min(limits[-1], 512)  # their position table starts at two
-    return min(limits, default=512)
+    return min((int(v) for v in stated if isinstance(v, int | float) and 0 < v < UNLIMITED), default=512)
+
+
+def positions(config: dict[str, Any], architecture: str) -> int | None:
+    """How many tokens a model has positions for, where it says so; the first two of RoBERTa's table stand for none."""
+    places = config.get("max_position_embeddings")
+    if not isinstance(places, int):
+        return None
+    return places - 2 if architecture in ROBERTA else places
 
 
 def _dimension(folder: Path, config: dict[str, Any], projection: str) -> int | None:

@@ -18,6 +18,7 @@ from ...core.options import Options, check_devices
 from ...core.plugins import first_line
 from ...core.untrusted import inside
 from ...models import Card
+from ...models.generic import ROBERTA, positions
 from ...models.locate import HEADS
 from ..sparse import available_cores
 
@@ -153,10 +154,9 @@ def check_folder(folder: Path, card: Card, options: Options) -> None:
         if any(folder.glob("*.bin")) or any(folder.glob("*.pt")):
             raise ModelError(pickled_only(folder, card.name))
         raise ModelError(f"{folder} has no weights (*.safetensors)")
-    places = config.get("max_position_embeddings")
-    longest = max(card.query_length, card.document_length)
+    places, longest = positions(config, card.architecture), max(card.query_length, card.document_length)
     # Learned positions end where their table ends; rotary ones are defined beyond, if untrained.
-    if card.architecture == "bert" and isinstance(places, int) and longest > places:
+    if card.architecture in ("bert", *ROBERTA) and places is not None and longest > places:
         raise ModelError(f"{card.name} takes at most {places} tokens, not {longest}")
 
 
