@@ -68,6 +68,13 @@ def test_a_length_that_leaves_no_room_for_a_text_is_refused(folder: Path) -> Non
     assert not np.array_equal(*wide.encode(["fever", "rash"], "query", instruction))
 
 
+def test_a_projection_that_the_file_does_not_hold_is_not_left_out(folder: Path) -> None:
+    """A folder of sentence-transformers lists it behind pooling; vectors without it look like vectors."""
+    encoder = OnnxEncoder(get_card("bge-small").replace(projection="2_Dense"), folder)
+    with pytest.raises(ModelError, match="ends before the projection 2_Dense"):
+        encoder.encode(TEXTS[:1], "document")
+
+
 @pytest.mark.parametrize("name", ["bge-small", "colbert-small-backbone"])
 def test_vectors_of_tokens_are_those_of_plain_calls(name: str) -> None:
     folder = real_model(name, "model.onnx")

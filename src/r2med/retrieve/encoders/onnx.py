@@ -195,6 +195,10 @@ class OnnxEncoder(BaseEncoder):
         """One vector per list of token ids."""
         del side, instruction, worker
         hidden, mask = self.model.hidden(batch)
+        if hidden.ndim == 3 and self.card.projection:
+            raise ModelError(
+                f"{self.name}: its ONNX file ends before the projection {self.card.projection}: use its safetensors"
+            )
         pooled = hidden if hidden.ndim == 2 else pool(hidden, mask, self.pooling)
         return shortened(normalized(pooled) if self.card.normalize else pooled, self.card)
 
