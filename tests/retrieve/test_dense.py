@@ -219,7 +219,7 @@ def test_folders_that_are_no_models(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="allow it with trust_remote_code"):
         TorchEncoder(card.replace(remote_code=True), tmp_path)
     (tmp_path / "config.json").write_text("{")
-    with pytest.raises(ModelError, match="cannot be read"):
+    with pytest.raises(ModelError, match="not readable as JSON"):
         TorchEncoder(card, tmp_path)
 
 

@@ -84,7 +84,7 @@ def generic_card(spec: str) -> Card:
 
 def derive(folder: Path) -> dict[str, Any]:
     """Card fields read from the files of a model folder."""
-    config = _read(folder / "config.json")
+    config = read_config(folder)
     modules = _modules(folder)
     model_type = str(config.get("model_type", "unknown"))
     kind = _kind(config, modules)
@@ -144,6 +144,11 @@ def _architecture(config: dict[str, Any], model_type: str) -> str:
     name = ARCHITECTURES.get(model_type, model_type.replace("_", "-"))
     both_ways = config.get("is_causal") is False and model_type in ("mistral", "llama", "qwen2", "qwen3")
     return f"{name}-bidirectional" if both_ways else name
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    """What transformers saves of a model beside its weights."""
+    return _read(folder / "config.json")
 
 
 def _read(path: Path) -> dict[str, Any]:

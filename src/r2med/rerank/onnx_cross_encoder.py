@@ -65,8 +65,7 @@ class OnnxCrossEncoder(CrossEncoder):
         ids, mask = pad([item.ids for item in batch], model.tokenizer.pad_id)
         types, _ = pad([item.types for item in batch], 0)
         feed: dict[str, Any] = {"input_ids": ids, "attention_mask": mask, "token_type_ids": types}
-        (output,) = model.session.run(model.outputs[:1], {k: v for k, v in feed.items() if k in model.inputs})
-        return pick_logit(np.asarray(output, dtype=np.float32), self.card.logit, self.name)
+        return pick_logit(model.run(feed), self.card.logit, self.name)
 
     def is_out_of_memory(self, error: BaseException) -> bool:
         """Whether a smaller batch may succeed."""

@@ -68,6 +68,16 @@ def test_a_length_that_leaves_no_room_for_a_text_is_refused(folder: Path) -> Non
     assert not np.array_equal(*wide.encode(["fever", "rash"], "query", instruction))
 
 
+def test_texts_longer_than_the_model_reads_are_one_line(folder: Path, tmp_path: Path) -> None:
+    card = get_card("bge-small").replace(document_length=1024)
+    with pytest.raises(ModelError, match="bge-small takes at most 512 tokens, not 1024"):
+        OnnxEncoder(card, folder)
+    for name in ("model.onnx", "tokenizer.json"):
+        (tmp_path / name).symlink_to(folder / name)
+    with pytest.raises(ModelError, match="fails on texts of 702 tokens"):
+        OnnxEncoder(card, tmp_path).encode(["fever " * 700], "document")
+
+
 def test_a_projection_that_the_file_does_not_hold_is_not_left_out(folder: Path) -> None:
     """A folder of sentence-transformers lists it behind pooling; vectors without it look like vectors."""
     encoder = OnnxEncoder(get_card("bge-small").replace(projection="2_Dense"), folder)

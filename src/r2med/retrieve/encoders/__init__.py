@@ -20,9 +20,12 @@ from ...core.columns import Int32, Int64
 from ...core.options import Options
 from ...core.queries import Side
 from ...models import Card, Interaction, locate, stated, verified
+from ...models.generic import ROBERTA, positions, read_config
 
 Float32 = npt.NDArray[np.float32]
 UNKNOWN_TOKENS = -1
+LEARNED_POSITIONS = ("bert", *ROBERTA)
+"""Architectures whose positions end where their table ends."""
 
 
 class Batch(NamedTuple):
@@ -207,6 +210,13 @@ def model_folder(card: Card, part: str = "main") -> Path:
     if found is None or not found.is_dir():
         raise ModelError(f"{card.name} is not on this machine: r2med models fetch {card.name}")
     return verified(card, found)
+
+
+def check_length(card: Card, folder: Path) -> None:
+    """Refuse texts longer than a model has learned positions for; rotary ones are defined beyond, if untrained."""
+    places, longest = positions(read_config(folder), card.architecture), max(card.query_length, card.document_length)
+    if card.architecture in LEARNED_POSITIONS and places is not None and longest > places:
+        raise ModelError(f"{card.name} takes at most {places} tokens, not {longest}")
 
 
 def check_vectors(vectors: Float32, rows: Int64, texts: Sequence[str], name: str, batch: str = "") -> Float32:

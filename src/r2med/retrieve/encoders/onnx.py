@@ -24,7 +24,7 @@ from ...core.queries import Side
 from ...models import Card
 from ...models.locate import file_hash
 from ..sparse import available_cores
-from . import BaseEncoder, Batch, Float32, TokenBatch, WorkOrder, length_facts, normalized, shortened
+from . import BaseEncoder, Batch, Float32, TokenBatch, WorkOrder, check_length, length_facts, normalized, shortened
 from .batching import (
     BATCH_TOKENS,
     TOKEN_WINDOW,
@@ -131,8 +131,18 @@ class OnnxModel:
         feed: dict[str, Any] = {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
         if "position_ids" in self.inputs:
             feed["position_ids"] = np.maximum(np.cumsum(mask, axis=1) - 1, 0)
-        (output,) = self.session.run(self.outputs[:1], {k: v for k, v in feed.items() if k in self.inputs})
-        return np.asarray(output, dtype=np.float32), mask.astype(np.float32)
+        return self.run(feed), mask.astype(np.float32)
+
+    def run(self, feed: dict[str, Any]) -> Float32:
+        """The first output for a padded batch; the graph is given the inputs that it has."""
+        try:
+            (output,) = self.session.run(self.outputs[:1], {k: v for k, v in feed.items() if k in self.inputs})
+        except MemoryError:
+            raise  # a smaller batch may succeed
+        except Exception as error:  # its own classes, which share no other base
+            width = feed["input_ids"].shape[1]
+            raise ModelError(f"{self.path} fails on texts of {width} tokens: {first_line(error)}") from None
+        return np.asarray(output, dtype=np.float32)
 
 
 class OnnxEncoder(BaseEncoder):
@@ -142,6 +152,8 @@ class OnnxEncoder(BaseEncoder):
         super().__init__()
         self.card, self.folder, self.options = card, folder, options or Options()
         self.name = card.name
+        if (folder / "config.json").is_file():
+            check_length(card, folder)
 
     @cached_property
     def model(self) -> OnnxModel:

@@ -18,9 +18,9 @@ from ...core.options import Options, check_devices
 from ...core.plugins import first_line
 from ...core.untrusted import inside
 from ...models import Card
-from ...models.generic import ROBERTA, positions
 from ...models.locate import HEADS
 from ..sparse import available_cores
+from . import check_length
 
 if TYPE_CHECKING:
     import torch
@@ -142,22 +142,15 @@ def check_folder(folder: Path, card: Card, options: Options) -> None:
     """What can be refused without loading anything."""
     if not folder.is_dir():
         raise ModelError(f"{folder}: no such folder")
-    try:
-        config = msgspec.json.decode((folder / "config.json").read_bytes(), type=dict[str, Any])
-    except FileNotFoundError:
-        raise ModelError(f"{folder}: no config.json, so not a model folder") from None
-    except (OSError, ValueError, RecursionError) as error:
-        raise ModelError(f"{folder}/config.json cannot be read ({error})") from None
+    if not (folder / "config.json").is_file():
+        raise ModelError(f"{folder}: no config.json, so not a model folder")
     if card.remote_code and not options.trust_remote_code:
         raise ModelError(f"{card.name} runs Python code of its own from {card.source}: allow it with trust_remote_code")
     if not any(folder.glob("*.safetensors")) and not options.allow_pickle:
         if any(folder.glob("*.bin")) or any(folder.glob("*.pt")):
             raise ModelError(pickled_only(folder, card.name))
         raise ModelError(f"{folder} has no weights (*.safetensors)")
-    places, longest = positions(config, card.architecture), max(card.query_length, card.document_length)
-    # Learned positions end where their table ends; rotary ones are defined beyond, if untrained.
-    if card.architecture in ("bert", *ROBERTA) and places is not None and longest > places:
-        raise ModelError(f"{card.name} takes at most {places} tokens, not {longest}")
+    check_length(card, folder)
 
 
 def pickled_only(folder: Path, name: str) -> str:
