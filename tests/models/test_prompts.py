@@ -102,6 +102,7 @@ def test_sentences_for_one_model_serve_others_in_their_own_template(tmp_path: Pa
         (b"[query]\ndefault = 3", "not a prompt pack"),
         (b'name = "empty"', "has no instructions"),
         (b"\xff\xfe", "cannot be read"),
+        (b'[query]\ndefault = "x"\n[aliases]\nPMC-Treat = "PMC-Treatmnt"\n', "has no line for 'PMC-Treatmnt'"),
     ],
 )
 def test_a_broken_pack_is_one_error(tmp_path: Path, content: bytes, message: str) -> None:

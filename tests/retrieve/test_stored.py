@@ -77,6 +77,7 @@ def test_unknown_ids_are_refused_by_name(tmp_path: Path) -> None:
         (b'{"id": "q1"}\n', "topk_pid"),
         (b'{"id": "q1", "topk_pid": [["d1", "high"]]}\n', "topk_pid"),
         (b'{"id": "q1", "topk_pid": [["d1"', "x.jsonl:1"),
+        (b'{"id": "q1", "topk_pid": ["d1", ["d2", 0.5]]}\n', "x.jsonl:1.*some documents have a score and others none"),
         (b'{"id": "q1", "topk_pid": []}\n{"id": "q1", "topk_pid": []}\n', "stands twice"),
         (b'{"id": "q1", "topk_pid": [["d1", 1], ["d1", 2]]}\n', "twice"),
         (b"q1 Q0 d1 1\n", "expected 6 columns"),
@@ -88,6 +89,17 @@ def test_broken_files(tmp_path: Path, content: bytes, message: str) -> None:
     path.write_bytes(content)
     with pytest.raises(DataError, match=message):
         load_candidates(path, TASK)
+
+
+def test_two_files_of_one_task_are_refused(tmp_path: Path) -> None:
+    """The compressed one was taken, whichever was newer."""
+    lines = {"id": "q1", "topk_pid": [["d1", 1]]}
+    topk(tmp_path / f"{TASK.name}.jsonl", lines)
+    run = StoredRun(Content.of(tmp_path))
+    assert run.retrieve(TASK).lengths().tolist() == [1, 0]
+    (tmp_path / f"{TASK.name}.run").write_text("q1 Q0 d2 1 1.0 x\n")
+    with pytest.raises(DataError, match=rf"holds two rankings of .*: {TASK.name}\.run and {TASK.name}\.jsonl"):
+        StoredRun(Content.of(tmp_path)).retrieve(TASK)
 
 
 def test_no_such_file(tmp_path: Path) -> None:

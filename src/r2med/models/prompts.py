@@ -167,7 +167,8 @@ def read_pack(path: Path) -> PromptPack:
             "has no instructions: expected [query], [document], [model.NAME] or [generate.METHOD]", path=path
         )
     for alias, task in pack.aliases.items():
-        _add_alias(pack, alias, task)
+        if not _add_alias(pack, alias, task):
+            raise DataError(f"calls {task!r} also {alias!r}, and has no line for {task!r}", path=path)
     return pack if pack.name else msgspec.structs.replace(pack, name=path.stem)
 
 
@@ -183,11 +184,13 @@ def holds_pack(path: Path) -> bool:
     return isinstance(data, dict) and "user" not in data
 
 
-def _add_alias(pack: PromptPack, alias: str, task: str) -> None:
+def _add_alias(pack: PromptPack, alias: str, task: str) -> bool:
+    """Put what stands for a task under its other spelling too; False where nothing stands for it."""
     lines = [pack.query, pack.document, *(side for own in pack.model.values() for side in (own.query, own.document))]
-    for table in (*lines, *pack.generate.values()):
-        if task in table:
-            table.setdefault(alias, table[task])
+    found = [table for table in (*lines, *pack.generate.values()) if task in table]
+    for table in found:
+        table.setdefault(alias, table[task])
+    return bool(found)
 
 
 def names_of(task: Task) -> tuple[str, str, str]:

@@ -60,10 +60,12 @@ class StoredRun(Retriever):
         plain, where = {task.name, task.collection}, task.collection or "own"
         for folder in (self.path / file_name(where, known=plain), self.path / file_name(where), self.path):
             for name in (file_name(task.name, known=plain), file_name(task.name)):
-                for suffix in SUFFIXES:
-                    found = folder / f"{name}{suffix}"
-                    if found.is_file():
-                        return found
+                found = [path for suffix in SUFFIXES if (path := folder / f"{name}{suffix}").is_file()]
+                if found[1:]:
+                    first, second = (path.name for path in found[:2])
+                    raise DataError(f"holds two rankings of {task.full_name}: {first} and {second}", path=folder)
+                if found:
+                    return found[0]
         raise DataError(f"holds no candidates for {task.full_name} (a file called {task.name}.run.gz)", path=self.path)
 
 
@@ -151,6 +153,10 @@ class TopkLine(msgspec.Struct):
 
     id: str | int
     topk_pid: list[tuple[str | int, float] | str]
+
+    def __post_init__(self) -> None:
+        if len({isinstance(entry, str) for entry in self.topk_pid}) > 1:
+            raise ValueError("some documents have a score and others none")
 
 
 def load_candidates(path: str | Path, task: Task, *, other_queries: Literal["refuse", "drop"] = "refuse") -> Run:
