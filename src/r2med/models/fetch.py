@@ -27,7 +27,7 @@ from .locate import MARK, Part, from_carrier, locate, own_folder, parts, ready
 from .registry import find_card, find_chat_card
 
 TEXT = (".json", ".txt", ".model")
-WEIGHTS = {"transformers": (".safetensors",), "onnx": (".onnx", ".onnx_data")}
+WEIGHTS = {"transformers": (".safetensors",), "onnx": (".onnx", ".onnx_data", ".onnx.data")}
 PICKLES = re.compile(r"(pytorch_model|adapter_model)[\w.-]*\.bin")
 ASIDE = {"onnx", "openvino", "coreml", "original", "runs", "eval"}
 # Folders of other formats or of training by-products.
