@@ -221,10 +221,7 @@ class TorchEncoder(BaseEncoder):
             if self.card.document_pair and side == "document":
                 more["token_type_ids"] = _second_of_pair(ids, mask, tokenizer.sep_token_id)
             # Without padding no mask is needed, and attention takes its fastest path.
-            seen = None if arrays[1].all() else mask
-            if self.card.architecture.endswith(BIDIRECTIONAL):
-                seen = bidirectional(mask, torch_dtype(self.dtype))
-            hidden = replica.model(input_ids=ids, attention_mask=seen, **more).last_hidden_state
+            hidden = self.states(replica, ids, mask, masked=not arrays[1].all(), **more)
             skip = self._prefix_tokens(side, instruction)
             vectors = pool(hidden, mask, self.card.pooling, skip)
             if replica.projection is not None:
@@ -232,6 +229,13 @@ class TorchEncoder(BaseEncoder):
             if self.card.normalize:
                 vectors = torch.nn.functional.normalize(vectors, dim=1)
             return shortened(to_array(vectors), self.card)
+
+    def states(self, replica: Replica, ids: Any, mask: Any, *, masked: bool = True, **more: Any) -> Any:
+        """The last state of every token, which sees the tokens before it or, as the card says, all of them."""
+        seen = mask if masked else None
+        if self.card.architecture.endswith(BIDIRECTIONAL):
+            seen = bidirectional(mask, torch_dtype(self.dtype))
+        return replica.model(input_ids=ids, attention_mask=seen, **more).last_hidden_state
 
     def _prefix_tokens(self, side: Side, instruction: str) -> int:
         """How many tokens of a text are instruction: BOS counts, an EOS that only ends it does not."""
@@ -274,7 +278,9 @@ class TorchTokenEncoder(TorchEncoder):
     def describe(self, side: Side) -> dict[str, object]:
         """Everything besides text and instruction that changes a vector."""
         rules = self.card.interaction
-        given = {} if rules == Interaction() else {"interaction": to_builtins(rules)}
+        given: dict[str, object] = {} if rules == Interaction() else {"interaction": to_builtins(rules)}
+        if self.card.architecture.endswith(BIDIRECTIONAL):
+            given["seen"] = "all tokens"  # once only those before a token were, and such scores were kept
         return {**super().describe(side), **given}
 
     def work_order(self, texts: Sequence[str]) -> WorkOrder:
@@ -329,7 +335,7 @@ class TorchTokenEncoder(TorchEncoder):
                 arrays[1][row, tokens.seen :] = 0
             with torch.inference_mode(), mixed_precision(self.dtype, replica.device):
                 ids, mask = (torch.from_numpy(a).to(replica.device) for a in arrays)
-                hidden = replica.model(input_ids=ids, attention_mask=mask).last_hidden_state.float()
+                hidden = self.states(replica, ids, mask).float()
                 hidden = hidden if replica.projection is None else replica.projection(hidden)
                 return token_batch(job, hidden.cpu().numpy(), [t.kept for t in job.items], texts, self.name)
 
