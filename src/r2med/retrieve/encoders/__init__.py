@@ -196,7 +196,8 @@ def token_encoder(card: Card, folder: Path, options: Options, *, dtype: str | No
         raise UsageError(f"{card.name} runs on {card.backend}, which gives no vectors of tokens")
     from .torch_encoder import TorchTokenEncoder
 
-    return TorchTokenEncoder(card, folder, options, dtype=dtype)
+    second = model_folder(card, "document") if card.document_source else None
+    return TorchTokenEncoder(card, folder, options, document_folder=second, dtype=dtype)
 
 
 def as_stated(card: Card, folder: Path) -> Card:

@@ -217,11 +217,8 @@ class TorchEncoder(BaseEncoder):
         arrays = pad(batch, fill, self.card.padding_side)
         with torch.inference_mode(), mixed_precision(self.dtype, replica.device):
             ids, mask = (torch.from_numpy(a).to(replica.device) for a in arrays)
-            more: dict[str, torch.Tensor] = {}
-            if self.card.document_pair and side == "document":
-                more["token_type_ids"] = _second_of_pair(ids, mask, tokenizer.sep_token_id)
             # Without padding no mask is needed, and attention takes its fastest path.
-            hidden = self.states(replica, ids, mask, masked=not arrays[1].all(), **more)
+            hidden = self.states(replica, ids, mask, side, masked=not arrays[1].all())
             skip = self._prefix_tokens(side, instruction)
             vectors = pool(hidden, mask, self.card.pooling, skip)
             if replica.projection is not None:
@@ -230,9 +227,11 @@ class TorchEncoder(BaseEncoder):
                 vectors = torch.nn.functional.normalize(vectors, dim=1)
             return shortened(to_array(vectors), self.card)
 
-    def states(self, replica: Replica, ids: Any, mask: Any, *, masked: bool = True, **more: Any) -> Any:
+    def states(self, replica: Replica, ids: Any, mask: Any, side: Side, *, masked: bool = True) -> Any:
         """The last state of every token, which sees the tokens before it or, as the card says, all of them."""
-        seen = mask if masked else None
+        seen, more = mask if masked else None, {}
+        if self.card.document_pair and side == "document":
+            more["token_type_ids"] = _second_of_pair(ids, mask, self.tokenizer(side).sep_token_id)
         if self.card.architecture.endswith(BIDIRECTIONAL):
             seen = bidirectional(mask, torch_dtype(self.dtype))
         return replica.model(input_ids=ids, attention_mask=seen, **more).last_hidden_state
@@ -335,7 +334,7 @@ class TorchTokenEncoder(TorchEncoder):
                 arrays[1][row, tokens.seen :] = 0
             with torch.inference_mode(), mixed_precision(self.dtype, replica.device):
                 ids, mask = (torch.from_numpy(a).to(replica.device) for a in arrays)
-                hidden = self.states(replica, ids, mask).float()
+                hidden = self.states(replica, ids, mask, side).float()
                 hidden = hidden if replica.projection is None else replica.projection(hidden)
                 return token_batch(job, hidden.cpu().numpy(), [t.kept for t in job.items], texts, self.name)
 
