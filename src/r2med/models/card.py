@@ -374,7 +374,7 @@ class Card(ModelCard, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return self.query_length if side == "query" else self.document_length
 
     def cut(self, length: int) -> Card:
-        """The card with vectors of another length; one that the model was not trained for is refused."""
+        """The card with vectors of another length; one that the model is published without is refused."""
         if self.dimensions and length not in self.dimensions:
             known = ", ".join(map(str, self.dimensions))
             raise UsageError(f"vectors of {self.name} have {known} dimensions, not {length}")

@@ -330,7 +330,7 @@ class DenseIndex:
             weights = np.array([parts[i].weight for i in chosen])[:, None]
             np.add.at(sums, owners[chosen], weights * vectors)
         totals = np.bincount(owners, weights=[part.weight for part in parts], minlength=len(groups))[:, None]
-        return Vectors(np.asarray(sums / np.where(totals > 0, totals, 1), dtype=np.float32), made, len(parts))
+        return Vectors(np.asarray(sums / totals, dtype=np.float32), made, len(parts))
 
     def _notes(self, made: Vectors) -> dict[str, object]:
         encoder, documents, parts = self.retriever.encoder, self.documents, [*made.parts, self.documents]
