@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
-from ..core import Task, UsageError
+from ..core import MissingExtra, Task, UsageError
 from ..core.options import Options
 from ..core.parameters import Parameter, declared_parameters, path_exists
 from ..core.places import exists, typed_path
@@ -16,7 +16,7 @@ from ..core.plugins import find_plugin, plugins
 from ..core.queries import Side
 from ..core.registry import Entry
 from ..core.spec import Content, Spec
-from ..models import Card, cards, find_card, named_card
+from ..models import Card, cards, find_card, missing_extra, named_card
 from ..models.prompts import PAPER, names_of, own_wording, pack_of, read_pack, wording
 from .contract import Remote, Retriever, retrievers
 
@@ -140,6 +140,14 @@ class ModelRetriever(Retriever):
     def task_facts(self, task: Task) -> dict[str, object]:
         """What the model is told before the texts of this task, where a prompt pack says it."""
         return instructed_for(self.spec, self.card, task) if self.card else {}
+
+    def check(self) -> None:
+        """Raise what would stop it later, such as a missing key or extra."""
+        check = getattr(self.encoder, "check", None)
+        if check is not None:
+            check()
+        elif self.card is not None and (extra := missing_extra(self.card)):
+            raise MissingExtra(f"running {self.name}", extra)
 
     def instruction(self, side: Side, *names: str) -> str:
         """What stands before every text of a side, for a task or a family of tasks."""

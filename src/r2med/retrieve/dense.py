@@ -22,13 +22,13 @@ import numpy as np
 from msgspec import Meta
 
 from ..cache import EmbeddingCache
-from ..core import MissingExtra, Run, Task, UsageError
+from ..core import Run, Task, UsageError
 from ..core.budget import together
 from ..core.columns import Int32
 from ..core.options import Options
 from ..core.queries import Explanation, Queries, QueryText, Side
 from ..core.spec import Spec
-from ..models import Card, missing_extra
+from ..models import Card
 from ..models.prompts import names_of
 from .cards import ModelParameters, ModelRetriever, card_of, with_paper_pack, wording_of
 from .contract import Build, Work, check_depth
@@ -159,14 +159,6 @@ class DenseRetriever(ModelRetriever):
             # Vectors that the model made of length one were once cut without being scaled again.
             **({"cut": "unit"} if self.variant.dimension and self.unit_length else {}),
         }
-
-    def check(self) -> None:
-        """Raise what would stop it later, such as a missing key or extra."""
-        check = getattr(self.encoder, "check", None)
-        if check is not None:
-            check()
-        elif self.card is not None and (extra := missing_extra(self.card)):
-            raise MissingExtra(f"running {self.name}", extra)
 
     def separator(self) -> str | None:
         """What its tokenizer puts between two texts."""
