@@ -34,7 +34,7 @@ class OnnxCrossEncoder(CrossEncoder):
     @cached_property
     def model(self) -> OnnxModel:
         """Loaded on first use: what is all in the cache needs no model."""
-        return OnnxModel(self.folder, threads=self.options.threads)
+        return OnnxModel(self.folder, threads=self.options.threads, device=self.options.device)
 
     @cached_property
     def tokenizer(self) -> PairTokenizer:

@@ -12,7 +12,7 @@ from r2med.core import ModelError
 from r2med.core.options import Options
 from r2med.models import get_card
 from r2med.rerank.onnx_cross_encoder import OnnxCrossEncoder
-from r2med.retrieve.encoders.onnx import FileTokenizer, OnnxEncoder, OnnxTokenEncoder, pool, scales_batches
+from r2med.retrieve.encoders.onnx import FileTokenizer, OnnxEncoder, OnnxTokenEncoder, pool, providers, scales_batches
 
 from .weights import real_model
 
@@ -76,6 +76,18 @@ def test_texts_longer_than_the_model_reads_are_one_line(folder: Path, tmp_path: 
         (tmp_path / name).symlink_to(folder / name)
     with pytest.raises(ModelError, match="fails on texts of 702 tokens"):
         OnnxEncoder(card, tmp_path).encode(["fever " * 700], "document")
+
+
+@pytest.mark.parametrize(
+    ("device", "gpu"),
+    [(None, 0), ("cuda", 0), ("cuda:1", 1), ("cuda:2,cuda:3", 2), ("cpu", None), ("mps", None)],
+)
+def test_a_session_runs_on_the_device_that_is_asked_for(device: str | None, gpu: int | None) -> None:
+    """It ran on the first GPU, whatever was asked for."""
+    everything = ["TensorrtExecutionProvider", "CUDAExecutionProvider", "CPUExecutionProvider"]
+    cuda = [] if gpu is None else [("CUDAExecutionProvider", {"device_id": gpu})]
+    assert providers(device, everything) == [*cuda, "CPUExecutionProvider"]
+    assert providers(device, everything[2:]) == ["CPUExecutionProvider"]
 
 
 def test_a_projection_that_the_file_does_not_hold_is_not_left_out(folder: Path) -> None:

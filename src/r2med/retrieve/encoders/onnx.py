@@ -42,6 +42,8 @@ from .batching import (
 if TYPE_CHECKING:
     import onnxruntime
 
+CUDA, CPU = "CUDAExecutionProvider", "CPUExecutionProvider"
+
 
 class FileTokenizer:
     """The tokenizer of a model folder."""
@@ -99,17 +101,17 @@ class FileTokenizer:
 class OnnxModel:
     """A session with its tokenizer; sessions are shared by all worker threads."""
 
-    def __init__(self, folder: Path, *, threads: int | None = None) -> None:
+    def __init__(self, folder: Path, *, threads: int | None = None, device: str | None = None) -> None:
         self.folder = folder
         self.path = find_onnx(folder)
         self.tokenizer = FileTokenizer(folder)
         self.per_text = scales_batches(self.path)
         self.workers = threads or available_cores()
-        self.session = self._open()
+        self.session = self._open(device)
         self.inputs = {i.name for i in self.session.get_inputs()}
         self.outputs = [o.name for o in self.session.get_outputs()]
 
-    def _open(self) -> onnxruntime.InferenceSession:
+    def _open(self, device: str | None) -> onnxruntime.InferenceSession:
         try:
             import onnxruntime
         except ImportError:
@@ -118,10 +120,9 @@ class OnnxModel:
         options.intra_op_num_threads = 1
         options.inter_op_num_threads = 1
         options.log_severity_level = 3
-        wanted = ["CUDAExecutionProvider", "CPUExecutionProvider"]
-        providers = [p for p in wanted if p in onnxruntime.get_available_providers()]
+        runs_on = providers(device, onnxruntime.get_available_providers())
         try:
-            return onnxruntime.InferenceSession(str(self.path), options, providers=providers)
+            return onnxruntime.InferenceSession(str(self.path), options, providers=runs_on)
         except Exception as error:
             raise ModelError(f"{self.path} cannot be loaded: {first_line(error)}") from None
 
@@ -158,7 +159,7 @@ class OnnxEncoder(BaseEncoder):
     @cached_property
     def model(self) -> OnnxModel:
         """Loaded on first use: a task whose vectors are all in the cache needs no model."""
-        return OnnxModel(self.folder, threads=self.options.threads)
+        return OnnxModel(self.folder, threads=self.options.threads, device=self.options.device)
 
     def describe(self, side: Side) -> dict[str, object]:
         """Everything besides text and instruction that changes a vector."""
@@ -261,6 +262,14 @@ def pool(hidden: Float32, mask: Float32, pooling: str) -> Float32:
         last = np.maximum(mask.sum(axis=1).astype(np.int64) - 1, 0)
         return np.asarray(hidden[np.arange(len(hidden)), last])
     raise ModelError(f"pooling {pooling!r} is not known to the ONNX backend (cls, mean, last)")
+
+
+def providers(device: str | None, available: Sequence[str]) -> list[str | tuple[str, dict[str, int]]]:
+    """What runs a session: the GPU that is asked for or the first, where ONNX Runtime can use one; else the CPU."""
+    kind, _, number = (device or "cuda").split(",")[0].partition(":")
+    if kind != "cuda" or CUDA not in available:
+        return [CPU]
+    return [(CUDA, {"device_id": int(number or 0)}), CPU]
 
 
 def find_onnx(folder: Path) -> Path:
