@@ -124,12 +124,13 @@ def beir_search(queries: Any, documents: Any) -> Callable[[], Any]:
 
 def search() -> dict[str, float]:
     """CPU seconds of the product alone, ours, and BEIR's, in one process on the same arrays, taking turns."""
+    from r2med.retrieve.rows import ArrayRows
     from r2med.retrieve.vectors import search as ours
 
     queries, documents, ties = search_data()
     works: dict[str, Callable[[], Any]] = {
         "blas": lambda: queries @ documents.T,
-        "ours": lambda: ours(queries, documents, ties, 1000),
+        "ours": lambda: ours(queries, ArrayRows(documents), ties, 1000),
     }
     try:
         import torch
@@ -144,12 +145,13 @@ def search() -> dict[str, float]:
             fastest[name] = min(fastest[name], *seconds(work, 1))
     exact = (queries.astype(np.float64) @ documents.T.astype(np.float64)).astype(np.float32)
     order = np.lexsort((np.broadcast_to(ties, exact.shape), -exact), axis=1)[:, :1000]
-    fastest["wrong"] = float((ours(queries, documents, ties, 1000).docs != order).sum())
+    fastest["wrong"] = float((ours(queries, ArrayRows(documents), ties, 1000).docs != order).sum())
     return fastest
 
 
 def memory() -> dict[str, float]:
     """Peak memory of a search beyond the vectors, in MB."""
+    from r2med.retrieve.rows import ArrayRows
     from r2med.retrieve.vectors import search as ours
 
     def status(name: str) -> float:
@@ -159,7 +161,7 @@ def memory() -> dict[str, float]:
     queries, documents, ties = search_data()
     Path("/proc/self/clear_refs").write_text("5")  # the peak starts anew
     before = status("VmRSS")
-    ours(queries, documents, ties, 1000)
+    ours(queries, ArrayRows(documents), ties, 1000)
     return {"megabytes": status("VmHWM") - before}
 
 

@@ -50,7 +50,7 @@ class Drawn:
 
     def stream_states(self, texts: Sequence[str], side: str, instruction: str = "") -> Iterator[Any]:
         """A slice of the pool for each text."""
-        from r2med.retrieve.encoders.base import TokenBatch
+        from r2med.retrieve.encoders import TokenBatch
 
         del instruction
         rng = np.random.default_rng(len(texts))
@@ -186,9 +186,9 @@ def precision() -> bool:
     from r2med.core.options import Options
     from r2med.models import get_card, locate
     from r2med.retrieve.cards import prefix_for
-    from r2med.retrieve.encoders.token_states import token_encoder
-    from r2med.retrieve.rows import unit
+    from r2med.retrieve.encoders import token_encoder
     from r2med.retrieve.sparse import top_k
+    from r2med.retrieve.vectors import unit
 
     card = get_card("bge-small")
     if (folder := locate(card)) is None:

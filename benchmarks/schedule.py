@@ -20,7 +20,7 @@ from cluster import MODEL, ROUNDS, encoding_seconds, passages
 from common import report
 
 from r2med.pipeline.executors.models import shards as cut
-from r2med.retrieve.encoders.base import WorkOrder
+from r2med.retrieve.encoders import WorkOrder
 from r2med.retrieve.encoders.batching import WINDOW
 
 TOKENS_PER_SECOND = {  # one H200, bfloat16, passages of 256 tokens (benchmarks/throughput_gpu.py)

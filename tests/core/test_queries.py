@@ -10,7 +10,9 @@ from r2med.core import IdTable, TextColumn, UsageError
 from r2med.core.queries import Queries, QueryText
 from tests.builders import TEXTS, small_task
 
-PARTS = st.builds(QueryText, TEXTS, st.floats(0, 9), st.sampled_from(["query", "document"]), st.booleans())
+PARTS = st.builds(
+    QueryText, TEXTS, st.floats(0, 9, exclude_min=True), st.sampled_from(["query", "document"]), st.booleans()
+)
 
 
 @st.composite
@@ -61,3 +63,11 @@ def test_as_many_texts_as_queries() -> None:
         Queries(ids, TextColumn.from_texts([]))
     with pytest.raises(UsageError, match="at least one text"):
         Queries(ids, column, [()])
+
+
+@pytest.mark.parametrize("weights", [(0, 0), (1, -1), (1, float("nan")), (float("inf"), 1)])
+def test_weights_that_have_no_mean(weights: tuple[float, float]) -> None:
+    """A dense retriever ranked by vectors of zeros, BM25 divided by zero."""
+    texts = tuple(QueryText("x", weight) for weight in weights)
+    with pytest.raises(UsageError, match="must add up to more than 0"):
+        Queries(IdTable(["q"]), TextColumn.from_texts(["x"]), [texts])

@@ -135,7 +135,7 @@ def chat_bodies(folder: Path) -> Case:
 
 def embedding_bodies(folder: Path) -> Case:
     from r2med.http import _message
-    from r2med.retrieve.encoders.apis import wire_format
+    from r2med.retrieve.encoders.api import wire_format
 
     formats = [wire_format(name) for name in ("openai", "voyage")]
 

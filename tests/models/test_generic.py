@@ -125,6 +125,16 @@ def test_a_model_that_says_nothing_about_pooling_says_so(tmp_path: Path) -> None
     assert folder_card(pooled(tmp_path / "b", {"pooling_mode_cls_token": True})).note == ""
 
 
+@pytest.mark.parametrize(
+    ("places", "stated", "length"), [(514, 512, 512), (130, 512, 128), (8194, 8192, 8192), (8194, 1e30, 8192)]
+)
+def test_positions_of_robertas_family_begin_at_two(tmp_path: Path, places: int, stated: float, length: int) -> None:
+    """A model of 8,192 tokens was cut at 512, and one of 128 was given two more than it has."""
+    config = {**BERT, "model_type": "xlm-roberta", "max_position_embeddings": places}
+    build(tmp_path, config=config, tokenizer_config={"model_max_length": stated})
+    assert folder_card(tmp_path).document_length == length
+
+
 def test_a_decoder_that_reads_both_ways(tmp_path: Path) -> None:
     facts = {"model_type": "qwen2", "hidden_size": 8}
     assert folder_card(build(tmp_path / "a", config=facts)).architecture == "qwen2"

@@ -54,8 +54,10 @@ def test_the_fingerprint_follows_the_words_not_the_pack(pack: Path) -> None:
     assert after.describe() == get_card("e5").with_prompts(copy).describe()
 
 
-def test_models_without_instructions_stay_as_they_are(pack: Path) -> None:
-    assert get_card("contriever").with_prompts(pack) == get_card("contriever")
+def test_models_without_instructions_are_refused(pack: Path) -> None:
+    """Their names changed, and nothing else."""
+    with pytest.raises(UsageError, match=r"contriever takes no instructions: leave out the prompt pack mine\.toml"):
+        get_card("contriever").with_prompts(pack)
 
 
 WHOLE = """
@@ -100,6 +102,7 @@ def test_sentences_for_one_model_serve_others_in_their_own_template(tmp_path: Pa
         (b"[query]\ndefault = 3", "not a prompt pack"),
         (b'name = "empty"', "has no instructions"),
         (b"\xff\xfe", "cannot be read"),
+        (b'[query]\ndefault = "x"\n[aliases]\nPMC-Treat = "PMC-Treatmnt"\n', "has no line for 'PMC-Treatmnt'"),
     ],
 )
 def test_a_broken_pack_is_one_error(tmp_path: Path, content: bytes, message: str) -> None:

@@ -23,8 +23,7 @@ from r2med.pipeline.run import run_plan
 from r2med.results import ResultStore
 from r2med.retrieve import BM25, Retriever, as_retriever, embed
 from r2med.retrieve.bm25 import BM25Lucene
-from r2med.retrieve.dense import DenseRetriever
-from r2med.retrieve.variants import Variant
+from r2med.retrieve.dense import DenseRetriever, Variant
 from r2med.tasks import resolve
 from tests.pipeline.by_hand import ranked
 from tests.retrieve.encoders.hashing import HashEncoder

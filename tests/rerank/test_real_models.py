@@ -20,7 +20,7 @@ from r2med.rerank.onnx_cross_encoder import OnnxCrossEncoder
 from r2med.rerank.pointwise import Pairs, PointwiseReranker
 from r2med.rerank.similarity import MaxSimScorer
 from r2med.retrieve import get_retriever
-from r2med.retrieve.encoders.token_states import token_encoder
+from r2med.retrieve.encoders import token_encoder
 from r2med.scoring import score
 from tests.retrieve.encoders.weights import HOME, real_model
 

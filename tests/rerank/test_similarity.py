@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from r2med.core import Document, Documents, Qrels, Query, Task
+from r2med.core import Document, Documents, Qrels, Query, Task, UsageError
 from r2med.core.options import Options
 from r2med.core.places import home
 from r2med.pipeline import Builder
@@ -54,6 +54,17 @@ def test_the_line_of_a_task_reaches_a_reranker(tasks: list[Task], tmp_path: Path
             found.append({hit.doc_id: hit.score for hit in made.rerank(task, candidates, 10).row(0)})
     assert found[0].keys() == found[1].keys()
     assert found[0] != found[1]
+
+
+@pytest.mark.parametrize("variant", ["variant=int8", "dimension=8", "dimension=8,oversample=0"])
+def test_smaller_vectors_are_for_searching(variant: str) -> None:
+    """Candidates were compared by whole vectors, under a name that says otherwise."""
+    pytest.importorskip("torch", reason="the torch extra is not installed")
+    folder = home() / "models" / "e5"
+    tiny.save_tokenizer(folder, "mistral")
+    tiny.save_model(folder, "mistral")
+    with Builder(Options(device="cpu")) as builder, pytest.raises(UsageError, match="compares whole vectors"):
+        builder.reranker(f"e5:{variant}")
 
 
 def test_tokens_explain_a_score_and_no_query_is_kept(tasks: list[Task]) -> None:

@@ -58,6 +58,7 @@ def test_precision_under_the_papers_protocol() -> None:
         ("bge-small:dtype=float16", "bge-small runs in ONNX Runtime, where its precision is fixed"),
         ("openai:dtype=float16", "openai runs behind an API, where its precision is fixed"),
         ("bge-small:host=localhost", "bge-small runs on this machine: leave out host=localhost"),
+        ("openai:max_length=100", "openai is cut by its service, where max_length is not looked at"),
         ("openai:host=localhost", "names a server that would not be asked: set OPENAI_BASE_URL"),
     ],
 )

@@ -20,12 +20,11 @@ from r2med.core.queries import Queries, QueryText, Side
 from r2med.core.spec import Spec
 from r2med.models import Instructions, folder_card, get_card
 from r2med.retrieve import Retriever, as_retriever, get_retriever
-from r2med.retrieve.dense import DenseRetriever
+from r2med.retrieve.dense import DenseRetriever, Variant
 from r2med.retrieve.encoders import Batch, load_encoder
 from r2med.retrieve.encoders.custom import CustomEncoder
 from r2med.retrieve.encoders.torch_encoder import TorchEncoder
-from r2med.retrieve.rows import unit
-from r2med.retrieve.variants import Variant
+from r2med.retrieve.vectors import unit
 from tests.builders import small_task
 from tests.retrieve.encoders import tiny
 from tests.retrieve.encoders.hashing import HashEncoder
@@ -220,7 +219,7 @@ def test_folders_that_are_no_models(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="allow it with trust_remote_code"):
         TorchEncoder(card.replace(remote_code=True), tmp_path)
     (tmp_path / "config.json").write_text("{")
-    with pytest.raises(ModelError, match="cannot be read"):
+    with pytest.raises(ModelError, match="not readable as JSON"):
         TorchEncoder(card, tmp_path)
 
 

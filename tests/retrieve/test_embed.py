@@ -12,15 +12,7 @@ from r2med.core.options import Options
 from r2med.retrieve import embed as embedding
 from r2med.retrieve.embed import EmbeddedTokens, embed, embed_tokens
 from r2med.retrieve.maxsim import fixed_point
-from r2med.retrieve.rows import ArrayRows, TakenRows
 from tests.retrieve.encoders.hashing import HashEncoder, hashed
-
-
-def test_rows_in_another_order() -> None:
-    matrix = np.arange(60, dtype=np.float32).reshape(20, 3)
-    taken = TakenRows(ArrayRows(matrix), np.array([5, 5, 1]))
-    assert np.array_equal(taken.read(0, 3), matrix[[5, 5, 1]])
-    assert np.array_equal(taken.take(np.array([2, 0])), matrix[[1, 5]])
 
 
 def test_large_shards_are_not_copied_again(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from r2med.core.queries import Feedback, Queries
 from r2med.retrieve import get_retriever
 from r2med.retrieve.bm25 import BM25Lucene, _in_one_byte
 from r2med.retrieve.dense import DenseRetriever
-from r2med.retrieve.rows import unit
+from r2med.retrieve.vectors import unit
 from r2med.scoring import score
 from r2med.text import get_analyzer
 from tests.conftest import SHARED_DATA

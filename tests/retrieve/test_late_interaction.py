@@ -13,7 +13,7 @@ from r2med.core.queries import Queries, QueryText
 from r2med.core.spec import Spec
 from r2med.models import get_card
 from r2med.retrieve import Explains, Retriever
-from r2med.retrieve.encoders.token_states import token_encoder
+from r2med.retrieve.encoders import token_encoder
 from r2med.retrieve.late_interaction import MaxSimRetriever
 from tests.retrieve.encoders import tiny
 from tests.retrieve.encoders.weights import real_model

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from r2med.core import UsageError
 from r2med.core.parameters import parse_size, show_size
+from r2med.retrieve.dense import Variant, search_variant
 from r2med.retrieve.rows import ArrayRows
-from r2med.retrieve.variants import Variant, search_variant
 from r2med.retrieve.vectors import MemoryPlan, search
 
 
@@ -28,7 +28,7 @@ def test_memory_changes_no_bit(memory: str, variant: Variant) -> None:
 
     def found(limit: int | None) -> tuple[np.ndarray, ...]:
         if variant.exact:
-            return search(queries, documents, ties, 20, memory=limit)
+            return search(queries, ArrayRows(documents), ties, 20, memory=limit)
         return search_variant(queries, ArrayRows(documents), variant, ties, 5, scaled=False, memory=limit)
 
     for one, other in zip(found(None), found(parse_size(memory)), strict=True):

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from r2med.core import IdTable, TextColumn, UsageError
+from r2med.core import IdTable, MissingExtra, TextColumn, UsageError
 from r2med.core.options import Options
 from r2med.core.queries import Feedback, Queries, QueryText
 from r2med.core.spec import Spec
@@ -32,6 +32,16 @@ def parts(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any, Any]:
 def splade(parts: tuple[Path, Any, Any]) -> SpladeRetriever:
     card = tiny.card("bert", "none", kind="sparse")
     return SpladeRetriever(card, Spec(card.name), SpladeEncoder(card, parts[0], CPU), CPU)
+
+
+def test_a_missing_extra_is_named_before_anything_runs(
+    splade: SpladeRetriever, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It came up when documents were encoded, after expansions had been paid for."""
+    splade.check()
+    monkeypatch.setattr("r2med.models.registry.find_spec", lambda name: None)
+    with pytest.raises(MissingExtra, match=r"running tiny-bert needs .*r2med\[torch\]"):
+        splade.check()
 
 
 def test_learned_sparse_retrieval(parts: tuple[Path, Any, Any], splade: SpladeRetriever) -> None:

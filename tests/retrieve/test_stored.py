@@ -11,7 +11,8 @@ import r2med
 from r2med.core import DataError, Run
 from r2med.core.spec import Content
 from r2med.core.trec import write_run
-from r2med.retrieve.stored import StoredRun, load_candidates, on_task, read_topk
+from r2med.retrieve.contract import on_task
+from r2med.retrieve.stored import StoredRun, load_candidates, read_topk
 from r2med.tasks import write_task
 from tests.builders import small_task
 
@@ -38,8 +39,6 @@ def test_upstreams_lines(tmp_path: Path) -> None:
         "queries_without": 0,
         "shortest": 1,
         "longest": 2,
-        "unknown_documents": 0,
-        "unknown_queries": 0,
     }
 
 
@@ -58,7 +57,7 @@ def test_trec_and_compressed(tmp_path: Path) -> None:
     assert load_candidates(packed, TASK).lengths().tolist() == [1, 0]
 
 
-def test_unknown_ids_are_refused_by_name_or_dropped_and_counted(tmp_path: Path) -> None:
+def test_unknown_ids_are_refused_by_name(tmp_path: Path) -> None:
     path = topk(
         tmp_path / "x.jsonl",
         {"id": "q1", "topk_pid": [["d9", 5], ["d1", 4], ["d8", 3], ["d2", 2]]},
@@ -66,11 +65,6 @@ def test_unknown_ids_are_refused_by_name_or_dropped_and_counted(tmp_path: Path) 
     )
     with pytest.raises(DataError, match=r"x\.jsonl.*'q7'"):
         load_candidates(path, TASK)
-    run = load_candidates(path, TASK, unknown="drop")
-    assert [h.doc_id for h in run.of("q1")] == ["d1", "d2"]
-    account = run.notes["candidates"]
-    assert isinstance(account, dict)
-    assert (account["unknown_documents"], account["unknown_queries"], account["queries_without"]) == (2, 1, 1)
     only_document = topk(tmp_path / "y.jsonl", {"id": "q1", "topk_pid": [["d9", 5]]})
     with pytest.raises(DataError, match="'d9'"):
         load_candidates(only_document, TASK)
@@ -83,6 +77,7 @@ def test_unknown_ids_are_refused_by_name_or_dropped_and_counted(tmp_path: Path) 
         (b'{"id": "q1"}\n', "topk_pid"),
         (b'{"id": "q1", "topk_pid": [["d1", "high"]]}\n', "topk_pid"),
         (b'{"id": "q1", "topk_pid": [["d1"', "x.jsonl:1"),
+        (b'{"id": "q1", "topk_pid": ["d1", ["d2", 0.5]]}\n', "x.jsonl:1.*some documents have a score and others none"),
         (b'{"id": "q1", "topk_pid": []}\n{"id": "q1", "topk_pid": []}\n', "stands twice"),
         (b'{"id": "q1", "topk_pid": [["d1", 1], ["d1", 2]]}\n', "twice"),
         (b"q1 Q0 d1 1\n", "expected 6 columns"),
@@ -94,6 +89,17 @@ def test_broken_files(tmp_path: Path, content: bytes, message: str) -> None:
     path.write_bytes(content)
     with pytest.raises(DataError, match=message):
         load_candidates(path, TASK)
+
+
+def test_two_files_of_one_task_are_refused(tmp_path: Path) -> None:
+    """The compressed one was taken, whichever was newer."""
+    lines = {"id": "q1", "topk_pid": [["d1", 1]]}
+    topk(tmp_path / f"{TASK.name}.jsonl", lines)
+    run = StoredRun(Content.of(tmp_path))
+    assert run.retrieve(TASK).lengths().tolist() == [1, 0]
+    (tmp_path / f"{TASK.name}.run").write_text("q1 Q0 d2 1 1.0 x\n")
+    with pytest.raises(DataError, match=rf"holds two rankings of .*: {TASK.name}\.run and {TASK.name}\.jsonl"):
+        StoredRun(Content.of(tmp_path)).retrieve(TASK)
 
 
 def test_no_such_file(tmp_path: Path) -> None:

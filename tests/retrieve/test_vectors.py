@@ -12,8 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from r2med.core import IdTable, ModelError, UsageError
-from r2med.retrieve.rows import ArrayRows, unit
-from r2med.retrieve.vectors import MemoryPlan, ProductFirstStage, TorchFirstStage, best_first, exact_products, search
+from r2med.retrieve.rows import ArrayRows
+from r2med.retrieve.vectors import (
+    MemoryPlan,
+    ProductFirstStage,
+    TorchFirstStage,
+    best_first,
+    exact_products,
+    search,
+    unit,
+)
 
 Float32 = npt.NDArray[np.float32]
 
@@ -44,7 +52,7 @@ def test_equals_brute_force_with_many_ties(data: st.DataObject) -> None:
     left = rng.integers(-2, 3, (queries, dimension)).astype(np.float32) / np.float32(3)
     right = rng.integers(-2, 3, (documents, dimension)).astype(np.float32) / np.float32(7)
     ties = IdTable([f"d{i}" for i in rng.permutation(documents)]).tie_rank
-    top = search(left, right, ties, depth)
+    top = search(left, ArrayRows(right), ties, depth)
     assert np.array_equal(top.docs, brute_force(left, right, ties, depth))
     assert (np.diff(top.scores, axis=1) <= 0).all()
 
@@ -52,15 +60,15 @@ def test_equals_brute_force_with_many_ties(data: st.DataObject) -> None:
 def test_equals_brute_force_over_several_blocks() -> None:
     queries, documents, ties = made(37, 9000, 48)
     expected = brute_force(queries, documents, ties, 200)
-    assert np.array_equal(search(queries, documents, ties, 200).docs, expected)
+    assert np.array_equal(search(queries, ArrayRows(documents), ties, 200).docs, expected)
     small = ProductFirstStage(MemoryPlan(queries=10, cells=1, piece=100))  # a panel of one block
-    assert np.array_equal(search(queries, documents, ties, 200, first_stage=small).docs, expected)
+    assert np.array_equal(search(queries, ArrayRows(documents), ties, 200, first_stage=small).docs, expected)
 
 
 def test_all_documents_equal_is_the_order_of_ids() -> None:
     documents = np.full((5000, 16), 1 / 3, dtype=np.float32)
     ids = IdTable([f"d{i}" for i in range(5000)])
-    top = search(documents[:2], documents, ids.tie_rank, 10)
+    top = search(documents[:2], ArrayRows(documents), ids.tie_rank, 10)
     assert [ids[i] for i in top.docs[0]] == sorted(ids, reverse=True)[:10]
     assert len(set(top.scores.ravel().tolist())) == 1
 
@@ -72,7 +80,7 @@ def test_near_ties_that_float32_cannot_tell_are_told_apart() -> None:
     documents = np.repeat(base, 3000, axis=0)
     documents[np.arange(3000), rng.integers(0, 512, 3000)] *= np.float32(1 + 2**-18)
     ties = np.arange(3000, dtype=np.int32)[::-1].copy()
-    assert np.array_equal(search(base, documents, ties, 100).docs, brute_force(base, documents, ties, 100))
+    assert np.array_equal(search(base, ArrayRows(documents), ties, 100).docs, brute_force(base, documents, ties, 100))
 
 
 @pytest.mark.parametrize("dimension", [16, 384, 1024])
@@ -90,7 +98,9 @@ def test_the_order_is_that_of_exact_products(kind: str, dimension: int) -> None:
     elif kind == "half zero":
         documents[::2] = 0
     ties = rng.permutation(6000).astype(np.int32)
-    assert np.array_equal(search(queries, documents, ties, 1000).docs, brute_force(queries, documents, ties, 1000))
+    assert np.array_equal(
+        search(queries, ArrayRows(documents), ties, 1000).docs, brute_force(queries, documents, ties, 1000)
+    )
 
 
 @pytest.mark.parametrize("dimension", [3, 64, 384])
@@ -100,7 +110,7 @@ def test_a_score_depends_on_its_two_vectors_only(dimension: int) -> None:
     order = np.random.default_rng(1).permutation(5000)[:4321]
     for asked in (slice(0, 21), slice(0, 1), slice(3, 12)):
         for chosen, ranks in ((np.arange(5000), ties), (order, np.arange(4321, dtype=np.int32))):
-            top = search(queries[asked], documents[chosen], ranks, len(chosen))
+            top = search(queries[asked], ArrayRows(documents[chosen]), ranks, len(chosen))
             assert np.array_equal(top.scores, np.take_along_axis(exact[asked][:, chosen], top.docs.astype(np.int64), 1))
 
 
@@ -127,30 +137,30 @@ def test_torch_gives_the_same_ranking() -> None:
     device = "cuda" if torch.cuda.is_available() else "cpu"
     queries, documents, ties = made(20, 7000, 128)
     documents[100:200] = documents[:100]
-    here = search(queries, documents, ties, 300)
-    there = search(queries, documents, ties, 300, first_stage=TorchFirstStage(device))
+    here = search(queries, ArrayRows(documents), ties, 300)
+    there = search(queries, ArrayRows(documents), ties, 300, first_stage=TorchFirstStage(device))
     assert np.array_equal(here.docs, there.docs)
     assert np.allclose(here.scores, there.scores, atol=1e-6)
 
 
 def test_depth_beyond_the_documents_and_nothing_at_all() -> None:
     queries, documents, ties = made(2, 3, 4)
-    assert search(queries, documents, ties, 1000).docs.shape == (2, 3)
-    assert search(queries[:0], documents, ties, 10).docs.shape == (0, 3)
-    assert search(queries, documents[:0], ties[:0], 10).docs.shape == (2, 0)
+    assert search(queries, ArrayRows(documents), ties, 1000).docs.shape == (2, 3)
+    assert search(queries[:0], ArrayRows(documents), ties, 10).docs.shape == (0, 3)
+    assert search(queries, ArrayRows(documents[:0]), ties[:0], 10).docs.shape == (2, 0)
 
 
 def test_bad_input_is_refused() -> None:
     queries, documents, ties = made(2, 3, 4)
     with pytest.raises(UsageError, match="depth must be 1 or more"):
-        search(queries, documents, ties, 0)
+        search(queries, ArrayRows(documents), ties, 0)
     with pytest.raises(ModelError, match="queries have 3 dimensions, documents 4"):
-        search(queries[:, :3], documents, ties, 1)
+        search(queries[:, :3], ArrayRows(documents), ties, 1)
     with pytest.raises(UsageError, match="3 vectors for 2 documents"):
-        search(queries, documents, ties[:2], 1)
+        search(queries, ArrayRows(documents), ties[:2], 1)
     documents[1, 1] = np.nan
     with pytest.raises(ModelError, match="not finite"):
-        search(queries, documents, ties, 1)
+        search(queries, ArrayRows(documents), ties, 1)
 
 
 def test_memory_stays_small() -> None:
@@ -159,6 +169,7 @@ def test_memory_stays_small() -> None:
         pytest.skip("reads the peak from /proc")
     code = """
 import numpy as np
+from r2med.retrieve.rows import ArrayRows
 from r2med.retrieve.vectors import search
 def kilobytes(name): return int(next(l for l in open('/proc/self/status') if l.startswith(name)).split()[1])
 rng = np.random.default_rng(0)
@@ -168,7 +179,7 @@ for row in range(0, 61379, 1000):
 queries = rng.standard_normal((120, 1024), dtype=np.float32)
 ties = rng.permutation(61379).astype(np.int32)
 before = kilobytes('VmRSS')
-search(queries, documents, ties, 1000)
+search(queries, ArrayRows(documents), ties, 1000)
 print((kilobytes('VmHWM') - before) / 1024)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -10,8 +10,8 @@ import pytest
 from r2med.cache import CachedRows, EmbeddingCache, text_keys
 from r2med.core import ModelError
 from r2med.retrieve import vectors
-from r2med.retrieve.rows import ArrayRows, Float32, Rows
-from r2med.retrieve.vectors import search
+from r2med.retrieve.rows import ArrayRows
+from r2med.retrieve.vectors import Float32, Rows, search
 
 _dots = pytest.importorskip("r2med._dots", reason="the C extension is not built")
 
@@ -50,9 +50,9 @@ def test_few_queries_get_the_ranking_of_the_blocked_product(
     documents, asked = some(DOCUMENTS, 1, steps=steps), some(queries, 2, steps=steps)
     ties = np.random.default_rng(3).permutation(DOCUMENTS).astype(np.int32)
     assert vectors.small_batch_faster(queries, ArrayRows(documents))
-    found = search(asked, documents, ties, 50)
+    found = search(asked, ArrayRows(documents), ties, 50)
     product_only(monkeypatch)
-    expected = search(asked, documents, ties, 50)
+    expected = search(asked, ArrayRows(documents), ties, 50)
     np.testing.assert_array_equal(found.docs, expected.docs)
     np.testing.assert_allclose(found.scores, expected.scores, rtol=1e-6)
     exact = np.einsum("qd,qkd->qk", asked.astype(np.float64), documents[found.docs].astype(np.float64))
@@ -62,8 +62,8 @@ def test_few_queries_get_the_ranking_of_the_blocked_product(
 def test_a_ranking_does_not_depend_on_how_many_queries_are_asked() -> None:
     documents, asked = some(DOCUMENTS, 1), some(vectors.FEW_QUERIES + 5, 2)
     ties = np.arange(DOCUMENTS, dtype=np.int32)
-    together = search(asked, documents, ties, 20)
-    alone = search(asked[4:5], documents, ties, 20)
+    together = search(asked, ArrayRows(documents), ties, 20)
+    alone = search(asked[4:5], ArrayRows(documents), ties, 20)
     np.testing.assert_array_equal(together.docs[4:5], alone.docs)
     np.testing.assert_allclose(together.scores[4:5], alone.scores, rtol=1e-6)
 
@@ -73,7 +73,7 @@ def test_copies_beyond_the_candidates_are_looked_at_too() -> None:
     documents = some(DOCUMENTS, 1)
     documents[100:2100] = documents[100]
     ties = np.random.default_rng(3).permutation(DOCUMENTS).astype(np.int32)
-    found = search(documents[100:101], documents, ties, 10)
+    found = search(documents[100:101], ArrayRows(documents), ties, 10)
     assert found.docs[0].tolist() == sorted(range(100, 2100), key=lambda d: ties[d])[:10]
 
 
@@ -81,7 +81,7 @@ def test_numbers_that_are_none_are_refused() -> None:
     documents = some(DOCUMENTS, 1)
     documents[5, 3] = np.nan
     with pytest.raises(ModelError, match="not finite"):
-        search(some(1, 2), documents, np.arange(DOCUMENTS, dtype=np.int32), 10)
+        search(some(1, 2), ArrayRows(documents), np.arange(DOCUMENTS, dtype=np.int32), 10)
 
 
 def test_vectors_of_a_cache_are_read_where_they_lie(tmp_path: Path) -> None:
@@ -89,7 +89,9 @@ def test_vectors_of_a_cache_are_read_where_they_lie(tmp_path: Path) -> None:
     rows, _ = cached(documents, tmp_path)
     assert vectors.small_batch_faster(2, rows)
     ties = np.arange(DOCUMENTS, dtype=np.int32)
-    for found, expected in zip(search(asked, rows, ties, 30), search(asked, documents, ties, 30), strict=True):
+    for found, expected in zip(
+        search(asked, rows, ties, 30), search(asked, ArrayRows(documents), ties, 30), strict=True
+    ):
         np.testing.assert_array_equal(found, expected)
 
 
@@ -97,7 +99,9 @@ def test_half_precision_takes_the_same_path() -> None:
     documents, asked = some(DOCUMENTS, 1).astype(np.float16), some(2, 2)
     ties = np.arange(DOCUMENTS, dtype=np.int32)
     for found, expected in zip(
-        search(asked, documents, ties, 30), search(asked, documents.astype(np.float32), ties, 30), strict=True
+        search(asked, ArrayRows(documents), ties, 30),
+        search(asked, ArrayRows(documents.astype(np.float32)), ties, 30),
+        strict=True,
     ):
         np.testing.assert_array_equal(found, expected)
 

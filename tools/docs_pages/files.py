@@ -14,8 +14,8 @@ from r2med.core.table import Table
 from r2med.doctor.here import Check, Counted, Diagnosis, Extra, Machine, Place, Secret
 from r2med.judge.journal import Entry, Header
 from r2med.judge.project import Pooled, Settings, System
-from r2med.models.card import Card, ChatCard
-from r2med.models.parts import Carrier, CarrierFile, Instructions, Paper, Price
+from r2med.models.card import Card, Carrier, CarrierFile, ChatCard, Paper, Price
+from r2med.models.prompts import Instructions
 from r2med.pipeline.experiment import Experiment, SystemTable
 from r2med.results.schema import QueryScores, SystemInfo, TaskInfo, TaskResult
 from r2med.tasks.catalogue import Collection, TaskEntry

@@ -34,8 +34,8 @@ from ..rerank import DEPTH as RERANK_DEPTH
 from ..rerank import Reranker, Rest, rerankers
 from ..results import ResultStore
 from ..retrieve import DEPTH
+from ..retrieve.contract import on_task
 from ..retrieve.custom import scores_pairs
-from ..retrieve.stored import on_task
 from ..scoring import CUTOFFS, MAIN, STANDARD, Evaluation, Measure, rescored, score
 from ..tasks import TaskRef, load, resolve_all
 

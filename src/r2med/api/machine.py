@@ -28,7 +28,7 @@ from ..models import (
     locate,
 )
 from ..models import fetch as fetch_model
-from ..models.listing import row
+from ..models.registry import row
 
 if TYPE_CHECKING:
     from ..doctor import Diagnosis

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from math import inf
 from typing import Any, Literal, NamedTuple
 
 from .columns import IdTable, TextColumn, fingerprint
@@ -55,6 +56,8 @@ class Queries:
             raise UsageError(f"{len(ids)} queries need as many texts")
         if texts is not None and not all(texts):
             raise UsageError("a query needs at least one text")
+        if not all(0 < sum(part.weight for part in group) < inf for group in texts or ()):
+            raise UsageError("the weights of a query's texts must add up to more than 0")
         self.ids = ids
         self.originals = originals  # the queries as the task has them
         self._texts = texts

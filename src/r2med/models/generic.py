@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 
 from ..core import ModelError, fingerprint
 from ..core.untrusted import inside
-from .card import Card
+from .card import Card, Interaction
 from .locate import complete, folder_hashes, own_folder, snapshot
-from .parts import Instructions, Interaction
+from .prompts import Instructions
 
 DECODERS = {"mistral", "llama", "qwen2", "qwen3", "gemma", "gemma2", "gemma3", "gemma3_text", "gpt_neox", "phi3", "opt"}
 ARCHITECTURES = {"t5": "t5-encoder", "gpt_neox": "gpt-neox", "gemma3_text": "gemma3", "nvembed": "nv-embed"}
@@ -27,6 +27,7 @@ LATE_ORDER = re.compile(r"Transformer(?: Dense)+")
 LATE_LENGTHS = {"query_length": 32, "document_length": 180}
 # What PyLate takes where a model's files state no lengths.
 DOCUMENT_PROMPTS = ("document", "passage", "corpus")
+ROBERTA = ("roberta", "xlm-roberta", "camembert", "mpnet")
 UNLIMITED = 1 << 20
 # Tokenizers without a limit say 1e30.
 
@@ -83,7 +84,7 @@ def generic_card(spec: str) -> Card:
 
 def derive(folder: Path) -> dict[str, Any]:
     """Card fields read from the files of a model folder."""
-    config = _read(folder / "config.json")
+    config = read_config(folder)
     modules = _modules(folder)
     model_type = str(config.get("model_type", "unknown"))
     kind = _kind(config, modules)
@@ -143,6 +144,11 @@ def _architecture(config: dict[str, Any], model_type: str) -> str:
     name = ARCHITECTURES.get(model_type, model_type.replace("_", "-"))
     both_ways = config.get("is_causal") is False and model_type in ("mistral", "llama", "qwen2", "qwen3")
     return f"{name}-bidirectional" if both_ways else name
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    """What transformers saves of a model beside its weights."""
+    return _read(folder / "config.json")
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -253,12 +259,17 @@ def _length(folder: Path, config: dict[str, Any]) -> int:
     stated = [
         _optional(folder / "sentence_bert_config.json").get("max_seq_length"),
         _optional(folder / "tokenizer_config.json").get("model_max_length"),
-        config.get("max_position_embeddings"),
+        positions(config, str(config.get("model_type"))),
     ]
-    limits = [int(v) for v in stated if isinstance(v, int | float) and 0 < v < UNLIMITED]
-    if config.get("model_type") in ("roberta", "xlm-roberta", "camembert", "mpnet") and limits:
-        limits[-1] = min(limits[-1], 512)  # their position table starts at two
-    return min(limits, default=512)
+    return min((int(v) for v in stated if isinstance(v, int | float) and 0 < v < UNLIMITED), default=512)
+
+
+def positions(config: dict[str, Any], architecture: str) -> int | None:
+    """How many tokens a model has positions for, where it says so; the first two of RoBERTa's table stand for none."""
+    places = config.get("max_position_embeddings")
+    if not isinstance(places, int):
+        return None
+    return places - 2 if architecture in ROBERTA else places
 
 
 def _dimension(folder: Path, config: dict[str, Any], projection: str) -> int | None:

@@ -22,7 +22,7 @@ HEADS = (".safetensors", ".pt")
 # Endings of the file that a card names as its head, the first that is there.
 MARK = "CARRIER.txt"
 # File that marks a folder as filled from a carrier, not by the user.
-HASHED_WEIGHTS = ("*.safetensors", "*.onnx", "*.onnx_data", "*.bin", "*.pt", "*.pth")
+HASHED_WEIGHTS = ("*.safetensors", "*.onnx*", "*.data", "*.bin", "*.pt", "*.pth")
 CODE = ("*.py",)
 SETTINGS = (
     *("config.json", "modules.json", "sentence_bert_config.json", "config_sentence_transformers.json"),

@@ -26,7 +26,7 @@ import re
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
@@ -35,7 +35,6 @@ from ..core.files import parse_toml
 from ..core.places import home
 from ..core.spec import Content
 from ..core.untrusted import file_name
-from .parts import Instructions, entry_for
 
 if TYPE_CHECKING:
     from .card import Card
@@ -51,6 +50,38 @@ SENTENCE = re.compile(r"Instruct: (.+)\nQuery: ?")
 OWN = "r2med's own"
 WHOLE = "{instruction}{text}"
 """The template of a line that is all that stands before the text."""
+DEFAULT = "default"
+T = TypeVar("T")
+
+
+class Instructions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a model is asked, by side and by task or task family; `default` serves those without an own line."""
+
+    query: dict[str, str] = {}
+    document: dict[str, str] = {}
+
+    def pick(self, side: str, *names: str | None, pack: str = "") -> str:
+        """The line of the first name that has one, else the default; nothing where the side has no lines."""
+        lines = self.query if side == "query" else self.document
+        return entry_for(lines, names, f"{side} instruction", pack) or ""
+
+    def over(self, other: Instructions) -> Instructions:
+        """These lines on top of another's; a side that says anything speaks for all tasks."""
+        return Instructions(self.query or other.query, self.document or other.document)
+
+
+def entry_for(table: Mapping[str, T], names: Sequence[str | None], what: str, pack: str) -> T | None:
+    """The entry of the first name that has one, else the default; None where the table is empty.
+
+    Names go from the narrowest to the widest: `r2med/MedQA-Diag`, `MedQA-Diag`, the task's family.
+    """
+    for name in (*names, DEFAULT):
+        if name is not None and name in table:
+            return table[name]
+    if not table:
+        return None
+    asked = next((name for name in names if name), "a task without a name")
+    raise UsageError(f"prompt pack {pack} has no {what} for {asked} (it has: {', '.join(table)}; none is {DEFAULT!r})")
 
 
 class ModelLines(Instructions, frozen=True, forbid_unknown_fields=True):
@@ -136,7 +167,8 @@ def read_pack(path: Path) -> PromptPack:
             "has no instructions: expected [query], [document], [model.NAME] or [generate.METHOD]", path=path
         )
     for alias, task in pack.aliases.items():
-        _add_alias(pack, alias, task)
+        if not _add_alias(pack, alias, task):
+            raise DataError(f"calls {task!r} also {alias!r}, and has no line for {task!r}", path=path)
     return pack if pack.name else msgspec.structs.replace(pack, name=path.stem)
 
 
@@ -152,11 +184,13 @@ def holds_pack(path: Path) -> bool:
     return isinstance(data, dict) and "user" not in data
 
 
-def _add_alias(pack: PromptPack, alias: str, task: str) -> None:
+def _add_alias(pack: PromptPack, alias: str, task: str) -> bool:
+    """Put what stands for a task under its other spelling too; False where nothing stands for it."""
     lines = [pack.query, pack.document, *(side for own in pack.model.values() for side in (own.query, own.document))]
-    for table in (*lines, *pack.generate.values()):
-        if task in table:
-            table.setdefault(alias, table[task])
+    found = [table for table in (*lines, *pack.generate.values()) if task in table]
+    for table in found:
+        table.setdefault(alias, table[task])
+    return bool(found)
 
 
 def names_of(task: Task) -> tuple[str, str, str]:

@@ -37,7 +37,7 @@ from ..llm import (
 from ..llm.prompts import Prompt, built_in, prompt_from, read_prompt
 from ..models.prompts import read_pack
 from ..retrieve import Build
-from ..retrieve.stored import on_task
+from ..retrieve.contract import on_task
 from .contract import Float32, Reranker, Rest, check_depth, reordered
 
 REASONING_TOKENS = 8192

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from ..core import Run, Task, UsageError
 from ..core.spec import Spec
 from ..retrieve import Remote
-from ..retrieve.stored import on_task
+from ..retrieve.contract import on_task
 from .contract import BLEND_SCALES, DEPTH, BlendScale, Reranker, Rest, check_depth, reordered
 
 PARAMETERS = ("blend", "blend_by")

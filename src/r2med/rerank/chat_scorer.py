@@ -20,7 +20,7 @@ from ..llm import Chat, Generation, GenerationStore, Request, StoreKey, asked_by
 from ..llm.protocol import Decision, decided, expectation, probability
 from ..llm.reading import TRUE_FALSE, YES_NO, Words, read_grade, read_verdict, verdict_odds
 from ..retrieve import Build
-from ..retrieve.encoders.base import WorkOrder
+from ..retrieve.encoders import WorkOrder
 from .asking import (
     PASSAGE_WORDS,
     MaxTokens,

@@ -18,7 +18,7 @@ from ..core.columns import Int64
 from ..core.options import Options
 from ..models import Card
 from ..models.card import Truncation
-from ..retrieve.encoders.base import WorkOrder
+from ..retrieve.encoders import WorkOrder
 from ..retrieve.encoders.batching import Job, halving, stream_jobs, tokenize_bounded
 from .contract import Float32
 from .pointwise import Pairs, Scored, by_query

@@ -19,7 +19,7 @@ from ..core.queries import Queries
 from ..core.spec import Spec
 from ..retrieve import Build
 from ..retrieve.custom import checked_run, described, is_ours, object_spec
-from ..retrieve.encoders.base import WorkOrder
+from ..retrieve.encoders import WorkOrder
 from ..retrieve.encoders.custom import to_numpy
 from ..retrieve.mteb_inputs import BATCH, SPLIT, SUBSET, loader, task_facts
 from .cards import CrossEncoderParameters

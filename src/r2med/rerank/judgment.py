@@ -16,11 +16,9 @@ import numpy as np
 from ..core import ModelError
 from ..core.options import Options
 from ..models import Card
-from ..models.card import Truncation
-from ..models.parts import Judgment
+from ..models.card import Judgment, Truncation
 from ..retrieve.encoders.batching import pad
-from ..retrieve.encoders.devices import mixed_precision
-from ..retrieve.encoders.torch_models import import_transformers, load_with, stated_config
+from ..retrieve.encoders.torch_models import import_transformers, load_with, mixed_precision, stated_config
 from .contract import Float32
 from .cross_encoder import PairIds, PairTokenizer, Template, Text, document_floor
 from .torch_cross_encoder import TorchCrossEncoder

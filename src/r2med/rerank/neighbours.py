@@ -20,9 +20,8 @@ from ..core.registry import Entry
 from ..core.spec import Spec
 from ..models.prompts import names_of
 from ..retrieve import Build, retrievers
-from ..retrieve.contract import kind_of
-from ..retrieve.rows import unit
-from ..retrieve.stored import on_task
+from ..retrieve.contract import kind_of, on_task
+from ..retrieve.vectors import unit
 from .blend import Float64, blend, on_scale
 from .contract import DEPTH, Reranker, Rest, check_depth, reordered, rerankers, top_pairs
 

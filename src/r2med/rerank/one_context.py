@@ -22,12 +22,18 @@ from ..core.columns import Int32, Int64
 from ..core.options import Options
 from ..core.spec import Spec
 from ..models import Card
-from ..retrieve.encoders.base import WorkOrder
+from ..retrieve.contract import on_task
+from ..retrieve.encoders import WorkOrder
 from ..retrieve.encoders.batching import Job, stream_jobs
-from ..retrieve.encoders.devices import mixed_precision
-from ..retrieve.encoders.torch_models import check_whole, import_transformers, load_with, loading, stated_config
+from ..retrieve.encoders.torch_models import (
+    check_whole,
+    import_transformers,
+    load_with,
+    loading,
+    mixed_precision,
+    stated_config,
+)
 from ..retrieve.sparse import available_cores
-from ..retrieve.stored import on_task
 from .contract import DEPTH, Float32, Reranker, Rest, check_depth, reordered, tied, top_pairs
 from .pointwise import Pairs, Scored, cut_note
 from .torch_cross_encoder import TorchCrossEncoder

@@ -16,9 +16,9 @@ from ..core import ModelError
 from ..core.options import Options
 from ..models import Card
 from ..models.locate import file_hash
-from ..retrieve.encoders.base import WorkOrder
-from ..retrieve.encoders.batching import pad
-from ..retrieve.encoders.onnx import BATCH_TOKENS, OnnxModel, find_onnx, onnx_hashes, scales_batches
+from ..retrieve.encoders import WorkOrder
+from ..retrieve.encoders.batching import BATCH_TOKENS, pad
+from ..retrieve.encoders.onnx import OnnxModel, find_onnx, onnx_hashes, scales_batches
 from .contract import Float32
 from .cross_encoder import WINDOW, CrossEncoder, PairIds, PairTokenizer
 from .pointwise import Pairs, by_query
@@ -34,7 +34,7 @@ class OnnxCrossEncoder(CrossEncoder):
     @cached_property
     def model(self) -> OnnxModel:
         """Loaded on first use: what is all in the cache needs no model."""
-        return OnnxModel(self.folder, threads=self.options.threads)
+        return OnnxModel(self.folder, threads=self.options.threads, device=self.options.device)
 
     @cached_property
     def tokenizer(self) -> PairTokenizer:
@@ -65,8 +65,7 @@ class OnnxCrossEncoder(CrossEncoder):
         ids, mask = pad([item.ids for item in batch], model.tokenizer.pad_id)
         types, _ = pad([item.types for item in batch], 0)
         feed: dict[str, Any] = {"input_ids": ids, "attention_mask": mask, "token_type_ids": types}
-        (output,) = model.session.run(model.outputs[:1], {k: v for k, v in feed.items() if k in model.inputs})
-        return pick_logit(np.asarray(output, dtype=np.float32), self.card.logit, self.name)
+        return pick_logit(model.run(feed), self.card.logit, self.name)
 
     def is_out_of_memory(self, error: BaseException) -> bool:
         """Whether a smaller batch may succeed."""

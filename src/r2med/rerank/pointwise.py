@@ -19,8 +19,8 @@ from ..core.queries import Explanation
 from ..core.spec import Spec
 from ..models.prompts import names_of
 from ..retrieve import Remote
-from ..retrieve.encoders.base import WorkOrder
-from ..retrieve.stored import on_task
+from ..retrieve.contract import on_task
+from ..retrieve.encoders import WorkOrder
 from .contract import DEPTH, Float32, Reranker, Rest, check_depth, reordered, tied, top_pairs
 
 

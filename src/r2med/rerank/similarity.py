@@ -16,11 +16,9 @@ from ..core.queries import Explanation, Side, largest_first
 from ..models import Card
 from ..retrieve.dense import DenseRetriever
 from ..retrieve.embed import Embedded
-from ..retrieve.encoders import model_folder
-from ..retrieve.encoders.base import WorkOrder
-from ..retrieve.encoders.token_states import TokenEncoder, token_encoder
+from ..retrieve.encoders import TokenEncoder, WorkOrder, model_folder, token_encoder
 from ..retrieve.maxsim import EXPLAINED, STORED, fixed_point, maxsim, token_shares
-from ..retrieve.rows import unit
+from ..retrieve.vectors import unit
 from .pointwise import Pairs, Scored, by_query
 
 BLOCK = 4096
@@ -34,6 +32,8 @@ class VectorScorer:
     distributable = False
 
     def __init__(self, retriever: DenseRetriever) -> None:
+        if not retriever.variant.exact:
+            raise UsageError(f"{retriever.name} compares whole vectors as a reranker: leave out variant and dimension")
         self.retriever = retriever
         self.name = retriever.name
         self.notes: Counter[str] = Counter()

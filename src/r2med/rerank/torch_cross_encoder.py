@@ -16,23 +16,21 @@ from ..core.options import Options
 from ..models import Card
 from ..models.locate import folder_hashes
 from ..retrieve.encoders.batching import pad
-from ..retrieve.encoders.devices import (
-    import_torch,
-    is_out_of_memory,
-    mixed_precision,
-    resolve_devices,
-    resolve_dtype,
-    token_budget,
-)
 from ..retrieve.encoders.torch_models import (
     check_folder,
     check_whole,
+    import_torch,
     import_transformers,
+    is_out_of_memory,
     load_tokenizer,
     load_with,
     loading,
+    mixed_precision,
     pickled_only,
+    resolve_devices,
+    resolve_dtype,
     stated_config,
+    token_budget,
 )
 from ..retrieve.sparse import available_cores
 from .contract import Float32

@@ -222,7 +222,9 @@ class PreparedBM25:
     def _terms(self, queries: Queries) -> SparseQueries:
         """What is searched with, after all feedback."""
         terms = self.index.weighted(queries)
-        unknown = self.index.unknown(queries) if queries.feedback else Mass.none(0)
+        if not queries.feedback:
+            return terms
+        unknown = self.index.unknown(queries)
         for feedback in queries.feedback:
             found = self._search(terms, feedback.documents)
             terms = feed_back_terms(feedback, terms, unknown, found, self._found(feedback, found))

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
-from ..core import Task, UsageError
+from ..core import MissingExtra, Task, UsageError
 from ..core.options import Options
 from ..core.parameters import Parameter, declared_parameters, path_exists
 from ..core.places import exists, typed_path
@@ -16,7 +16,7 @@ from ..core.plugins import find_plugin, plugins
 from ..core.queries import Side
 from ..core.registry import Entry
 from ..core.spec import Content, Spec
-from ..models import Card, cards, find_card, named_card
+from ..models import Card, cards, find_card, missing_extra, named_card
 from ..models.prompts import PAPER, names_of, own_wording, pack_of, read_pack, wording
 from .contract import Remote, Retriever, retrievers
 
@@ -141,6 +141,14 @@ class ModelRetriever(Retriever):
         """What the model is told before the texts of this task, where a prompt pack says it."""
         return instructed_for(self.spec, self.card, task) if self.card else {}
 
+    def check(self) -> None:
+        """Raise what would stop it later, such as a missing key or extra."""
+        check = getattr(self.encoder, "check", None)
+        if check is not None:
+            check()
+        elif self.card is not None and (extra := missing_extra(self.card)):
+            raise MissingExtra(f"running {self.name}", extra)
+
     def instruction(self, side: Side, *names: str) -> str:
         """What stands before every text of a side, for a task or a family of tasks."""
         return self.card.prefix(side, self.card.instruction(side, *names)) if self.card else ""
@@ -170,6 +178,7 @@ def card_parameters(card: Card, declared: Any) -> dict[str, Parameter]:
         found["query_length"] = found["query_length"]._replace(default=card.query_length, unless="max_length")
     if "dim" in found and card.dimension is not None:
         found["dim"] = found["dim"]._replace(default=card.dimension)
+        found["dimension"] = found["dimension"]._replace(default=card.dimension, unless="dim")
     if card.published() == card and not own_wording(card) and card.backend != "transformers":
         # Nothing is left to differ; in transformers the precision may.
         found["protocol"] = found["protocol"]._replace(default=PAPER)

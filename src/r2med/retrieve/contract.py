@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
-from ..core import Run, Task, UsageError
+from ..core import DataError, Run, Task, UsageError
 from ..core.options import run_options
 from ..core.queries import Explanation, Queries, Side
 from ..core.registry import Registry
@@ -136,6 +136,28 @@ def check_depth(depth: int) -> None:
     """Refuse a ranking without documents."""
     if depth < 1:
         raise UsageError(f"depth must be 1 or more, not {depth}")
+
+
+def on_task(run: Run, task: Task) -> Run:
+    """A run over exactly the task's queries and documents; one that the task does not know is an error that names it.
+
+    A query of the task without candidates keeps an empty list. The notes say under `candidates` how many have none.
+    """
+    if (stray := next((query for query in run.query_ids if query not in task.query_ids), None)) is not None:
+        raise DataError(f"has candidates for query {stray!r}, which {task.full_name} does not hold")
+    if run.doc_ids != task.documents.ids:
+        run = run.on(task.documents.ids)
+    if run.query_ids != task.query_ids:
+        run = run.for_queries(task.query_ids)
+    lengths = run.lengths()
+    account: dict[str, object] = {
+        "name": run.name,
+        "queries_without": int((lengths == 0).sum()),
+        "shortest": int(lengths.min(initial=run.depth)),
+        "longest": int(lengths.max(initial=0)),
+    }
+    notes = {**run.notes, "candidates": account}
+    return Run(run.query_ids, run.doc_ids, run.docs, run.scores, name=run.name, notes=notes)
 
 
 retrievers: Registry[Retriever] = Registry(

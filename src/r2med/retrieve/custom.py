@@ -20,11 +20,11 @@ from ..core.registry import Registry
 from ..core.spec import Spec
 from .contract import Build, Index, Retriever, check_depth, retrievers
 from .dense import DenseParameters, DenseRetriever, Similarity
-from .encoders.base import Encoder
+from .encoders import Encoder
 from .encoders.custom import CustomEncoder, encodes, to_numpy
 from .mteb_inputs import BATCH, SPLIT, SUBSET, Columns, task_facts
-from .rows import Float32, Rows
 from .sparse import TopK, top_k
+from .vectors import Float32, Rows
 
 BLOCK = 4096
 UNKNOWN = "unknown"

@@ -1,4 +1,13 @@
-"""Dense retrieval: an encoder, the cache of its vectors, exact search."""
+"""Dense retrieval: an encoder, the cache of its vectors, exact search.
+
+The first look may be at smaller vectors: half precision, 8 bits, one bit, fewer dimensions.
+
+    bge:variant=int8            bge:dimension=256            bge:variant=binary,oversample=10
+
+A cut to the first dimensions (of a Matryoshka model) is scaled to length one again if the vectors had it. The best
+`oversample × depth` candidates of the small vectors are ranked by the full ones; `oversample=0` leaves the ranking as
+the small vectors gave it. Queries are never made smaller than float32.
+"""
 
 from __future__ import annotations
 
@@ -13,27 +22,48 @@ import numpy as np
 from msgspec import Meta
 
 from ..cache import EmbeddingCache
-from ..core import MissingExtra, Run, Task, UsageError
+from ..core import Run, Task, UsageError
 from ..core.budget import together
+from ..core.columns import Int32
 from ..core.options import Options
 from ..core.queries import Explanation, Queries, QueryText, Side
 from ..core.spec import Spec
-from ..models import Card, missing_extra
+from ..models import Card
 from ..models.prompts import names_of
 from .cards import ModelParameters, ModelRetriever, card_of, with_paper_pack, wording_of
 from .contract import Build, Work, check_depth
 from .embed import Embedded, embed, remaining_work, verify_cache
-from .encoders import Encoder, load_encoder, resolve_devices
-from .encoders.base import truncation
+from .encoders import Encoder, load_encoder, truncation
+from .encoders.torch_models import resolve_devices
 from .feedback import feed_back_vectors
-from .rows import Float32, Rows, UnitRows, unit
+from .rows import PrefixRows, SmallRows, UnitRows, make_small
 from .sparse import TopK
-from .variants import OVERSAMPLE, Precision, Variant, search_variant
-from .vectors import gpu_first_stage, search
+from .vectors import FirstStage, Float32, MemoryPlan, Rows, gpu_first_stage, order_exactly, search, unit
 
 Similarity = Literal["cosine", "dot"]
+Precision = Literal["float32", "float16", "bfloat16", "int8", "binary"]
+OVERSAMPLE = 4
 SEPARATORS = {"bert": " [SEP] ", "mpnet": " </s> ", "roberta": " </s> ", "xlm-roberta": " </s> "}
 """What stands between two texts in models that were trained on pairs; all others get a line break."""
+
+
+class Variant(NamedTuple):
+    """How documents are held for the first look, and whether a second one follows."""
+
+    precision: Precision = "float32"
+    dimension: int | None = None
+    oversample: int = OVERSAMPLE
+    """Candidates per wanted document that are rescored; 0: none are."""
+
+    def __str__(self) -> str:
+        cut = f"@{self.dimension}" if self.dimension else ""
+        rescoring = "" if self.exact or self.oversample == OVERSAMPLE else f":x{self.oversample}"
+        return self.precision + cut + rescoring
+
+    @property
+    def exact(self) -> bool:
+        """Whether it is plain float32 search."""
+        return self.precision == "float32" and self.dimension is None
 
 
 @dataclass(frozen=True)
@@ -58,7 +88,10 @@ class DenseParameters(ModelParameters):
     @property
     def held(self) -> Variant:
         """How documents are held for the first look."""
-        return Variant(self.variant, self.dimension, self.oversample)
+        held = Variant(self.variant, self.dimension, self.oversample)
+        if held.exact and self.oversample != OVERSAMPLE:
+            raise UsageError(f"oversample={self.oversample} changes nothing without a variant or a dimension")
+        return held
 
 
 class DenseRetriever(ModelRetriever):
@@ -99,6 +132,8 @@ class DenseRetriever(ModelRetriever):
         host = getattr(encoder, "other_host", "") or None
         if given.host not in (None, host):
             raise UsageError(f"{spec} names a server that would not be asked: set {card.url_variable} to its address")
+        if given.max_length is not None and card.is_api and not (host or card.service_tokenizer):
+            raise UsageError(f"{card.name} is cut by its service, where max_length is not looked at: leave it out")
         if host:
             spec = spec.with_parameters(host=host)
         return cls(encoder, spec, card=card, similarity=given.similarity, variant=given.held, options=options)
@@ -124,14 +159,6 @@ class DenseRetriever(ModelRetriever):
             # Vectors that the model made of length one were once cut without being scaled again.
             **({"cut": "unit"} if self.variant.dimension and self.unit_length else {}),
         }
-
-    def check(self) -> None:
-        """Raise what would stop it later, such as a missing key or extra."""
-        check = getattr(self.encoder, "check", None)
-        if check is not None:
-            check()
-        elif self.card is not None and (extra := missing_extra(self.card)):
-            raise MissingExtra(f"running {self.name}", extra)
 
     def separator(self) -> str | None:
         """What its tokenizer puts between two texts."""
@@ -177,6 +204,39 @@ class DenseRetriever(ModelRetriever):
             return search(queries, rows, ties, depth, first_stage=stage, memory=memory)
         scaled = self.similarity == "cosine" or self.unit_length
         return search_variant(queries, rows, self.variant, ties, depth, scaled=scaled, first_stage=stage, memory=memory)
+
+
+def search_variant(
+    queries: Float32,
+    rows: Rows,
+    variant: Variant,
+    tie_rank: Int32,
+    depth: int,
+    *,
+    scaled: bool,
+    first_stage: FirstStage | None = None,
+    memory: int | None = None,
+) -> TopK:
+    """Search the small vectors, then rank what they found by the full ones; `scaled`: vectors have length one."""
+    small_queries, small = queries, rows
+    if variant.dimension is not None:
+        if variant.dimension > rows.shape[1]:
+            raise UsageError(f"vectors of {rows.shape[1]} dimensions cannot be cut to {variant.dimension}")
+        small_queries, small = (
+            np.ascontiguousarray(queries[:, : variant.dimension]),
+            PrefixRows(rows, variant.dimension),
+        )
+        if scaled:
+            small_queries, small = unit(small_queries), UnitRows(small)
+    if variant.precision != "float32":
+        small = make_small(small, variant.precision, memory)
+    wanted = max(variant.oversample, 1) * depth
+    rest = memory if memory is None or not isinstance(small, SmallRows) else memory - small.nbytes
+    found = search(small_queries, small, tie_rank, wanted, first_stage=first_stage, memory=rest)
+    if not variant.oversample:
+        return found
+    plan = MemoryPlan.within(memory, len(queries), rows.shape[1], found.docs.shape[1])
+    return order_exactly(queries, rows, found, tie_rank, min(depth, found.docs.shape[1]), plan)[0]
 
 
 class Vectors(NamedTuple):
@@ -262,7 +322,7 @@ class DenseIndex:
             weights = np.array([parts[i].weight for i in chosen])[:, None]
             np.add.at(sums, owners[chosen], weights * vectors)
         totals = np.bincount(owners, weights=[part.weight for part in parts], minlength=len(groups))[:, None]
-        return Vectors(np.asarray(sums / np.where(totals > 0, totals, 1), dtype=np.float32), made, len(parts))
+        return Vectors(np.asarray(sums / totals, dtype=np.float32), made, len(parts))
 
     def _notes(self, made: Vectors) -> dict[str, object]:
         encoder, documents, parts = self.retriever.encoder, self.documents, [*made.parts, self.documents]

@@ -7,7 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -35,13 +35,11 @@ from ..core.columns import Int32, Int64
 from ..core.options import Options
 from ..core.queries import Side
 from .contract import Work
-from .encoders.base import Encoder
+from .encoders import Encoder, TokenEncoder
 from .encoders.batching import estimated_tokens
 from .maxsim import STORED, fixed_point
-from .rows import ArrayRows, Float32, Rows, TakenRows
-
-if TYPE_CHECKING:
-    from .encoders.token_states import TokenEncoder
+from .rows import ArrayRows, TakenRows
+from .vectors import Float32, Rows
 
 FLUSH_SECONDS = 10.0
 FLUSH_BYTES = 64 << 20

@@ -16,8 +16,8 @@ from ..core import TextColumn
 from ..core.columns import Int32, Int64
 from ..core.queries import Feedback
 from ..text import TermCounts
-from .rows import Float32, Rows
 from .sparse import Float64, SparseQueries, TopK
+from .vectors import Float32, Rows
 
 RM3, ROCCHIO, AVERAGE, VECTOR_ROCCHIO = "rm3", "rocchio", "vector-average", "vector-rocchio"
 SHORTEST, LONGEST = 2, 20

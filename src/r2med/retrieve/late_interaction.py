@@ -26,9 +26,7 @@ from ..models.prompts import names_of
 from .cards import ModelParameters, ModelRetriever, card_of
 from .contract import Build, Work, check_depth, check_queries
 from .embed import EmbeddedTokens, embed_tokens, remaining_work, token_identity
-from .encoders import Float32, model_folder
-from .encoders.base import truncation
-from .encoders.token_states import TokenEncoder, token_encoder
+from .encoders import Float32, TokenEncoder, model_folder, token_encoder, truncation
 from .maxsim import EXPLAINED, STORED, fixed_point, maxsim, token_shares
 from .sparse import TopK, shares, top_k
 from .vectors import CELLS

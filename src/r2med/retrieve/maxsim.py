@@ -16,8 +16,8 @@ from ..cache import Int16, TokenPiece
 from ..core import ModelError
 from ..core.queries import Share
 from . import _native_python
-from .rows import Float32
 from .sparse import in_parallel
+from .vectors import Float32
 
 native: ModuleType = _native_python
 try:

@@ -1,47 +1,16 @@
-"""Document vectors as something that is read in blocks, whether they lie in memory, in a cache or in 8 bits."""
+"""Document vectors as they are held: as made, of length one, cut to their first dimensions, in fewer bits."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
 from ..cache import Piece
-
-Float32 = npt.NDArray[np.float32]
-Indices = npt.NDArray[np.integer]
-
+from .vectors import DOCUMENT_BLOCK, Float32, Indices, Rows, unit
 
 PIECE = 65_536
-
-
-@runtime_checkable
-class InPieces(Protocol):
-    """Rows that can also be read where they lie."""
-
-    def pieces(self) -> Iterator[Piece]:
-        """All rows, each once, in any order."""
-        ...
-
-
-@runtime_checkable
-class Rows(Protocol):
-    """A matrix of float32 that need not exist as a whole."""
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Documents and dimensions."""
-        ...
-
-    def read(self, begin: int, end: int) -> Float32:
-        """The rows from `begin` to `end`, contiguous."""
-        ...
-
-    def take(self, indices: Indices) -> Float32:
-        """The rows at `indices`."""
-        ...
 
 
 class ArrayRows:
@@ -121,12 +90,81 @@ class TakenRows:
         return self._rows.take(self._places[indices])
 
 
-def as_rows(documents: Rows | npt.NDArray[np.floating]) -> Rows:
-    """A matrix or anything that already reads like one."""
-    return ArrayRows(documents) if isinstance(documents, np.ndarray) else documents
+class SmallRows:
+    """Vectors held in fewer bits; read back as float32."""
+
+    def __init__(self, rows: Rows, precision: str) -> None:
+        self.shape = rows.shape
+        self.precision = precision
+        width = -(-rows.shape[1] // 8) if precision == "binary" else rows.shape[1]
+        dtype = {"float32": np.float32, "float16": np.float16, "bfloat16": np.uint16, "int8": np.int8}
+        self._codes = np.empty((rows.shape[0], width), dtype=dtype.get(precision, np.uint8))
+        self._scales = np.ones((rows.shape[0], 1), dtype=np.float32)
+        for begin in range(0, rows.shape[0], DOCUMENT_BLOCK):
+            end = min(begin + DOCUMENT_BLOCK, rows.shape[0])
+            self._pack(rows.read(begin, end), slice(begin, end))
+
+    @property
+    def nbytes(self) -> int:
+        """Memory they take."""
+        return self._codes.nbytes + (self._scales.nbytes if self.precision == "int8" else 0)
+
+    def _pack(self, block: Float32, at: slice) -> None:
+        if self.precision == "bfloat16":
+            self._codes[at] = to_bfloat16(block)
+        elif self.precision == "int8":
+            # One scale per row, symmetric: zero stays zero and a vector's negative is its codes' negative.
+            scale = np.abs(block).max(axis=1, keepdims=True) / np.float32(127)
+            self._scales[at] = np.where(scale > 0, scale, 1)
+            self._codes[at] = np.rint(block / self._scales[at])
+        elif self.precision == "binary":
+            self._codes[at] = np.packbits(block > 0, axis=1)
+        else:
+            self._codes[at] = block
+
+    def _unpack(self, codes: npt.NDArray[np.generic], scales: Float32) -> Float32:
+        if self.precision == "bfloat16":
+            return (codes.astype(np.uint32) << 16).view(np.float32)
+        if self.precision == "binary":
+            bits = np.unpackbits(codes.view(np.uint8), axis=1, count=self.shape[1])
+            return bits.astype(np.float32) * np.float32(2) - np.float32(1)
+        values = np.ascontiguousarray(codes, dtype=np.float32)
+        return values * scales if self.precision == "int8" else values
+
+    def read(self, begin: int, end: int) -> Float32:
+        """A block as float32."""
+        return self._unpack(self._codes[begin:end], self._scales[begin:end])
+
+    def take(self, indices: Indices) -> Float32:
+        """Single rows as float32."""
+        return self._unpack(self._codes[indices], self._scales[indices])
 
 
-def unit(vectors: Float32) -> Float32:
-    """Rows of length one; zeros stay zeros. A row's result does not depend on its neighbours."""
-    lengths = np.sqrt(np.einsum("ij,ij->i", vectors, vectors))
-    return np.divide(vectors, np.where(lengths > 0, lengths, np.float32(1))[:, None], dtype=np.float32)
+class SmallOnRead:
+    """The same values for less memory and more work: rows are made small each time they are read."""
+
+    def __init__(self, rows: Rows, precision: str) -> None:
+        self._rows, self._precision = rows, precision
+        self.shape = rows.shape
+
+    def read(self, begin: int, end: int) -> Float32:
+        """A block as float32."""
+        return SmallRows(ArrayRows(self._rows.read(begin, end)), self._precision).read(0, end - begin)
+
+    def take(self, indices: Indices) -> Float32:
+        """Single rows as float32."""
+        return SmallRows(ArrayRows(self._rows.take(indices)), self._precision).read(0, len(indices))
+
+
+def make_small(rows: Rows, precision: str, memory: int | None) -> Rows:
+    """Small vectors in memory, unless they would take more than half of what there is."""
+    bits = {"float16": 16, "bfloat16": 16, "int8": 8, "binary": 1}[precision]
+    if memory is not None and rows.shape[0] * rows.shape[1] * bits // 8 > memory // 2:
+        return SmallOnRead(rows, precision)
+    return SmallRows(rows, precision)
+
+
+def to_bfloat16(values: Float32) -> npt.NDArray[np.uint16]:
+    """Upper halves of float32, rounded to nearest even."""
+    bits = np.ascontiguousarray(values, dtype=np.float32).view(np.uint32)
+    return ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16)

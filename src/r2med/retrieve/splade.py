@@ -22,12 +22,10 @@ from ..core.spec import Spec
 from ..models.prompts import names_of
 from .cards import ModelParameters, ModelRetriever, card_of
 from .contract import Build, check_depth, check_queries
-from .encoders import Float32, model_folder
-from .encoders.base import TermBatch, truncation
+from .encoders import Float32, TermBatch, model_folder, truncation
 from .encoders.batching import pad
-from .encoders.devices import mixed_precision
 from .encoders.torch_encoder import Replica, TorchEncoder
-from .encoders.torch_models import load_masked_lm
+from .encoders.torch_models import load_masked_lm, mixed_precision
 from .sparse import Postings, SparseQueries, mean_terms, search
 
 EXPLAINED = "A sum over the terms that the model gives both texts, whether they stand in them or not."

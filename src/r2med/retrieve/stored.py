@@ -11,19 +11,17 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 import msgspec
-import numpy as np
 
-from ..core import NO_DOCUMENT, DataError, Hit, IdTable, Run, Task, UsageError, fingerprint
+from ..core import DataError, Hit, IdTable, Run, Task, UsageError, fingerprint
 from ..core.places import open_regular
 from ..core.queries import Queries
 from ..core.spec import Content, Spec
 from ..core.stores import open_path
 from ..core.trec import read_run
 from ..core.untrusted import file_name
-from .contract import Build, Index, Retriever, check_depth, retrievers
+from .contract import Build, Index, Retriever, check_depth, on_task, retrievers
 
 SUFFIXES = (".run.gz", ".run", ".jsonl", ".jsonl.gz", ".trec", ".trec.gz", ".txt")
-Unknown = Literal["refuse", "drop"]
 
 
 @retrievers.register("run", argument="file", needs_argument=True)
@@ -62,10 +60,12 @@ class StoredRun(Retriever):
         plain, where = {task.name, task.collection}, task.collection or "own"
         for folder in (self.path / file_name(where, known=plain), self.path / file_name(where), self.path):
             for name in (file_name(task.name, known=plain), file_name(task.name)):
-                for suffix in SUFFIXES:
-                    found = folder / f"{name}{suffix}"
-                    if found.is_file():
-                        return found
+                found = [path for suffix in SUFFIXES if (path := folder / f"{name}{suffix}").is_file()]
+                if found[1:]:
+                    first, second = (path.name for path in found[:2])
+                    raise DataError(f"holds two rankings of {task.full_name}: {first} and {second}", path=folder)
+                if found:
+                    return found[0]
         raise DataError(f"holds no candidates for {task.full_name} (a file called {task.name}.run.gz)", path=self.path)
 
 
@@ -154,10 +154,12 @@ class TopkLine(msgspec.Struct):
     id: str | int
     topk_pid: list[tuple[str | int, float] | str]
 
+    def __post_init__(self) -> None:
+        if len({isinstance(entry, str) for entry in self.topk_pid}) > 1:
+            raise ValueError("some documents have a score and others none")
 
-def load_candidates(
-    path: str | Path, task: Task, *, unknown: Unknown = "refuse", other_queries: Unknown = "refuse"
-) -> Run:
+
+def load_candidates(path: str | Path, task: Task, *, other_queries: Literal["refuse", "drop"] = "refuse") -> Run:
     """Candidates from a TREC run or a JSON-lines file, plain or compressed, over the task's documents.
 
     With `other_queries="drop"` a run of more queries than the task has is no error.
@@ -169,49 +171,9 @@ def load_candidates(
     if other_queries == "drop":
         run = run.for_queries(IdTable(q for q in run.query_ids if q in task.query_ids))
     try:
-        return on_task(run, task, unknown=unknown)
+        return on_task(run, task)
     except DataError as error:
         raise DataError(error.message, path=path) from None
-
-
-def on_task(run: Run, task: Task, *, unknown: Unknown = "refuse") -> Run:
-    """A run over exactly the task's queries and documents.
-
-    Documents and queries the task does not know are an error that names the first, or are left out and counted in
-    the notes under `candidates`. A query of the task without candidates keeps an empty list.
-    """
-    lost_queries = int((task.query_ids.positions(run.query_ids) < 0).sum())
-    if lost_queries and unknown == "refuse":
-        name = next(q for q in run.query_ids if q not in task.query_ids)
-        raise DataError(f"has candidates for query {name!r}, which {task.full_name} does not hold")
-    dropped = 0
-    if run.doc_ids != task.documents.ids:
-        if unknown == "drop":
-            run, dropped = _known_only(run, task)
-        else:
-            run = run.on(task.documents.ids)
-    if run.query_ids != task.query_ids:
-        run = run.for_queries(task.query_ids)
-    lengths = run.lengths()
-    account: dict[str, object] = {
-        "name": run.name,
-        "queries_without": int((lengths == 0).sum()),
-        "shortest": int(lengths.min(initial=run.depth)),
-        "longest": int(lengths.max(initial=0)),
-        "unknown_documents": dropped,
-        "unknown_queries": lost_queries,
-    }
-    notes = {**run.notes, "candidates": account}
-    return Run(run.query_ids, run.doc_ids, run.docs, run.scores, name=run.name, notes=notes)
-
-
-def _known_only(run: Run, task: Task) -> tuple[Run, int]:
-    """The run without documents the task does not hold."""
-    mapping = np.append(task.documents.ids.positions(run.doc_ids), np.int32(NO_DOCUMENT))
-    docs = mapping[run.docs]
-    lost = (docs < 0) & (run.docs >= 0)
-    scores = np.where(docs < 0, np.float32(-np.inf), run.scores)
-    return Run(run.query_ids, task.documents.ids, docs, scores, name=run.name, notes=run.notes), int(lost.sum())
 
 
 def read_topk(path: Path) -> Run:

@@ -10,7 +10,8 @@ found.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Iterator
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +20,6 @@ from ..cache import Piece
 from ..core import MissingExtra, ModelError, UsageError
 from ..core.columns import Int32, Int64
 from ..core.parameters import show_size
-from .rows import Float32, InPieces, Rows, as_rows
 from .sparse import TopK, available_cores, in_parallel, top_k
 
 try:
@@ -27,7 +27,9 @@ try:
 except ImportError:  # no compiler at install time: products and sums in numpy
     _dots = None  # type: ignore[assignment]
 
+Float32 = npt.NDArray[np.float32]
 Float64 = npt.NDArray[np.float64]
+Indices = npt.NDArray[np.integer]
 MARGIN = 32
 """Documents looked at beyond the depth, so that near ties at its edge are seen."""
 SAFETY = 4.0
@@ -45,6 +47,33 @@ FEW_QUERIES = 8
 MANY_DOCUMENTS = 16_384
 """Below this a product takes a few milliseconds anyway."""
 GPU_BLOCK_BYTES = 1 << 30
+
+
+@runtime_checkable
+class Rows(Protocol):
+    """A matrix of float32 that need not exist as a whole."""
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Documents and dimensions."""
+        ...
+
+    def read(self, begin: int, end: int) -> Float32:
+        """The rows from `begin` to `end`, contiguous."""
+        ...
+
+    def take(self, indices: Indices) -> Float32:
+        """The rows at `indices`."""
+        ...
+
+
+@runtime_checkable
+class InPieces(Protocol):
+    """Rows that can also be read where they lie."""
+
+    def pieces(self) -> Iterator[Piece]:
+        """All rows, each once, in any order."""
+        ...
 
 
 class MemoryPlan(NamedTuple):
@@ -96,7 +125,7 @@ class FirstStage(Protocol):
 
 def search(
     queries: Float32,
-    documents: Rows | npt.NDArray[np.floating],
+    rows: Rows,
     tie_rank: Int32,
     depth: int,
     *,
@@ -107,7 +136,6 @@ def search(
 
     `memory` bounds what is held beside documents that are read from mapped files; it changes no bit of the result.
     """
-    rows = as_rows(documents)
     queries = np.ascontiguousarray(queries, dtype=np.float32)
     _check(queries, rows, tie_rank, depth)
     depth = min(depth, rows.shape[0])
@@ -362,3 +390,9 @@ def _sum_pairs(queries: Float64, matrix: Float32, query: Int64, place: Int64, su
         _dots.pairs(queries, matrix, query, place, sums, queries.shape[1], begin, end)
 
     in_parallel(work, len(sums), small=1024)
+
+
+def unit(vectors: Float32) -> Float32:
+    """Rows of length one; zeros stay zeros. A row's result does not depend on its neighbours."""
+    lengths = np.sqrt(np.einsum("ij,ij->i", vectors, vectors))
+    return np.divide(vectors, np.where(lengths > 0, lengths, np.float32(1))[:, None], dtype=np.float32)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from r2med.core.queries import Side
-from r2med.retrieve.encoders.base import BaseEncoder, Batch, TokenBatch
+from r2med.retrieve.encoders import BaseEncoder, Batch, TokenBatch
 
 
 def hashed(text: str, dimension: int) -> Any:

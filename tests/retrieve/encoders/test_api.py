@@ -21,8 +21,7 @@ from r2med.models import Card, Price, cards, get_card
 from r2med.retrieve import get_retriever
 from r2med.retrieve.dense import DenseRetriever
 from r2med.retrieve.embed import embed
-from r2med.retrieve.encoders.api import ApiEncoder
-from r2med.retrieve.encoders.apis import WireFormat, wire_format
+from r2med.retrieve.encoders.api import ApiEncoder, WireFormat, wire_format
 from tests.builders import small_task
 
 from .service import LIMIT, Server, serving, vector

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from r2med.core import ModelError, TextColumn
 from r2med.core.queries import Side
-from r2med.retrieve.encoders import batching
-from r2med.retrieve.encoders.base import Float32
+from r2med.retrieve.encoders import Float32, batching
 from r2med.retrieve.encoders.batching import Tokens, pad, plan, stream_batches
 
 
@@ -29,6 +28,9 @@ class Model:
         self.workers: set[int] = set()
         self.busy: set[int] = set()
         self.lock = threading.Lock()
+
+    def max_length(self, side: Side) -> int:
+        return 1000
 
     def tokenize(self, texts: list[str], side: Side, instruction: str) -> list[Tokens]:
         return [Tokens([len(word) for word in (instruction + t).split()], len(t.split())) for t in texts]

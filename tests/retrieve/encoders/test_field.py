@@ -18,7 +18,7 @@ from r2med.core.options import Options
 from r2med.models import cards, get_card
 from r2med.retrieve import get_retriever, retrievers
 from r2med.retrieve.dense import DenseRetriever
-from r2med.retrieve.encoders.base import Float32
+from r2med.retrieve.encoders import Float32
 
 from . import tiny, tiny_field
 from .test_published import raw_ids
@@ -307,7 +307,7 @@ def test_a_shorter_vector_is_cut_and_scaled_again(qwen: str) -> None:
     same = part.encoder.encode(TEXTS, "document")
     assert np.abs(same - whole.encoder.encode(TEXTS, "document")).max() < 1e-6
     small = get_card(qwen).replace(shortest=None)
-    from r2med.retrieve.encoders.base import shortened
+    from r2med.retrieve.encoders import shortened
 
     cut = shortened(same, small.cut(5))
     assert np.abs(cut - same[:, :5] / np.linalg.norm(same[:, :5], axis=1, keepdims=True)).max() < 1e-6

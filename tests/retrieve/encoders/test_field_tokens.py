@@ -19,8 +19,7 @@ from r2med.core.options import Options
 from r2med.core.queries import Queries
 from r2med.models import cards, folder_card, get_card
 from r2med.retrieve import Explains, get_retriever, retrievers
-from r2med.retrieve.encoders.base import Float32
-from r2med.retrieve.encoders.token_states import token_encoder
+from r2med.retrieve.encoders import Float32, token_encoder
 from r2med.retrieve.late_interaction import MaxSimRetriever
 from r2med.retrieve.splade import SpladeRetriever
 

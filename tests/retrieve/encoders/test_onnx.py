@@ -12,8 +12,7 @@ from r2med.core import ModelError
 from r2med.core.options import Options
 from r2med.models import get_card
 from r2med.rerank.onnx_cross_encoder import OnnxCrossEncoder
-from r2med.retrieve.encoders.onnx import FileTokenizer, OnnxEncoder, pool, scales_batches
-from r2med.retrieve.encoders.token_states import OnnxTokenEncoder
+from r2med.retrieve.encoders.onnx import FileTokenizer, OnnxEncoder, OnnxTokenEncoder, pool, providers, scales_batches
 
 from .weights import real_model
 
@@ -54,6 +53,48 @@ def test_vectors_are_those_of_plain_calls_whatever_the_neighbours(folder: Path, 
         assert np.abs(vector - plain(folder, text, limit)[0]).max() < 1e-5
     alone = OnnxEncoder(card, folder, Options(threads=1)).encode(TEXTS[:1], "document")
     assert np.array_equal(alone[0], made[0])
+
+
+def test_a_length_that_leaves_no_room_for_a_text_is_refused(folder: Path) -> None:
+    """All texts would have one vector: that of the special tokens, or of the beginning of the instruction."""
+    instruction = "Represent this sentence for searching relevant passages: "
+    card = get_card("bge-small").replace(query_length=10, document_length=2)
+    for encode in (OnnxEncoder(card, folder).encode, OnnxTokenEncoder(card, folder).stream_states):
+        with pytest.raises(ModelError, match="2 tokens leaves no room for a text"):
+            encode(TEXTS, "document")
+        with pytest.raises(ModelError, match=r"10 tokens leaves no room for a text.* are 10"):
+            encode(TEXTS, "query", instruction)
+    wide = OnnxEncoder(card.replace(query_length=11), folder)
+    assert not np.array_equal(*wide.encode(["fever", "rash"], "query", instruction))
+
+
+def test_texts_longer_than_the_model_reads_are_one_line(folder: Path, tmp_path: Path) -> None:
+    card = get_card("bge-small").replace(document_length=1024)
+    with pytest.raises(ModelError, match="bge-small takes at most 512 tokens, not 1024"):
+        OnnxEncoder(card, folder)
+    for name in ("model.onnx", "tokenizer.json"):
+        (tmp_path / name).symlink_to(folder / name)
+    with pytest.raises(ModelError, match="fails on texts of 702 tokens"):
+        OnnxEncoder(card, tmp_path).encode(["fever " * 700], "document")
+
+
+@pytest.mark.parametrize(
+    ("device", "gpu"),
+    [(None, 0), ("cuda", 0), ("cuda:1", 1), ("cuda:2,cuda:3", 2), ("cpu", None), ("mps", None)],
+)
+def test_a_session_runs_on_the_device_that_is_asked_for(device: str | None, gpu: int | None) -> None:
+    """It ran on the first GPU, whatever was asked for."""
+    everything = ["TensorrtExecutionProvider", "CUDAExecutionProvider", "CPUExecutionProvider"]
+    cuda = [] if gpu is None else [("CUDAExecutionProvider", {"device_id": gpu})]
+    assert providers(device, everything) == [*cuda, "CPUExecutionProvider"]
+    assert providers(device, everything[2:]) == ["CPUExecutionProvider"]
+
+
+def test_a_projection_that_the_file_does_not_hold_is_not_left_out(folder: Path) -> None:
+    """A folder of sentence-transformers lists it behind pooling; vectors without it look like vectors."""
+    encoder = OnnxEncoder(get_card("bge-small").replace(projection="2_Dense"), folder)
+    with pytest.raises(ModelError, match="ends before the projection 2_Dense"):
+        encoder.encode(TEXTS[:1], "document")
 
 
 @pytest.mark.parametrize("name", ["bge-small", "colbert-small-backbone"])

@@ -16,17 +16,18 @@ import pytest
 
 from r2med.core import ModelError
 from r2med.core.options import Options
+from r2med.core.queries import Side
 from r2med.models import get_card
 from r2med.retrieve import get_retriever
 from r2med.retrieve.dense import DenseRetriever
-from r2med.retrieve.encoders.base import Float32
+from r2med.retrieve.encoders import Float32, model_folder, token_encoder
 
 from . import tiny
 
 torch = pytest.importorskip("torch", reason="the torch extra is not installed")
 pytest.importorskip("transformers", reason="the torch extra is not installed")
 
-LIMIT = 24
+LIMIT = 40
 INSTRUCTION = "Represent the patient with fever: "
 CPU = Options(device="cpu", threads=1, allow_pickle=True)
 TEXTS = [*tiny.texts(20, longest=40), "", " begins with a space", "fever\n\nand rash"]
@@ -121,6 +122,13 @@ def test_medcpt(models: Path) -> None:
     assert isinstance(own, DenseRetriever)
     wanted = encoders[""](**single).last_hidden_state[:, 0].numpy()
     assert np.abs(own.encoder.encode(TEXTS, "query") - wanted).max() < 1e-5
+    # `maxsim:model=medcpt` read the documents with the encoder of the queries.
+    assert own.card is not None
+    tokens = token_encoder(own.card, model_folder(own.card), CPU)
+    sides: tuple[tuple[Side, Float32], ...] = (("query", wanted), ("document", own.encoder.encode(TEXTS, "document")))
+    for side, first in sides:
+        for batch in tokens.stream_states(TEXTS, side):
+            assert np.abs(np.stack([states[0] for states in batch.states]) - first[batch.rows]).max() < 1e-5
 
 
 def test_bge(models: Path) -> None:

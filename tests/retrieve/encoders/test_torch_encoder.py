@@ -10,7 +10,7 @@ import pytest
 
 from r2med.core.options import Options
 from r2med.core.queries import Side
-from r2med.retrieve.encoders.torch_encoder import TorchEncoder
+from r2med.retrieve.encoders.torch_encoder import TorchEncoder, TorchTokenEncoder
 
 from . import tiny
 
@@ -113,6 +113,18 @@ def test_the_vectors_are_those_of_plain_transformers(
     made = TorchEncoder(card, tmp_path, CPU).encode(texts[:-1], "query", PREFIX)
     assert np.abs(made - expected / np.linalg.norm(expected, axis=1, keepdims=True)).max() < 1e-5
     assert any(len(tokenizer(PREFIX + t)["input_ids"]) > limit for t in texts), "nothing was cut"
+
+
+def test_tokens_of_a_bidirectional_model_see_those_behind_them(tmp_path: Path) -> None:
+    """Their mean is the vector of the text; `maxsim:model=grit` ran with a causal mask."""
+    build(tmp_path, "mistral", "mistral", "right")
+    card, texts = tiny.card("mistral-bidirectional", "mean"), tiny.texts(8)
+    wanted = TorchEncoder(card, tmp_path, CPU).encode(texts, "document")
+    tokens = TorchTokenEncoder(card, tmp_path, CPU)
+    for batch in tokens.stream_states(texts, "document"):
+        for row, states in zip(batch.rows.tolist(), batch.states, strict=True):
+            assert np.abs(states.mean(axis=0) - wanted[row]).max() < 1e-5
+    assert tokens.describe("document")["seen"] == "all tokens"
 
 
 def test_causal_and_bidirectional_differ(tmp_path: Path) -> None:

@@ -10,8 +10,7 @@ import pytest
 
 from r2med.core import ModelError
 from r2med.core.options import Options
-from r2med.retrieve.encoders.token_states import TorchTokenEncoder
-from r2med.retrieve.encoders.torch_encoder import TorchEncoder
+from r2med.retrieve.encoders.torch_encoder import TorchEncoder, TorchTokenEncoder
 from r2med.retrieve.splade import SpladeEncoder
 
 from . import tiny

@@ -22,9 +22,8 @@ from ...core.spec import Spec
 from ...rerank import Reranker
 from ...rerank.pointwise import Pairs, PairScorer, Scored
 from ...retrieve import Retriever
-from ...retrieve.encoders import BaseEncoder, Batch
-from ...retrieve.encoders.base import TermBatch, TokenBatch, WorkOrder
-from ...retrieve.encoders.devices import DTYPES
+from ...retrieve.encoders import BaseEncoder, Batch, TermBatch, TokenBatch, WorkOrder
+from ...retrieve.encoders.torch_models import DTYPES
 from . import Executor
 from .pool import Component, Job, Pool, Workers
 

@@ -29,7 +29,7 @@ from ...core.options import Options
 from ...core.plugins import one_line
 from ...core.queries import Side
 from ...core.spec import Spec
-from ...retrieve.encoders.devices import may_have_gpu, resolve_devices
+from ...retrieve.encoders.torch_models import may_have_gpu, resolve_devices
 from ...retrieve.sparse import available_cores
 from ..system import Builder
 

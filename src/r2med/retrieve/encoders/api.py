@@ -1,4 +1,4 @@
-"""Embeddings over HTTP, in whatever wire format the model's card names.
+"""Embeddings over HTTP: a client, and the wire formats of services, which cards name as their `backend`.
 
 Texts are sent as they are. A text is cut only when the service says that it is too long, and to the model's limit.
 Under the paper's protocol texts are cut before, by the service's own tokenizer, and quoted.
@@ -6,13 +6,14 @@ Under the paper's protocol texts are cut before, by the service's own tokenizer,
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -24,11 +25,10 @@ from ...core.parallel import in_parallel
 from ...core.places import home
 from ...core.queries import Side
 from ...core.untrusted import file_name
-from ...http import Client, RateLimit, Rejected, Service
+from ...http import Client, RateLimit, Rejected, Service, token_count
 from ...models import Card
 from ...models.locate import snapshot
-from .apis import wire_format
-from .base import (
+from . import (
     UNKNOWN_TOKENS,
     BaseEncoder,
     Batch,
@@ -252,3 +252,120 @@ def _batches(texts: Iterable[str], most: int) -> Iterator[TextBatch]:
         size += tokens
     if rows:
         yield TextBatch(rows, contents)
+
+
+class WireFormat:
+    """How a service is asked for vectors and how it answers; the answer here is OpenAI's, which most others copied."""
+
+    known: ClassVar[dict[str, type[WireFormat]]] = {}
+    """All formats by the `backend` of cards."""
+    key_header = ""
+    """Header that the key goes in; empty: `Authorization`, as a bearer's."""
+    most_texts = 64
+    """Texts in one request."""
+
+    def __init_subclass__(cls, backend: str) -> None:
+        cls.known[backend] = cls
+
+    def path(self, model: str) -> str:
+        """What is asked for, below the base URL."""
+        del model
+        return "/embeddings"
+
+    def body(self, model: str, texts: list[str], side: Side, dimension: int | None) -> dict[str, object]:
+        """The request for some texts of one side; `dimension` is a length of vectors other than the usual one."""
+        raise NotImplementedError
+
+    def vectors(self, answer: dict[str, Any]) -> list[list[float]]:
+        """The vectors of an answer, in the order of the texts; a KeyError or TypeError says that it is no answer."""
+        return [numbers(item["embedding"]) for item in sorted(answer["data"], key=lambda item: item["index"])]
+
+    def tokens(self, answer: dict[str, Any]) -> int | None:
+        """How many tokens the service counted; None where it does not say."""
+        usage = answer.get("usage")
+        return token_count(usage.get("total_tokens")) if isinstance(usage, dict) else None
+
+
+def numbers(embedding: Any) -> list[float]:
+    """A vector: a list of numbers, or the bytes of its float32 in base64, which some gateways always send."""
+    if not isinstance(embedding, str):
+        made: list[float] = embedding
+        return made
+    return [float(number) for number in np.frombuffer(base64.b64decode(embedding, validate=True), dtype="<f4")]
+
+
+def wire_format(backend: str) -> WireFormat:
+    """The format that a card names."""
+    if backend not in WireFormat.known:
+        raise ModelError(f"no embedding service speaks {backend!r}")
+    return WireFormat.known[backend]()
+
+
+class OpenAIFormat(WireFormat, backend="openai"):
+    """OpenAI's, and what speaks its protocol (vLLM, TEI, Azure). Both sides are asked for alike."""
+
+    def body(self, model: str, texts: list[str], side: Side, dimension: int | None) -> dict[str, object]:
+        asked: dict[str, object] = {"model": model, "input": texts, "encoding_format": "float"}
+        return asked if dimension is None else asked | {"dimensions": dimension}
+
+
+class VoyageFormat(WireFormat, backend="voyage"):
+    """Voyage's. The side is part of the request, and the service cuts what is too long."""
+
+    def body(self, model: str, texts: list[str], side: Side, dimension: int | None) -> dict[str, object]:
+        asked: dict[str, object] = {"model": model, "input": texts, "input_type": side, "truncation": True}
+        return asked if dimension is None else asked | {"output_dimension": dimension}
+
+
+class CohereFormat(WireFormat, backend="cohere"):
+    """Cohere's, version 2 of the protocol. The side is part of the request, and the service cuts what is too long.
+
+    Vectors come by their type of number. A request holds 96 texts at most.
+    """
+
+    def path(self, model: str) -> str:
+        del model
+        return "/embed"
+
+    def body(self, model: str, texts: list[str], side: Side, dimension: int | None) -> dict[str, object]:
+        asked: dict[str, object] = {
+            "model": model,
+            "texts": texts,
+            "input_type": f"search_{side}",
+            "embedding_types": ["float"],
+            "truncate": "END",
+        }
+        return asked if dimension is None else asked | {"output_dimension": dimension}
+
+    def vectors(self, answer: dict[str, Any]) -> list[list[float]]:
+        made: list[list[float]] = answer["embeddings"]["float"]
+        return made
+
+    def tokens(self, answer: dict[str, Any]) -> int | None:
+        billed = (answer.get("meta") or {}).get("billed_units")
+        return token_count(billed.get("input_tokens")) if isinstance(billed, dict) else None
+
+
+class GeminiFormat(WireFormat, backend="gemini"):
+    """That of Google's Gemini API. The model stands in the address, the side in every text's own request.
+
+    A batch holds 100 of them at most.
+    """
+
+    key_header = "x-goog-api-key"
+
+    def path(self, model: str) -> str:
+        return f"/models/{model}:batchEmbedContents"
+
+    def body(self, model: str, texts: list[str], side: Side, dimension: int | None) -> dict[str, object]:
+        how: dict[str, object] = {"model": f"models/{model}", "taskType": f"RETRIEVAL_{side.upper()}"}
+        if dimension is not None:
+            how["outputDimensionality"] = dimension
+        return {"requests": [{**how, "content": {"parts": [{"text": text}]}} for text in texts]}
+
+    def vectors(self, answer: dict[str, Any]) -> list[list[float]]:
+        return [item["values"] for item in answer["embeddings"]]
+
+    def tokens(self, answer: dict[str, Any]) -> int | None:
+        usage = answer.get("usageMetadata")
+        return token_count(usage.get("promptTokenCount")) if isinstance(usage, dict) else None

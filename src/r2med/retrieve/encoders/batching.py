@@ -11,16 +11,19 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence, Sized
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 
 from ...core import ModelError, TextColumn
 from ...core.columns import Int32, Int64
 from ...core.queries import Side
-from .base import Batch, Float32, WorkOrder, check_vectors
+from . import Batch, Float32, TokenBatch, WorkOrder, check_vectors
 
 WINDOW = 2048
+TOKEN_WINDOW = 256
+"""Texts that are put into batches together: their token vectors travel together where a worker makes them."""
+BATCH_TOKENS = 4096
 PREFIX = 1 << 16
 """Characters of a text that are tokenized at first; more only where they give too few tokens."""
 MARGIN = 256
@@ -59,6 +62,10 @@ class MemoryBackend(Protocol):
 
 class TokenBackend(MemoryBackend, Protocol):
     """What the loop needs of a model."""
+
+    def max_length(self, side: Side) -> int:
+        """Where texts are cut, in tokens."""
+        ...
 
     def tokenize(self, texts: list[str], side: Side, instruction: str) -> list[Tokens]:
         """Token ids of each text."""
@@ -182,6 +189,15 @@ def stream_jobs(
             ahead.shutdown(wait=True, cancel_futures=True)
 
 
+def check_room(nothing: Tokens, limit: int, name: str) -> None:
+    """Refuse a maximum length that an empty text fills already: every text would become the same vector."""
+    if nothing.total >= limit:
+        raise ModelError(
+            f"{name}: a maximum length of {limit} tokens leaves no room for a text: "
+            f"its instruction and the model's own tokens are {nothing.total}"
+        )
+
+
 def stream_batches(
     backend: TokenBackend,
     texts: Sequence[str],
@@ -193,6 +209,7 @@ def stream_batches(
     workers: int = 1,
 ) -> Iterator[Batch]:
     """Encode all texts: one vector each."""
+    check_room(backend.tokenize([""], side, instruction)[0], backend.max_length(side), backend.name)
 
     def work(job: Job[Tokens], worker: int) -> Batch:
         ids = [t.ids for t in job.items]
@@ -204,6 +221,20 @@ def stream_batches(
         return backend.tokenize([texts[i] for i in window.tolist()], side, instruction)
 
     return stream_jobs(by_length(texts), tokenize, work, budget=budget, most=most, workers=workers)
+
+
+def token_batch(
+    job: Job[Any], hidden: Float32, kept: Sequence[slice | list[int]], texts: Sequence[str], name: str
+) -> TokenBatch:
+    """The vectors of the tokens that count."""
+    states = []
+    for row, positions, padded in zip(job.rows.tolist(), kept, hidden, strict=True):
+        vectors = padded[positions]
+        if not len(vectors):
+            start = " ".join(texts[row].split())[:60]
+            raise ModelError(f"{name} gives no token of text {row} a vector ({start!r})")
+        states.append(check_vectors(vectors, np.full(len(vectors), row), texts, name))
+    return TokenBatch(job.rows, states, np.array([tokens.total for tokens in job.items], dtype=np.int32))
 
 
 def halving(forward: Callable[[list[Item]], Float32], batch: list[Item], backend: MemoryBackend) -> Float32:

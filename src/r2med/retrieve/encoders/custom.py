@@ -21,7 +21,7 @@ from ...core.identity import Identity
 from ...core.plugins import accepted, takes, wrap_errors
 from ...core.queries import Side
 from ..mteb_inputs import BATCH, SPLIT, SUBSET, loader, prompt_type, task_facts
-from .base import UNKNOWN_TOKENS, BaseEncoder, Batch, Float32, WorkOrder, check_vectors
+from . import UNKNOWN_TOKENS, BaseEncoder, Batch, Float32, WorkOrder, check_vectors
 
 Calling = Callable[[list[str], str], Any]
 """Texts and an instruction in, whatever the object returns out."""

@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...core import ModelError
 from ...core.queries import Side
-from .base import Float32, shortened
+from . import Float32, shortened
 from .batching import Tokens
-from .devices import mixed_precision, torch_dtype
 from .torch_encoder import Replica, TorchEncoder
-from .torch_models import check_whole, import_transformers, loading, to_array
+from .torch_models import check_whole, import_transformers, loading, mixed_precision, to_array, torch_dtype
 
 if TYPE_CHECKING:
     import torch
@@ -221,8 +220,6 @@ class NvEmbedEncoder(TorchEncoder):
         replica = self.replica(side, worker)
         model: NvEmbedModel = replica.model
         skip = self.instruction_tokens(side, instruction) if model.masks_instruction else 0
-        if skip >= min(map(len, batch)):
-            raise ModelError(f"{self.name}: an instruction of {skip} tokens leaves no room for a text")
         with torch.inference_mode(), mixed_precision(self.dtype, replica.device):
             vectors = model.encode(batch, skip)
             whole = to_array(torch.nn.functional.normalize(vectors, dim=1) if self.card.normalize else vectors)

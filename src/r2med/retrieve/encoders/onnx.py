@@ -17,19 +17,32 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...core import MissingExtra, ModelError
+from ...core.columns import Int64
 from ...core.options import Options
 from ...core.plugins import first_line
 from ...core.queries import Side
 from ...models import Card
 from ...models.locate import file_hash
 from ..sparse import available_cores
-from .base import BaseEncoder, Batch, Float32, WorkOrder, length_facts, normalized, shortened
-from .batching import Tokens, by_length, pad, stream_batches, tokenize_bounded
+from . import BaseEncoder, Batch, Float32, TokenBatch, WorkOrder, check_length, length_facts, normalized, shortened
+from .batching import (
+    BATCH_TOKENS,
+    TOKEN_WINDOW,
+    Job,
+    Tokens,
+    by_length,
+    check_room,
+    pad,
+    stream_batches,
+    stream_jobs,
+    token_batch,
+    tokenize_bounded,
+)
 
 if TYPE_CHECKING:
     import onnxruntime
 
-BATCH_TOKENS = 4096
+CUDA, CPU = "CUDAExecutionProvider", "CPUExecutionProvider"
 
 
 class FileTokenizer:
@@ -88,17 +101,17 @@ class FileTokenizer:
 class OnnxModel:
     """A session with its tokenizer; sessions are shared by all worker threads."""
 
-    def __init__(self, folder: Path, *, threads: int | None = None) -> None:
+    def __init__(self, folder: Path, *, threads: int | None = None, device: str | None = None) -> None:
         self.folder = folder
         self.path = find_onnx(folder)
         self.tokenizer = FileTokenizer(folder)
         self.per_text = scales_batches(self.path)
         self.workers = threads or available_cores()
-        self.session = self._open()
+        self.session = self._open(device)
         self.inputs = {i.name for i in self.session.get_inputs()}
         self.outputs = [o.name for o in self.session.get_outputs()]
 
-    def _open(self) -> onnxruntime.InferenceSession:
+    def _open(self, device: str | None) -> onnxruntime.InferenceSession:
         try:
             import onnxruntime
         except ImportError:
@@ -107,10 +120,9 @@ class OnnxModel:
         options.intra_op_num_threads = 1
         options.inter_op_num_threads = 1
         options.log_severity_level = 3
-        wanted = ["CUDAExecutionProvider", "CPUExecutionProvider"]
-        providers = [p for p in wanted if p in onnxruntime.get_available_providers()]
+        runs_on = providers(device, onnxruntime.get_available_providers())
         try:
-            return onnxruntime.InferenceSession(str(self.path), options, providers=providers)
+            return onnxruntime.InferenceSession(str(self.path), options, providers=runs_on)
         except Exception as error:
             raise ModelError(f"{self.path} cannot be loaded: {first_line(error)}") from None
 
@@ -120,8 +132,18 @@ class OnnxModel:
         feed: dict[str, Any] = {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
         if "position_ids" in self.inputs:
             feed["position_ids"] = np.maximum(np.cumsum(mask, axis=1) - 1, 0)
-        (output,) = self.session.run(self.outputs[:1], {k: v for k, v in feed.items() if k in self.inputs})
-        return np.asarray(output, dtype=np.float32), mask.astype(np.float32)
+        return self.run(feed), mask.astype(np.float32)
+
+    def run(self, feed: dict[str, Any]) -> Float32:
+        """The first output for a padded batch; the graph is given the inputs that it has."""
+        try:
+            (output,) = self.session.run(self.outputs[:1], {k: v for k, v in feed.items() if k in self.inputs})
+        except MemoryError:
+            raise  # a smaller batch may succeed
+        except Exception as error:  # its own classes, which share no other base
+            width = feed["input_ids"].shape[1]
+            raise ModelError(f"{self.path} fails on texts of {width} tokens: {first_line(error)}") from None
+        return np.asarray(output, dtype=np.float32)
 
 
 class OnnxEncoder(BaseEncoder):
@@ -131,11 +153,13 @@ class OnnxEncoder(BaseEncoder):
         super().__init__()
         self.card, self.folder, self.options = card, folder, options or Options()
         self.name = card.name
+        if (folder / "config.json").is_file():
+            check_length(card, folder)
 
     @cached_property
     def model(self) -> OnnxModel:
         """Loaded on first use: a task whose vectors are all in the cache needs no model."""
-        return OnnxModel(self.folder, threads=self.options.threads)
+        return OnnxModel(self.folder, threads=self.options.threads, device=self.options.device)
 
     def describe(self, side: Side) -> dict[str, object]:
         """Everything besides text and instruction that changes a vector."""
@@ -184,12 +208,47 @@ class OnnxEncoder(BaseEncoder):
         """One vector per list of token ids."""
         del side, instruction, worker
         hidden, mask = self.model.hidden(batch)
+        if hidden.ndim == 3 and self.card.projection:
+            raise ModelError(
+                f"{self.name}: its ONNX file ends before the projection {self.card.projection}: use its safetensors"
+            )
         pooled = hidden if hidden.ndim == 2 else pool(hidden, mask, self.pooling)
         return shortened(normalized(pooled) if self.card.normalize else pooled, self.card)
 
     def is_out_of_memory(self, error: BaseException) -> bool:
         """Whether a smaller batch may succeed."""
         return isinstance(error, MemoryError) or "allocate memory" in str(error)
+
+
+class OnnxTokenEncoder(OnnxEncoder):
+    """Token vectors from an ONNX file."""
+
+    pooling = "tokens"
+
+    def work_order(self, texts: Sequence[str]) -> WorkOrder:
+        """A model that takes one text at a time lets workers share texts as they like."""
+        return by_length(texts, TOKEN_WINDOW, free=super().work_order(texts).free)
+
+    def stream_states(self, texts: Sequence[str], side: Side, instruction: str = "") -> Iterator[TokenBatch]:
+        """Token vectors of all texts, a batch at a time."""
+        check_room(self.tokenize([""], side, instruction)[0], self.max_length(side), self.name)
+        model = self.model
+
+        def work(job: Job[Tokens], worker: int) -> TokenBatch:
+            del worker
+            hidden, _ = model.hidden([t.ids for t in job.items])
+            return token_batch(job, hidden, [slice(len(t.ids)) for t in job.items], texts, self.name)
+
+        def tokenize(window: Int64) -> list[Tokens]:
+            return self.tokenize([texts[i] for i in window.tolist()], side, instruction)
+
+        budget, most = self.options.batch_tokens or BATCH_TOKENS, 1 if model.per_text else 64
+        return stream_jobs(self.work_order(texts), tokenize, work, budget=budget, most=most, workers=model.workers)
+
+    def token_names(self, texts: Sequence[str], side: Side, instruction: str = "") -> list[list[str]]:
+        """The tokens of each text."""
+        name = self.model.tokenizer.backend.id_to_token
+        return [[str(name(i)) for i in tokens.ids] for tokens in self.tokenize(list(texts), side, instruction)]
 
 
 def pool(hidden: Float32, mask: Float32, pooling: str) -> Float32:
@@ -203,6 +262,14 @@ def pool(hidden: Float32, mask: Float32, pooling: str) -> Float32:
         last = np.maximum(mask.sum(axis=1).astype(np.int64) - 1, 0)
         return np.asarray(hidden[np.arange(len(hidden)), last])
     raise ModelError(f"pooling {pooling!r} is not known to the ONNX backend (cls, mean, last)")
+
+
+def providers(device: str | None, available: Sequence[str]) -> list[str | tuple[str, dict[str, int]]]:
+    """What runs a session: the GPU that is asked for or the first, where ONNX Runtime can use one; else the CPU."""
+    kind, _, number = (device or "cuda").split(",")[0].partition(":")
+    if kind != "cuda" or CUDA not in available:
+        return [CPU]
+    return [(CUDA, {"device_id": int(number or 0)}), CPU]
 
 
 def find_onnx(folder: Path) -> Path:

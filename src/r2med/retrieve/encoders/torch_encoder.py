@@ -1,4 +1,4 @@
-"""Encoders in transformers: every architecture of the catalogue, pooled as its card says."""
+"""Encoders in transformers: every architecture of the catalogue, pooled as its card says, or a vector per token."""
 
 from __future__ import annotations
 
@@ -7,32 +7,45 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from msgspec import to_builtins
+
 from ...core import ModelError
+from ...core.columns import Int64
 from ...core.options import Options
 from ...core.queries import Side
-from ...models import Card
+from ...models import Card, Interaction
 from ...models.locate import folder_hashes
-from .base import BaseEncoder, Batch, Float32, WorkOrder, length_facts, shortened
-from .batching import Tokens, by_length, pad, stream_batches, tokenize_bounded
-from .devices import (
-    is_out_of_memory,
-    mixed_precision,
-    resolve_devices,
-    resolve_dtype,
-    token_budget,
-    torch_dtype,
-    use_all_cores,
+from . import BaseEncoder, Batch, Float32, TokenBatch, WorkOrder, length_facts, shortened
+from .batching import (
+    BATCH_TOKENS,
+    TOKEN_WINDOW,
+    Job,
+    Tokens,
+    by_length,
+    check_room,
+    pad,
+    stream_batches,
+    stream_jobs,
+    token_batch,
+    tokenize_bounded,
 )
 from .torch_models import (
     BIDIRECTIONAL,
     bidirectional,
     check_folder,
+    is_out_of_memory,
     load_head,
     load_model,
     load_projections,
     load_tokenizer,
+    mixed_precision,
     pool,
+    resolve_devices,
+    resolve_dtype,
     to_array,
+    token_budget,
+    torch_dtype,
+    use_all_cores,
 )
 
 TOKENS = 2  # raised when a text becomes other tokens, so that vectors of the former ones are not used again
@@ -204,14 +217,8 @@ class TorchEncoder(BaseEncoder):
         arrays = pad(batch, fill, self.card.padding_side)
         with torch.inference_mode(), mixed_precision(self.dtype, replica.device):
             ids, mask = (torch.from_numpy(a).to(replica.device) for a in arrays)
-            more: dict[str, torch.Tensor] = {}
-            if self.card.document_pair and side == "document":
-                more["token_type_ids"] = _second_of_pair(ids, mask, tokenizer.sep_token_id)
             # Without padding no mask is needed, and attention takes its fastest path.
-            seen = None if arrays[1].all() else mask
-            if self.card.architecture.endswith(BIDIRECTIONAL):
-                seen = bidirectional(mask, torch_dtype(self.dtype))
-            hidden = replica.model(input_ids=ids, attention_mask=seen, **more).last_hidden_state
+            hidden = self.states(replica, ids, mask, side, masked=not arrays[1].all())
             skip = self._prefix_tokens(side, instruction)
             vectors = pool(hidden, mask, self.card.pooling, skip)
             if replica.projection is not None:
@@ -219,6 +226,15 @@ class TorchEncoder(BaseEncoder):
             if self.card.normalize:
                 vectors = torch.nn.functional.normalize(vectors, dim=1)
             return shortened(to_array(vectors), self.card)
+
+    def states(self, replica: Replica, ids: Any, mask: Any, side: Side, *, masked: bool = True) -> Any:
+        """The last state of every token, which sees the tokens before it or, as the card says, all of them."""
+        seen, more = mask if masked else None, {}
+        if self.card.document_pair and side == "document":
+            more["token_type_ids"] = _second_of_pair(ids, mask, self.tokenizer(side).sep_token_id)
+        if self.card.architecture.endswith(BIDIRECTIONAL):
+            seen = bidirectional(mask, torch_dtype(self.dtype))
+        return replica.model(input_ids=ids, attention_mask=seen, **more).last_hidden_state
 
     def _prefix_tokens(self, side: Side, instruction: str) -> int:
         """How many tokens of a text are instruction: BOS counts, an EOS that only ends it does not."""
@@ -237,3 +253,101 @@ def _second_of_pair(ids: Any, mask: Any, separator: int) -> Any:
     """Segment numbers of a pair: 1 behind the first separator."""
     is_separator = (ids == separator).int()
     return ((is_separator.cumsum(dim=1) - is_separator) > 0).long() * mask
+
+
+class MarkedTokens(Tokens):
+    """A tokenized text of which some tokens are not attended to, or have no vector."""
+
+    __slots__ = ("kept", "seen")
+
+    def __init__(self, ids: list[int], total: int, seen: int, kept: list[int]) -> None:
+        super().__init__(ids, total)
+        self.seen = seen
+        """Tokens, from the first, that others attend to."""
+        self.kept = kept
+        """Positions that have a vector."""
+
+
+class TorchTokenEncoder(TorchEncoder):
+    """Token vectors from a transformers model, through its projection where it has one.
+
+    Markers, expansion of queries and tokens without a vector are as PyLate has them.
+    """
+
+    def describe(self, side: Side) -> dict[str, object]:
+        """Everything besides text and instruction that changes a vector."""
+        rules = self.card.interaction
+        given: dict[str, object] = {} if rules == Interaction() else {"interaction": to_builtins(rules)}
+        if self.card.architecture.endswith(BIDIRECTIONAL):
+            given["seen"] = "all tokens"  # once only those before a token were, and such scores were kept
+        return {**super().describe(side), **given}
+
+    def work_order(self, texts: Sequence[str]) -> WorkOrder:
+        """Whole windows: what a text becomes may depend on its batch in the last bits."""
+        return by_length(texts, TOKEN_WINDOW)
+
+    def marked(self, texts: list[str], side: Side, instruction: str) -> list[MarkedTokens]:
+        """Token ids of each text with what is added to them, and which of them count."""
+        rules, tokenizer = self.card.interaction, self.tokenizer(side)
+        name = rules.query_marker if side == "query" else rules.document_marker
+        marker = [self._token(tokenizer, name)] if name else []
+        skipped = self._skipped(tokenizer) if side == "document" else frozenset()
+        limit = self.max_length(side)
+        made = []
+        for tokens in self._tokenize(texts, side, instruction, limit - len(marker)):
+            ids = [*tokens.ids[:1], *marker, *tokens.ids[1:]]
+            seen = len(ids)
+            if rules.expansion and side == "query":
+                ids += [self._mask(tokenizer)] * (limit - seen)
+            kept = [i for i, token in enumerate(ids) if token not in skipped and (i or rules.first)]
+            everything = rules.expansion_seen and side == "query"
+            made.append(MarkedTokens(ids, tokens.total + len(marker), len(ids) if everything else seen, kept))
+        return made
+
+    def _token(self, tokenizer: Any, name: str) -> int:
+        found: int | None = tokenizer.get_vocab().get(name)
+        if found is None:
+            raise ModelError(f"the tokenizer of {self.name} has no token {name!r}, which marks its texts")
+        return found
+
+    def _mask(self, tokenizer: Any) -> int:
+        """What fills queries up: the mask token, or EOS in a model that has none."""
+        for found in (tokenizer.mask_token_id, tokenizer.eos_token_id):
+            if found is not None:
+                return int(found)
+        raise ModelError(f"the tokenizer of {self.name} has no mask token to fill up queries with")
+
+    def _skipped(self, tokenizer: Any) -> frozenset[int]:
+        known = tokenizer.get_vocab()
+        return frozenset(known[word] for word in self.card.interaction.skipped if word in known)
+
+    def stream_states(self, texts: Sequence[str], side: Side, instruction: str = "") -> Iterator[TokenBatch]:
+        """Token vectors of all texts, a batch at a time."""
+        import torch
+
+        check_room(self.marked([""], side, instruction)[0], self.max_length(side), self.name)
+
+        def work(job: Job[MarkedTokens], worker: int) -> TokenBatch:
+            replica, tokenizer = self.replica(side, worker), self.tokenizer(side)
+            arrays = pad([t.ids for t in job.items], tokenizer.pad_token_id or 0)
+            for row, tokens in enumerate(job.items):
+                arrays[1][row, tokens.seen :] = 0
+            with torch.inference_mode(), mixed_precision(self.dtype, replica.device):
+                ids, mask = (torch.from_numpy(a).to(replica.device) for a in arrays)
+                hidden = self.states(replica, ids, mask, side).float()
+                hidden = hidden if replica.projection is None else replica.projection(hidden)
+                return token_batch(job, hidden.cpu().numpy(), [t.kept for t in job.items], texts, self.name)
+
+        def tokenize(window: Int64) -> list[MarkedTokens]:
+            return self.marked([texts[i] for i in window.tolist()], side, instruction)
+
+        if not self.devices[0].startswith("cuda"):
+            use_all_cores(self.options.threads)
+        budget = self.options.batch_tokens or BATCH_TOKENS
+        return stream_jobs(self.work_order(texts), tokenize, work, budget=budget, most=32, workers=self.workers)
+
+    def token_names(self, texts: Sequence[str], side: Side, instruction: str = "") -> list[list[str]]:
+        """The tokens of each text."""
+        names = self.tokenizer(side).convert_ids_to_tokens
+        found = self.marked(list(texts), side, instruction)
+        return [list(map(str, names([tokens.ids[place] for place in tokens.kept]))) for tokens in found]

@@ -1,29 +1,36 @@
-"""Models in transformers: loading from disk (safetensors, no foreign code, unless asked), and pooling."""
+"""What models in torch stand on: devices and precision, loading from disk (safetensors, no foreign code), pooling."""
 
 from __future__ import annotations
 
 import json
+import sys
 import warnings
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 import numpy as np
 
-from ...core import MissingExtra, ModelError
-from ...core.options import Options
+from ...core import MissingExtra, ModelError, UsageError
+from ...core.options import Options, check_devices
 from ...core.plugins import first_line
 from ...core.untrusted import inside
 from ...models import Card
 from ...models.locate import HEADS
-from .devices import torch_dtype
+from ..sparse import available_cores
+from . import check_length
 
 if TYPE_CHECKING:
     import torch
 
-
+AUTOCAST = "float16-autocast"
+"""Weights in float32, products in float16 on a GPU: torch's automatic mixed precision."""
+DTYPES = ("float32", "float16", "bfloat16", AUTOCAST)
+MOST_TOKENS, FEWEST_TOKENS = 1 << 17, 1 << 11
+BYTES_PER_TOKEN_AND_UNIT = 64
+"""Activations a transformer layer holds at once, in bytes per token and unit of hidden size; generous."""
 MODEL_TYPES = {
     "t5-encoder": "t5",
     "gpt-neox": "gpt_neox",
@@ -34,27 +41,116 @@ BIDIRECTIONAL = "-bidirectional"
 """Ends the architecture of a decoder that reads in both directions."""
 
 
+def import_torch() -> Any:
+    """torch, or the one-line error that says how to get it."""
+    try:
+        import torch
+    except ImportError:
+        raise MissingExtra("running this model", "torch") from None
+    return torch
+
+
+def import_transformers() -> Any:
+    """The library without its progress bars and advice, which belong to interactive use."""
+    try:
+        import transformers
+    except ImportError:
+        raise MissingExtra("running this model", "torch") from None
+    library: Any = transformers
+    library.logging.set_verbosity_error()
+    library.utils.logging.disable_progress_bar()
+    return library
+
+
+def may_have_gpu() -> bool:
+    """False where there can be no GPU: importing torch to learn that costs seconds."""
+    if "torch" in sys.modules:
+        return bool(sys.modules["torch"].cuda.is_available())
+    return Path("/proc/driver/nvidia").exists() or Path("/dev/nvidiactl").exists() or sys.platform == "win32"
+
+
+def resolve_devices(asked: str | None) -> list[str]:
+    """Names of the devices to work on: every visible GPU, or the CPU. `CUDA_VISIBLE_DEVICES` is the user's."""
+    if asked is None:
+        if not may_have_gpu():
+            return ["cpu"]
+        count = import_torch().cuda.device_count()
+        return [f"cuda:{i}" for i in range(count)] or ["cpu"]
+    names = check_devices(asked)
+    if names == ["cuda"]:
+        count = import_torch().cuda.device_count()
+        names = [f"cuda:{i}" for i in range(count)] or ["cuda:0"]
+    for name in names:
+        if name.startswith("cuda:") and int(name[5:]) >= import_torch().cuda.device_count():
+            raise UsageError(f"there is no device {name} here ({import_torch().cuda.device_count()} GPUs are visible)")
+    return names
+
+
+def resolve_dtype(asked: str | None, devices: list[str]) -> str:
+    """bfloat16 on GPUs that compute in it, float32 elsewhere, unless asked otherwise."""
+    if asked is not None:
+        if asked not in DTYPES:
+            raise UsageError(f"dtype must be one of {', '.join(DTYPES)}, not {asked!r}")
+        return asked
+    if not devices[0].startswith("cuda"):
+        return "float32"
+    return "bfloat16" if import_torch().cuda.is_bf16_supported() else "float16"
+
+
+def token_budget(device: str, hidden: int) -> int:
+    """Tokens per batch: a third of what is free on a GPU, little on a CPU, where large batches only leave its cache."""
+    if not device.startswith("cuda"):
+        return 4096
+    free, _ = import_torch().cuda.mem_get_info(device)
+    return int(min(max(free / 3 / (BYTES_PER_TOKEN_AND_UNIT * hidden), FEWEST_TOKENS), MOST_TOKENS))
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether a device, or the CPU's allocator, ran out; what it still holds is given back."""
+    torch = sys.modules.get("torch")
+    if torch is None:
+        return isinstance(error, MemoryError)
+    if isinstance(error, torch.OutOfMemoryError):
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
+        return True
+    return isinstance(error, MemoryError) or "can't allocate memory" in str(error)
+
+
+def use_all_cores(threads: int | None) -> None:
+    """As many threads as this process has cores: torch counts those of the machine."""
+    torch: Any = import_torch()
+    wanted = threads or available_cores()
+    if torch.get_num_threads() != wanted:
+        torch.set_num_threads(wanted)
+
+
+def torch_dtype(name: str) -> torch.dtype:
+    """The dtype of that name."""
+    made: torch.dtype = getattr(import_torch(), "float32" if name == AUTOCAST else name)
+    return made
+
+
+def mixed_precision(dtype: str, device: str) -> AbstractContextManager[object]:
+    """Torch's automatic mixed precision where the dtype asks for it and the device is a GPU."""
+    if dtype != AUTOCAST or not device.startswith("cuda"):
+        return nullcontext()
+    return cast(AbstractContextManager[object], import_torch().autocast("cuda", dtype=import_torch().float16))
+
+
 def check_folder(folder: Path, card: Card, options: Options) -> None:
     """What can be refused without loading anything."""
     if not folder.is_dir():
         raise ModelError(f"{folder}: no such folder")
-    try:
-        config = msgspec.json.decode((folder / "config.json").read_bytes(), type=dict[str, Any])
-    except FileNotFoundError:
-        raise ModelError(f"{folder}: no config.json, so not a model folder") from None
-    except (OSError, ValueError, RecursionError) as error:
-        raise ModelError(f"{folder}/config.json cannot be read ({error})") from None
+    if not (folder / "config.json").is_file():
+        raise ModelError(f"{folder}: no config.json, so not a model folder")
     if card.remote_code and not options.trust_remote_code:
         raise ModelError(f"{card.name} runs Python code of its own from {card.source}: allow it with trust_remote_code")
     if not any(folder.glob("*.safetensors")) and not options.allow_pickle:
         if any(folder.glob("*.bin")) or any(folder.glob("*.pt")):
             raise ModelError(pickled_only(folder, card.name))
         raise ModelError(f"{folder} has no weights (*.safetensors)")
-    places = config.get("max_position_embeddings")
-    longest = max(card.query_length, card.document_length)
-    # Learned positions end where their table ends; rotary ones are defined beyond, if untrained.
-    if card.architecture == "bert" and isinstance(places, int) and longest > places:
-        raise ModelError(f"{card.name} takes at most {places} tokens, not {longest}")
+    check_length(card, folder)
 
 
 def pickled_only(folder: Path, name: str) -> str:
@@ -178,18 +274,6 @@ def check_whole(missing: Iterable[str]) -> None:
     if names := sorted(missing):
         more = f" and {len(names) - 1:,} more" if names[1:] else ""
         raise ModelError(f"the weights lack {names[0]}{more}: this is not the whole model")
-
-
-def import_transformers() -> Any:
-    """The library without its progress bars and advice, which belong to interactive use."""
-    try:
-        import transformers
-    except ImportError:
-        raise MissingExtra("running this model", "torch") from None
-    library: Any = transformers
-    library.logging.set_verbosity_error()
-    library.utils.logging.disable_progress_bar()
-    return library
 
 
 def pool(hidden: torch.Tensor, mask: torch.Tensor, pooling: str, skip: int = 0) -> torch.Tensor:

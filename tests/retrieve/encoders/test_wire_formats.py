@@ -14,7 +14,7 @@ from r2med.core.options import Options
 from r2med.models import cards, get_card
 from r2med.retrieve import get_retriever
 from r2med.retrieve.dense import DenseRetriever
-from r2med.retrieve.encoders.apis import numbers
+from r2med.retrieve.encoders.api import numbers
 from tests.builders import small_task
 
 from .wire_formats import KEY, Server, serving, vector

@@ -1,4 +1,4 @@
-"""Smaller vectors: what they find, how they are written, and what is refused."""
+"""Vectors in other forms: what is read from them, what smaller ones find, and what is refused."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ import pytest
 
 from r2med.core import ModelError, UsageError
 from r2med.retrieve import retrievers
-from r2med.retrieve.dense import DenseParameters
-from r2med.retrieve.rows import ArrayRows, unit
-from r2med.retrieve.variants import SmallRows, Variant, search_variant, to_bfloat16
-from r2med.retrieve.vectors import search
+from r2med.retrieve.dense import DenseParameters, Variant, search_variant
+from r2med.retrieve.rows import ArrayRows, SmallRows, TakenRows, to_bfloat16
+from r2med.retrieve.vectors import search, unit
 from tests.retrieve.test_vectors import brute_force, made
 
 
@@ -34,7 +33,7 @@ def test_variants_with_rescoring_find_what_is_there(variant: Variant) -> None:
     documents = unit((rng.standard_normal((3000, 64)) * spread).astype(np.float32))
     queries = unit(documents[:20] + (0.3 * rng.standard_normal((20, 64)) * spread / 8).astype(np.float32))
     ties = np.arange(3000, dtype=np.int32)
-    exact = search(queries, documents, ties, 20)
+    exact = search(queries, ArrayRows(documents), ties, 20)
     top = search_variant(queries, ArrayRows(documents), variant, ties, 20, scaled=True)
     shared = np.mean([len(set(a) & set(b)) / 20 for a, b in zip(exact.docs.tolist(), top.docs.tolist(), strict=True)])
     assert shared > {"binary": 0.55, "binary:x10": 0.8}.get(str(variant), 0.9)  # 64 bits are few
@@ -74,6 +73,14 @@ def test_a_variant_reads_what_it_writes(text: str, variant: Variant) -> None:
     assert spec.values(DenseParameters).held == variant
 
 
+def test_what_changes_nothing_is_no_variant() -> None:
+    """A name of its own would say that something was done."""
+    assert str(retrievers.parse("bge-small:dimension=384,variant=int8")) == "bge-small:variant=int8"
+    assert str(retrievers.parse("bge-small:dim=128,dimension=384")) == "bge-small:dim=128,dimension=384"
+    with pytest.raises(UsageError, match="oversample=10 changes nothing"):
+        retrievers.parse("bge-small:oversample=10").values(DenseParameters).held  # noqa: B018
+
+
 def test_no_two_variants_are_described_alike() -> None:
     variants = {
         Variant(precision, dimension, oversample)
@@ -98,3 +105,10 @@ def test_more_dimensions_than_there_are() -> None:
     queries, documents, ties = made(2, 30, 8)
     with pytest.raises((ModelError, UsageError), match="vectors of 8 dimensions cannot be cut to 9"):
         search_variant(queries, ArrayRows(documents), Variant("float32", 9), ties, 3, scaled=True)
+
+
+def test_rows_in_another_order() -> None:
+    matrix = np.arange(60, dtype=np.float32).reshape(20, 3)
+    taken = TakenRows(ArrayRows(matrix), np.array([5, 5, 1]))
+    assert np.array_equal(taken.read(0, 3), matrix[[5, 5, 1]])
+    assert np.array_equal(taken.take(np.array([2, 0])), matrix[[1, 5]])

@@ -11,7 +11,7 @@ from r2med.cli.machine import models as command
 from r2med.core import ModelError, UsageError
 from r2med.core.places import home
 from r2med.models import card_names, chat_names, fetch, find_chat_card, get_card, listing
-from r2med.models.listing import row
+from r2med.models.registry import row
 
 KEYS = {"name", "kind", "source", "revision", "ready", "get", "proven"}
 
