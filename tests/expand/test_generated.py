@@ -1,4 +1,4 @@
-"""HyDE, query2doc and LameR against a real server, and the prompts they send."""
+"""HyDE and query2doc against a real server, and the prompts they send."""
 
 from __future__ import annotations
 
@@ -15,8 +15,6 @@ from r2med.expand.generated import (
     GenerationParameters,
     HyDE,
     HydeParameters,
-    LameR,
-    LamerParameters,
     Query2doc,
     load_prompt,
     prompt_facts,
@@ -25,8 +23,8 @@ from r2med.expand.prompting import cut_to_tokens
 from r2med.expand.searching import SearchO1
 from r2med.llm import BudgetSpent, estimate_tokens
 from r2med.llm.prompts import FAMILIES
+from r2med.models.prompts import names_of
 from r2med.pipeline import Builder
-from r2med.retrieve import BM25
 from tests.llm.conftest import MakeChat
 from tests.llm.server import ChatServer
 
@@ -88,19 +86,6 @@ def test_query2doc_shows_examples_that_do_not_leak(server: ChatServer, make_chat
     made = Query2doc(make_chat()).expand(leaking, limit=1)
     assert made.notes["examples"] == 2
     assert "metanephrines" not in prompts_of(server)[1]
-
-
-def test_lamer_shows_the_first_stage_cut_to_its_budget(server: ChatServer, make_chat: MakeChat, task: Task) -> None:
-    expander = LameR(make_chat(), LamerParameters(top=2, passage_tokens=5))
-    expander.expand(task, limit=1)
-    prompt = prompts_of(server)[0]
-    assert "[1] Croup is a viral\n" in prompt
-    assert "[2]" in prompt
-    assert "[3]" not in prompt
-    assert expander.describe()["first_stage"] == BM25().describe()
-    for other in (LamerParameters(top=1, passage_tokens=5), LamerParameters(retriever="bm25-lucene")):
-        LameR(make_chat(), other).expand(task, limit=1)
-    assert len(server.asked) == 3  # another first stage is another call
 
 
 def test_passages_are_cut_at_words() -> None:
@@ -236,3 +221,51 @@ def test_another_default_than_the_others() -> None:
     assert GenerationParameters().temperature is None
     assert expanders.parse("hyde:gpt4,temperature=0.7") == expanders.parse("hyde:gpt4")
     assert expanders.parse("lamer:gpt4,temperature=0.7") != expanders.parse("lamer:gpt4")
+
+
+PACK = """
+[generate.hyde]
+default.user = "Any: {{query}}"
+"Clinical evidence".user = "Family: {{query}}"
+MedQA-Diag.user = "Task: {{query}}"
+"mini@1/MedQA-Diag".user = "Mini: {{query}}"
+[generate.lamer]
+user = "One for all: {{query}} {{passages}}"
+[generate.query2doc.MedQA-Diag]
+user = "no gap"
+"""
+
+
+def renamed(task: Task, name: str, collection: str = "", family: str = "Clinical evidence") -> Task:
+    return Task(name, task.queries, task.documents, task.qrels, collection=collection, family=family)
+
+
+def test_the_narrowest_prompt_is_taken(tmp_path: Path, task: Task) -> None:
+    path = tmp_path / "pack.toml"
+    path.write_text(PACK)
+    pack = Content.of(path)
+
+    def user(method: str, *where: str) -> str:
+        return load_prompt(method, names_of(renamed(task, *where)), pack).user.partition(":")[0]
+
+    assert user("hyde", "MedQA-Diag", "mini@1") == "Mini"
+    assert user("hyde", "MedQA-Diag", "r2med") == "Task"
+    assert user("hyde", "Biology", "r2med") == "Family"
+    assert user("hyde", "Biology", "r2med", "") == "Any"
+    assert user("lamer", "Biology") == "One for all"
+    assert prompt_facts("hyde", pack) == {"pack": f"pack~{pack.whole}"}
+    with pytest.raises(UsageError, match=r"prompt pack pack has no query2doc prompt for Biology \(it has: MedQA-Diag"):
+        user("query2doc", "Biology")
+    with pytest.raises(DataError, match=r"is no prompt: `user` does not hold \{\{query\}\}"):
+        user("query2doc", "MedQA-Diag")
+    with pytest.raises(DataError, match="is a prompt pack without a prompt for search-o1"):
+        user("search-o1", "Biology")
+
+
+def test_prompts_in_a_folder_are_found_by_task_too(tmp_path: Path, task: Task) -> None:
+    (tmp_path / "hyde").mkdir()
+    (tmp_path / "hyde" / "MedQA-Diag.toml").write_text('user = "Task: {{query}}"')
+    (tmp_path / "clinical-evidence.toml").write_text('user = "Family: {{query}}"')
+    pack = Content.of(tmp_path)
+    assert load_prompt("hyde", names_of(renamed(task, "MedQA-Diag")), pack).user == "Task: {{query}}"
+    assert load_prompt("hyde", names_of(renamed(task, "Biology")), pack).user == "Family: {{query}}"

@@ -1,4 +1,4 @@
-"""Few-shot examples that give nothing away."""
+"""Passages cut to words, and few-shot examples that give nothing away."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import pytest
 
 import r2med
 from r2med.core import Query, Task, UsageError
-from r2med.expand.generated import load_prompt
-from r2med.expand.prompting import leak, render_examples, without_leaks
+from r2med.expand.generated import PASSAGE_WORDS, load_prompt
+from r2med.expand.prompting import cut_to_words, leak, render_examples, without_leaks
 from r2med.llm.prompts import FAMILIES, Example, Prompt
 
 
@@ -49,3 +49,8 @@ def test_examples_with_braces_stay_what_they_are() -> None:
     prompt = Prompt(user="{{query}}", example="Q: {{query}} A: {{passage}}")
     assert render_examples(prompt, [Example("{{passage}}", "{x}")]) == "Q: {{passage}} A: {x}"
     assert set(FAMILIES) == {"Q&A reference", "Clinical evidence", "Clinical case"}
+
+
+def test_words_of_a_passage() -> None:
+    assert cut_to_words("a\n b  c", 2) == "a b"
+    assert len(cut_to_words("x " * 600, PASSAGE_WORDS).split()) == 512

@@ -1,23 +1,19 @@
-"""Methods that ask a chat model once per query: HyDE, query2doc, LameR."""
+"""Methods that ask a chat model once per query, with our prompts and sampling or those of R2MED's scripts."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from copy import copy
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Final, Literal, NamedTuple
 
 import msgspec
 from msgspec import Meta
 
-from ..core import DataError, Query, Task
+from ..core import DataError, Query, Task, UsageError
 from ..core.budget import known_sum
 from ..core.options import Options, Progress
-from ..core.parameters import Names
-from ..core.queries import Queries
 from ..core.spec import Content, Spec
 from ..core.untrusted import file_name, inside
 from ..llm import (
@@ -35,17 +31,29 @@ from ..llm import (
     with_defaults,
 )
 from ..llm.prompts import DEFAULT_FAMILY, FAMILIES, Prompt, built_in, prompt_from, read_prompt
-from ..models.prompts import OWN, holds_pack, names_of, read_pack
-from ..retrieve import Build, Retriever, get_retriever, retrievers
+from ..models.prompts import OWN, PAPER, holds_pack, names_of, pack_of, read_pack
+from ..retrieve import Build
 from .contract import INSTEAD, JOINED, PUBLISHED, Expander, Expansion, Expansions, expanders
-from .paper import PASSAGE_WORDS, paper_sampling, paper_spec
-from .policy import queries_for
-from .prompting import contents_of, render_examples, render_passages, without_leaks
+from .prompting import render_examples, without_leaks
 from .replay import RECORDED, recorded
 
 REASONING_TOKENS = 10_240
 """Room for a model that thinks before it answers, as R2MED's scripts gave it: a chain that is cut is no answer."""
 ANSWER_TOKENS = 512
+
+OPEN_LLMS: Final = (
+    *("qwen-7b", "qwen-32b", "qwen-72b", "llama-70b", "r1-qwen-32b", "r1-llama-70b"),
+    *("huatuo-o1-70b", "qwq-32b", "qwen3-32b"),
+)
+"""LLMs that the scripts run themselves, in vLLM."""
+API_LLMS: Final = ("gpt4", "o3-mini")
+OPEN_SAMPLING: Final = Sampling(temperature=0.7, seed=42, max_tokens=10_240)
+API_SAMPLING: Final = Sampling(temperature=0.8, top_p=0.8, max_tokens=None, as_given=True)
+"""No limit on tokens and no seed; both settings are sent to o3-mini too, which does not take them everywhere."""
+PASSAGE_WORDS: Final = 512
+"""Words of a passage that stands in a LameR prompt."""
+SETS: Final = ("temperature", "top_p", "seed", "max_tokens", "passages", "passage_tokens", "passage_words", "raw")
+"""Parameters that the protocol decides."""
 
 
 def load_prompt(method: str, names: Sequence[str], pack: Content | None = None) -> Prompt:
@@ -95,6 +103,23 @@ def generates_with(spec: Spec, pack: Content) -> bool:
 def prompt_wording(pack: Content | None) -> str:
     """Whose words the prompts are in."""
     return OWN if pack is None else f"{pack.label}~{pack.whole}"
+
+
+def paper_sampling(llm: str) -> Sampling | None:
+    """How the scripts sample an LLM; None for one they do not know."""
+    return OPEN_SAMPLING if llm in OPEN_LLMS else API_SAMPLING if llm in API_LLMS else None
+
+
+def paper_spec(spec: Spec) -> Spec:
+    """An expander under the protocol with the paper's prompts, where they were fetched; other expanders as they are."""
+    if spec.get("protocol") != PAPER:
+        return spec
+    if own := next((key for key in SETS if spec.get(key) is not None), None):
+        raise UsageError(f"protocol {PAPER} sets {own}: leave out {own} or the protocol")
+    pack = pack_of(PAPER)
+    if pack is None or spec.get("prompts") not in (None, pack) or spec.name not in read_pack(pack.located()).generate:
+        return spec
+    return spec.with_parameters(prompts=pack)
 
 
 class Prepared(NamedTuple):
@@ -296,67 +321,6 @@ class Query2doc(Generated):
         del task
         examples = prompt.shown or render_examples(prompt, prompt.examples)
         return ({"query": query.text, "examples": examples} for query in queries)
-
-
-@dataclass(frozen=True)
-class LamerParameters(GenerationParameters):
-    """What may be set on LameR."""
-
-    retriever: Annotated[
-        str, Meta(description="the first stage whose passages stand in the prompt"), Names(retrievers.parse)
-    ] = "bm25"
-    top: Annotated[int, Meta(ge=1, description="passages that stand in the prompt")] = 10
-    passage_tokens: Annotated[int, Meta(ge=1, description="tokens that each of them keeps")] = 128
-    passage_words: Annotated[int, Meta(ge=1, description="words that each of them keeps, not tokens")] | None = None
-
-    @property
-    def words(self) -> int | None:
-        """Words of a passage, where they are counted."""
-        return PASSAGE_WORDS if self.protocol else self.passage_words
-
-
-@expanders.register("lamer", argument="chat", needs_argument=True)
-class LameR(Generated):
-    """The answer is written with first-stage passages in sight (Shen et al., 2024)."""
-
-    method = "lamer"
-    policies = {**JOINED, "dense": "mean"}  # noqa: RUF012
-    Parameters = LamerParameters
-    given: LamerParameters
-    before: Expansions | None = None
-
-    def equip(self, build: Build) -> None:
-        """The first stage."""
-        self.retriever = build.retriever(self.given.retriever)
-
-    @cached_property
-    def retriever(self) -> Retriever:
-        """The first stage."""
-        return get_retriever(self.given.retriever)
-
-    def own_settings(self) -> dict[str, object]:
-        """The first stage, and how much of it is shown."""
-        length = {"passage_tokens": self.given.passage_tokens}
-        if self.given.words is not None:
-            length = {"passage_words": self.given.words}
-        before = {} if self.before is None else {"after": self.before.description}
-        return {"first_stage": self.retriever.describe(), "top": self.given.top, **length, **before}
-
-    def after(self, before: Expansions) -> LameR:
-        """The first stage searches with what other methods made."""
-        behind = copy(self)
-        behind.before = before
-        return behind
-
-    def values(self, prompt: Prompt, queries: Sequence[Query], task: Task) -> Iterable[Mapping[str, str]]:
-        """The query, and the best passages for it."""
-        index, asked = self.retriever.prepare(task), replace(task, queries=tuple(queries))
-        texts = Queries.of(asked) if self.before is None else queries_for(self.retriever, asked, self.before)[0]
-        run = index.search(texts, self.given.top)
-        for row, query in enumerate(queries):
-            found = contents_of(run, row, task)
-            passages = render_passages(prompt, found, self.given.passage_tokens, words=self.given.words)
-            yield {"query": query.text, "passages": passages}
 
 
 def store_notes(store: GenerationStore) -> dict[str, object]:

@@ -21,8 +21,7 @@ from ..models.prompts import names_of
 from ..retrieve import Build, Retriever, get_retriever, retrievers
 from .agent import REASONING, Limits, Loop, Outcome, Tags, opening_messages
 from .contract import INSTEAD, PUBLISHED, Expander, Expansion, Expansions, expanders
-from .generated import GenerationParameters, load_prompt, prompt_facts, prompt_wording, store_notes
-from .paper import paper_spec
+from .generated import GenerationParameters, load_prompt, paper_spec, prompt_facts, prompt_wording, store_notes
 from .prompting import SearchTool
 from .replay import RECORDED, recorded
 
