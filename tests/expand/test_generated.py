@@ -22,7 +22,7 @@ from r2med.expand.generated import (
 from r2med.expand.prompting import cut_to_tokens
 from r2med.expand.searching import SearchO1
 from r2med.llm import BudgetSpent, estimate_tokens
-from r2med.llm.prompts import FAMILIES
+from r2med.llm.protocol import FAMILIES
 from r2med.models.prompts import names_of
 from r2med.pipeline import Builder
 from tests.llm.conftest import MakeChat

@@ -10,7 +10,7 @@ import r2med
 from r2med.core import Query, Task, UsageError
 from r2med.expand.generated import PASSAGE_WORDS, load_prompt
 from r2med.expand.prompting import cut_to_words, leak, render_examples, without_leaks
-from r2med.llm.prompts import FAMILIES, Example, Prompt
+from r2med.llm.protocol import FAMILIES, Example, Prompt
 
 
 @pytest.mark.parametrize("task", r2med.load_all("mini@1"), ids=lambda t: t.name)

@@ -30,7 +30,7 @@ from ..llm import (
     reasons,
     with_defaults,
 )
-from ..llm.prompts import DEFAULT_FAMILY, FAMILIES, Prompt, built_in, prompt_from, read_prompt
+from ..llm.protocol import DEFAULT_FAMILY, FAMILIES, Prompt, built_in, prompt_from, read_prompt
 from ..models.prompts import OWN, PAPER, holds_pack, names_of, pack_of, read_pack
 from ..retrieve import Build
 from .contract import INSTEAD, JOINED, PUBLISHED, Expander, Expansion, Expansions, expanders

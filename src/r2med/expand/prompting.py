@@ -13,7 +13,7 @@ import msgspec
 from ..core import Run, Task, UsageError, fingerprint
 from ..core.queries import Queries
 from ..llm import estimate_tokens
-from ..llm.prompts import Example, Prompt, fill
+from ..llm.protocol import Example, Prompt, fill
 from ..retrieve import Index, Retriever
 from .answers import contains, tokens
 

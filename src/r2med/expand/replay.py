@@ -17,7 +17,7 @@ from ..core.options import Progress
 from ..core.spec import Content, Spec
 from ..core.untrusted import file_name
 from ..llm import Choice, Generation, Replay, parse
-from ..llm.generation import put_newest
+from ..llm.parsing import put_newest
 from ..llm.store import is_header, read_header, read_store
 from ..models import find_chat_card
 from .contract import MISSING, Expander, Expansion, Expansions, expanders

@@ -22,7 +22,7 @@ from ..core.parameters import Names
 from ..core.queries import Queries
 from ..core.spec import Spec
 from ..llm import Chat, Cost, Generation, GenerationStore, Request, generate, plan_requests
-from ..llm.prompts import Prompt
+from ..llm.protocol import Prompt
 from ..retrieve import Build, Index, Retriever, get_retriever, retrievers
 from .contract import JOINED, OTHER, Expansion, Expansions, expanders
 from .generated import (

@@ -16,7 +16,7 @@ from ..core.options import Options, Progress
 from ..core.parameters import Names
 from ..core.spec import Spec
 from ..llm import Chat, Cost, GenerationStore, Request, StoreKey, as_text, asked_by, estimate_tokens, reasons
-from ..llm.prompts import Prompt
+from ..llm.protocol import Prompt
 from ..models.prompts import names_of
 from ..retrieve import Build, Retriever, get_retriever, retrievers
 from .agent import REASONING, Limits, Loop, Outcome, Tags, opening_messages

@@ -13,8 +13,8 @@ from ..core import DataError, Hasher
 from ..core.budget import Usage
 from ..core.compression import gunzip
 from ..core.spec import Spec
-from .generation import Generation, put_newest
-from .openai import FAILURES_IN_A_ROW
+from .chats import FAILURES_IN_A_ROW
+from .parsing import Generation, put_newest
 from .protocol import Choice, Estimate, OnReply, OnSend, Reply, Request, Sampling
 from .store import is_header, read_header
 

@@ -25,12 +25,11 @@ from ..cache.records import (
     read_records,
     with_checksum,
 )
-from ..core import DataError, fingerprint
+from ..core import DataError, UsageError, fingerprint
 from ..core.budget import Account, Reused, known_sum
 from ..core.places import home
 from ..core.untrusted import file_name
-from .generation import Generation, StatusOf, as_parsed, put_newest
-from .parsing import Retry
+from .parsing import STATUSES, Generation, StatusOf, as_parsed, put_newest
 from .protocol import Chat, Request, Sampling
 
 __all__ = [
@@ -108,6 +107,20 @@ def find_store(method: str, digest: str, root: Path | None = None) -> Path | Non
     """The file of a method and a key's digest, whatever its model is called; None where there is none."""
     folder = (root or home() / "generations") / file_name(method)
     return next(iter(sorted(folder.glob(f"*/{file_name(digest)}.jsonl"))), None)
+
+
+class Retry(frozenset[str]):
+    """Statuses of answers that shall be asked for again: each answer once by all who share this object."""
+
+    asked: set[tuple[str, ...]]
+
+    def __new__(cls, statuses: Iterable[str]) -> Retry:
+        """A good answer cannot be asked for again."""
+        made = super().__new__(cls, statuses)
+        if wrong := sorted(made - set(STATUSES[1:])):
+            raise UsageError(f"no answer that could be asked for again is {wrong[0]!r}: {', '.join(STATUSES[1:])}")
+        made.asked = set()
+        return made
 
 
 Answers = dict[tuple[str, str], set[tuple[str, str]]]

@@ -34,7 +34,7 @@ from ..llm import (
     reasons,
     with_defaults,
 )
-from ..llm.prompts import Prompt, built_in, prompt_from, read_prompt
+from ..llm.protocol import Prompt, built_in, prompt_from, read_prompt
 from ..models.prompts import read_pack
 from ..retrieve import Build
 from ..retrieve.stored import on_task

@@ -17,8 +17,18 @@ from ..core import Hasher
 from ..core.budget import Account
 from ..core.spec import Content, Spec
 from ..llm import Chat, Generation, GenerationStore, Request, StoreKey, asked_by, generate, unless_read
-from ..llm.protocol import Decision, decided, expectation, probability
-from ..llm.reading import TRUE_FALSE, YES_NO, Words, read_grade, read_verdict, verdict_odds
+from ..llm.protocol import Decision
+from ..llm.reading import (
+    TRUE_FALSE,
+    YES_NO,
+    Words,
+    decided,
+    expectation,
+    probability,
+    read_grade,
+    read_verdict,
+    verdict_odds,
+)
 from ..retrieve import Build
 from ..retrieve.encoders.base import WorkOrder
 from .asking import (
