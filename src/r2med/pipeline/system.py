@@ -29,8 +29,7 @@ from ..expand.policy import check_feedback, policy_settings
 from ..fuse import Fusion, fusions
 from ..llm import Chat, Retry, chats
 from ..rerank import DEPTH, Reranker, Rest, as_reranker, rerankers
-from ..rerank.blend import PARAMETERS as BLEND
-from ..rerank.blend import Blended, blended
+from ..rerank.contract import BLEND, Blended, blended
 from ..results import TaskResult
 from ..retrieve import Retriever, as_retriever, retrievers
 

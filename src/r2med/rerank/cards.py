@@ -115,7 +115,7 @@ def cross_encoder(card: Card, given: CrossEncoderParameters, options: Options) -
     elif not card.logit and named_card(card.name) is None:
         card = card.replace(logit=relevant_class(folder, card.name))
     if card.backend == "onnx":
-        from .onnx_cross_encoder import OnnxCrossEncoder
+        from .cross_encoder import OnnxCrossEncoder
 
         return OnnxCrossEncoder(card, folder, options)
     from .torch_cross_encoder import TorchCrossEncoder
@@ -125,14 +125,14 @@ def cross_encoder(card: Card, given: CrossEncoderParameters, options: Options) -
 
 
 def _judging(card: Card, given: JudgmentParameters, options: Options) -> PairScorer:
-    from .judgment import JudgingModel
+    from .language_models import JudgingModel
 
     card = given.changed(card)
     return JudgingModel(card, model_folder(card), options, dtype=given.precision(card))
 
 
 def _one_context(spec: Spec, card: Card, options: Options) -> Reranker:
-    from .one_context import OneContextModel, OneContextReranker
+    from .language_models import OneContextModel, OneContextReranker
 
     given = spec.values(CardParameters)
     card = given.changed(card)

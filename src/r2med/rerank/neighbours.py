@@ -23,8 +23,7 @@ from ..retrieve import Build, retrievers
 from ..retrieve.contract import kind_of
 from ..retrieve.rows import unit
 from ..retrieve.stored import on_task
-from .blend import Float64, blend, on_scale
-from .contract import DEPTH, Reranker, Rest, check_depth, reordered, rerankers, top_pairs
+from .contract import DEPTH, Float64, Reranker, Rest, blend, check_depth, on_scale, reordered, rerankers, top_pairs
 
 if TYPE_CHECKING:
     from ..retrieve.dense import DenseRetriever
