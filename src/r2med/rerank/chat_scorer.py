@@ -83,7 +83,7 @@ class ChatScorer(ABC):
         store: Path | None = None,
         retry: Collection[str] = (),
     ) -> None:
-        self.chat, self.name = chat, f"{self.method}:{chat.name}"
+        self.chat, self.name, self.warning = chat, f"{self.method}:{chat.name}", chat.warning
         self.passage_words = passage_words
         self.prompt = load_prompt(self.method, prompt)
         if temperature is None and samples > 1 and chat.defaults.temperature is None:

@@ -58,6 +58,8 @@ class Reranker(ABC):
     spec: Spec
     kind: ClassVar[str] = "custom"
     """cross-encoder, late-interaction, dense, listwise, setwise, groupwise, pointwise or custom."""
+    warning: str = ""
+    """A plain sentence that results must carry, or empty."""
 
     @property
     def name(self) -> str:
@@ -223,7 +225,7 @@ class Blended(Reranker):
         assert by in BLEND_SCALES
         self.weight, self.by = float(weight), by
         self.spec = reranker.spec.with_parameters(**{name: spec.get(name) for name in BLEND})  # type: ignore[arg-type]
-        self.kind = reranker.kind  # type: ignore[misc]
+        self.kind, self.warning = reranker.kind, reranker.warning  # type: ignore[misc]
 
     @property
     def scorer(self) -> object:
