@@ -155,7 +155,7 @@ def read_recorded(path: Path, method: str = "", marking: str = "auto", *, clean:
     """Texts by query id, from a generation store of this method or a `query_with_hydoc.jsonl`."""
     if not _is_store(path):
         answers = Replay.from_file(path).answers
-        return {key: as_recorded(choices, marking, clean=clean) for key, choices in answers.items()}
+        return {key: as_recorded(choices, marking, clean=clean) for (key, _), choices in answers.items()}
     key, generations, _ = read_store(path)
     if method and key.method != method:
         raise UsageError(f"{path} holds generations of {key.method}, not of {method}: {key.method}:replay:{path}")

@@ -14,7 +14,7 @@ import msgspec
 
 from ..core import fingerprint
 from ..http import TOO_LONG
-from .protocol import Chat, Choice, Decision, FinishReason, Message
+from .protocol import Alternatives, Chat, Choice, Decision, FinishReason, Message
 
 Status = Literal["ok", "truncated", "empty", "refused", "unparsed", "failed"]
 STATUSES: tuple[str, ...] = get_args(Status)
@@ -390,7 +390,8 @@ class Generation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     @property
     def choice(self) -> Choice:
         """The answer as it came."""
-        return Choice(self.raw, self.reasoning[: self.apart], self.finish_reason)
+        first_token = msgspec.convert(self.extra.get("first_token", ()), Alternatives)
+        return Choice(self.raw, self.reasoning[: self.apart], self.finish_reason, first_token, self.decision)
 
 
 StatusOf = Callable[[Generation], str]
