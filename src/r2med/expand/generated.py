@@ -182,10 +182,10 @@ class Generated(Expander):
     @classmethod
     def from_spec(cls, spec: Spec, build: Build) -> Expander:
         """The method on the chat model that is its argument, or on texts that were recorded."""
-        spec = paper_spec(spec)
         assert isinstance(spec.argument, Spec)
         if spec.argument.name in RECORDED:
             return recorded(spec)
+        spec = paper_spec(spec)
         chat, options = build.chat(asked_by(spec)), build.options.changed(spec.options)
         made = cls(chat, spec.values(cls.Parameters), spec=replace(spec, argument=chat.spec), options=options)
         made.equip(build)

@@ -40,6 +40,8 @@ def recorded(spec: Spec) -> Replayed:
     """The expander of `METHOD:replay:FILE` or `METHOD:published:LLM`."""
     source = spec.argument
     assert isinstance(source, Spec)
+    if unused := next((key for key, _ in spec.parameters if key != "policy"), None):
+        raise UsageError(f"{spec}: texts that are recorded are not generated: leave out {unused}")
     if source.name == "replay":
         assert isinstance(source.argument, Content)
         return Replayed(spec.name, path=source.argument.located(), spec=spec)

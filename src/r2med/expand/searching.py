@@ -65,10 +65,10 @@ class Searching(Expander):
     @classmethod
     def from_spec(cls, spec: Spec, build: Build) -> Expander:
         """The agent on the chat model that is its argument, or on texts that were recorded."""
-        spec = paper_spec(spec)
         assert isinstance(spec.argument, Spec)
         if spec.argument.name in RECORDED:
             return recorded(spec)
+        spec = paper_spec(spec)
         chat, options = build.chat(asked_by(spec)), build.options.changed(spec.options)
         made = cls(chat, spec.values(SearchingParameters), spec=replace(spec, argument=chat.spec), options=options)
         made.retriever = build.retriever(made.given.retriever)
