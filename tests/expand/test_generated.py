@@ -205,14 +205,37 @@ def test_packs(tmp_path: Path) -> None:
     (tmp_path / "qa-reference.toml").write_text('system = "Be brief"\nuser = "Q: {{query}}"')
     pack, file = Content.of(tmp_path), Content.of(tmp_path / "qa-reference.toml")
     assert load_prompt("hyde", ("", "Clinical case"), pack).user == "Case: {{query}}"
-    assert load_prompt("lamer", ("", "Q&A reference"), pack).system == "Be brief"
-    assert load_prompt("lamer", ("", "Clinical case"), file).system == "Be brief"
+    assert load_prompt("search-r1", ("", "Q&A reference"), pack).system == "Be brief"
+    assert load_prompt("search-r1", ("", "Clinical case"), file).system == "Be brief"
     assert list(prompt_facts("hyde", pack)) == ["qa-reference", "clinical-case"]
-    with pytest.raises(DataError, match="no prompt for lamer on clinical-evidence"):
-        load_prompt("lamer", ("", "Clinical evidence"), pack)
+    with pytest.raises(DataError, match="no prompt for search-r1 on clinical-evidence"):
+        load_prompt("search-r1", ("", "Clinical evidence"), pack)
     (tmp_path / "qa-reference.toml").write_text("user = 'no gap'")
     with pytest.raises(DataError, match=r"qa-reference\.toml: is no prompt"):
-        load_prompt("lamer", ("", "Clinical case"), file)
+        load_prompt("search-r1", ("", "Clinical case"), file)
+
+
+@pytest.mark.parametrize(
+    ("method", "content", "lacking"),
+    [
+        ("lamer", 'user = "Q: {{query}}"', r"`user` does not hold \{\{passages\}\}"),
+        ("thinkqe", 'user = "Q: {{query}}"', r"`user` does not hold \{\{passages\}\}"),
+        ("query2doc", 'user = "Q: {{query}}"', r"`user` does not hold \{\{examples\}\}"),
+        ("judge", 'user = "{{query}} {{answer}}"', r"`user` does not hold \{\{passage\}\}"),
+        ("search-o1", 'user = "{{query}}"\ncondense = "{{search}}"', r"`condense` must hold \{\{passages\}\}"),
+        (
+            "query2doc",
+            'user = "{{examples}} {{query}}"\nexamples = [{query = "q", passage = "p"}]',
+            r"`example` must hold \{\{query\}\} and \{\{passage\}\}",
+        ),
+    ],
+)
+def test_a_prompt_shows_what_its_method_finds(tmp_path: Path, method: str, content: str, lacking: str) -> None:
+    """Without the gap the first stage, the examples or the text to be judged were looked for and never shown."""
+    path = tmp_path / "mine.toml"
+    path.write_text(content)
+    with pytest.raises(DataError, match=lacking):
+        load_prompt(method, ("", "Clinical case"), Content.of(path))
 
 
 def test_another_default_than_the_others() -> None:

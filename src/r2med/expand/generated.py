@@ -56,28 +56,36 @@ SETS: Final = ("temperature", "top_p", "seed", "max_tokens", "passages", "passag
 """Parameters that the protocol decides."""
 
 
+GAPS: Final = {
+    **dict.fromkeys(("lamer", "thinkqe", "diver-qexpand"), ("query", "passages")),
+    "query2doc": ("query", "examples"),
+    "judge": ("query", "answer", "passage"),
+}
+"""What a prompt must have room for, where that is more than the query."""
+
+
 def load_prompt(method: str, names: Sequence[str], pack: Content | None = None) -> Prompt:
     """The prompt of a method for a task, named as `names_of` does: the user's, where a pack is given, else ours.
 
     A pack is a prompt pack (`models.prompts`), one prompt file (used for everything), or a folder of
     `<method>/<name>.toml`, `<name>.toml` or `<method>.toml`, where the name is the task's or its family's.
     """
-    slug = FAMILIES.get(names[-1], DEFAULT_FAMILY)
+    slug, gaps = FAMILIES.get(names[-1], DEFAULT_FAMILY), GAPS.get(method, ("query",))
     if pack is None:
-        return built_in("r2med.expand", f"{method}/{slug}")
+        return built_in("r2med.expand", f"{method}/{slug}", gaps=gaps)
     path = pack.located()
     if holds_pack(path):
         table = read_pack(path).prompt(method, [*names, slug])
         if table is None:
             raise DataError(f"is a prompt pack without a prompt for {method}", path=path)
-        return prompt_from(table, f"{path}: {method}")
+        return prompt_from(table, f"{path}: {method}", gaps)
     if path.is_file():
-        return read_prompt(path)
+        return read_prompt(path, gaps=gaps)
     files = [f"{file_name(name, known=names)}.toml" for name in dict.fromkeys((names[-2], slug))]
     places = [*(f"{method}/{file}" for file in files), *files, f"{method}.toml"]
     tried = [inside(path, place, "prompt") for place in places]
     if found := next((candidate for candidate in tried if candidate.is_file()), None):
-        return read_prompt(found)
+        return read_prompt(found, gaps=gaps)
     raise DataError(f"holds no prompt for {method} on {slug} (looked for {method}/{slug}.toml, {slug}.toml)", path=path)
 
 

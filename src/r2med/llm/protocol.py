@@ -152,6 +152,10 @@ def prompt_from(table: Mapping[str, Any], place: str, gaps: Sequence[str] = ("qu
         raise DataError(f"is no prompt: `user` does not hold {{{{{lacking}}}}}", path=place)
     if "{{passage}}" not in prompt.passage or "{{passage}}" not in prompt.hint:
         raise DataError("is no prompt: `passage` and `hint` must hold {{passage}}", path=place)
+    if prompt.condense and "{{passages}}" not in prompt.condense:
+        raise DataError("is no prompt: `condense` must hold {{passages}}", path=place)
+    if prompt.examples and not ("{{query}}" in prompt.example and "{{passage}}" in prompt.example):
+        raise DataError("is no prompt: `example` must hold {{query}} and {{passage}}", path=place)
     return prompt
 
 
