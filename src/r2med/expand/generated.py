@@ -64,7 +64,7 @@ GAPS: Final = {
 """What a prompt must have room for, where that is more than the query."""
 
 
-def load_prompt(method: str, names: Sequence[str], pack: Content | None = None) -> Prompt:
+def load_prompt(method: str, names: tuple[str, ...], pack: Content | None = None) -> Prompt:
     """The prompt of a method for a task, named as `names_of` does: the user's, where a pack is given, else ours.
 
     A pack is a prompt pack (`models.prompts`), one prompt file (used for everything), or a folder of
