@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -236,6 +237,18 @@ def test_a_prompt_shows_what_its_method_finds(tmp_path: Path, method: str, conte
     path.write_text(content)
     with pytest.raises(DataError, match=lacking):
         load_prompt(method, ("", "Clinical case"), Content.of(path))
+
+
+@pytest.mark.parametrize("method", ["hyde", "search-o1"])
+def test_a_model_that_the_papers_scripts_do_not_know_is_said_so(server: ChatServer, method: str) -> None:
+    """It was sampled as ours are, under the name of the protocol."""
+    del server
+    known, unknown, ours = (
+        named(f"{method}:{llm}") for llm in ("gpt4,protocol=r2med-paper", "any-model,protocol=r2med-paper", "any-model")
+    )
+    assert (known.warning, ours.warning) == ("", "")
+    said = r"protocol r2med-paper does not say how any-model:host=\S+ is sampled: r2med's own sampling is used"
+    assert re.fullmatch(said, unknown.warning)
 
 
 def test_another_default_than_the_others() -> None:

@@ -163,6 +163,12 @@ class GenerationParameters:
         )
         return with_defaults(wanted, chat.defaults)
 
+    def warning(self, chat: Chat) -> str:
+        """What must be said of texts that a model makes so."""
+        unknown = self.protocol and paper_sampling(chat.spec.name) is None
+        own = f"protocol {self.protocol} does not say how {chat.name} is sampled: r2med's own sampling is used"
+        return " ".join(filter(None, (chat.warning, own if unknown else "")))
+
 
 class Generated(Expander):
     """A method that asks once per query."""
@@ -183,7 +189,7 @@ class Generated(Expander):
         self.given = given or self.Parameters()
         self.spec = spec or Spec(self.method, chat.spec)
         self.options = options or Options()
-        self.warning = chat.warning
+        self.warning = self.given.warning(chat)
         tokens = self.thinking_tokens if reasons(chat) else ANSWER_TOKENS
         self.sampling = self.given.sampling(chat, tokens, n=self.given.passages)
 

@@ -54,7 +54,7 @@ class Searching(Expander):
     ) -> None:
         self.chat: Chat = chat
         self.given, self.options = given or SearchingParameters(), options or Options()
-        self.spec, self.warning = spec or Spec(self.method, chat.spec), chat.warning
+        self.spec, self.warning = spec or Spec(self.method, chat.spec), self.given.warning(chat)
         if self.given.passages != 1:
             raise UsageError(f"{self.method} gives one answer a query, not {self.given.passages}")
         self.limits = limits or (REASONING if reasons(chat) else Limits())
