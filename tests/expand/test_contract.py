@@ -7,6 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
+import numpy as np
 import pytest
 
 import r2med
@@ -42,8 +44,12 @@ def raising(_: Any) -> Any:
 
 
 def test_answers_that_cannot_be_used(biology: r2med.Task) -> None:
-    with pytest.raises(ModelError, match=f"returned something else than text for query '{biology.queries[0].id}'"):
-        r2med.evaluate("bm25", biology, expand=lambda text: [1])
+    for answer in ([1], 5, True, {"text": "a"}, {"a", "b"}, b"a"):  # of a set each process sees another order
+        with pytest.raises(ModelError, match=f"returned something else than text for query '{biology.queries[0].id}'"):
+            r2med.evaluate("bm25", biology, expand=lambda text, answer=answer: answer)
+    for texts in (["a", "b"], ("a", "b"), np.array(["a", "b"])):
+        made = as_expander(lambda text, texts=texts: texts).expand(biology, limit=1)
+        assert json.loads(msgspec.json.encode(next(iter(made))))["texts"] == ["a", "b"]
     with pytest.raises(ModelError, match=r"failed on query .* \(KeyError"):
         r2med.evaluate("bm25", biology, expand=raising)
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import inspect
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any, ClassVar
@@ -386,10 +386,11 @@ class CustomExpander(Expander):
     def _expansion(self, query: Query) -> Expansion:
         with wrap_errors(self.name, f"query {query.id!r}"):
             given = self._call(query.text)
-        texts = (given,) if isinstance(given, str) else tuple(given or ())
+            ordered = isinstance(given, Iterable) and not isinstance(given, str | Mapping | Set)
+            texts = tuple(given) if ordered else () if given is None else (given,)
         if not all(isinstance(text, str) for text in texts):
             raise ModelError(f"{self.name} returned something else than text for query {query.id!r}")
-        usable = tuple(text for text in texts if text.strip())
+        usable = tuple(str(text) for text in texts if text.strip())  # numpy has texts of its own
         statuses = tuple(OK if text.strip() else EMPTY for text in texts) or (EMPTY,)
         return Expansion(query_id=query.id, original=query.text, texts=usable, statuses=statuses)
 
