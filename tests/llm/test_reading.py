@@ -171,6 +171,9 @@ GROUPS = [
     ("- Passage 1: score 5\n- Passage 2: 0\n- **[3]** - 10", [5, 0, 10], (0, 0, 0, 0)),
     ("[5, 0, 10]", [5, 0, 10], (0, 0, 0, 0)),
     ("1: 5, 2: 0, 3: 10", [5, 0, 10], (0, 0, 0, 0)),
+    ("1: 5 / 2: 0 / 3: 10", [5, 0, 10], (0, 0, 0, 0)),
+    ("[1]: 5/10\n[2]: 0 out of 10\n[3]: 10/10", [5, 0, 10], (0, 0, 0, 0)),
+    ("[1]: 5/5\n[2]: 0\n[3]: 10%", [None, 0, None], (0, 0, 0, 2)),
     ("[1]: 5\n[2]: 0-3\n[3]: 10", [5, None, 10], (0, 0, 1, 0)),
     ('{"[1]": 5, "[3]": 10}', [5, None, 10], (0, 0, 1, 0)),
     ('{"[1]": 5, "[1]": 2, "[2]": 0, "[3]": 10}', [5, 0, 10], (1, 0, 0, 0)),
@@ -231,6 +234,8 @@ SINGLE = [
     ('{"score": 40}', 40),
     ("It names 2 of the 3 causes. 85/100", 85),
     ("I give it 85 out of 100.", 85),
+    ("Score: 85%", 85),
+    ("**Score: 85** / 100", 85),
     ("0", 0),
 ]
 
@@ -240,12 +245,16 @@ def test_one_grade(text: str, grade: float) -> None:
     assert read_grade(text, 100) == (grade, False)
 
 
-@pytest.mark.parametrize("text", ["", "useful", "between 3 and 5", "T12-L1", "7-8", "Score: 7–8", "<score>7-8</score>"])
+@pytest.mark.parametrize(
+    "text", ["", "useful", "between 3 and 5", "T12-L1", "7-8", "Score: 7–8", "<score>7-8</score>", "10/10"]
+)
 def test_no_one_grade(text: str) -> None:
     assert read_grade(text, 100) == (None, False)
 
 
-@pytest.mark.parametrize("text", ["101", "<score>-5</score>", "Score: 1000"])
+@pytest.mark.parametrize(
+    "text", ["101", "<score>-5</score>", "Score: 1000", "Score: 8/10", "<score>9/10</score>", "Rating: 4 out of 5"]
+)
 def test_grades_off_the_scale_are_named(text: str) -> None:
     assert read_grade(text, 100) == (None, True)
 
