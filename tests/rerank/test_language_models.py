@@ -356,6 +356,9 @@ def test_scores_are_kept_for_the_whole_list_only(folder: Path) -> None:
         runs = [made.rerank(*given) for given in ((task, first), (task, first), (other, turned))]
         notes: list[Any] = [run.notes["rerank"] for run in (*runs, made.rerank(task, first, 3))]
     assert [note["scored"] for note in notes] == [4, 0, 4, 3]
+    (made_all,), (saved_all,) = (run.reused.values() for run in runs[:2])  # cold seconds lacked what was stored
+    assert (made_all.saved, saved_all.saved) == (0.0, made_all.seconds)
+    assert made_all.seconds
     assert scores_of(runs[0], 0, 4) == scores_of(runs[1], 0, 4)
     assert scores_of(runs[0], 0, 4) != scores_of(runs[2], 0, 4)[::-1]
     with Builder(Options(device="cpu", threads=1, keep_queries=False)) as builder:

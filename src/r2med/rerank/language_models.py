@@ -21,8 +21,9 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from ..cache import ScoreCache, find_scores, store_scores, text_keys
+from ..cache import ScoreCache, find_scores, reused, store_scores, text_keys
 from ..core import ModelError, Run, Task, fingerprint
+from ..core.budget import Account
 from ..core.columns import Int32, Int64
 from ..core.options import Options
 from ..core.spec import Spec
@@ -293,7 +294,7 @@ class OneContextReranker(Reranker):
         candidates = on_task(candidates, task)
         rows, docs, width = top_pairs(candidates, depth)
         pairs = Pairs(task.query_texts, task.documents.contents, rows, docs)
-        scores, cut, scored = self._scores(pairs)
+        scores, cut, scored, used = self._scores(pairs)
         table = np.full((len(candidates), width), np.nan, dtype=np.float32)
         table[candidates.docs[:, :width] >= 0] = scores
         run = reordered(candidates, table, rest, f"{candidates.name}.{self.name}@{depth}")
@@ -312,10 +313,11 @@ class OneContextReranker(Reranker):
                 "seconds": round(time.perf_counter() - begin, 4),
             },
         }
+        run.reused = used
         return run
 
-    def _scores(self, pairs: Pairs) -> tuple[Float32, Int32, int]:
-        """Scores and cut tokens of all pairs, through the cache, and how many were made anew."""
+    def _scores(self, pairs: Pairs) -> tuple[Float32, Int32, int, Account]:
+        """Scores and cut tokens of all pairs, through the cache; how many were made anew, and what the others saved."""
         bounds = [0, *(np.flatnonzero(np.diff(pairs.query)) + 1).tolist(), len(pairs)] if len(pairs) else [0]
         lists = [pairs.texts(np.arange(first, last)) for first, last in pairwise(bounds)]
         keys = text_keys([f"{fingerprint('list', texts)} {i}" for texts in lists for i in range(len(texts))])
@@ -328,12 +330,12 @@ class OneContextReranker(Reranker):
             scores, cut, missing = find_scores(shards, keys)
         again = np.unique(np.searchsorted(bounds, missing, side="right") - 1)
         stream = self._stream(lists, bounds, again)
-        done = 0
+        new = np.zeros(len(pairs), dtype=np.bool_)
         for made in stream if shards is None else store_scores(shards, keys, stream):
-            scores[made.rows], cut[made.rows] = made.scores, made.cut
-            done += len(made.rows)
-            self.options.progress(done, int(np.diff(bounds)[again].sum()))
-        return scores, cut, done
+            scores[made.rows], cut[made.rows], new[made.rows] = made.scores, made.cut, True
+            self.options.progress(int(new.sum()), int(np.diff(bounds)[again].sum()))
+        used = {} if shards is None else reused(shards, shards.find(keys), np.flatnonzero(new))
+        return scores, cut, int(new.sum()), used
 
     def _stream(self, lists: list[list[tuple[str, str]]], bounds: list[int], wanted: Int64) -> Iterator[Scored]:
         model = self.model
