@@ -14,7 +14,7 @@ import pytest
 import r2med
 from r2med.core import ModelError, Task, UnknownName, UsageError
 from r2med.core.spec import Spec
-from r2med.expand import Chain, as_expander, expanders, queries_for
+from r2med.expand import Chain, Expansions, as_expander, expanders, policy_for, queries_for
 from r2med.expand.generated import HyDE, HydeParameters
 from r2med.expand.rounds import LameR, LamerParameters
 from r2med.pipeline import Builder, SystemSpec
@@ -70,6 +70,17 @@ class Expanding:
 
     def expand(self, task: r2med.Task, *, limit: int | None = None, on_progress: Any = None) -> Any:
         return self.answer()
+
+
+def test_how_texts_are_used_is_for_their_expander_to_say(biology: r2med.Task) -> None:
+    """Those of a method that r2med has too were used as that one's, whatever their expander said."""
+
+    def used(made: Expansions) -> Expansions:
+        return as_expander(Expanding(lambda: made)).expand(biology)
+
+    own = used(Expansions("hyde", {}, {}, policies={"lexical": "query*5+passages"}))
+    assert [policy_for(own, kind).name for kind in ("lexical", "dense")] == ["query*5+passages", "query+passages"]
+    assert used(Expansions("hyde", {}, {})).policies == HyDE.policies
 
 
 def test_one_line_names_the_expander(biology: r2med.Task) -> None:

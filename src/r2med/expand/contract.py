@@ -426,4 +426,4 @@ class ForeignExpander(Expander):
             raise ModelError(f"{self.name} returned {type(found).__name__} for {given}, not Expansions")
         entry = expanders.find(found.method)
         own = getattr(entry.target, "policies", None) if entry is not None else None
-        return found if own is None else replace(found, policies=own)
+        return found if own is None or found.policies is not JOINED else replace(found, policies=own)

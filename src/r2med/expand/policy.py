@@ -112,7 +112,7 @@ def policy_for(expansions: Expansions, kind: str, name: str | None = None, *, mo
     """
     if kind not in KINDS:
         raise UsageError(f"a retriever of kind {kind!r} takes no expansions (those that do: {', '.join(KINDS)})")
-    own = expansions.policies.get(kind, expansions.policies[OTHER])
+    own = expansions.policies.get(kind) or expansions.policies.get(OTHER, JOINED[OTHER])
     chosen = name or own
     if chosen == R2MED:
         reasoning = _marking(expansions) in REASONING
