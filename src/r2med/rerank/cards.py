@@ -39,10 +39,9 @@ MAXSIM_MODEL = "bge-small"
 
 
 @dataclass(frozen=True)
-class CrossEncoderParameters(CardParameters):
-    """What may be set on a cross-encoder."""
+class PairParameters(CardParameters):
+    """What may be set on a model that reads a query and a document as one text."""
 
-    logit: Annotated[int, Meta(ge=0, description="which output is the score")] | None = None
     truncation: Annotated[Truncation, Meta(description="what a pair that is too long loses")] | None = None
 
     def changed(self, card: Card) -> Card:
@@ -52,15 +51,15 @@ class CrossEncoderParameters(CardParameters):
 
 
 @dataclass(frozen=True)
-class JudgmentParameters(ModelParameters):
+class CrossEncoderParameters(PairParameters):
+    """What may be set on a cross-encoder."""
+
+    logit: Annotated[int, Meta(ge=0, description="which output is the score")] | None = None
+
+
+@dataclass(frozen=True)
+class JudgmentParameters(PairParameters, ModelParameters):
     """What may be set on a language model that judges pairs by its next token."""
-
-    truncation: Annotated[Truncation, Meta(description="what a pair that is too long loses")] | None = None
-
-    def changed(self, card: Card) -> Card:
-        """The card as these parameters set it."""
-        card = super().changed(card)
-        return card if self.truncation is None else card.replace(truncation=self.truncation)
 
 
 @dataclass(frozen=True)
