@@ -37,7 +37,7 @@ EXCEPTIONS = {
     },
     "core/spec.py": {"Path(place, name)": LISTED},
     "core/stores.py": {"self.path / name": "what leads out of the folder is refused when it is opened"},
-    "llm/prompts.py": {"files(package).joinpath('prompts', *f'{name}.toml'.split('/'))": PACKAGED},
+    "llm/protocol.py": {"files(package).joinpath('prompts', *f'{name}.toml'.split('/'))": PACKAGED},
     "models/fetch.py": {"folder / bad[0]": "for a message"},
     "models/locate.py": {"folder / wrong[0]": "for a message"},
     "models/prompts.py": {"files(__package__).joinpath(f'packs/{name}.toml')": PACKAGED},

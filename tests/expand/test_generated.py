@@ -1,7 +1,8 @@
-"""HyDE, query2doc and LameR against a real server, and the prompts they send."""
+"""HyDE and query2doc against a real server, and the prompts they send."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,8 +16,6 @@ from r2med.expand.generated import (
     GenerationParameters,
     HyDE,
     HydeParameters,
-    LameR,
-    LamerParameters,
     Query2doc,
     load_prompt,
     prompt_facts,
@@ -24,9 +23,9 @@ from r2med.expand.generated import (
 from r2med.expand.prompting import cut_to_tokens
 from r2med.expand.searching import SearchO1
 from r2med.llm import BudgetSpent, estimate_tokens
-from r2med.llm.prompts import FAMILIES
+from r2med.llm.protocol import FAMILIES
+from r2med.models.prompts import names_of
 from r2med.pipeline import Builder
-from r2med.retrieve import BM25
 from tests.llm.conftest import MakeChat
 from tests.llm.server import ChatServer
 
@@ -88,19 +87,6 @@ def test_query2doc_shows_examples_that_do_not_leak(server: ChatServer, make_chat
     made = Query2doc(make_chat()).expand(leaking, limit=1)
     assert made.notes["examples"] == 2
     assert "metanephrines" not in prompts_of(server)[1]
-
-
-def test_lamer_shows_the_first_stage_cut_to_its_budget(server: ChatServer, make_chat: MakeChat, task: Task) -> None:
-    expander = LameR(make_chat(), LamerParameters(top=2, passage_tokens=5))
-    expander.expand(task, limit=1)
-    prompt = prompts_of(server)[0]
-    assert "[1] Croup is a viral\n" in prompt
-    assert "[2]" in prompt
-    assert "[3]" not in prompt
-    assert expander.describe()["first_stage"] == BM25().describe()
-    for other in (LamerParameters(top=1, passage_tokens=5), LamerParameters(retriever="bm25-lucene")):
-        LameR(make_chat(), other).expand(task, limit=1)
-    assert len(server.asked) == 3  # another first stage is another call
 
 
 def test_passages_are_cut_at_words() -> None:
@@ -220,14 +206,49 @@ def test_packs(tmp_path: Path) -> None:
     (tmp_path / "qa-reference.toml").write_text('system = "Be brief"\nuser = "Q: {{query}}"')
     pack, file = Content.of(tmp_path), Content.of(tmp_path / "qa-reference.toml")
     assert load_prompt("hyde", ("", "Clinical case"), pack).user == "Case: {{query}}"
-    assert load_prompt("lamer", ("", "Q&A reference"), pack).system == "Be brief"
-    assert load_prompt("lamer", ("", "Clinical case"), file).system == "Be brief"
+    assert load_prompt("search-r1", ("", "Q&A reference"), pack).system == "Be brief"
+    assert load_prompt("search-r1", ("", "Clinical case"), file).system == "Be brief"
     assert list(prompt_facts("hyde", pack)) == ["qa-reference", "clinical-case"]
-    with pytest.raises(DataError, match="no prompt for lamer on clinical-evidence"):
-        load_prompt("lamer", ("", "Clinical evidence"), pack)
+    with pytest.raises(DataError, match="no prompt for search-r1 on clinical-evidence"):
+        load_prompt("search-r1", ("", "Clinical evidence"), pack)
     (tmp_path / "qa-reference.toml").write_text("user = 'no gap'")
     with pytest.raises(DataError, match=r"qa-reference\.toml: is no prompt"):
-        load_prompt("lamer", ("", "Clinical case"), file)
+        load_prompt("search-r1", ("", "Clinical case"), file)
+
+
+@pytest.mark.parametrize(
+    ("method", "content", "lacking"),
+    [
+        ("lamer", 'user = "Q: {{query}}"', r"`user` does not hold \{\{passages\}\}"),
+        ("thinkqe", 'user = "Q: {{query}}"', r"`user` does not hold \{\{passages\}\}"),
+        ("query2doc", 'user = "Q: {{query}}"', r"`user` does not hold \{\{examples\}\}"),
+        ("judge", 'user = "{{query}} {{answer}}"', r"`user` does not hold \{\{passage\}\}"),
+        ("search-o1", 'user = "{{query}}"\ncondense = "{{search}}"', r"`condense` must hold \{\{passages\}\}"),
+        (
+            "query2doc",
+            'user = "{{examples}} {{query}}"\nexamples = [{query = "q", passage = "p"}]',
+            r"`example` must hold \{\{query\}\} and \{\{passage\}\}",
+        ),
+    ],
+)
+def test_a_prompt_shows_what_its_method_finds(tmp_path: Path, method: str, content: str, lacking: str) -> None:
+    """Without the gap the first stage, the examples or the text to be judged were looked for and never shown."""
+    path = tmp_path / "mine.toml"
+    path.write_text(content)
+    with pytest.raises(DataError, match=lacking):
+        load_prompt(method, ("", "Clinical case"), Content.of(path))
+
+
+@pytest.mark.parametrize("method", ["hyde", "search-o1"])
+def test_a_model_that_the_papers_scripts_do_not_know_is_said_so(server: ChatServer, method: str) -> None:
+    """It was sampled as ours are, under the name of the protocol."""
+    del server
+    known, unknown, ours = (
+        named(f"{method}:{llm}") for llm in ("gpt4,protocol=r2med-paper", "any-model,protocol=r2med-paper", "any-model")
+    )
+    assert (known.warning, ours.warning) == ("", "")
+    said = r"protocol r2med-paper does not say how any-model:host=\S+ is sampled: r2med's own sampling is used"
+    assert re.fullmatch(said, unknown.warning)
 
 
 def test_another_default_than_the_others() -> None:
@@ -236,3 +257,51 @@ def test_another_default_than_the_others() -> None:
     assert GenerationParameters().temperature is None
     assert expanders.parse("hyde:gpt4,temperature=0.7") == expanders.parse("hyde:gpt4")
     assert expanders.parse("lamer:gpt4,temperature=0.7") != expanders.parse("lamer:gpt4")
+
+
+PACK = """
+[generate.hyde]
+default.user = "Any: {{query}}"
+"Clinical evidence".user = "Family: {{query}}"
+MedQA-Diag.user = "Task: {{query}}"
+"mini@1/MedQA-Diag".user = "Mini: {{query}}"
+[generate.lamer]
+user = "One for all: {{query}} {{passages}}"
+[generate.query2doc.MedQA-Diag]
+user = "no gap"
+"""
+
+
+def renamed(task: Task, name: str, collection: str = "", family: str = "Clinical evidence") -> Task:
+    return Task(name, task.queries, task.documents, task.qrels, collection=collection, family=family)
+
+
+def test_the_narrowest_prompt_is_taken(tmp_path: Path, task: Task) -> None:
+    path = tmp_path / "pack.toml"
+    path.write_text(PACK)
+    pack = Content.of(path)
+
+    def user(method: str, *where: str) -> str:
+        return load_prompt(method, names_of(renamed(task, *where)), pack).user.partition(":")[0]
+
+    assert user("hyde", "MedQA-Diag", "mini@1") == "Mini"
+    assert user("hyde", "MedQA-Diag", "r2med") == "Task"
+    assert user("hyde", "Biology", "r2med") == "Family"
+    assert user("hyde", "Biology", "r2med", "") == "Any"
+    assert user("lamer", "Biology") == "One for all"
+    assert prompt_facts("hyde", pack) == {"pack": f"pack~{pack.whole}"}
+    with pytest.raises(UsageError, match=r"prompt pack pack has no query2doc prompt for Biology \(it has: MedQA-Diag"):
+        user("query2doc", "Biology")
+    with pytest.raises(DataError, match=r"is no prompt: `user` does not hold \{\{query\}\}"):
+        user("query2doc", "MedQA-Diag")
+    with pytest.raises(DataError, match="is a prompt pack without a prompt for search-o1"):
+        user("search-o1", "Biology")
+
+
+def test_prompts_in_a_folder_are_found_by_task_too(tmp_path: Path, task: Task) -> None:
+    (tmp_path / "hyde").mkdir()
+    (tmp_path / "hyde" / "MedQA-Diag.toml").write_text('user = "Task: {{query}}"')
+    (tmp_path / "clinical-evidence.toml").write_text('user = "Family: {{query}}"')
+    pack = Content.of(tmp_path)
+    assert load_prompt("hyde", names_of(renamed(task, "MedQA-Diag")), pack).user == "Task: {{query}}"
+    assert load_prompt("hyde", names_of(renamed(task, "Biology")), pack).user == "Family: {{query}}"

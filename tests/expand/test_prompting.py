@@ -1,4 +1,4 @@
-"""Few-shot examples that give nothing away."""
+"""Passages cut to words, and few-shot examples that give nothing away."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ import pytest
 
 import r2med
 from r2med.core import Query, Task, UsageError
-from r2med.expand.generated import load_prompt
-from r2med.expand.prompting import leak, render_examples, without_leaks
-from r2med.llm.prompts import FAMILIES, Example, Prompt
+from r2med.expand.generated import PASSAGE_WORDS, load_prompt
+from r2med.expand.prompting import cut_to_words, leak, render_examples, without_leaks
+from r2med.llm.protocol import FAMILIES, Example, Prompt
+from r2med.models.prompts import names_of
 
 
 @pytest.mark.parametrize("task", r2med.load_all("mini@1"), ids=lambda t: t.name)
 def test_our_examples_touch_no_query_of_mini(task: Task) -> None:
-    prompt = load_prompt("query2doc", task.family)
+    prompt = load_prompt("query2doc", names_of(task))
     assert len(prompt.examples) >= 2
     assert without_leaks(prompt, task) == (prompt, ())
 
@@ -34,7 +35,7 @@ def test_leaks_are_seen(task: Task, query: str, passage: str, why: str) -> None:
 
 
 def test_leaking_examples_are_left_out_and_a_prompt_with_none_is_refused(task: Task) -> None:
-    prompt = load_prompt("query2doc", task.family)
+    prompt = load_prompt("query2doc", names_of(task))
     leaking = replace(task, queries=(*task.queries, Query("q9", prompt.examples[0].query)))
     kept, dropped = without_leaks(prompt, leaking)
     assert kept.examples == prompt.examples[1:]
@@ -49,3 +50,8 @@ def test_examples_with_braces_stay_what_they_are() -> None:
     prompt = Prompt(user="{{query}}", example="Q: {{query}} A: {{passage}}")
     assert render_examples(prompt, [Example("{{passage}}", "{x}")]) == "Q: {{passage}} A: {x}"
     assert set(FAMILIES) == {"Q&A reference", "Clinical evidence", "Clinical case"}
+
+
+def test_words_of_a_passage() -> None:
+    assert cut_to_words("a\n b  c", 2) == "a b"
+    assert len(cut_to_words("x " * 600, PASSAGE_WORDS).split()) == 512

@@ -130,6 +130,26 @@ def test_the_method_decides_how_recorded_texts_are_used(task: Task, tmp_path: Pa
     assert made["hyde"].policies["lexical"] == "passages"
 
 
+@pytest.mark.parametrize(
+    ("spec", "unused"),
+    [
+        ("hyde:{},temperature=0.1", "temperature"),
+        ("hyde:{},passages=2", "passages"),
+        ("hyde:{},protocol=r2med-paper", "protocol"),
+        ("lamer:{},top=3,policy=passages", "top"),
+        ("thinkqe:{},rounds=1", "rounds"),
+        ("search-o1:{},retriever=bm25-lucene", "retriever"),
+    ],
+)
+def test_how_texts_are_generated_cannot_be_said_of_recorded_ones(tmp_path: Path, spec: str, unused: str) -> None:
+    """It gave the same texts another name."""
+    path = hydoc(tmp_path / "query_with_hydoc.jsonl", q1="One.")
+    for source in (f"replay:{path}", "published:gpt4"):
+        with pytest.raises(UsageError, match=f"texts that are recorded are not generated: leave out {unused}$"):
+            named(spec.format(source))
+    assert named(f"hyde:replay:{path},policy=mean").name.startswith("hyde:replay:query_with_hydoc~")
+
+
 def test_content_counts_not_place(tmp_path: Path) -> None:
     a, b = hydoc(tmp_path / "a.jsonl", q1="One."), hydoc(tmp_path / "b.jsonl", q1="One.")
     c = hydoc(tmp_path / "c.jsonl", q1="Two.")

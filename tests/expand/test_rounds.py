@@ -1,4 +1,4 @@
-"""ThinkQE and DIVER-QExpand against a real server: rounds, passages, stores, bills."""
+"""LameR, ThinkQE and DIVER-QExpand against a real server: rounds, passages, stores, bills."""
 
 from __future__ import annotations
 
@@ -19,11 +19,19 @@ from r2med.core.options import Options
 from r2med.expand import Chain, expanders, policy_for, queries_for
 from r2med.expand.generated import GenerationParameters, HyDE
 from r2med.expand.replay import read_recorded
-from r2med.expand.rounds import DiverParameters, DiverQExpand, RoundParameters, Rounds, ThinkQE
+from r2med.expand.rounds import (
+    DiverParameters,
+    DiverQExpand,
+    LameR,
+    LamerParameters,
+    RoundParameters,
+    Rounds,
+    ThinkQE,
+)
 from r2med.llm import BudgetSpent, Message, Request
 from r2med.llm.store import read_store
 from r2med.pipeline import Builder
-from r2med.retrieve import get_retriever
+from r2med.retrieve import BM25, get_retriever
 from tests.llm.conftest import MakeChat
 from tests.llm.server import ChatServer
 
@@ -34,6 +42,19 @@ def prompts_of(server: ChatServer) -> list[str]:
 
 def passages_in(prompt: str) -> set[str]:
     return {word for word in ("viral", "lactase", "hypothalamus", "airways") if word in prompt}
+
+
+def test_lamer_shows_the_first_stage_cut_to_its_budget(server: ChatServer, make_chat: MakeChat, task: Task) -> None:
+    expander = LameR(make_chat(), LamerParameters(top=2, passage_tokens=5))
+    expander.expand(task, limit=1)
+    prompt = prompts_of(server)[0]
+    assert "[1] Croup is a viral\n" in prompt
+    assert "[2]" in prompt
+    assert "[3]" not in prompt
+    assert expander.describe()["first_stage"] == BM25().describe()
+    for other in (LamerParameters(top=1, passage_tokens=5), LamerParameters(retriever="bm25-lucene")):
+        LameR(make_chat(), other).expand(task, limit=1)
+    assert len(server.asked) == 3  # another first stage is another call
 
 
 def test_published_settings() -> None:

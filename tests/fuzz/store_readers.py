@@ -274,7 +274,7 @@ def prompt_file(folder: Path) -> Case:
     seeds = [files("r2med.expand").joinpath("prompts", "hyde", "qa-reference.toml").read_bytes()]
 
     def read(path: Path) -> object:
-        return load_prompt("hyde", "Q&A reference", Content.of(path)).messages(query="{{query}} {0} %s </think>")
+        return load_prompt("hyde", ("", "Q&A reference"), Content.of(path)).messages(query="{{query}} {0} %s </think>")
 
     return from_file(folder / "prompt.toml", seeds, read)
 

@@ -20,7 +20,7 @@ from r2med.expand.answers import answer_forms, names_answer
 from r2med.fuse import fusions
 from r2med.llm import Choice, Message, Request, Sampling, chats, get_llm
 from r2med.llm.parsing import MARKINGS, TOOLS, open_call, parse
-from r2med.llm.prompts import fill
+from r2med.llm.protocol import fill
 from r2med.llm.reading import read_choice, read_grade, read_grades, read_order, read_verdict
 from r2med.pipeline import SystemSpec
 from r2med.rerank import rerankers

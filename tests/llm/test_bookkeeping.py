@@ -104,7 +104,7 @@ def test_only_unwanted_answers_are_asked_for_again(server: ChatServer, make_chat
         assert len(store) == 5
     assert len(read_store(store.path)[1]) == 7  # what was there stays in the file
     assert asked_again(store.path)
-    assert Replay.from_file(store.path).complete_one(ask(key="q1")).text == "On Case 1"
+    assert Replay.from_file(store.path).complete_one(asks(2)[1]).text == "On Case 1"
 
 
 def test_an_answer_that_its_method_cannot_read_is_unparsed(

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
+from itertools import combinations
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -39,7 +41,7 @@ def test_published_expansions(tmp_path: Path) -> None:
 def test_compressed(tmp_path: Path) -> None:
     path = tmp_path / "query_with_hydoc.jsonl.gz"
     path.write_bytes(gzip.compress(hydoc(tmp_path / "x").read_bytes()))
-    assert Replay.from_file(path).answers["q0"][0].text == "Measles."
+    assert Replay.from_file(path).answers["q0", ""][0].text == "Measles."
     path.write_bytes(path.read_bytes()[:-9])
     with pytest.raises(DataError, match="truncated"):
         Replay.from_file(path)
@@ -87,6 +89,30 @@ def test_files_that_are_no_recording(tmp_path: Path, content: bytes, words: str)
         Replay.from_file(tmp_path / "a")
     with pytest.raises(DataError, match="cannot be read"):
         Replay.from_file(tmp_path / "absent")
+
+
+def test_a_store_answers_what_was_asked_and_nothing_else(tmp_path: Path) -> None:
+    """The answers to all questions about one query stand under its id: the first was given to each of them."""
+    first, second, other = (ask(text, "q1") for text in ("Passages 1 to 4", "Passages 3 to 6", "Passages 5 to 8"))
+    key = StoreKey(method="m", llm="x", model={}, template="t", sampling=first.sampling, task="task")
+    with GenerationStore(key, tmp_path) as store:
+        for request, text in ((first, "[2] > [1]"), (second, "[1] > [2]")):
+            said = Choice(text, first_token=(("[", -0.5),), decision=((("2", -0.25), ("3", -1.5)),))
+            store.append(read_reply(request, Reply(key="q1", choices=(said,))))
+    replay = Replay.from_file(store.path)
+    assert [replay.complete_one(request).text for request in (first, second)] == ["[2] > [1]", "[1] > [2]"]
+    assert replay.complete_one(second).choices[0] == said
+    assert replay.complete_one(other).error.endswith("has no answer to what is asked for query 'q1'")
+    store.path.write_bytes(re.sub(rb',"crc32":\d+', b"", store.path.read_bytes()).replace(b"-0.25", b'"x"'))
+    with pytest.raises(DataError, match="log-probabilities that cannot be read"):
+        Replay.from_file(store.path)
+
+
+def test_another_reading_or_other_probabilities_are_another_model() -> None:
+    said = [Choice("yes"), Choice("yes", first_token=(("yes", -0.5),)), Choice("yes", first_token=(("yes", -0.25),))]
+    described = [Replay({"q": [choice]}).describe() for choice in said]
+    described.append(Replay({"q": said[:1]}, marking="think").describe())
+    assert all(one != other for one, other in combinations(described, 2))
 
 
 @given(st.lists(CHOICES, min_size=1, max_size=4), st.sampled_from(sorted(MARKINGS)))

@@ -128,7 +128,7 @@ def test_a_store_of_the_first_edition_is_read(tmp_path: Path) -> None:
     model = {"backend": "openai", "model": "gpt-4o-2024-11-20", "marking": "none"}
     first = {"method": "hyde", "llm": "gpt4", "model": model, "template": "t", "sampling": {}, "task": "f"}
     header = {"schema": 1, "key": first}
-    line = {"query_id": "q1", "prompt_hash": "p", "status": "ok", "final": "Measles.", "raw": "Measles."}
+    line = {"query_id": "q1", "prompt_hash": ask().prompt_hash, "status": "ok", "final": "Measles.", "raw": "Measles."}
     path.write_bytes(b"".join(msgspec.json.encode(record) + b"\n" for record in (header, line)))
     replayed = get_llm(f"replay:{path}")
     assert replayed.complete_one(ask()).text == "Measles."

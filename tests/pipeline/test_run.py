@@ -3,6 +3,7 @@ from __future__ import annotations
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,6 +14,10 @@ from r2med.results import ResultStore
 from r2med.results.store import read_result
 from r2med.tasks import convert, resolve
 from r2med.tasks.load import TaskRef
+from tests.llm.conftest import server
+from tests.llm.server import ChatServer
+
+__all__ = ["server"]
 
 
 class Log:
@@ -68,6 +73,47 @@ def test_a_result_without_its_files_is_done_again(store: ResultStore, own: list[
     assert lost.exists()
     run_experiment(own, systems, store, notify=log)
     assert log.take() == ["kept"]
+
+
+def test_a_changed_list_of_answers_concerns_its_system_alone(
+    server: ChatServer, store: ResultStore, own: list[TaskRef]
+) -> None:
+    """It ended the whole run, before any other system had its turn."""
+    log = Log()
+    with Builder() as builder:
+        systems = [builder.build(SystemSpec.parse(spec)) for spec in ("hyde:any-model+bm25", "bm25")]
+        run_experiment(own, systems, store, notify=log)
+        asked = len(server.asked)
+        log.take()
+        (beside,) = store.root.rglob("*.generations.jsonl")
+        written = beside.read_bytes()
+        beside.write_bytes(written.replace(b"hyde", b"hide"))
+        run_experiment(own, systems, store, notify=log)
+    assert log.take() == ["kept", f"stale: {beside.name} was changed or cannot be read", "running", "done"]
+    assert len(server.asked) == asked
+    assert beside.read_bytes() == written
+
+
+def test_stored_answers_are_read_once_for_all_results(
+    server: ChatServer, store: ResultStore, own: list[TaskRef], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Six results share one store; to see whether an answer was asked for again it was read for each of them."""
+    log, refs = Log(), [*own, *resolve("mini@1/MedQA-Diag"), *resolve("mini@1/IIYi-Clinical")]
+    read, really = list[str](), Path.open
+
+    def noted(path: Path, *arguments: Any, **more: Any) -> Any:
+        read.append(path.parent.parent.name)
+        return really(path, *arguments, **more)
+
+    with Builder() as builder:
+        specs = [f"{first}+yesno:any-model@2" for first in ("bm25", "bm25-lucene")]
+        systems = [builder.build(SystemSpec.parse(spec)) for spec in specs]
+        run_experiment(refs, systems, store, notify=log)
+        log.take()
+        monkeypatch.setattr(Path, "open", noted)
+        run_experiment(refs, systems, store, notify=log)
+    assert log.take() == ["kept"] * 6
+    assert read.count("rerank-yesno") == 1
 
 
 def test_another_family_is_another_instruction(store: ResultStore) -> None:

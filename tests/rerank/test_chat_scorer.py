@@ -11,8 +11,13 @@ from typing import Any
 import pytest
 
 import r2med
+from r2med.api.experiments import LoadedTask
 from r2med.core import Run, Task, UsageError
+from r2med.core.places import home
+from r2med.pipeline import Builder, SystemSpec, run_experiment
+from r2med.report import as_json
 from r2med.rerank import rerankers
+from r2med.results import ResultStore
 from tests.llm.server import BEHAVIOURS, ChatServer, Handler, completion, error
 
 from .conftest import MakeReranker
@@ -337,3 +342,38 @@ def test_names(make_reranker: MakeReranker) -> None:
         rerankers.parse("erank:any-model,score=best")
     with pytest.raises(UsageError, match="samples of retro must be a number of at least 1"):
         rerankers.parse("retro:any-model,samples=0")
+
+
+def test_a_task_without_candidates_has_no_bill(
+    server: ChatServer, make_reranker: MakeReranker, task: Task, first: Run
+) -> None:
+    """It showed that of the task before it."""
+    reranker = make_reranker("yesno:any-model")
+    assert notes(reranker.rerank(task, first, 2))["answers"]["prompt_tokens"] > 0
+    nothing = Run.from_rankings({query.id: [] for query in task.queries}, doc_ids=first.doc_ids)
+    run = reranker.rerank(task, nothing, 2)
+    assert "answers" not in notes(run)
+    assert run.reused == {}
+    assert len(server.asked) == 6
+
+
+@pytest.mark.parametrize("method", ["yesno", "rankgpt", "yesno:{},blend=0.5"])
+def test_what_must_be_said_of_a_chat_model_is_said(
+    server: ChatServer, make_reranker: MakeReranker, task: Task, first: Run, tmp_path: Path, method: str
+) -> None:
+    """Scores of single pairs were stored without it, and no document for scripts had it."""
+    name = method.partition(":")[0]
+    make_reranker(f"{name}:any-model").rerank(task, first, 2)
+    (kept,) = (home() / "generations").rglob("*.jsonl")
+    recorded = tmp_path / "recorded.jsonl"
+    recorded.write_bytes(kept.read_bytes().replace(b'"model":{', b'"model":{"warning":"a model of no worth",', 1))
+    spec = method.format(f"replay:{recorded}") if ":" in method else f"{method}:replay:{recorded}"
+    with Builder() as builder:
+        system = builder.build(SystemSpec.parse(f"bm25+{spec}@2"))
+        assert system.rerankings[0].reranker.warning == "a model of no worth"
+        said: list[str] = []
+        results = run_experiment(
+            [LoadedTask(task)], [system], ResultStore(tmp_path / "results"), notify=lambda *told: said.append(told[2])
+        ).results
+    assert "note: Note: a model of no worth" in said
+    assert as_json(results)["systems"][0]["warnings"] == ["a model of no worth"]

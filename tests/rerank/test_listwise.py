@@ -379,3 +379,22 @@ def test_rank_r1(server: ChatServer, make_reranker: MakeReranker, task: Task, fi
     endless = make_reranker("rank-r1:other-model").rerank(task, first, 30)
     assert notes(endless)["unparsed"] == notes(endless)["unfinished"] == notes(endless)["asked"]
     assert endless.docs.tolist() == first.docs.tolist()
+
+
+@pytest.mark.parametrize("spec", ["rankgpt:{},window=4,step=2", "setwise:{},top=4"])
+def test_a_recording_gives_the_same_order(
+    server: ChatServer, make_reranker: MakeReranker, task: Task, first: Run, spec: str
+) -> None:
+    """Each window has an answer of its own; the first one of a query was given to all of them."""
+    server.text = lambda body: ranking(len(server.asked))
+    recorded = make_reranker(spec.format("any-model"), concurrency=1).rerank(task, first, 10)
+    (kept,) = (home() / "generations").rglob("*.jsonl")
+    asked = len(server.asked)
+    replayed = make_reranker(spec.format(f"replay:{kept}")).rerank(task, first, 10)
+    assert (replayed.docs == recorded.docs).all()
+    assert (notes(replayed)["failed"], len(server.asked)) == (0, asked)
+
+
+def ranking(turn: int) -> str:
+    """Another order each time."""
+    return " > ".join(f"[{1 + (turn * 7 + place * 3) % 4}]" for place in range(4))

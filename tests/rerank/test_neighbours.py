@@ -12,7 +12,7 @@ from r2med.core.options import Options
 from r2med.core.places import home
 from r2med.pipeline import Builder, SystemSpec
 from r2med.rerank import rerankers
-from r2med.rerank.blend import Float64
+from r2med.rerank.contract import Float64
 from r2med.retrieve.dense import DenseRetriever
 from tests.retrieve.encoders import tiny
 

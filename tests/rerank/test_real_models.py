@@ -16,7 +16,7 @@ from r2med.core.spec import Spec
 from r2med.models import get_card
 from r2med.pipeline import Builder
 from r2med.rerank import DEFAULT
-from r2med.rerank.onnx_cross_encoder import OnnxCrossEncoder
+from r2med.rerank.cross_encoder import OnnxCrossEncoder
 from r2med.rerank.pointwise import Pairs, PointwiseReranker
 from r2med.rerank.similarity import MaxSimScorer
 from r2med.retrieve import get_retriever

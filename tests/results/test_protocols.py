@@ -8,7 +8,7 @@ import r2med.models.prompts
 from r2med.core import DataError, UnknownName
 from r2med.expand import Expansions, expanders
 from r2med.expand.contract import R2MED
-from r2med.expand.paper import API_LLMS, API_SAMPLING, OPEN_LLMS, OPEN_SAMPLING, PASSAGE_WORDS
+from r2med.expand.generated import API_LLMS, API_SAMPLING, OPEN_LLMS, OPEN_SAMPLING, PASSAGE_WORDS
 from r2med.expand.policy import policy_for
 from r2med.results import SystemInfo
 from r2med.results.protocols import (

@@ -5,8 +5,7 @@ queries, policy = queries_for(retriever, task, expansions)
 """
 
 from ..llm import Cost
-from .chain import Chain
-from .contract import Expander, Expansion, Expansions, as_expander, expanders
+from .contract import Chain, Expander, Expansion, Expansions, as_expander, expanders
 from .diagnose import Diagnosis, diagnose, infer, judge
 from .policy import POLICIES, Policy, expanded_queries, policy_for, queries_for
 

@@ -15,8 +15,8 @@ import msgspec
 from ..core import ModelError, Query, R2MedError
 from ..core.parallel import STOP
 from ..llm import Chat, Generation, GenerationStore, Message, Request, Sampling, StatusOf, open_call, read_reply
-from ..llm.generation import as_parsed
-from ..llm.prompts import Prompt, fill
+from ..llm.parsing import as_parsed
+from ..llm.protocol import Prompt, fill
 from .prompting import SearchTool, render_passages
 
 POLL = 0.2

@@ -1,5 +1,9 @@
 """What an expander is, and what it gives back: for each query the texts made from it.
 
+Several may follow each other: `hyde:gpt4+rm3`. Texts of all methods are collected. One that searches, to show passages
+to a chat model or to feed them back, does so with what those before it made. Feedback stands last: it makes no texts
+for others.
+
 People may bring their own: one of this contract, or any function from a query's text to more text.
 """
 
@@ -8,14 +12,15 @@ from __future__ import annotations
 import inspect
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any, ClassVar
 
 import msgspec
 
 from ..core import ModelError, Query, Task, UsageError
-from ..core.budget import Account, known_sum
+from ..core.budget import Account, known_sum, together
 from ..core.identity import Identity, identify, name_of
 from ..core.options import Progress, run_options
 from ..core.parameters import Parameter
@@ -192,6 +197,117 @@ expanders: Registry[Expander] = Registry(
 )
 
 
+class Chain(Expander):
+    """Methods that follow each other."""
+
+    def __init__(self, steps: Sequence[Expander]) -> None:
+        self.steps = tuple(steps)
+        self.spec = Spec.chain([step.spec for step in steps])
+        self.method = "+".join(step.method for step in steps)
+        self.warning = " ".join(dict.fromkeys(step.warning for step in steps if step.warning))
+        self.chat = next((step.chat for step in steps if step.chat is not None), None)
+        self.needs_text = any(step.needs_text for step in steps)
+        self.makes_text = any(step.makes_text for step in steps)
+        for one, following in pairwise(steps):
+            if following.makes_text and not one.makes_text:
+                raise UsageError(
+                    f"{one.name} searches with what methods before it made: it stands behind {following.name}"
+                )
+        if late := next((step.name for step in steps[1:] if step.spec.get("policy") is not None), None):
+            raise UsageError(f"a chain of methods has one policy, that of the first: {late} cannot have its own")
+
+    @classmethod
+    def from_spec(cls, spec: Spec, build: Build) -> Expander:
+        """The chain of a spec."""
+        return cls([expanders.make(link, build) for link in spec.links])
+
+    def describe(self) -> dict[str, object]:
+        """The first method, and those that follow it."""
+        first, *rest = (step.describe() for step in self.steps)
+        return {**first, "then": rest}
+
+    def task_facts(self, task: Task) -> dict[str, object]:
+        """Those of every method."""
+        facts = [step.task_facts(task) for step in self.steps]
+        return {f"{place}.{key}": value for place, each in enumerate(facts) for key, value in each.items()}
+
+    def plan(self, task: Task, *, limit: int | None = None) -> Cost:
+        """The sum over the methods; one that searches is planned as if it stood first, for prompts of the same size."""
+        plans = [step.plan(task, limit=limit) for step in self.steps]
+        costs = [plan.cost for plan in plans]
+        return Cost(
+            calls=sum(plan.calls for plan in plans),
+            stored=sum(plan.stored for plan in plans),
+            prompt_tokens=sum(plan.prompt_tokens for plan in plans),
+            completion_tokens=sum(plan.completion_tokens for plan in plans),
+            cost=None if None in costs else sum(cost for cost in costs if cost is not None),
+            store=next((plan.store for plan in plans if plan.store), ""),
+            first_prompt=next((plan.first_prompt for plan in plans if plan.first_prompt), ""),
+        )
+
+    def expand(self, task: Task, *, limit: int | None = None, on_progress: Progress | None = None) -> Expansions:
+        """Let every method work, each with what those before it made."""
+        first, *rest = self.steps
+        made = first.expand(task, limit=limit, on_progress=on_progress)
+        for step in rest:
+            made = joined(made, step.after(made).expand(task, limit=limit, on_progress=on_progress))
+        return replace(made, description=self.describe())
+
+
+def joined(before: Expansions, made: Expansions) -> Expansions:
+    """The texts of two methods; they meet retrievers as those of the last method with texts do."""
+    items = {key: _both(before.of(key), made.of(key)) for key in dict.fromkeys((*before.items, *made.items))}
+    if not made.items:
+        return replace(
+            before, feedback=(*before.feedback, *made.feedback), reused=together((before.reused, made.reused))
+        )
+    return Expansions(
+        f"{before.method}+{made.method}",
+        {**before.description, "then": [made.description]},
+        items,
+        {**before.notes, **made.notes, **_lost(before, made)},
+        made.policies,
+        (*before.feedback, *made.feedback),
+        together((before.reused, made.reused)),
+    )
+
+
+def _lost(*parts: Expansions) -> dict[str, int]:
+    """The calls that all methods lost."""
+    counts = [count for part in parts if isinstance(count := part.notes.get("lost_calls"), int)]
+    return {"lost_calls": sum(counts)} if counts else {}
+
+
+def _both(one: Expansion | None, other: Expansion | None) -> Expansion:
+    if one is None or other is None:
+        found = one or other
+        assert found is not None
+        return found
+    return msgspec.structs.replace(
+        one,
+        texts=one.texts + other.texts,
+        raw=one.raw + other.raw,
+        statuses=one.statuses + other.statuses,
+        reasoning=one.reasoning + other.reasoning,
+        searches=one.searches + other.searches,
+        prompt_tokens=one.prompt_tokens + other.prompt_tokens,
+        completion_tokens=one.completion_tokens + other.completion_tokens,
+        seconds=one.seconds + other.seconds,
+        retries=one.retries + other.retries,
+        rate_limits=one.rate_limits + other.rate_limits,
+        cost=known_sum((one.cost, other.cost)),
+        notes={**one.notes, **other.notes},
+    )
+
+
+def steps_of(expander: Expander) -> tuple[Expander, ...]:
+    """The methods of a chain, or the one there is."""
+    return expander.steps if isinstance(expander, Chain) else (expander,)
+
+
+expanders.from_chain = Chain.from_spec
+
+
 def from_address(spec: Spec, build: Build) -> Expander:
     """The expander at `module:attr`, made with the arguments of the spec."""
     del build
@@ -270,10 +386,11 @@ class CustomExpander(Expander):
     def _expansion(self, query: Query) -> Expansion:
         with wrap_errors(self.name, f"query {query.id!r}"):
             given = self._call(query.text)
-        texts = (given,) if isinstance(given, str) else tuple(given or ())
+            ordered = isinstance(given, Iterable) and not isinstance(given, str | Mapping | Set)
+            texts = tuple(given) if ordered else () if given is None else (given,)
         if not all(isinstance(text, str) for text in texts):
             raise ModelError(f"{self.name} returned something else than text for query {query.id!r}")
-        usable = tuple(text for text in texts if text.strip())
+        usable = tuple(str(text) for text in texts if text.strip())  # numpy has texts of its own
         statuses = tuple(OK if text.strip() else EMPTY for text in texts) or (EMPTY,)
         return Expansion(query_id=query.id, original=query.text, texts=usable, statuses=statuses)
 
@@ -309,4 +426,4 @@ class ForeignExpander(Expander):
             raise ModelError(f"{self.name} returned {type(found).__name__} for {given}, not Expansions")
         entry = expanders.find(found.method)
         own = getattr(entry.target, "policies", None) if entry is not None else None
-        return found if own is None else replace(found, policies=own)
+        return found if own is None or found.policies is not JOINED else replace(found, policies=own)

@@ -1,23 +1,19 @@
-"""Methods that ask a chat model once per query: HyDE, query2doc, LameR."""
+"""Methods that ask a chat model once per query, with our prompts and sampling or those of R2MED's scripts."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from copy import copy
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Final, Literal, NamedTuple
 
 import msgspec
 from msgspec import Meta
 
-from ..core import DataError, Query, Task
+from ..core import DataError, Query, Task, UsageError
 from ..core.budget import known_sum
 from ..core.options import Options, Progress
-from ..core.parameters import Names
-from ..core.queries import Queries
 from ..core.spec import Content, Spec
 from ..core.untrusted import file_name, inside
 from ..llm import (
@@ -34,42 +30,62 @@ from ..llm import (
     reasons,
     with_defaults,
 )
-from ..llm.prompts import DEFAULT_FAMILY, FAMILIES, Prompt, built_in, prompt_from, read_prompt
-from ..models.prompts import OWN, holds_pack, names_of, read_pack
-from ..retrieve import Build, Retriever, get_retriever, retrievers
+from ..llm.protocol import DEFAULT_FAMILY, FAMILIES, Prompt, built_in, prompt_from, read_prompt
+from ..models.prompts import OWN, PAPER, holds_pack, names_of, pack_of, read_pack
+from ..retrieve import Build
 from .contract import INSTEAD, JOINED, PUBLISHED, Expander, Expansion, Expansions, expanders
-from .paper import PASSAGE_WORDS, paper_sampling, paper_spec
-from .policy import queries_for
-from .prompting import contents_of, render_examples, render_passages, without_leaks
+from .prompting import render_examples, without_leaks
 from .replay import RECORDED, recorded
 
 REASONING_TOKENS = 10_240
 """Room for a model that thinks before it answers, as R2MED's scripts gave it: a chain that is cut is no answer."""
 ANSWER_TOKENS = 512
 
+OPEN_LLMS: Final = (
+    *("qwen-7b", "qwen-32b", "qwen-72b", "llama-70b", "r1-qwen-32b", "r1-llama-70b"),
+    *("huatuo-o1-70b", "qwq-32b", "qwen3-32b"),
+)
+"""LLMs that the scripts run themselves, in vLLM."""
+API_LLMS: Final = ("gpt4", "o3-mini")
+OPEN_SAMPLING: Final = Sampling(temperature=0.7, seed=42, max_tokens=10_240)
+API_SAMPLING: Final = Sampling(temperature=0.8, top_p=0.8, max_tokens=None, as_given=True)
+"""No limit on tokens and no seed; both settings are sent to o3-mini too, which does not take them everywhere."""
+PASSAGE_WORDS: Final = 512
+"""Words of a passage that stands in a LameR prompt."""
+SETS: Final = ("temperature", "top_p", "seed", "max_tokens", "passages", "passage_tokens", "passage_words", "raw")
+"""Parameters that the protocol decides."""
 
-def load_prompt(method: str, names: Sequence[str], pack: Content | None = None) -> Prompt:
+
+GAPS: Final = {
+    **dict.fromkeys(("lamer", "thinkqe", "diver-qexpand"), ("query", "passages")),
+    "query2doc": ("query", "examples"),
+    "judge": ("query", "answer", "passage"),
+}
+"""What a prompt must have room for, where that is more than the query."""
+
+
+def load_prompt(method: str, names: tuple[str, ...], pack: Content | None = None) -> Prompt:
     """The prompt of a method for a task, named as `names_of` does: the user's, where a pack is given, else ours.
 
     A pack is a prompt pack (`models.prompts`), one prompt file (used for everything), or a folder of
     `<method>/<name>.toml`, `<name>.toml` or `<method>.toml`, where the name is the task's or its family's.
     """
-    slug = FAMILIES.get(names[-1], DEFAULT_FAMILY)
+    slug, gaps = FAMILIES.get(names[-1], DEFAULT_FAMILY), GAPS.get(method, ("query",))
     if pack is None:
-        return built_in("r2med.expand", f"{method}/{slug}")
+        return built_in("r2med.expand", f"{method}/{slug}", gaps=gaps)
     path = pack.located()
     if holds_pack(path):
         table = read_pack(path).prompt(method, [*names, slug])
         if table is None:
             raise DataError(f"is a prompt pack without a prompt for {method}", path=path)
-        return prompt_from(table, f"{path}: {method}")
+        return prompt_from(table, f"{path}: {method}", gaps)
     if path.is_file():
-        return read_prompt(path)
+        return read_prompt(path, gaps=gaps)
     files = [f"{file_name(name, known=names)}.toml" for name in dict.fromkeys((names[-2], slug))]
     places = [*(f"{method}/{file}" for file in files), *files, f"{method}.toml"]
     tried = [inside(path, place, "prompt") for place in places]
     if found := next((candidate for candidate in tried if candidate.is_file()), None):
-        return read_prompt(found)
+        return read_prompt(found, gaps=gaps)
     raise DataError(f"holds no prompt for {method} on {slug} (looked for {method}/{slug}.toml, {slug}.toml)", path=path)
 
 
@@ -95,6 +111,23 @@ def generates_with(spec: Spec, pack: Content) -> bool:
 def prompt_wording(pack: Content | None) -> str:
     """Whose words the prompts are in."""
     return OWN if pack is None else f"{pack.label}~{pack.whole}"
+
+
+def paper_sampling(llm: str) -> Sampling | None:
+    """How the scripts sample an LLM; None for one they do not know."""
+    return OPEN_SAMPLING if llm in OPEN_LLMS else API_SAMPLING if llm in API_LLMS else None
+
+
+def paper_spec(spec: Spec) -> Spec:
+    """An expander under the protocol with the paper's prompts, where they were fetched; other expanders as they are."""
+    if spec.get("protocol") != PAPER:
+        return spec
+    if own := next((key for key in SETS if spec.get(key) is not None), None):
+        raise UsageError(f"protocol {PAPER} sets {own}: leave out {own} or the protocol")
+    pack = pack_of(PAPER)
+    if pack is None or spec.get("prompts") not in (None, pack) or spec.name not in read_pack(pack.located()).generate:
+        return spec
+    return spec.with_parameters(prompts=pack)
 
 
 class Prepared(NamedTuple):
@@ -130,6 +163,12 @@ class GenerationParameters:
         )
         return with_defaults(wanted, chat.defaults)
 
+    def warning(self, chat: Chat) -> str:
+        """What must be said of texts that a model makes so."""
+        unknown = self.protocol and paper_sampling(chat.spec.name) is None
+        own = f"protocol {self.protocol} does not say how {chat.name} is sampled: r2med's own sampling is used"
+        return " ".join(filter(None, (chat.warning, own if unknown else "")))
+
 
 class Generated(Expander):
     """A method that asks once per query."""
@@ -150,17 +189,17 @@ class Generated(Expander):
         self.given = given or self.Parameters()
         self.spec = spec or Spec(self.method, chat.spec)
         self.options = options or Options()
-        self.warning = chat.warning
+        self.warning = self.given.warning(chat)
         tokens = self.thinking_tokens if reasons(chat) else ANSWER_TOKENS
         self.sampling = self.given.sampling(chat, tokens, n=self.given.passages)
 
     @classmethod
     def from_spec(cls, spec: Spec, build: Build) -> Expander:
         """The method on the chat model that is its argument, or on texts that were recorded."""
-        spec = paper_spec(spec)
         assert isinstance(spec.argument, Spec)
         if spec.argument.name in RECORDED:
             return recorded(spec)
+        spec = paper_spec(spec)
         chat, options = build.chat(asked_by(spec)), build.options.changed(spec.options)
         made = cls(chat, spec.values(cls.Parameters), spec=replace(spec, argument=chat.spec), options=options)
         made.equip(build)
@@ -296,67 +335,6 @@ class Query2doc(Generated):
         del task
         examples = prompt.shown or render_examples(prompt, prompt.examples)
         return ({"query": query.text, "examples": examples} for query in queries)
-
-
-@dataclass(frozen=True)
-class LamerParameters(GenerationParameters):
-    """What may be set on LameR."""
-
-    retriever: Annotated[
-        str, Meta(description="the first stage whose passages stand in the prompt"), Names(retrievers.parse)
-    ] = "bm25"
-    top: Annotated[int, Meta(ge=1, description="passages that stand in the prompt")] = 10
-    passage_tokens: Annotated[int, Meta(ge=1, description="tokens that each of them keeps")] = 128
-    passage_words: Annotated[int, Meta(ge=1, description="words that each of them keeps, not tokens")] | None = None
-
-    @property
-    def words(self) -> int | None:
-        """Words of a passage, where they are counted."""
-        return PASSAGE_WORDS if self.protocol else self.passage_words
-
-
-@expanders.register("lamer", argument="chat", needs_argument=True)
-class LameR(Generated):
-    """The answer is written with first-stage passages in sight (Shen et al., 2024)."""
-
-    method = "lamer"
-    policies = {**JOINED, "dense": "mean"}  # noqa: RUF012
-    Parameters = LamerParameters
-    given: LamerParameters
-    before: Expansions | None = None
-
-    def equip(self, build: Build) -> None:
-        """The first stage."""
-        self.retriever = build.retriever(self.given.retriever)
-
-    @cached_property
-    def retriever(self) -> Retriever:
-        """The first stage."""
-        return get_retriever(self.given.retriever)
-
-    def own_settings(self) -> dict[str, object]:
-        """The first stage, and how much of it is shown."""
-        length = {"passage_tokens": self.given.passage_tokens}
-        if self.given.words is not None:
-            length = {"passage_words": self.given.words}
-        before = {} if self.before is None else {"after": self.before.description}
-        return {"first_stage": self.retriever.describe(), "top": self.given.top, **length, **before}
-
-    def after(self, before: Expansions) -> LameR:
-        """The first stage searches with what other methods made."""
-        behind = copy(self)
-        behind.before = before
-        return behind
-
-    def values(self, prompt: Prompt, queries: Sequence[Query], task: Task) -> Iterable[Mapping[str, str]]:
-        """The query, and the best passages for it."""
-        index, asked = self.retriever.prepare(task), replace(task, queries=tuple(queries))
-        texts = Queries.of(asked) if self.before is None else queries_for(self.retriever, asked, self.before)[0]
-        run = index.search(texts, self.given.top)
-        for row, query in enumerate(queries):
-            found = contents_of(run, row, task)
-            passages = render_passages(prompt, found, self.given.passage_tokens, words=self.given.words)
-            yield {"query": query.text, "passages": passages}
 
 
 def store_notes(store: GenerationStore) -> dict[str, object]:

@@ -6,15 +6,18 @@ more than the choice of LLM does, so it is never implied by code: it has a name,
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 import msgspec
 
 from ..core import Task, UnknownName, UsageError
 from ..core.queries import Queries, QueryText, Side
+from ..core.spec import Spec
+from ..llm.parsing import ANSWER, ANSWER_END, SOLUTION, SOLUTION_END, THINK_END
 from ..retrieve import Retriever
-from .contract import JOINED, OTHER, R2MED, Expansion, Expansions
-from .paper import published_text
+from .contract import JOINED, OTHER, R2MED, Expander, Expansion, Expansions, expanders, steps_of
+from .feedback import FeedsBack
 
 Mode = Literal["replace", "append", "mean"]
 
@@ -86,6 +89,7 @@ INSTRUCTED_TEXTS = frozenset({"nv", "grit", "inst-l", "inst-xl"})
 PUBLISHED_METHODS = frozenset({"hyde", "query2doc", "lamer", "search-o1", "search-r1"})
 REASONING = frozenset({"think", "think-optional", "final-response", "solution", "answer"})
 """Markings of the LLMs whose final answer those scripts treat alike for every method."""
+FINAL = "Final Response"
 
 
 def published_policy(method: str, kind: str, *, model: str = "", reasoning: bool = False) -> str | None:
@@ -108,7 +112,7 @@ def policy_for(expansions: Expansions, kind: str, name: str | None = None, *, mo
     """
     if kind not in KINDS:
         raise UsageError(f"a retriever of kind {kind!r} takes no expansions (those that do: {', '.join(KINDS)})")
-    own = expansions.policies.get(kind, expansions.policies[OTHER])
+    own = expansions.policies.get(kind) or expansions.policies.get(OTHER, JOINED[OTHER])
     chosen = name or own
     if chosen == R2MED:
         reasoning = _marking(expansions) in REASONING
@@ -187,3 +191,48 @@ def _texts(query: str, texts: tuple[str, ...], policy: Policy, separator: str | 
         return (QueryText(joined),)
     between = policy.separator if policy.separator is not None else separator or "\n"
     return (QueryText(policy.copies.join([query] * policy.repeats(query, joined)) + between + joined),)
+
+
+def published_text(raw: str, marking: str) -> str:
+    """The text that the scripts search with, of an answer as it came: one whose marks are missing is taken whole."""
+    after: str | None = None
+    if marking in ("think", "think-optional"):
+        after = _behind(raw, THINK_END)
+    elif marking == "final-response":
+        after = _behind(raw, FINAL)
+    elif marking == "solution":
+        after = _between(raw, SOLUTION, SOLUTION_END)
+    elif marking == "answer":
+        after = _between(raw, ANSWER, ANSWER_END)
+    return raw if after is None else after.strip()
+
+
+def _behind(text: str, mark: str) -> str | None:
+    _, found, after = text.partition(mark)
+    return after if found else None
+
+
+def _between(text: str, begin: str, end: str) -> str | None:
+    inside, found, _ = text.partition(begin)[2].partition(end)
+    return inside if found else None
+
+
+def feedback_kind(spec: Spec) -> str | None:
+    """The kind of retriever that a feedback method acts on; None for a method that makes texts."""
+    entry = None if spec.own else expanders.find(spec.name)
+    target = entry.target if entry is not None else None
+    return target.kind if isinstance(target, type) and issubclass(target, FeedsBack) else None
+
+
+def check_feedback(expander: Expander, retrievers: Sequence[tuple[str, str]], policy: str | None) -> None:
+    """Refuse feedback that no retriever (name, kind) of a system can search with, and a policy where no texts are."""
+    if policy is not None and not expander.makes_text:
+        raise UsageError(f"{expander.name} makes no texts: leave out the policy")
+    kinds = {kind for _, kind in retrievers}
+    for step in steps_of(expander):
+        wanted = feedback_kind(step.spec)
+        if wanted is not None and wanted not in kinds:
+            others = ", ".join(f"{name} ({kind})" for name, kind in retrievers)
+            fitting = [entry.name for entry in expanders if feedback_kind(Spec(entry.name)) in kinds]
+            hint = f"; for this one there is {', '.join(fitting)}" if fitting and len(kinds) == 1 else ""
+            raise UsageError(f"{step.name} needs a {wanted} retriever, not {others}{hint}")

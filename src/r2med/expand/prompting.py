@@ -13,10 +13,9 @@ import msgspec
 from ..core import Run, Task, UsageError, fingerprint
 from ..core.queries import Queries
 from ..llm import estimate_tokens
-from ..llm.prompts import Example, Prompt, fill
+from ..llm.protocol import Example, Prompt, fill
 from ..retrieve import Index, Retriever
 from .answers import contains, tokens
-from .paper import cut_to_words
 
 NOTHING = "(nothing was found)"
 
@@ -33,6 +32,11 @@ def cut_to_tokens(text: str, budget: int) -> str:
         words.append(word)
         used += size
     return " ".join(words)
+
+
+def cut_to_words(text: str, words: int) -> str:
+    """The first words of a text, a blank between each two."""
+    return " ".join(text.split()[:words])
 
 
 def render_passages(prompt: Prompt, passages: Iterable[str], budget: int, *, words: int | None = None) -> str:

@@ -17,7 +17,7 @@ from ..core.options import Progress
 from ..core.spec import Content, Spec
 from ..core.untrusted import file_name
 from ..llm import Choice, Generation, Replay, parse
-from ..llm.generation import put_newest
+from ..llm.parsing import put_newest
 from ..llm.store import is_header, read_header, read_store
 from ..models import find_chat_card
 from .contract import MISSING, Expander, Expansion, Expansions, expanders
@@ -40,6 +40,8 @@ def recorded(spec: Spec) -> Replayed:
     """The expander of `METHOD:replay:FILE` or `METHOD:published:LLM`."""
     source = spec.argument
     assert isinstance(source, Spec)
+    if unused := next((key for key, _ in spec.parameters if key != "policy"), None):
+        raise UsageError(f"{spec}: texts that are recorded are not generated: leave out {unused}")
     if source.name == "replay":
         assert isinstance(source.argument, Content)
         return Replayed(spec.name, path=source.argument.located(), spec=spec)
@@ -155,7 +157,7 @@ def read_recorded(path: Path, method: str = "", marking: str = "auto", *, clean:
     """Texts by query id, from a generation store of this method or a `query_with_hydoc.jsonl`."""
     if not _is_store(path):
         answers = Replay.from_file(path).answers
-        return {key: as_recorded(choices, marking, clean=clean) for key, choices in answers.items()}
+        return {key: as_recorded(choices, marking, clean=clean) for (key, _), choices in answers.items()}
     key, generations, _ = read_store(path)
     if method and key.method != method:
         raise UsageError(f"{path} holds generations of {key.method}, not of {method}: {key.method}:replay:{path}")

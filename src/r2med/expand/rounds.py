@@ -1,8 +1,8 @@
-"""Feedback loops with a chat model: search, think, write, and search again with what was written.
+"""Methods that search before they ask a chat model: LameR once, ThinkQE and DIVER in rounds.
 
-All queries go through a round together: one search, then their calls side by side. Every answer is kept in the
-generation store under `query#round`, so that a loop that was stopped goes on where it was; what a loop came to is
-kept under the query's own id.
+In rounds a model is asked again with what a search by its last answer found. All queries go through a round together:
+one search, then their calls side by side. Every answer is kept in the generation store under `query#round`, so that a
+loop that was stopped goes on where it was; what a loop came to is kept under the query's own id.
 """
 
 from __future__ import annotations
@@ -19,17 +19,97 @@ from msgspec import Meta
 from ..core import Query, Task, UsageError
 from ..core.options import Options, Progress
 from ..core.parameters import Names
+from ..core.queries import Queries
 from ..core.spec import Spec
 from ..llm import Chat, Cost, Generation, GenerationStore, Request, generate, plan_requests
-from ..llm.prompts import Prompt
+from ..llm.protocol import Prompt
 from ..retrieve import Build, Index, Retriever, get_retriever, retrievers
 from .contract import JOINED, OTHER, Expansion, Expansions, expanders
-from .generated import Generated, GenerationParameters, Prepared, expansion_of, prompt_wording, store_notes
+from .generated import (
+    PASSAGE_WORDS,
+    Generated,
+    GenerationParameters,
+    Prepared,
+    expansion_of,
+    prompt_wording,
+    store_notes,
+)
 from .policy import queries_for
-from .prompting import render_passages
+from .prompting import contents_of, render_passages
 
 THINKING_TOKENS = 32_768
 """Room for a reasoning model, as both methods' scripts gave it."""
+
+
+class SearchesFirst(Generated):
+    """A method whose prompts show what a first stage found, with the query or with what methods before it made."""
+
+    given: LamerParameters | RoundParameters
+    before: Expansions | None = None
+
+    def equip(self, build: Build) -> None:
+        """The first stage."""
+        self.retriever = build.retriever(self.given.retriever)
+
+    @cached_property
+    def retriever(self) -> Retriever:
+        """The first stage."""
+        return get_retriever(self.given.retriever)
+
+    def after(self, before: Expansions) -> SearchesFirst:
+        """The first stage searches with what other methods made."""
+        behind = copy(self)
+        behind.before = before
+        return behind
+
+    def settings_before(self) -> dict[str, object]:
+        """What stands before the method, where anything does."""
+        return {} if self.before is None else {"after": self.before.description}
+
+
+@dataclass(frozen=True)
+class LamerParameters(GenerationParameters):
+    """What may be set on LameR."""
+
+    retriever: Annotated[
+        str, Meta(description="the first stage whose passages stand in the prompt"), Names(retrievers.parse)
+    ] = "bm25"
+    top: Annotated[int, Meta(ge=1, description="passages that stand in the prompt")] = 10
+    passage_tokens: Annotated[int, Meta(ge=1, description="tokens that each of them keeps")] = 128
+    passage_words: Annotated[int, Meta(ge=1, description="words that each of them keeps, not tokens")] | None = None
+
+    @property
+    def words(self) -> int | None:
+        """Words of a passage, where they are counted."""
+        return PASSAGE_WORDS if self.protocol else self.passage_words
+
+
+@expanders.register("lamer", argument="chat", needs_argument=True)
+class LameR(SearchesFirst):
+    """The answer is written with first-stage passages in sight (Shen et al., 2024)."""
+
+    method = "lamer"
+    policies = {**JOINED, "dense": "mean"}  # noqa: RUF012
+    Parameters = LamerParameters
+    given: LamerParameters
+
+    def own_settings(self) -> dict[str, object]:
+        """The first stage, and how much of it is shown."""
+        length = {"passage_tokens": self.given.passage_tokens}
+        if self.given.words is not None:
+            length = {"passage_words": self.given.words}
+        first = {"first_stage": self.retriever.describe(), "top": self.given.top}
+        return {**first, **length, **self.settings_before()}
+
+    def values(self, prompt: Prompt, queries: Sequence[Query], task: Task) -> Iterable[Mapping[str, str]]:
+        """The query, and the best passages for it."""
+        index, asked = self.retriever.prepare(task), replace(task, queries=tuple(queries))
+        texts = Queries.of(asked) if self.before is None else queries_for(self.retriever, asked, self.before)[0]
+        run = index.search(texts, self.given.top)
+        for row, query in enumerate(queries):
+            found = contents_of(run, row, task)
+            passages = render_passages(prompt, found, self.given.passage_tokens, words=self.given.words)
+            yield {"query": query.text, "passages": passages}
 
 
 @dataclass(frozen=True)
@@ -57,7 +137,7 @@ class State:
     failed: bool = False
 
 
-class Rounds(Generated):
+class Rounds(SearchesFirst):
     """What the feedback loops share."""
 
     Parameters = RoundParameters
@@ -65,7 +145,6 @@ class Rounds(Generated):
     thinking_tokens = THINKING_TOKENS
     accumulates = True
     """Whether the texts of all rounds are searched with, or those of the last one."""
-    before: Expansions | None = None
 
     def __init__(
         self,
@@ -79,21 +158,6 @@ class Rounds(Generated):
         if self.given.protocol:
             raise UsageError(f"protocol {self.given.protocol} knows no {self.method}: leave it out")
 
-    def equip(self, build: Build) -> None:
-        """What searches."""
-        self.retriever = build.retriever(self.given.retriever)
-
-    @cached_property
-    def retriever(self) -> Retriever:
-        """What searches."""
-        return get_retriever(self.given.retriever)
-
-    def after(self, before: Expansions) -> Rounds:
-        """The first search is with what other methods made."""
-        behind = copy(self)
-        behind.before = before
-        return behind
-
     def own_settings(self) -> dict[str, object]:
         """The loop: what searches, how often, and what is shown; reading an answer changes the next round."""
         given = self.given
@@ -103,7 +167,7 @@ class Rounds(Generated):
             "top": given.top,
             "passage_tokens": given.passage_tokens,
             "clean": not given.raw,
-            **({} if self.before is None else {"after": self.before.description}),
+            **self.settings_before(),
         }
 
     def values(self, prompt: Prompt, queries: Sequence[Query], task: Task) -> Iterable[Mapping[str, str]]:

@@ -16,13 +16,12 @@ from ..core.options import Options, Progress
 from ..core.parameters import Names
 from ..core.spec import Spec
 from ..llm import Chat, Cost, GenerationStore, Request, StoreKey, as_text, asked_by, estimate_tokens, reasons
-from ..llm.prompts import Prompt
+from ..llm.protocol import Prompt
 from ..models.prompts import names_of
 from ..retrieve import Build, Retriever, get_retriever, retrievers
 from .agent import REASONING, Limits, Loop, Outcome, Tags, opening_messages
 from .contract import INSTEAD, PUBLISHED, Expander, Expansion, Expansions, expanders
-from .generated import GenerationParameters, load_prompt, prompt_facts, prompt_wording, store_notes
-from .paper import paper_spec
+from .generated import GenerationParameters, load_prompt, paper_spec, prompt_facts, prompt_wording, store_notes
 from .prompting import SearchTool
 from .replay import RECORDED, recorded
 
@@ -55,7 +54,7 @@ class Searching(Expander):
     ) -> None:
         self.chat: Chat = chat
         self.given, self.options = given or SearchingParameters(), options or Options()
-        self.spec, self.warning = spec or Spec(self.method, chat.spec), chat.warning
+        self.spec, self.warning = spec or Spec(self.method, chat.spec), self.given.warning(chat)
         if self.given.passages != 1:
             raise UsageError(f"{self.method} gives one answer a query, not {self.given.passages}")
         self.limits = limits or (REASONING if reasons(chat) else Limits())
@@ -66,10 +65,10 @@ class Searching(Expander):
     @classmethod
     def from_spec(cls, spec: Spec, build: Build) -> Expander:
         """The agent on the chat model that is its argument, or on texts that were recorded."""
-        spec = paper_spec(spec)
         assert isinstance(spec.argument, Spec)
         if spec.argument.name in RECORDED:
             return recorded(spec)
+        spec = paper_spec(spec)
         chat, options = build.chat(asked_by(spec)), build.options.changed(spec.options)
         made = cls(chat, spec.values(SearchingParameters), spec=replace(spec, argument=chat.spec), options=options)
         made.retriever = build.retriever(made.given.retriever)

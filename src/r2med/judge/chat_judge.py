@@ -32,7 +32,7 @@ from ..llm import (
     plan_requests,
     unless_read,
 )
-from ..llm.prompts import built_in, fill, read_prompt
+from ..llm.protocol import built_in, fill, read_prompt
 from ..rerank.asking import sampling_for
 from .journal import Entry, Header, Journal, Slot, now, read_header
 from .project import Project, Settings

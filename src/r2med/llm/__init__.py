@@ -9,12 +9,11 @@ with GenerationStore(key) as store:
 
 from ..core.budget import Budget, BudgetSpent, Usage, estimate_tokens
 from .chats import asked_by, chats, get_llm
-from .generate import Cost, as_text, generate, plan_requests
-from .generation import Generation, StatusOf, read_reply, unless_read
-from .parsing import MARKINGS, STATUSES, Parsed, Retry, Status, open_call, parse, reasons
+from .generate import Cost, as_text, generate, plan_requests, read_reply
+from .parsing import MARKINGS, STATUSES, Generation, Parsed, Status, StatusOf, open_call, parse, reasons, unless_read
 from .protocol import Chat, Choice, Estimate, Message, Reply, Request, Sampling, with_defaults
 from .replay import Replay
-from .store import Answers, GenerationStore, StoreKey, asked_again, asked_since, watch_answers
+from .store import Answers, GenerationStore, Retry, StoreKey, asked_again, asked_since, watch_answers
 
 __all__ = [
     "MARKINGS",

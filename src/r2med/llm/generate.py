@@ -5,13 +5,14 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 import msgspec
 
 from ..core import R2MedError
 from ..core.parallel import STOP
-from .generation import Generation, StatusOf, as_parsed, read_reply, reparse
-from .protocol import Chat, Message, Reply, Request
+from .parsing import Generation, Parsed, StatusOf, as_parsed, parse
+from .protocol import Chat, Choice, Message, Reply, Request
 from .store import GenerationStore
 
 POLL = 0.2
@@ -135,6 +136,65 @@ class _Work:
             self._store.settle()
         for request in self._mine:
             self._store.release(request)
+
+
+def read_reply(
+    request: Request, reply: Reply, marking: str = "auto", *, clean: bool = True, keep_prompt: bool = False
+) -> list[Generation]:
+    """The answers of a reply, parsed, one per sample."""
+    prompt_hash = request.prompt_hash
+    generations = []
+    for sample, choice in enumerate(reply.choices, request.sample):
+        parsed = Parsed("failed") if reply.error else parse(choice, marking, clean=clean)
+        first = sample == request.sample
+        generations.append(
+            Generation(
+                query_id=request.key,
+                sample=sample,
+                prompt_hash=prompt_hash,
+                status=parsed.status,
+                final=parsed.final,
+                reasoning=parsed.reasoning,
+                apart=len(choice.reasoning.strip()),
+                raw=choice.text,
+                removed=parsed.removed,
+                clean=clean,
+                finish_reason=choice.finish_reason,
+                prompt_tokens=reply.prompt_tokens if first else 0,
+                completion_tokens=reply.completion_tokens if first else 0,
+                seconds=reply.seconds if first else 0.0,
+                retries=reply.retries if first else 0,
+                rate_limits=reply.rate_limits if first else 0,
+                again=request.again,
+                cost=reply.cost if first or reply.cost is None else 0.0,
+                model=reply.model,
+                error=reply.error,
+                prompt=request.messages if keep_prompt else (),
+                extra=_extra(choice),
+            )
+        )
+    return generations
+
+
+def _extra(choice: Choice) -> dict[str, object]:
+    """Log-probabilities, where the server gave them."""
+    given = {"first_token": choice.first_token, "decision": choice.decision}
+    return {name: _lists(value) for name, value in given.items() if value}
+
+
+def _lists(value: Any) -> Any:
+    """Tuples as the lists that a file gives back."""
+    return [_lists(part) for part in value] if isinstance(value, tuple) else value
+
+
+def reparse(generation: Generation, marking: str, *, clean: bool) -> Generation:
+    """A stored answer parsed with another `clean` setting; nothing is generated again."""
+    if generation.clean == clean:
+        return generation
+    parsed = parse(generation.choice, marking, clean=clean)
+    return msgspec.structs.replace(
+        generation, status=parsed.status, final=parsed.final, removed=parsed.removed, clean=clean
+    )
 
 
 class Cost(msgspec.Struct, frozen=True, kw_only=True):

@@ -19,7 +19,7 @@ from ..core.parallel import in_parallel
 from ..core.spec import Spec
 from ..core.untrusted import inside
 from ..models import ChatCard, fetch, locate, verified
-from .openai import choice_of
+from .chats import choice_of
 from .protocol import Choice, Estimate, OnReply, OnSend, Reply, Request, Sampling
 
 SLOTS = 4

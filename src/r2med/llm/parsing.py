@@ -1,35 +1,25 @@
 """Reading what a model wrote: where its chain of thought ends, what its answer is, and the chatter around it.
 
-An unfinished chain of thought is never an answer. Everything here is linear in the length of the text.
+A `Generation` is one answer as it was read: what is kept and what methods work with. An unfinished chain of thought is
+never an answer. Everything here is linear in the length of the text.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable
 from typing import Literal, NamedTuple, get_args
 
-from ..core import UsageError
-from .protocol import Chat, Choice
+import msgspec
+
+from ..core import fingerprint
+from ..http import TOO_LONG
+from .protocol import Alternatives, Chat, Choice, Decision, FinishReason, Message
 
 Status = Literal["ok", "truncated", "empty", "refused", "unparsed", "failed"]
 STATUSES: tuple[str, ...] = get_args(Status)
 # `truncated`: cut by the token limit; `final` then holds an answer that was begun, or nothing if reasoning was cut.
 # `unparsed`: it ended, but its reasoning never did, or it asked for a tool. `failed`: there is no answer to read.
-
-
-class Retry(frozenset[str]):
-    """Statuses of answers that shall be asked for again: each answer once by all who share this object."""
-
-    asked: set[tuple[str, ...]]
-
-    def __new__(cls, statuses: Iterable[str]) -> Retry:
-        """A good answer cannot be asked for again."""
-        made = super().__new__(cls, statuses)
-        if wrong := sorted(made - set(STATUSES[1:])):
-            raise UsageError(f"no answer that could be asked for again is {wrong[0]!r}: {', '.join(STATUSES[1:])}")
-        made.asked = set()
-        return made
 
 
 MARKINGS = {
@@ -321,3 +311,105 @@ def _without_closing(text: str) -> str:
     if separator and len(last) <= LONGEST_CHATTER and CLOSING.match(last.lstrip("-*_ \n\t")):
         return body.rstrip().rstrip("-*_").rstrip() if body.rstrip().endswith(("---", "***", "___")) else body
     return text
+
+
+LOCAL_TOO_LONG = "the embedded model takes"
+
+
+class Generation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One answer to one prompt, as read: a line of the generation store."""
+
+    query_id: str
+    # The request's key.
+    sample: int = 0
+    # Which of the n answers.
+    prompt_hash: str
+    # Of the conversation as sent: the same query with other passages in its prompt is another call.
+    status: Status
+    # ok, truncated, empty, refused, unparsed; `failed` (no answer could be had) is never stored.
+    final: str = ""
+    # The text to use; empty where the chain of thought did not end.
+    reasoning: str = ""
+    apart: int = 0
+    # How many characters of the reasoning the server itself set apart; the rest was found in `raw`.
+    raw: str = ""
+    # The answer, untouched.
+    removed: tuple[str, ...] = ()
+    # What cleaning took off `final`: preamble, label, fence, closing, tool-call.
+    clean: bool = True
+    # Whether chatter was looked for at all.
+    finish_reason: FinishReason = "stop"
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    # Both on the first sample of a call only: its answers are one bill.
+    seconds: float = 0.0
+    elapsed: float | None = None
+    # Seconds of the clock since the answer before it, while calls ran side by side: all of them add up to what the
+    # calls took together. None in lines of before it was measured.
+    retries: int = 0
+    # How often its call was sent again.
+    rate_limits: int = 0
+    # How often the server said that it was asked too often.
+    again: int = 0
+    # How often the same was answered before, with an answer that somebody did not want.
+    cost: float | None = None
+    model: str = ""
+    error: str = ""
+    # Why it failed.
+    prompt: tuple[Message, ...] = ()
+    # Kept on request.
+    extra: dict[str, object] = {}
+    # What a method adds: searches, turns, evidence.
+
+    @property
+    def mark(self) -> str:
+        """By which an answer is known that took the place of another; empty for the first one."""
+        facts = [self.query_id, self.prompt_hash, self.sample, self.again, self.raw]
+        return fingerprint("asked-again", facts) if self.again else ""
+
+    @property
+    def usable(self) -> bool:
+        """Whether `final` may stand in for the query; otherwise the raw query does, and that is counted."""
+        return bool(self.final) and self.status in ("ok", "truncated")
+
+    @property
+    def decision(self) -> Decision:
+        """The tokens of the last number or verdict with their alternatives, where the server gave them."""
+        return msgspec.convert(self.extra.get("decision", ()), Decision)
+
+    @property
+    def too_long(self) -> bool:
+        """Whether it failed because the prompt did not fit into the model's context."""
+        return self.status == "failed" and any(hint in self.error.lower() for hint in (*TOO_LONG, LOCAL_TOO_LONG))
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether there is reasoning without an answer: it was cut, or it never came to an end."""
+        return not self.final and bool(self.reasoning) and self.status in ("truncated", "unparsed", "empty")
+
+    @property
+    def choice(self) -> Choice:
+        """The answer as it came."""
+        first_token = msgspec.convert(self.extra.get("first_token", ()), Alternatives)
+        return Choice(self.raw, self.reasoning[: self.apart], self.finish_reason, first_token, self.decision)
+
+
+StatusOf = Callable[[Generation], str]
+"""What an answer is worth to the method that asked for it."""
+
+
+def as_parsed(answer: Generation) -> str:
+    """What it is worth to a method that takes any text."""
+    return answer.status
+
+
+def unless_read(answer: Generation, read: object) -> str:
+    """A whole answer that a method could not read is `unparsed`."""
+    return answer.status if read or answer.status != "ok" else "unparsed"
+
+
+def put_newest(samples: dict[int, Generation], answer: Generation) -> None:
+    """Take in one of several answers: the first of its number stays, unless it was asked for again since."""
+    kept = samples.setdefault(answer.sample, answer)
+    if answer.again > kept.again:
+        samples[answer.sample] = answer

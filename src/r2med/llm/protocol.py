@@ -1,115 +1,39 @@
-"""What a chat model takes and gives: one small vocabulary for endpoints, the embedded model and recorded answers.
+"""What a chat model takes and gives: prompts, requests and replies, for endpoints, the embedded model and recordings.
 
-Beside its text an answer may say how sure the model was of the number or verdict that it ends on, by the
-log-probabilities of those tokens and of their alternatives. A model that reasons first decides with these, not with its
-first token. Tokenizers write numbers digit by digit or whole; both are read.
+Prompts are data: TOML files with named gaps. A gap is written `{{name}}` and filled once, in one pass: braces, tags or
+another gap's name inside a query or a passage stay what they are, text.
 """
 
 from __future__ import annotations
 
-import math
 import re
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from importlib.resources import files
+from pathlib import Path
 from typing import Any, Literal, Protocol
 
 import msgspec
 
-from ..core import fingerprint
+from ..core import DataError, UsageError, fingerprint
 from ..core.budget import Usage
+from ..core.files import parse_toml
 from ..core.spec import Spec
 
 Alternatives = tuple[tuple[str, float], ...]
 """A token with its log-probability, then those that could have stood there."""
 Decision = tuple[Alternatives, ...]
 """The tokens of the last number or verdict of an answer."""
-
-MOST_TOKENS = 4
-_DECIDES = re.compile(r"\d+(?:\.\d+)?|(?<![^\W_])(?:yes|no|true|false)(?![^\W_])", re.IGNORECASE)
-_MARKS = " \t\n\"'*▁Ġ.,<>/"
-
-
-def alternatives(entry: object) -> Alternatives:
-    """What a server says of one token, the token itself first; empty where it cannot be read."""
-    if not isinstance(entry, dict):
-        return ()
-    others = entry.get("top_logprobs")
-    entries = [entry, *(others if isinstance(others, list) else [])]
-    found: dict[str, float] = {}
-    for given in entries:
-        if isinstance(given, dict) and isinstance(given.get("token"), str):
-            value = given.get("logprob")
-            if isinstance(value, int | float) and math.isfinite(value):
-                found.setdefault(given["token"], float(value))
-    return tuple(found.items()) if found and next(iter(found)) == entry.get("token") else ()
-
-
-def decision_of(content: Sequence[Any]) -> Decision:
-    """The tokens of the last number or verdict among those of an answer, as servers list them under `logprobs`."""
-    texts = [e["token"] if isinstance(e, dict) and isinstance(e.get("token"), str) else "" for e in content]
-    last = _last("".join(texts))
-    if last is None:
-        return ()
-    found: list[Alternatives] = []
-    start = 0
-    for text, entry in zip(texts, content, strict=True):
-        if text and start < last.end() and start + len(text) > last.start():
-            found.append(alternatives(entry))
-        start += len(text)
-    return tuple(found) if len(found) <= MOST_TOKENS and all(found) else ()
-
-
-def decided(decision: Decision) -> str:
-    """The number or verdict itself, in small letters."""
-    match = _last("".join(token[0][0] for token in decision))
-    return match[0].lower() if match else ""
-
-
-def _last(text: str) -> re.Match[str] | None:
-    return next(iter(deque(_DECIDES.finditer(text), maxlen=1)), None)
-
-
-def probability(decision: Decision) -> float:
-    """How likely the number or verdict was: the product of its tokens' probabilities."""
-    return min(math.exp(sum(token[0][1] for token in decision)), 1.0)
-
-
-def expectation(decision: Decision, top: int) -> float | None:
-    """The mean of the whole numbers from 0 to `top` that could have stood there, by their probabilities.
-
-    None where that cannot be told: the number has several tokens and is not `top` itself. Alternatives that may be the
-    beginning of a longer number are left out, unless the number that was written shows that numbers are single tokens.
-    """
-    written = decided(decision)
-    if not written.isdigit() or int(written) > top:
-        return None
-    weights: dict[int, float] = {}
-    if len(decision) > 1:
-        if len(decision) > 2 or int(written) != top or top != 10:
-            return None
-        ten = math.exp(decision[1][0][1])  # 10 and 1 begin alike: the second token divides them
-        one = math.exp(decision[0][0][1])
-        weights = {top: one * ten, 1: one * max(1 - ten, 0.0)}
-    whole = len(decision) == 1 and len(written) > 1
-    for token, logprob in decision[0][len(decision) > 1 :]:
-        word = token.strip(_MARKS)
-        if word.isdecimal() and word.isascii() and (value := int(word)) <= top and str(value) == word:
-            if token != decision[0][0][0] and not whole and 0 < 10 * value <= top:
-                continue
-            weights[value] = weights.get(value, 0.0) + math.exp(logprob)
-    total = sum(weights.values())
-    return sum(value * weight for value, weight in weights.items()) / total if total > 0 else None
-
-
 Role = Literal["system", "user", "assistant"]
 FinishReason = Literal["stop", "length", "content_filter", "error"]
 # `stop`: the model ended by itself or met a stop sequence. `error`: this request cannot be answered (see Reply.error).
-
-
 UNLIMITED_TOKENS = 16_384
 # What services allow an answer that nobody limits.
 SEEDS_APART = 1_000
 # Between the seed of an answer and that of the same asked for again: a server that keeps to seeds would repeat itself.
+_GAP = re.compile(r"\{\{([a-z_]+)\}\}")
+FAMILIES = {"Q&A reference": "qa-reference", "Clinical evidence": "clinical-evidence", "Clinical case": "clinical-case"}
+DEFAULT_FAMILY = "qa-reference"
+"""For a folder of the user's own, which has no family."""
 
 
 class Message(msgspec.Struct, frozen=True):
@@ -117,6 +41,122 @@ class Message(msgspec.Struct, frozen=True):
 
     role: Role
     content: str
+
+
+class Example(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A worked example of a few-shot prompt."""
+
+    query: str
+    passage: str
+
+
+class Prompt(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
+    """What a model is told; every field may have gaps."""
+
+    user: str
+    # The request itself.
+    system: str = ""
+    # Who the model is asked to be.
+    example: str = ""
+    # How one few-shot example is written.
+    examples: tuple[Example, ...] = ()
+    # Worked examples, checked against the evaluated queries before use.
+    passage: str = "[{{number}}] {{passage}}"
+    # How one passage is written.
+    hint: str = "[{{number}}] (score {{score}} of 100) {{passage}}"
+    # The same with the score of the first stage.
+    condense: str = ""
+    # Asks for the gist of search results.
+    again: str = ""
+    # The request of later rounds, with the answer of the round before in {{previous}}; none: `user` again.
+    limit: str = ""
+    # What an agent is told when its searches are used up.
+    max_tokens: int | None = None
+    # Room for the answer; None: the method's own.
+    shown: str = ""
+    # Worked examples as one finished text, in place of `examples`; not checked against the evaluated queries.
+    between: str = "\n\n"
+    # What stands between two passages.
+    exact: bool = False
+    # Blanks and line breaks at the ends of a text are kept.
+
+    @property
+    def hash(self) -> str:
+        """Fingerprint of all of it."""
+        return fingerprint("prompt", msgspec.to_builtins(self))
+
+    def messages(self, **values: str) -> tuple[Message, ...]:
+        """The conversation that opens a request."""
+        system = (Message("system", self.filled(self.system, **values)),) if self.system else ()
+        return (*system, Message("user", self.filled(self.user, **values)))
+
+    def later(self, **values: str) -> tuple[Message, ...]:
+        """The conversation of a request in a later round."""
+        return msgspec.structs.replace(self, user=self.again or self.user).messages(**values)
+
+    def filled(self, template: str, **values: str) -> str:
+        """One of its texts with the gaps filled."""
+        return fill(template, exact=self.exact, **values)
+
+    def numbered(self, passages: Sequence[str], scores: Sequence[int] | None = None) -> str:
+        """Passages with their numbers, and with first-stage scores where they are given."""
+        lines = [
+            self.filled(self.passage, number=str(i), passage=passage)
+            if scores is None
+            else self.filled(self.hint, number=str(i), passage=passage, score=str(scores[i - 1]))
+            for i, passage in enumerate(passages, start=1)
+        ]
+        return self.between.join(lines)
+
+
+def fill(template: str, *, exact: bool = False, **values: str) -> str:
+    """Replace each gap once; what comes in is never read as a template."""
+
+    def put(gap: re.Match[str]) -> str:
+        if gap[1] not in values:
+            raise UsageError(f"the prompt has a gap {gap[0]} that is not filled here ({', '.join(values)})")
+        return values[gap[1]]
+
+    filled = _GAP.sub(put, template)
+    return filled if exact else filled.strip()
+
+
+def built_in(package: str, name: str, *, gaps: Sequence[str] = ("query",)) -> Prompt:
+    """A prompt that comes with r2med: `name` is its path below the package's `prompts` folder."""
+    return _parse(files(package).joinpath("prompts", *f"{name}.toml".split("/")).read_bytes(), f"{name}.toml", gaps)
+
+
+def read_prompt(path: Path, *, gaps: Sequence[str] = ("query",)) -> Prompt:
+    """A prompt file of the user's own."""
+    try:
+        return _parse(path.read_bytes(), str(path), gaps)
+    except OSError as error:
+        raise DataError(f"cannot be read ({error.strerror or error})", path=path) from None
+
+
+def _parse(data: bytes, place: str, gaps: Sequence[str]) -> Prompt:
+    try:
+        table = parse_toml(data.decode())
+    except ValueError as error:  # of the encoding, of TOML
+        raise DataError(f"is no prompt ({error})", path=place) from None
+    return prompt_from(table, place, gaps)
+
+
+def prompt_from(table: Mapping[str, Any], place: str, gaps: Sequence[str] = ("query",)) -> Prompt:
+    """A prompt from the table that a file or a prompt pack holds."""
+    try:
+        prompt = msgspec.convert(table, Prompt)
+    except ValueError as error:
+        raise DataError(f"is no prompt ({error})", path=place) from None
+    if lacking := next((gap for gap in gaps if f"{{{{{gap}}}}}" not in prompt.user), None):
+        raise DataError(f"is no prompt: `user` does not hold {{{{{lacking}}}}}", path=place)
+    if "{{passage}}" not in prompt.passage or "{{passage}}" not in prompt.hint:
+        raise DataError("is no prompt: `passage` and `hint` must hold {{passage}}", path=place)
+    if prompt.condense and "{{passages}}" not in prompt.condense:
+        raise DataError("is no prompt: `condense` must hold {{passages}}", path=place)
+    if prompt.examples and not ("{{query}}" in prompt.example and "{{passage}}" in prompt.example):
+        raise DataError("is no prompt: `example` must hold {{query}} and {{passage}}", path=place)
+    return prompt
 
 
 class Sampling(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -1,4 +1,7 @@
-"""Recorded answers: a generation store, R2MED's `query_with_hydoc.jsonl`, or any mapping of texts by query."""
+"""Recorded answers: a generation store, R2MED's `query_with_hydoc.jsonl`, or any mapping of texts by query.
+
+A store says what was asked: its answers are given to the same prompts alone. The others say for which query a text is.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +12,12 @@ from pathlib import Path
 import msgspec
 
 from ..cache.records import read_records
-from ..core import DataError, Hasher
+from ..core import DataError, fingerprint
 from ..core.budget import Usage
 from ..core.compression import gunzip
 from ..core.spec import Spec
-from .generation import Generation, put_newest
-from .openai import FAILURES_IN_A_ROW
+from .chats import FAILURES_IN_A_ROW
+from .parsing import Generation, put_newest
 from .protocol import Choice, Estimate, OnReply, OnSend, Reply, Request, Sampling
 from .store import is_header, read_header
 
@@ -26,14 +29,18 @@ class HydocLine(msgspec.Struct):
     hy_doc: str | list[str]
 
 
+Asked = tuple[str, str]
+"""The key of a request, and the hash of its prompt; no hash where a recording does not say what was asked."""
+
+
 class Replay:
-    """Answers every request with what was recorded under its key."""
+    """Answers every request with what was recorded for it."""
 
     defaults = Sampling()
 
     def __init__(
         self,
-        answers: Mapping[str, Sequence[str | Choice]],
+        answers: Mapping[str, Sequence[str | Choice]] | Mapping[Asked, Sequence[str | Choice]],
         source: str = "recorded answers",
         *,
         spec: Spec | None = None,
@@ -41,8 +48,8 @@ class Replay:
         warning: str = "",
     ) -> None:
         self.spec = spec or Spec("replay", source)
-        self.answers = {
-            key: tuple(Choice(text) if isinstance(text, str) else text for text in texts)
+        self.answers: dict[Asked, tuple[Choice, ...]] = {
+            (key, "") if isinstance(key, str) else key: tuple(Choice(t) if isinstance(t, str) else t for t in texts)
             for key, texts in answers.items()
         }
         self.name = str(self.spec)
@@ -61,20 +68,18 @@ class Replay:
         return cls(_from_hydoc(path, lines), str(path), spec=spec)
 
     def describe(self) -> dict[str, object]:
-        """The content, wherever it lies."""
-        hasher = Hasher("replay")
-        for key in sorted(self.answers):
-            hasher.text(key)
-            hasher.texts(part for c in self.answers[key] for part in (c.text, c.reasoning, c.finish_reason))
-        return {"backend": "replay", "content": hasher.digest()}
+        """The content, wherever it lies, and how it is read."""
+        content = [[*asked, msgspec.to_builtins(self.answers[asked])] for asked in sorted(self.answers)]
+        return {"backend": "replay", "content": fingerprint("replay", content), "marking": self.marking}
 
     def complete_one(self, request: Request, on_send: OnSend | None = None) -> Reply:
         """The recorded answers, n of them or as many as there are."""
         del on_send  # nothing goes out
-        found = self.answers.get(request.key, ())[request.sample :][: request.sampling.n]
+        recorded = self.answers.get((request.key, request.prompt_hash)) or self.answers.get((request.key, ""), ())
+        found = recorded[request.sample :][: request.sampling.n]
         if not found:
             self.usage.add(failures=1)
-            error = f"{self.source} has no answer for query {request.key!r}"
+            error = f"{self.source} has no answer to what is asked for query {request.key!r}"
             return Reply(key=request.key, choices=(Choice("", "", "error"),), cost=0.0, model=self.name, error=error)
         self.usage.add(calls=1)
         return Reply(key=request.key, choices=found, cost=0.0, model=self.name)
@@ -116,14 +121,17 @@ def _lines(path: Path) -> list[bytes]:
     return [line for line in raw.split(b"\n") if line.strip()]
 
 
-def _from_store(path: Path, lines: list[bytes]) -> dict[str, tuple[Choice, ...]]:
-    found: dict[str, dict[int, Generation]] = {}
+def _from_store(path: Path, lines: list[bytes]) -> dict[Asked, tuple[Choice, ...]]:
+    found: dict[Asked, dict[int, Generation]] = {}
     generations, _ = read_records(lines[1:], Generation)
     for generation in generations:
-        put_newest(found.setdefault(generation.query_id, {}), generation)
+        put_newest(found.setdefault((generation.query_id, generation.prompt_hash), {}), generation)
     if not found:
         raise DataError("holds no generation", path=path)
-    return {key: tuple(samples[number].choice for number in sorted(samples)) for key, samples in found.items()}
+    try:
+        return {asked: tuple(samples[n].choice for n in sorted(samples)) for asked, samples in found.items()}
+    except ValueError as error:
+        raise DataError(f"holds log-probabilities that cannot be read ({error})", path=path) from None
 
 
 def _from_hydoc(path: Path, lines: list[bytes]) -> dict[str, tuple[str, ...]]:

@@ -20,7 +20,7 @@ from ..core.parallel import sleep
 from ..core.parameters import show_size
 from ..http import Client, RateLimit, Rejected, Service
 from ..models import ChatCard
-from .openai import KEY
+from .chats import KEY
 
 ServerName = Literal["vllm", "sglang", "llama.cpp"]
 PORTS: dict[str, int] = {"vllm": 8000, "sglang": 30000, "llama.cpp": 8080}

@@ -9,6 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
@@ -25,12 +26,11 @@ from ..cache.records import (
     read_records,
     with_checksum,
 )
-from ..core import DataError, fingerprint
+from ..core import DataError, UsageError, fingerprint
 from ..core.budget import Account, Reused, known_sum
 from ..core.places import home
 from ..core.untrusted import file_name
-from .generation import Generation, StatusOf, as_parsed, put_newest
-from .parsing import Retry
+from .parsing import STATUSES, Generation, StatusOf, as_parsed, put_newest
 from .protocol import Chat, Request, Sampling
 
 __all__ = [
@@ -108,6 +108,20 @@ def find_store(method: str, digest: str, root: Path | None = None) -> Path | Non
     """The file of a method and a key's digest, whatever its model is called; None where there is none."""
     folder = (root or home() / "generations") / file_name(method)
     return next(iter(sorted(folder.glob(f"*/{file_name(digest)}.jsonl"))), None)
+
+
+class Retry(frozenset[str]):
+    """Statuses of answers that shall be asked for again: each answer once by all who share this object."""
+
+    asked: set[tuple[str, ...]]
+
+    def __new__(cls, statuses: Iterable[str]) -> Retry:
+        """A good answer cannot be asked for again."""
+        made = super().__new__(cls, statuses)
+        if wrong := sorted(made - set(STATUSES[1:])):
+            raise UsageError(f"no answer that could be asked for again is {wrong[0]!r}: {', '.join(STATUSES[1:])}")
+        made.asked = set()
+        return made
 
 
 Answers = dict[tuple[str, str], set[tuple[str, str]]]
@@ -326,23 +340,33 @@ def _call(key: str, prompt_hash: str, sample: int) -> Call:
     return Call(claim_offset((key, prompt_hash)), sample)
 
 
-def asked_again(path: Path) -> set[tuple[str, str]]:
+def asked_again(path: Path) -> frozenset[tuple[str, str]]:
     """The answers in a file that took the place of others, each as the hash of its prompt and its mark."""
     try:
-        lines = [line for line in path.read_bytes().split(b"\n") if b'"again":' in line]
+        now = path.stat()
+        return _asked_again(path, now.st_ino, now.st_size, now.st_mtime_ns)
     except OSError:
-        return set()
+        return frozenset()
+
+
+@lru_cache(maxsize=128)
+def _asked_again(path: Path, *state: int) -> frozenset[tuple[str, str]]:
+    """The same, read once for each state of the file: many results are made from the answers of one store."""
+    del state
+    with path.open("rb") as stream:
+        lines = [line for line in stream if b'"again":' in line]
     newest: dict[tuple[str, str], dict[int, Generation]] = {}
     for answer in read_records(lines, Generation)[0]:
         put_newest(newest.setdefault((answer.query_id, answer.prompt_hash), {}), answer)
-    return {(g.prompt_hash, g.mark) for samples in newest.values() for g in samples.values()}
+    return frozenset((g.prompt_hash, g.mark) for samples in newest.values() for g in samples.values())
 
 
 def asked_since(method: str, digest: str, prompts: Collection[str], marks: Collection[str]) -> bool:
     """Whether one of some prompts has a newer answer here than those that were used, which are known by their marks."""
     path = find_store(method, digest)
-    newest = asked_again(path) if path is not None else ()
-    return any(prompt in prompts and mark not in marks for prompt, mark in newest)
+    marked = set(marks)
+    newer = {prompt for prompt, mark in asked_again(path) if mark not in marked} if path is not None else set()
+    return not newer.isdisjoint(prompts)
 
 
 def read_store(path: Path) -> tuple[StoreKey, list[Generation], int]:

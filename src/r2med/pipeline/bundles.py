@@ -17,7 +17,7 @@ from ..core.places import exists, home
 from ..core.spec import LINK
 from ..core.untrusted import file_name, inside
 from ..llm import Generation, GenerationStore, StoreKey
-from ..llm.generation import put_newest
+from ..llm.parsing import put_newest
 from ..llm.store import find_store, read_store, store_lines
 from ..results import ResultStore, StoredResult, SystemInfo, TaskResult
 from ..results.beside import BESIDE, EXPANSIONS, QUERIES, RUN, UsedGenerations, read_scores

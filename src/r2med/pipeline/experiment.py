@@ -32,8 +32,8 @@ from ..core.files import parse_toml
 from ..core.registry import Registry
 from ..core.spec import Content, Spec, show
 from ..expand import expanders
-from ..expand.chain import feedback_kind
 from ..expand.generated import generates_with
+from ..expand.policy import feedback_kind
 from ..fuse import fusions
 from ..models import get_card, locate, missing_extra
 from ..rerank import Rest, rerankers

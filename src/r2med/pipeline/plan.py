@@ -10,12 +10,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal, Protocol
 
 import msgspec
 
 from .._version import __version__
-from ..core import Task, UsageError, fingerprint
+from ..core import DataError, Task, UsageError, fingerprint
 from ..core.budget import Timed
 from ..core.queries import Queries
 from ..expand import Expander, Expansions
@@ -162,7 +163,10 @@ class Planner:
             return "the task's family changed"
         if lost := self.store.lost(stored):
             return f"{lost} is gone"
-        used = self.store.generations(stored)
+        try:
+            used = self.store.generations(stored)
+        except DataError as error:
+            return f"{Path(str(error.path)).name} was changed or cannot be read"
         newer = any(asked_since(of.method, of.digest, of.prompts, of.again) for of in used)
         return "answers that it was made from were asked for again" if newer else ""
 

@@ -113,7 +113,9 @@ def rank_systems(
 def _announce(tasks: int, systems: Sequence[System], notify: Notify) -> None:
     """How many results will come, and what must be said of the systems."""
     notify("", "", f"total: {tasks * len(systems)}")
-    for warning in dict.fromkeys(s.expander.warning for s in systems if s.expander and s.expander.warning):
+    expanding = [system.expander.warning for system in systems if system.expander]
+    reranking = [part.reranker.warning for system in systems for part in system.rerankings]
+    for warning in dict.fromkeys(filter(None, [*expanding, *reranking])):
         notify("", "", f"note: Note: {warning}")
 
 

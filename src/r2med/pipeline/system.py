@@ -24,13 +24,12 @@ from ..core.options import Options
 from ..core.registry import Registry
 from ..core.spec import LINK, Spec, SpecData
 from ..expand import Expander, as_expander, expanders
-from ..expand.chain import check_feedback, steps_of
-from ..expand.policy import policy_settings
+from ..expand.contract import steps_of
+from ..expand.policy import check_feedback, policy_settings
 from ..fuse import Fusion, fusions
 from ..llm import Chat, Retry, chats
 from ..rerank import DEPTH, Reranker, Rest, as_reranker, rerankers
-from ..rerank.blend import PARAMETERS as BLEND
-from ..rerank.blend import Blended, blended
+from ..rerank.contract import BLEND, Blended, blended
 from ..results import TaskResult
 from ..retrieve import Retriever, as_retriever, retrievers
 

@@ -226,7 +226,8 @@ def _extras(results: list[TaskResult]) -> dict[str, Any]:
     """What a reranker did to each task, and what must be said about the system's numbers."""
     effects = {r.task.full_name: r.notes["before_after"] for r in results if "before_after" in r.notes}
     expansions = {r.task.full_name: r.expansions[0] for r in results if r.expansions}
-    warnings = list(dict.fromkeys(str(e["warning"]) for e in expansions.values() if e.get("warning")))
+    said = [*expansions.values(), *(noted for result in results for noted in result.rerankings)]
+    warnings = list(dict.fromkeys(str(noted["warning"]) for noted in said if noted.get("warning")))
     warnings += own_words(results[0].system)
     counted = {task: {key: e.get(key) for key in COUNTED} for task, e in expansions.items()}
     asked = {r.task.full_name: [n["answers"] for n in r.rerankings if "answers" in n] for r in results}

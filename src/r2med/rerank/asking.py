@@ -34,7 +34,7 @@ from ..llm import (
     reasons,
     with_defaults,
 )
-from ..llm.prompts import Prompt, built_in, prompt_from, read_prompt
+from ..llm.protocol import Prompt, built_in, prompt_from, read_prompt
 from ..models.prompts import read_pack
 from ..retrieve import Build
 from ..retrieve.contract import on_task
@@ -188,6 +188,7 @@ class ChatListReranker(Reranker):
 
     def __init__(self, chat: Chat, spec: Spec, options: Options, given: Any) -> None:
         self.chat, self.spec, self.options, self.given = chat, spec, options, given
+        self.warning = chat.warning
         self.prompt = load_prompt(self.prompt_name, given.prompt.located() if given.prompt else None)
         self.sampling = sampling_for(chat, self.prompt, given.max_tokens)
 
@@ -237,7 +238,7 @@ class ChatListReranker(Reranker):
                 **ranked.notes,
                 "answers": bill,
                 "usage": spent(before, self.chat.usage.snapshot()),
-                **({"warning": self.chat.warning} if self.chat.warning else {}),
+                **({"warning": self.warning} if self.warning else {}),
                 "seconds": round(time.perf_counter() - begin, 4),
             },
         }

@@ -39,10 +39,9 @@ MAXSIM_MODEL = "bge-small"
 
 
 @dataclass(frozen=True)
-class CrossEncoderParameters(CardParameters):
-    """What may be set on a cross-encoder."""
+class PairParameters(CardParameters):
+    """What may be set on a model that reads a query and a document as one text."""
 
-    logit: Annotated[int, Meta(ge=0, description="which output is the score")] | None = None
     truncation: Annotated[Truncation, Meta(description="what a pair that is too long loses")] | None = None
 
     def changed(self, card: Card) -> Card:
@@ -52,15 +51,15 @@ class CrossEncoderParameters(CardParameters):
 
 
 @dataclass(frozen=True)
-class JudgmentParameters(ModelParameters):
+class CrossEncoderParameters(PairParameters):
+    """What may be set on a cross-encoder."""
+
+    logit: Annotated[int, Meta(ge=0, description="which output is the score")] | None = None
+
+
+@dataclass(frozen=True)
+class JudgmentParameters(PairParameters, ModelParameters):
     """What may be set on a language model that judges pairs by its next token."""
-
-    truncation: Annotated[Truncation, Meta(description="what a pair that is too long loses")] | None = None
-
-    def changed(self, card: Card) -> Card:
-        """The card as these parameters set it."""
-        card = super().changed(card)
-        return card if self.truncation is None else card.replace(truncation=self.truncation)
 
 
 @dataclass(frozen=True)
@@ -115,7 +114,7 @@ def cross_encoder(card: Card, given: CrossEncoderParameters, options: Options) -
     elif not card.logit and named_card(card.name) is None:
         card = card.replace(logit=relevant_class(folder, card.name))
     if card.backend == "onnx":
-        from .onnx_cross_encoder import OnnxCrossEncoder
+        from .cross_encoder import OnnxCrossEncoder
 
         return OnnxCrossEncoder(card, folder, options)
     from .torch_cross_encoder import TorchCrossEncoder
@@ -125,14 +124,14 @@ def cross_encoder(card: Card, given: CrossEncoderParameters, options: Options) -
 
 
 def _judging(card: Card, given: JudgmentParameters, options: Options) -> PairScorer:
-    from .judgment import JudgingModel
+    from .language_models import JudgingModel
 
     card = given.changed(card)
     return JudgingModel(card, model_folder(card), options, dtype=given.precision(card))
 
 
 def _one_context(spec: Spec, card: Card, options: Options) -> Reranker:
-    from .one_context import OneContextModel, OneContextReranker
+    from .language_models import OneContextModel, OneContextReranker
 
     given = spec.values(CardParameters)
     card = given.changed(card)

@@ -17,8 +17,18 @@ from ..core import Hasher
 from ..core.budget import Account
 from ..core.spec import Content, Spec
 from ..llm import Chat, Generation, GenerationStore, Request, StoreKey, asked_by, generate, unless_read
-from ..llm.protocol import Decision, decided, expectation, probability
-from ..llm.reading import TRUE_FALSE, YES_NO, Words, read_grade, read_verdict, verdict_odds
+from ..llm.protocol import Decision
+from ..llm.reading import (
+    TRUE_FALSE,
+    YES_NO,
+    Words,
+    decided,
+    expectation,
+    probability,
+    read_grade,
+    read_verdict,
+    verdict_odds,
+)
 from ..retrieve import Build
 from ..retrieve.encoders import WorkOrder
 from .asking import (
@@ -73,7 +83,7 @@ class ChatScorer(ABC):
         store: Path | None = None,
         retry: Collection[str] = (),
     ) -> None:
-        self.chat, self.name = chat, f"{self.method}:{chat.name}"
+        self.chat, self.name, self.warning = chat, f"{self.method}:{chat.name}", chat.warning
         self.passage_words = passage_words
         self.prompt = load_prompt(self.method, prompt)
         if temperature is None and samples > 1 and chat.defaults.temperature is None:

@@ -22,8 +22,7 @@ from ..models.prompts import names_of
 from ..retrieve import Build, retrievers
 from ..retrieve.contract import kind_of, on_task
 from ..retrieve.vectors import unit
-from .blend import Float64, blend, on_scale
-from .contract import DEPTH, Reranker, Rest, check_depth, reordered, rerankers, top_pairs
+from .contract import DEPTH, Float64, Reranker, Rest, blend, check_depth, on_scale, reordered, rerankers, top_pairs
 
 if TYPE_CHECKING:
     from ..retrieve.dense import DenseRetriever

@@ -110,6 +110,7 @@ class PointwiseReranker(Reranker):
         self.scorer = self._own_scorer = scorer
         self.spec, self.options, self._cache = spec, options or Options(), cache
         self.kind = scorer.kind  # type: ignore[misc]
+        self.warning = getattr(scorer, "warning", "")
 
     def distribute(self, remote: Remote | None) -> None:
         """Let workers score, where the scorer is a model that they can hold."""
@@ -149,6 +150,7 @@ class PointwiseReranker(Reranker):
                 "no_opinion": int(np.isnan(scores).sum()),
                 "tied": sum(map(tied, table)),
                 **({"scorer": dict(self.scorer.notes)} if self.scorer.notes else {}),
+                **({"warning": self.warning} if self.warning else {}),
                 "seconds": round(time.perf_counter() - begin, 4),
             },
         }
@@ -182,6 +184,7 @@ class PointwiseReranker(Reranker):
             scores, cut, missing = find_scores(shards, keys[first])
             damaged = shards.damaged
         used: Account = {}
+        bill = None
         if len(missing):
             stream = self.scorer.stream(distinct.take(missing), names)
             if shards is not None:
@@ -194,6 +197,7 @@ class PointwiseReranker(Reranker):
                 done += len(scored.rows)
                 self.options.progress(done, len(missing))
             used = getattr(self.scorer, "reused", used)  # vectors or answers that the scorer keeps itself
+            bill = getattr(self.scorer, "bill", None)
         if shards is not None:
             used = reused(shards, shards.find(keys[first]), missing)
         account: dict[str, object] = {
@@ -201,7 +205,7 @@ class PointwiseReranker(Reranker):
             "cache_hits": len(first) - len(missing),
             "scored": len(missing),
             "damaged_shards": damaged,
-            **({"answers": bill} if (bill := getattr(self.scorer, "bill", None)) else {}),
+            **({"answers": bill} if bill else {}),
         }
         return scores[inverse], cut[inverse], account, used
 

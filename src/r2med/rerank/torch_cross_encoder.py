@@ -34,8 +34,7 @@ from ..retrieve.encoders.torch_models import (
 )
 from ..retrieve.sparse import available_cores
 from .contract import Float32
-from .cross_encoder import CrossEncoder, PairIds, PairTokenizer
-from .onnx_cross_encoder import pick_logit
+from .cross_encoder import CrossEncoder, PairIds, PairTokenizer, pick_logit
 from .pointwise import Pairs, Scored
 
 CPU_BATCH_TOKENS = 2048

@@ -10,7 +10,7 @@ import pytest
 from r2med.core import DataError, Document, Documents, Qrels, Query, Run, Task, UnknownName
 from r2med.core.spec import Content
 from r2med.expand import expanders
-from r2med.expand.paper import API_LLMS, OPEN_LLMS
+from r2med.expand.generated import API_LLMS, OPEN_LLMS
 from r2med.integrations.upstream import METHODS, OLD_RERANKERS
 from r2med.integrations.upstream.evaluate import (
     Gar,

@@ -12,7 +12,7 @@ import pytest
 from r2med.core import DataError, Document, Documents, Qrels, Query, Task, UnknownName, UsageError
 from r2med.core.spec import Content
 from r2med.expand import Expander, Expansion, expanders
-from r2med.expand.paper import API_LLMS, OPEN_LLMS
+from r2med.expand.generated import API_LLMS, OPEN_LLMS
 from r2med.integrations.upstream import as_written, expander_spec, generate
 from r2med.integrations.upstream.prompts import prompts_of
 from r2med.models.prompts import OWN

@@ -11,7 +11,7 @@ import pytest
 from r2med.core import ModelError
 from r2med.core.options import Options
 from r2med.models import get_card
-from r2med.rerank.onnx_cross_encoder import OnnxCrossEncoder
+from r2med.rerank.cross_encoder import OnnxCrossEncoder
 from r2med.retrieve.encoders.onnx import FileTokenizer, OnnxEncoder, OnnxTokenEncoder, pool, providers, scales_batches
 
 from .weights import real_model

@@ -1,14 +1,19 @@
-"""Models that read a query and many passages in one context and score all of them at once (jina-reranker-v3).
+"""Language models as rerankers: those that judge a pair by their next token, and those that read a whole list at once.
 
-A token of its own stands behind each passage and behind the query. The states of these tokens go through a small
-network, and a passage scores the cosine of its vector with the query's. Every passage has read those before it, so a
-score belongs to the whole list, in its order: scores are kept under the list, not under the pair.
+One that judges is asked for yes or no, 1 or 0. The two texts and what stands around them are tokenized apart and put
+together as the models' authors do, so a text is read once however many pairs it stands in.
+
+One that reads a query and many passages in one context scores all of them at once (jina-reranker-v3). A token of its
+own stands behind each passage and behind the query. The states of these tokens go through a small network, and a
+passage scores the cosine of its vector with the query's. Every passage has read those before it, so a score belongs to
+the whole list, in its order: scores are kept under the list, not under the pair.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,15 +21,17 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from ..cache import ScoreCache, find_scores, store_scores, text_keys
+from ..cache import ScoreCache, find_scores, reused, store_scores, text_keys
 from ..core import ModelError, Run, Task, fingerprint
+from ..core.budget import Account
 from ..core.columns import Int32, Int64
 from ..core.options import Options
 from ..core.spec import Spec
 from ..models import Card
+from ..models.card import Judgment, Truncation
 from ..retrieve.contract import on_task
 from ..retrieve.encoders import WorkOrder
-from ..retrieve.encoders.batching import Job, stream_jobs
+from ..retrieve.encoders.batching import Job, pad, stream_jobs
 from ..retrieve.encoders.torch_models import (
     check_whole,
     import_transformers,
@@ -35,8 +42,118 @@ from ..retrieve.encoders.torch_models import (
 )
 from ..retrieve.sparse import available_cores
 from .contract import DEPTH, Float32, Reranker, Rest, check_depth, reordered, tied, top_pairs
+from .cross_encoder import PairIds, PairTokenizer, Template, Text, document_floor
 from .pointwise import Pairs, Scored, cut_note
 from .torch_cross_encoder import TorchCrossEncoder
+
+
+class JudgedPairTokenizer(PairTokenizer):
+    """Builds the prompt of a judgment around a query and a document."""
+
+    def __init__(self, tokenizer: Any, limit: int, name: str, judgment: Judgment, truncation: Truncation) -> None:
+        tokenizer.no_padding()
+        tokenizer.no_truncation()
+        self._tokenizer, self.truncation = tokenizer, truncation
+        first, last = _special_tokens(tokenizer) if judgment.special_tokens else ([], [])
+        before, between, after = (self._joined(texts) for texts in (judgment.before, judgment.between, judgment.after))
+        self.template = Template(before + first, between, last + after, None)
+        around = len(before) + len(after)
+        self.limit = limit if judgment.length_counts == "all" else limit + around
+        self._longest_query = int(limit * judgment.query_share)
+        # Where the query has a share of the length, what is left is the document's.
+        self.floor = document_floor(limit) if judgment.query_share == 1 else 0
+        if self.limit < self.template.size + 2:
+            raise ModelError(
+                f"{name}: a maximum length of {limit} tokens leaves no room beside its {self.template.size} of prompt"
+            )
+
+    def _joined(self, pieces: list[str]) -> list[int]:
+        return [token for piece in pieces for token in self.ids(piece)]
+
+    def ids(self, text: str) -> list[int]:
+        """Ids of a text, without the special tokens that the tokenizer would add."""
+        found: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
+        return found
+
+    def pair(self, query: Text, document: Text) -> PairIds:
+        """Both texts within the limit, and the query within its share of it."""
+        shown = Text(query.ids[: self._longest_query], min(query.total, self._longest_query))
+        made = super().pair(shown, document)
+        made.cut = made.cut[0], made.cut[1] + query.total - shown.total
+        return made
+
+
+def _special_tokens(tokenizer: Any) -> tuple[list[int], list[int]]:
+    """What the tokenizer puts before and after a text."""
+    made = tokenizer.encode("a")
+    own = [place for place, side in enumerate(made.sequence_ids) if side is not None]
+    return made.ids[: own[0]], made.ids[own[-1] + 1 :]
+
+
+class JudgingModel(TorchCrossEncoder):
+    """A causal language model whose next token after the pair is the score."""
+
+    def __init__(self, card: Card, folder: Path, options: Options | None = None, *, dtype: str | None = None) -> None:
+        super().__init__(card, folder, options, dtype=dtype)
+        assert card.judgment is not None
+        self.judgment = card.judgment
+
+    def facts(self) -> dict[str, object]:
+        """What of the card changes a score, besides the maximum length."""
+        templates = [self.card.query_template, self.card.bare_query_template, self.document_prefix]
+        facts: dict[str, object] = {"judgment": msgspec.to_builtins(self.judgment), "template": templates}
+        if self.card.takes_instructions:
+            facts["instructions"] = msgspec.to_builtins(self.card.instructions)
+        return facts if self.card.truncation == "document-first" else {**facts, "truncation": self.card.truncation}
+
+    def around_query(self, names: tuple[str, ...]) -> tuple[str, str]:
+        """The instruction of the task before it, and what separates it from the document."""
+        return self.card.prefix("query", self.card.instruction("query", *names)), self.judgment.query_end
+
+    @cached_property
+    def tokenizer(self) -> JudgedPairTokenizer:
+        """Loaded on first use."""
+        backend = getattr(self.hub_tokenizer, "backend_tokenizer", None)
+        if backend is None:
+            raise ModelError(f"{self.name} has no fast tokenizer (tokenizer.json), which pairs are made with")
+        return JudgedPairTokenizer(backend, self.max_length(), self.name, self.judgment, self.card.truncation)
+
+    @cached_property
+    def answers(self) -> list[int]:
+        """Ids of the tokens that are compared: yes, and no where there is one."""
+        words = [word for word in (self.judgment.yes, self.judgment.no) if word]
+        found = [self.tokenizer.ids(word) for word in words]
+        for word, ids in zip(words, found, strict=True):
+            if len(ids) != 1 or ids[0] == self.hub_tokenizer.unk_token_id:
+                raise ModelError(f"{self.name}: {word!r} is not one token of the tokenizer in {self.folder}")
+        return [ids[0] for ids in found]
+
+    def load(self, device: str) -> Any:
+        """The language model, read from its files."""
+        stated = stated_config(self.folder, self.card.architecture)
+        loader = import_transformers().AutoModelForCausalLM
+        return load_with(loader, self.folder, self.options, device, self.dtype, **stated)
+
+    def forward(self, batch: list[PairIds], worker: int) -> Float32:
+        """One score per pair.
+
+        The padding stands on the left, so that the last place of every row is the last token of its prompt; positions
+        are counted from the first token that is none.
+        """
+        torch, device, model = self.on_device(worker)
+        answers = self.answers
+        ids, mask = pad([item.ids for item in batch], self.pad_id, side="left", multiple=8 if self.on_gpu else 1)
+        places = np.maximum(mask.cumsum(axis=1) - 1, 0)
+        arrays = {"input_ids": ids, "attention_mask": mask, "position_ids": places}
+        with torch.inference_mode(), mixed_precision(self.dtype, device):
+            inputs = {k: torch.from_numpy(a).to(device) for k, a in arrays.items()}
+            logits = model(**inputs, use_cache=False, logits_to_keep=1).logits[:, -1, answers].float()
+            if self.judgment.probability:
+                scores = torch.nn.functional.log_softmax(logits, dim=1)[:, 0].exp()
+            else:
+                scores = logits[:, 0] - logits[:, 1] if self.judgment.no else logits[:, 0]
+            return np.asarray(scores.cpu().numpy(), dtype=np.float32)
+
 
 LAYERS = ("projector.0.weight", "projector.2.weight")
 # The two linear layers of the network, with a ReLU between them, as they are called in the weights.
@@ -182,7 +299,7 @@ class OneContextReranker(Reranker):
         candidates = on_task(candidates, task)
         rows, docs, width = top_pairs(candidates, depth)
         pairs = Pairs(task.query_texts, task.documents.contents, rows, docs)
-        scores, cut, scored = self._scores(pairs)
+        scores, cut, scored, used = self._scores(pairs)
         table = np.full((len(candidates), width), np.nan, dtype=np.float32)
         table[candidates.docs[:, :width] >= 0] = scores
         run = reordered(candidates, table, rest, f"{candidates.name}.{self.name}@{depth}")
@@ -201,10 +318,11 @@ class OneContextReranker(Reranker):
                 "seconds": round(time.perf_counter() - begin, 4),
             },
         }
+        run.reused = used
         return run
 
-    def _scores(self, pairs: Pairs) -> tuple[Float32, Int32, int]:
-        """Scores and cut tokens of all pairs, through the cache, and how many were made anew."""
+    def _scores(self, pairs: Pairs) -> tuple[Float32, Int32, int, Account]:
+        """Scores and cut tokens of all pairs, through the cache; how many were made anew, and what the others saved."""
         bounds = [0, *(np.flatnonzero(np.diff(pairs.query)) + 1).tolist(), len(pairs)] if len(pairs) else [0]
         lists = [pairs.texts(np.arange(first, last)) for first, last in pairwise(bounds)]
         keys = text_keys([f"{fingerprint('list', texts)} {i}" for texts in lists for i in range(len(texts))])
@@ -217,12 +335,12 @@ class OneContextReranker(Reranker):
             scores, cut, missing = find_scores(shards, keys)
         again = np.unique(np.searchsorted(bounds, missing, side="right") - 1)
         stream = self._stream(lists, bounds, again)
-        done = 0
+        new = np.zeros(len(pairs), dtype=np.bool_)
         for made in stream if shards is None else store_scores(shards, keys, stream):
-            scores[made.rows], cut[made.rows] = made.scores, made.cut
-            done += len(made.rows)
-            self.options.progress(done, int(np.diff(bounds)[again].sum()))
-        return scores, cut, done
+            scores[made.rows], cut[made.rows], new[made.rows] = made.scores, made.cut, True
+            self.options.progress(int(new.sum()), int(np.diff(bounds)[again].sum()))
+        used = {} if shards is None else reused(shards, shards.find(keys), np.flatnonzero(new))
+        return scores, cut, int(new.sum()), used
 
     def _stream(self, lists: list[list[tuple[str, str]]], bounds: list[int], wanted: Int64) -> Iterator[Scored]:
         model = self.model
