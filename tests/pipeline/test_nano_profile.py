@@ -28,8 +28,8 @@ from r2med.retrieve import BM25
 from r2med.retrieve.bm25 import BM25Lucene
 from r2med.scoring import score
 from r2med.scoring.compare import compare as compare_systems
+from r2med.scoring.evaluation import ScoreSet
 from r2med.scoring.intervals import Settings, score_intervals, share_interval
-from r2med.scoring.score_set import ScoreSet
 from r2med.tasks import load
 from r2med.tasks.nano import PoolSettings, build_pool
 from r2med.tasks.nano.figures import group

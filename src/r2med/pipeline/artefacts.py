@@ -18,9 +18,9 @@ from ..retrieve import Retriever, get_retriever
 from ..retrieve.contract import Index
 from ..scoring import MAIN, score
 from ..scoring.compare import compare
-from ..scoring.hits import Float64
+from ..scoring.evaluation import ScoreSet, TaskScores, Weights
 from ..scoring.intervals import Bootstrap, Estimate, Settings
-from ..scoring.score_set import ScoreSet, TaskScores, Weights
+from ..scoring.measures import Float64
 from ..tasks.audit.style import WORDS, lengths_of
 from ..text.duplicates import THRESHOLD, WIDTH
 from .artefact_report import (

@@ -20,8 +20,8 @@ from ..core.trec import read_run
 from ..retrieve import get_retriever
 from ..retrieve.bm25 import BM25Nano
 from ..scoring import Evaluation, parse_measures, score
-from ..scoring.hits import Float64
 from ..scoring.intervals import Bootstrap
+from ..scoring.measures import Float64
 from ..scoring.slices import thirds
 from ..tasks import TaskRef, tendencies
 from ..tasks.audit import AuditSettings, audit

@@ -14,7 +14,7 @@ import numpy as np
 
 from ..core import Task
 from ..core.columns import Int64, grouped
-from ..scoring.hits import Float64
+from ..scoring.measures import Float64
 from ..tasks.audit.style import style_parts
 from ..text.duplicates import Bools, Pairs, groups, near_duplicates, shingle
 

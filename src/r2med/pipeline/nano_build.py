@@ -18,8 +18,8 @@ from ..core.atomic import atomic_folder, write_bytes
 from ..core.options import Options
 from ..retrieve import Retriever
 from ..scoring import MAIN, Measure, score
-from ..scoring.hits import Bools, Float64
 from ..scoring.intervals import Estimate
+from ..scoring.measures import Bools, Float64
 from ..scoring.significance import SignFlips, all_pairs, step_down
 from ..tasks import TaskRef, stats, write_task
 from ..tasks.formats.arrow import pyarrow

@@ -11,7 +11,7 @@ import numpy as np
 from ..core import Task, TextColumn
 from ..core.columns import Int64, grouped
 from ..expand.answers import answer_forms, content_words
-from ..scoring.hits import Float64
+from ..scoring.measures import Float64
 from ..tasks.audit.style import word_weights
 from ..text.duplicates import WIDTH, overlaps, shingle, text_key
 

@@ -15,8 +15,8 @@ from ..core import DataError, R2MedError, ResultError, Task, UnknownName, UsageE
 from ..results import ResultIndex, StoredResult, TaskInfo, TaskResult
 from ..results.store import OWN, collection_slug
 from ..scoring import CUTOFFS, Measure
-from ..scoring.hits import Float64
-from ..scoring.score_set import ScoreSet, TaskScores
+from ..scoring.evaluation import ScoreSet, TaskScores
+from ..scoring.measures import Float64
 from ..tasks import TaskRef, collections, resolve
 from ..tasks.catalogue import fold
 from ..tasks.load import every_part

@@ -17,11 +17,10 @@ from ..results import ResultIndex
 from ..scoring import Measure, score
 from ..scoring.aware import evaluate_aware
 from ..scoring.compare import Comparison, Moved
-from ..scoring.evaluation import mean_judged
+from ..scoring.evaluation import ScoreSet, mean_judged
 from ..scoring.holes import DEPTH, HoleReport, PoolEntry, build_pool, hole_report
 from ..scoring.intervals import Settings
 from ..scoring.measures import USUAL
-from ..scoring.score_set import ScoreSet
 from ..scoring.slices import GROUPS, Slice, Tokens, query_traits, slice_labels, slice_scores
 from ..tasks import read_qrels, read_run
 from .collection import side_by_side, task_behind

@@ -14,8 +14,7 @@ import numpy as np
 from ..core import NO_DOCUMENT, DataError, IdTable, Judgment, Qrels, Run, Task, UsageError
 from ..core.atomic import write_bytes
 from .evaluation import score
-from .hits import UNJUDGED, Float64, grades_along, place_in_query
-from .measures import MAIN, Measure
+from .measures import MAIN, UNJUDGED, Float64, Measure, grades_along, place_in_query
 
 DEPTH = 10
 MOST_LABELLINGS = 2_000  # that are gone through for one system: ten holes with up to four grades

@@ -10,10 +10,11 @@ import msgspec
 import numpy as np
 
 from ..core import Task, UsageError
+from ..core.columns import Int64
 from .effects import spread, widened
-from .hits import Bools, Int64
+from .evaluation import ScoreSet
 from .intervals import Bootstrap, Estimate, Settings
-from .score_set import ScoreSet
+from .measures import Bools
 from .significance import SignFlips, pair_tests
 
 TINY = 10
