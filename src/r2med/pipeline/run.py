@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from ..core import R2MedError, ResultError, Run, Task
 from ..results import ResultStore, TaskResult
-from ..results.progress import ProgressFile
+from ..results.schema import ProgressFile
 from ..retrieve import Retriever
 from .executors import Executor
 from .plan import Plan, Planner, Step, TaskSource, check_names, plan_experiment

@@ -10,7 +10,6 @@ from ..core import UsageError
 from ..core.budget import known_sum
 from ..core.table import Table, points, share
 from ..results import TaskResult, macro_average, query_weighted
-from ..results.protocols import own_words
 from ..scoring import CUTOFFS, MAIN, Measure
 from ..scoring.evaluation import import_pandas, mean_judged
 from ..scoring.measures import JUDGED
@@ -220,7 +219,7 @@ def _extras(results: list[TaskResult]) -> dict[str, Any]:
     effects = {r.task.full_name: r.notes["before_after"] for r in results if "before_after" in r.notes}
     expansions = {r.task.full_name: r.expansions[0] for r in results if r.expansions}
     warnings = list(dict.fromkeys(str(e["warning"]) for e in expansions.values() if e.get("warning")))
-    warnings += own_words(results[0].system)
+    warnings += results[0].system.own_words
     counted = {task: {key: e.get(key) for key in COUNTED} for task, e in expansions.items()}
     asked = {r.task.full_name: [n["answers"] for n in r.rerankings if "answers" in n] for r in results}
     reranked = {task: answers for task, answers in asked.items() if answers}

@@ -14,7 +14,7 @@ from ...core.untrusted import component
 from ...results import ResultIndex, StoredResult, TaskInfo
 from ...results.index import Kept
 from ...results.ledger import ledger
-from ...results.progress import Progress, read_progress
+from ...results.schema import Progress, read_progress
 from ...scoring import MAIN, Measure
 from ...scoring.compare import Comparison, compare
 from ...scoring.evaluation import ScoreSet
