@@ -28,8 +28,8 @@ from ..llm import chats
 from ..pipeline import Builder, Executor, SystemSpec, ablations, check_writable, default_systems, run_experiment
 from ..pipeline.estimates import Needs, needs
 from ..pipeline.experiment import at_lengths, expander_spec, fusion_spec, get_shipped, prompted, reranker_spec, shipped
-from ..pipeline.plan import StageEstimate, estimate_all, plan_experiment
-from ..pipeline.run import Notify, check_retrievers, rank_systems
+from ..pipeline.run import Notify, check_retrievers, plan_experiment, rank_systems
+from ..pipeline.stages import StageEstimate, estimate_all
 from ..pipeline.system import Spending, System
 from ..pipeline.typed import Found, search_text
 from ..report.scores import Scores

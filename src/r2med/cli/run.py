@@ -20,7 +20,7 @@ from .output import calls_made, emit, note, print_table, progress, say, show, sp
 
 if TYPE_CHECKING:
     from ..pipeline import SystemSpec
-    from ..pipeline.plan import StageEstimate
+    from ..pipeline.stages import StageEstimate
     from ..report.scores import Scores
     from ..results import TaskResult
 
@@ -315,7 +315,7 @@ def _warnings(results: list[TaskResult]) -> Iterator[str]:
 def _print_plan(stages: list[StageEstimate], executor: str, *, as_json: bool) -> None:
     """The stages that would run, what of them is there already, and what the rest would take."""
     from ..core.table import NONE
-    from ..pipeline.plan import totals
+    from ..pipeline.stages import totals
 
     total = totals(stages)
     if as_json:

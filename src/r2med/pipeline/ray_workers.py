@@ -17,9 +17,9 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack, redirect_stdout
 from typing import Any
 
-from ...core import MissingExtra, Unavailable, UsageError
-from ...core.plugins import first_line
-from .pool import Event, Failure, Job, Worker
+from ..core import MissingExtra, Unavailable, UsageError
+from ..core.plugins import first_line
+from .workers import Event, Failure, Job, Worker
 
 QUIET = {
     "RAY_USAGE_STATS_ENABLED": "0",

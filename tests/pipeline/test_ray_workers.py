@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from .nodes import Node, command_line, descendants, free_address, home_with, wait_for_nodes
-from .runs import Ran
-from .test_pool import late_interaction
+from .ray_nodes import Node, command_line, descendants, free_address, home_with, wait_for_nodes
+from .run_process import Ran
+from .test_workers import late_interaction
 
 SHORT = "bge-small:max_length=16"
 BRIEF = [
