@@ -96,3 +96,10 @@ def test_as_a_function_of_the_package() -> None:
         r2med.recommend(gpu_memory="much")
     with pytest.raises(UsageError, match="not negative"):
         r2med.recommend(dollars=-1)
+
+
+@pytest.mark.parametrize("limit", ["dollars", "seconds_per_query", "gpu_speed"])
+def test_what_is_no_number_is_no_limit(limit: str) -> None:
+    """Every pipeline, 247 dollars a run included, was within a budget of NaN dollars."""
+    with pytest.raises(UsageError, match="not negative"):
+        r2med.recommend(**{limit: float("nan")})

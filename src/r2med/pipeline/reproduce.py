@@ -52,12 +52,14 @@ def reproduce(
         raise UsageError(
             f"{figure.source.id} gives no {measure} of each task for {name} on {collection} under {chosen.name}"
         )
+    allowed = figure.source.tolerance if tolerance is None else tolerance
+    if not allowed >= 0:
+        raise UsageError(f"a tolerance is 0 or more points, not {allowed:g}")
     published = [ref for ref in refs if ref.name in figure.tasks(measure.key)]
     if not published:
         raise UsageError(f"none of the tasks asked for has a published figure for {name}")
     results = _results(figure, chosen, published, store, options, run=run, notify=notify)
     reasons = {r.task.name: _reasons(r, chosen, store, measure) for r in results}
-    allowed = figure.source.tolerance if tolerance is None else tolerance
     done = {r.task.name for r in results}
     return Reproduction(
         system=name,
