@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 import r2med
@@ -101,5 +103,6 @@ def test_as_a_function_of_the_package() -> None:
 @pytest.mark.parametrize("limit", ["dollars", "seconds_per_query", "gpu_speed"])
 def test_what_is_no_number_is_no_limit(limit: str) -> None:
     """Every pipeline, 247 dollars a run included, was within a budget of NaN dollars."""
+    given: dict[str, Any] = {limit: float("nan")}
     with pytest.raises(UsageError, match="not negative"):
-        r2med.recommend(**{limit: float("nan")})
+        r2med.recommend(**given)
