@@ -180,7 +180,7 @@ def _reasons(result: TaskResult, protocol: Protocol, store: ResultStore, measure
     drops = protocol.identical_ids == "dropped" and kinds & set(protocol.identical_ids_for or kinds)
     if drops and _finds_itself(store.run(result)):
         found.append(f"documents with the query's own id are ranked, {protocol.name} drops them")
-    if result.depth < (measure.cutoff or DEPTH):
+    if result.ends_before(measure.cutoff or DEPTH):
         found.append(f"rankings were cut at {result.depth}, so that {measure} counts less than there is to find")
     return found
 

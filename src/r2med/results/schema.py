@@ -107,6 +107,10 @@ class TaskResult(msgspec.Struct, kw_only=True):
     checksum: str = ""
     # Of all the rest, added when the result is stored. A result without a valid checksum is refused.
 
+    def ends_before(self, cutoff: int | None) -> bool:
+        """Whether rankings were cut before a measure's cut-off, so that it counts less than there is to find."""
+        return cutoff is not None and self.depth < min(cutoff, self.task.documents)
+
     @property
     def of_queries(self) -> tuple[str, ...]:
         """The measures that each query has a score of."""
