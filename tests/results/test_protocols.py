@@ -174,6 +174,8 @@ def test_how_texts_were_generated() -> None:
     own = info("x", bm25, **generated(prompts=""))
     assert differences(own, PAPER) == ["prompts: r2med's own, r2med-paper has those of r2med-repository"]
     assert own.own_words == ["prompts: r2med's own"]
+    chain = info("x", bm25, **generated(then=[generated(prompts="")["expander"]]))
+    assert chain.own_words == ["prompts: r2med's own"]  # of the second method
     assert differences(info("x", bm25, **generated("qwen-7b:host=here")), PAPER) == [
         "temperature is 0.8, r2med-paper has 0.7",
         "top_p is 0.8, r2med-paper has not set",

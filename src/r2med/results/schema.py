@@ -49,16 +49,20 @@ class SystemInfo(msgspec.Struct, kw_only=True):
     @property
     def own_words(self) -> list[str]:
         """What of a system under a protocol of instructions is in r2med's own words, said plainly."""
-        retrievers, expander = tables(self.description.get("retrievers")), self.description.get("expander")
+        retrievers, first = tables(self.description.get("retrievers")), table(self.description.get("expander"))
         said = ["instructions"] if any(described.get("prompts") == OWN_WORDS for described in retrievers) else []
-        if isinstance(expander, dict) and expander.get("protocol"):
-            prompts = expander.get("prompts")
-            said += ["prompts"] if not isinstance(prompts, dict) or "pack" not in prompts else []
+        methods = [method for method in (first, *tables(first.get("then"))) if method.get("protocol")]
+        said += ["prompts"] if any("pack" not in table(method.get("prompts")) for method in methods) else []
         return [f"{what}: {OWN_WORDS}" for what in said]
 
 
+def table(value: object) -> dict[str, Any]:
+    """A table that stands in a result file; empty where something else does, for anybody may have written it."""
+    return value if isinstance(value, dict) else {}
+
+
 def tables(value: object) -> list[dict[str, Any]]:
-    """The tables of a list that stands in a result file; anybody may have written it."""
+    """The tables of a list that stands in a result file."""
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 

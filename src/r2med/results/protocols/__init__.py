@@ -15,7 +15,7 @@ import msgspec
 
 from ...core import DataError, UnknownName, fingerprint
 from ...core.files import parse_toml
-from ..schema import OWN_WORDS, SystemInfo, tables
+from ..schema import OWN_WORDS, SystemInfo, table, tables
 
 UNSTATED: Final = "unstated"
 MAIN_PROTOCOL: Final = {
@@ -258,7 +258,7 @@ def _dense(described: Mapping[str, Any], protocol: Protocol, expected: Expected)
         yield f"truncation is r2med's, {protocol.name} leaves it to its library"
     if expected.own_wording:
         yield from _instructions(str(described.get("prompts") or OWN_WORDS), protocol)
-    document = _table(described.get("document"))
+    document = table(described.get("document"))
     if protocol.api_texts and document.get("dtype") == "service" and "sent" not in document:
         yield f"texts go to the service as they are, {protocol.name} cuts and quotes them"
     if expected.dtype is not None and document.get("dtype") != expected.dtype:
@@ -280,8 +280,8 @@ def _expansion(
     if not isinstance(expander, dict):
         return
     method = str(expander.get("method"))
-    for step in expander.get("then") or ():
-        yield f"{method} is followed by {_table(step).get('method')}, under {protocol.name} by nothing"
+    for step in tables(expander.get("then")):
+        yield f"{method} is followed by {step.get('method')}, under {protocol.name} by nothing"
     wanted = expected.policy or protocol.expansion.get(part.kind, {}).get(method)
     if wanted and used != wanted:
         yield f"{method} reaches {part.name} as {_show(used)}, under {protocol.name} as {wanted}"
@@ -289,11 +289,11 @@ def _expansion(
 
 def _generation(system: SystemInfo, protocol: Protocol) -> Iterator[str]:
     """How texts were generated here; texts that somebody else generated are not asked about."""
-    expander = _table(system.description.get("expander"))
+    expander = table(system.description.get("expander"))
     sampling, llm = expander.get("sampling"), str(expander.get("llm", "")).partition(":")[0]
     if not isinstance(sampling, dict) or not protocol.generation:
         return
-    used = str(_table(expander.get("prompts")).get("pack", OWN_WORDS))
+    used = str(table(expander.get("prompts")).get("pack", OWN_WORDS))
     if protocol.prompts and used.rpartition("~")[2] != protocol.prompts:
         yield f"prompts: {used}, {protocol.name} has those of {protocol.instructions}"
     wanted = next((kind for kind in protocol.generation.values() if llm in kind.llms), None)
@@ -312,18 +312,14 @@ def _generation(system: SystemInfo, protocol: Protocol) -> Iterator[str]:
 
 def _pairs(system: SystemInfo, protocol: Protocol) -> Iterator[str]:
     """What a cross-encoder cuts off a pair; other rerankers read no pairs."""
-    reranking = _table(system.description.get("reranking"))
+    reranking = table(system.description.get("reranking"))
     for link in (reranking, *tables(reranking.get("then"))):
-        reranker = _table(link.get("reranker"))
+        reranker = table(link.get("reranker"))
         if protocol.pairs == UNSTATED or "logit" not in reranker:
             continue
         cut = reranker.get("truncation", "document-first")
         if cut != protocol.pairs:
             yield f"pairs are cut {cut}, under {protocol.name} {protocol.pairs}"
-
-
-def _table(value: object) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
 
 
 def _show(value: object) -> str:
