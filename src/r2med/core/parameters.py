@@ -130,8 +130,9 @@ class Declared(Mapping[str, Parameter]):
 
 
 def _number(text: str) -> float | str:
+    """The number that a text is; Python's own `1_0` and digits of other scripts are none."""
     try:
-        return float(text)
+        return float(text) if text.isascii() and "_" not in text else text
     except ValueError:
         return text
 
