@@ -168,7 +168,7 @@ def test_memory_is_bounded(task: Task) -> None:
             assert tried.alone.run.row(0)
             assert tight.nbytes <= tight.memory
     with pytest.raises(
-        UsageError, match=r"mini@1/MedQA-Diag is too large to be searched here: about \d+MB of memory, not 98KB"
+        UsageError, match=r"mini@1/MedQA-Diag is too large to be searched here: about \d+[KM]B of memory, not 98KB"
     ):
         TypedSearch(memory=100_000).search(task, ["bm25"], Typed("fever"))
 
