@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from r2med.results.schema import PROGRESS, ProgressFile, read_progress
+from r2med.results.schema import PROGRESS, ProgressFile, commit_of, read_progress
 from tests.retrieve.encoders.weights import real_model
 
 RUN = """
@@ -30,6 +30,26 @@ def test_versions_are_those_of_what_the_result_used(tmp_path: Path) -> None:
     lists = {line.split()[0]: line.split()[1:] for line in done.stdout.splitlines()}
     assert "onnxruntime" not in lists["bm25"]
     assert {"onnxruntime", "tokenizers", "numpy"} <= set(lists["bge-small"])
+
+
+def test_the_commit_is_found_also_where_branches_are_packed(tmp_path: Path) -> None:
+    """`git gc` packs them, and results said that they were made by an installed package."""
+
+    def git(*words: str) -> str:
+        who = ("-c", "user.name=somebody", "-c", "user.email=somebody@example.org")
+        return subprocess.run(
+            ["git", *who, *words], cwd=tmp_path, capture_output=True, text=True, check=True
+        ).stdout.strip()
+
+    git("init", "--quiet")
+    git("commit", "--quiet", "--allow-empty", "--message", "first")
+    commit = git("rev-parse", "HEAD")
+    assert commit_of(tmp_path / ".git") == commit
+    git("pack-refs", "--all")
+    assert commit_of(tmp_path / ".git") == commit
+    git("checkout", "--quiet", "--detach")
+    assert commit_of(tmp_path / ".git") == commit
+    assert commit_of(tmp_path / "elsewhere") is None
 
 
 def test_progress_is_written_read_and_outlived(tmp_path: Path) -> None:

@@ -201,12 +201,21 @@ def _processor() -> str:
 @cache
 def _commit() -> str | None:
     """Commit of the checkout r2med runs from; None for an installed package."""
-    git = Path(__file__).resolve().parents[3] / ".git"
+    return commit_of(Path(__file__).resolve().parents[3] / ".git")
+
+
+def commit_of(git: Path) -> str | None:
+    """The commit that a repository is at, its branches in files of their own or packed; None where there is none."""
     try:
         head = (git / "HEAD").read_text().strip()
-        return (
-            inside(git, head.removeprefix("ref: "), "branch").read_text().strip() if head.startswith("ref: ") else head
-        )
+        branch = head.removeprefix("ref: ")
+        if branch == head:
+            return head
+        own = inside(git, branch, "branch")
+        if own.is_file():
+            return own.read_text().strip()
+        packed = (line.partition(" ") for line in (git / "packed-refs").read_text().splitlines())
+        return next((commit for commit, _, name in packed if name == branch), None)
     except (OSError, DataError):
         return None
 
