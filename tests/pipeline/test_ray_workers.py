@@ -25,6 +25,13 @@ def on_ray(address: str) -> list[str]:
     return ["--executor", "ray", "--address", address]
 
 
+def test_a_gpu_that_no_node_has_is_not_replaced_by_a_cpu(cluster: str, tmp_path: Path) -> None:
+    arguments = ["--tasks", "mini@1/Biology", "-r", "bm25", "--device", "cuda", *on_ray(cluster)]
+    ran = Ran(home_with(tmp_path / "home"), tmp_path / "results", *arguments).end(None)
+    assert ran.process.returncode not in (0, None)
+    assert "the Ray cluster has no GPU, and --device is cuda" in ran.err
+
+
 @pytest.mark.parametrize("arguments", [BRIEF, pytest.param(FULL, marks=pytest.mark.slow)], ids=["brief", "mini@1"])
 def test_a_cluster_gives_the_bytes_of_this_machine(cluster: str, tmp_path: Path, arguments: list[str]) -> None:
     models = ("bge-small", "msmarco-minilm")

@@ -72,6 +72,8 @@ def test_what_cannot_be() -> None:
         get_executor("slurm")
     with pytest.raises(UsageError, match="add --executor ray"):
         get_executor("local", address="10.0.0.1:6379")
+    with pytest.raises(UsageError, match="--device is cpu or cuda, not cuda:1"):  # which was ignored
+        get_executor("ray", device="cuda:1")
     assert type(get_executor("local", workers=1)) is Executor
 
 

@@ -55,6 +55,8 @@ class RayWorkers:
         resources = ray.cluster_resources()
         nodes = sum(node["Alive"] for node in ray.nodes())
         self._gpus = 0 if self._device == "cpu" else int(resources.get("GPU", 0))
+        if self._device not in (None, "cpu") and not self._gpus:
+            raise Unavailable(f"the Ray cluster has no GPU, and --device is {self._device}")
         room = self._gpus or int(resources.get("CPU", 0))
         if room < 1:
             raise Unavailable("the Ray cluster has neither a GPU nor a CPU to give")

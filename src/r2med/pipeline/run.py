@@ -78,6 +78,8 @@ def get_executor(
         raise UsageError(f"unknown executor {name!r}; known: {', '.join(EXECUTORS)}")
     if address is not None and name != "ray":
         raise UsageError("--address is the address of a Ray cluster: add --executor ray")
+    if name == "ray" and device not in (None, "cpu", "cuda"):
+        raise UsageError(f"Ray gives every worker a GPU of its own: --device is cpu or cuda, not {device}")
     if name == "local" and (workers or 1) == 1:
         return Executor()
     from .pooled_models import PoolExecutor
