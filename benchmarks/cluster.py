@@ -26,8 +26,8 @@ from common import DATA, report
 
 from r2med.core.places import home
 from r2med.pipeline import Builder, SystemSpec
-from r2med.pipeline.executors.models import PoolExecutor
-from r2med.pipeline.executors.ray import RayWorkers
+from r2med.pipeline.pooled_models import PoolExecutor
+from r2med.pipeline.ray_workers import RayWorkers
 from r2med.retrieve.dense import DenseRetriever
 from r2med.retrieve.embed import embed
 from r2med.tasks import resolve

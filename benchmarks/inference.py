@@ -30,10 +30,10 @@ from statsmodels.stats.weightstats import DescrStatsW
 
 from r2med.scoring.compare import standings
 from r2med.scoring.effects import detectable_difference, equivalence, spread, widened
-from r2med.scoring.hits import Float64
+from r2med.scoring.evaluation import Weights
 from r2med.scoring.intervals import Bootstrap, Settings
+from r2med.scoring.measures import Float64
 from r2med.scoring.populations import populations
-from r2med.scoring.score_set import Weights
 from r2med.scoring.significance import Line, SignFlips, all_pairs, pair_tests, step_down
 
 SIZES, TIES = (12, 50, 100, 876), (0.0, 0.7)

@@ -15,8 +15,8 @@ from common import report, seconds
 from scipy import stats
 
 from r2med.scoring.compare import compare, standings
+from r2med.scoring.evaluation import ScoreSet, TaskScores
 from r2med.scoring.intervals import Settings, score_intervals
-from r2med.scoring.score_set import ScoreSet, TaskScores
 
 SIZES = (103, 77, 88, 97, 118, 150, 114, 129)  # R2MED's tasks: 876 queries
 SYSTEMS, RESAMPLES = 20, 10_000

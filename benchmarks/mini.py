@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from r2med.scoring.hits import Float64
+    from r2med.scoring.measures import Float64
 
 PROJECTS = Path(__file__).parents[1] / "judging" / "mini"
 SYSTEMS = (

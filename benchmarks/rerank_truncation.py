@@ -21,7 +21,7 @@ from r2med.pipeline import Builder
 from r2med.rerank.contract import Float32, reordered, top_pairs
 from r2med.rerank.pointwise import Pairs, PointwiseReranker
 from r2med.scoring import MAIN, score
-from r2med.scoring.hits import Float64
+from r2med.scoring.measures import Float64
 
 PAGE = Path(__file__).parent.parent / "docs" / "rerank.md"
 MODEL, FIRST, DEPTH, QUERIES = "msmarco-minilm", "bm25-lucene", 30, 100

@@ -19,7 +19,7 @@ import numpy as np
 from cluster import MODEL, ROUNDS, encoding_seconds, passages
 from common import report
 
-from r2med.pipeline.executors.models import shards as cut
+from r2med.pipeline.pooled_models import shards as cut
 from r2med.retrieve.encoders import WorkOrder
 from r2med.retrieve.encoders.batching import WINDOW
 

@@ -361,6 +361,7 @@ def test_rerankers_have_one_name(written: str) -> None:
         ("bm25:k1=1,,b=0", "parameters look like name:key=value"),
         ("bm25:k1=high", "k1 of bm25 must be a number of at least 0, not 'high'"),
         ("bm25:k1=inf", "k1 of bm25 must be a number of at least 0, not inf"),
+        ("bm25:k1=1_0", "k1 of bm25 must be a number of at least 0, not '1_0'"),  # was 10
         ("bm25:k1=nan", "k1 of bm25 must be a number of at least 0, not nan"),
         ("bm25:b=2", "b of bm25 must be a number of at least 0 and at most 1"),
         ("bge-small:variant=int4", "must be float32, float16, bfloat16, int8 or binary"),

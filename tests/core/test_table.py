@@ -12,8 +12,8 @@ import pytest
 import r2med
 from r2med.core import Document, Documents, IdTable, Qrels, Query, Task
 from r2med.core.table import Mark, Table, counted, interval, p_value, points, share, shortened, signed
+from r2med.scoring.evaluation import ScoreSet
 from r2med.scoring.intervals import Settings
-from r2med.scoring.score_set import ScoreSet
 
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)>\"'&"
 

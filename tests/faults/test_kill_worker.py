@@ -28,7 +28,7 @@ from tests.faults.runs import (
     rows_and_texts,
     run_well,
 )
-from tests.pipeline.executors.nodes import command_line, descendants
+from tests.pipeline.ray_nodes import command_line, descendants
 
 Count = Callable[[str, object], None]
 MARKS = {"local": "multiprocessing.spawn", "ray": "ray::RayWorker"}

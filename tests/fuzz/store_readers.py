@@ -34,8 +34,8 @@ from r2med.rerank.asking import ask_about
 from r2med.rerank.asking import load_prompt as load_rerank_prompt
 from r2med.results import ResultIndex
 from r2med.results.ledger import read_ledger
-from r2med.results.progress import FILE, ProgressFile, read_progress
 from r2med.results.protocols import parse_protocol
+from r2med.results.schema import PROGRESS, ProgressFile, read_progress
 from r2med.retrieve.encoders.torch_models import check_folder
 from r2med.retrieve.sparse import Postings, SparseQueries, search
 from r2med.scoring import MAIN
@@ -138,13 +138,13 @@ def progress_file(folder: Path) -> Case:
     live = ProgressFile(folder)
     live.begin(3)
     live.step("bm25", "mini@1/Biology")
-    seed = (folder / FILE).read_bytes()
+    seed = (folder / PROGRESS).read_bytes()
 
     def read(_: Path) -> object:
         found = read_progress(folder)
         return found and found.running
 
-    return from_file(folder / FILE, [seed], read)
+    return from_file(folder / PROGRESS, [seed], read)
 
 
 def shard_bytes(folder: Path) -> bytes:

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from r2med.cli.reproduce import reproduce
 
 import r2med
 from r2med.cli.publish import export as command
+from r2med.cli.reproduce import reproduce
 from r2med.core import DataError, ResultError
 from r2med.integrations import to_mteb
 from r2med.integrations.mteb import (

@@ -245,7 +245,7 @@ def test_the_table_fits_a_terminal(tmp_path: Path) -> None:
 
 
 def test_many_queries_are_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("r2med.pipeline.document_classifier.MOST_QUERIES", 12)
+    monkeypatch.setattr("r2med.pipeline.artefact_checks.MOST_QUERIES", 12)
     texts = passages()[:120]
     (found,) = artefacts([task_of(texts[:60], texts[60:])]).tasks
     assert [(s.queries, s.positives) for s in found.separations] == [(12, 36), (12, 20)]

@@ -129,7 +129,9 @@ def test_what_is_not_known_is_not_guessed() -> None:
     assert (unnamed.gpu_memory, unnamed.seconds_per_query) == (None, None)
     assert memory_text(unnamed.gpu_memory) == "unknown"
     agent = needs("search-o1:qwq-32b+bm25")
-    assert (agent.prompt_tokens, agent.dollars, agent.seconds_per_query) == (None, None, None)
+    assert (agent.chat_calls, agent.prompt_tokens, agent.seconds_per_query) == (None, None, None)
+    assert (agent.dollars, agent.service_dollars) == (0, None)  # on a server of one's own
+    assert needs("search-o1:gpt4+bm25").dollars is None
     assert any("depends on the answers" in line for line in agent.how)
 
 

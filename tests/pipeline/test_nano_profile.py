@@ -26,10 +26,10 @@ from r2med.pipeline.nano_profile import (
 )
 from r2med.retrieve import BM25
 from r2med.retrieve.bm25 import BM25Lucene
-from r2med.scoring import score
+from r2med.scoring import Measure, score
 from r2med.scoring.compare import compare as compare_systems
+from r2med.scoring.evaluation import ScoreSet
 from r2med.scoring.intervals import Settings, score_intervals, share_interval
-from r2med.scoring.score_set import ScoreSet
 from r2med.tasks import load
 from r2med.tasks.nano import PoolSettings, build_pool
 from r2med.tasks.nano.figures import group
@@ -246,6 +246,15 @@ def test_shared_queries_are_drawn_together() -> None:
     assert (shared_full == shared_nano).all()
     assert of_nano == pytest.approx(shared_nano)
     assert of_full.mean(axis=0) == pytest.approx(full.mean(axis=1), abs=0.01)
+
+
+@pytest.mark.parametrize("other", ["bm25-lucene", "bm25+bm25-lucene.rrf"])
+def test_rankings_reach_the_cut_off(monkeypatch: pytest.MonkeyPatch, other: str) -> None:
+    """R@2000 was that of the first thousand documents."""
+    task, systems, measure = load("mini@1/MedQA-Diag"), ["bm25", other], Measure.parse("R@50")
+    wanted = compare(task, task, systems, measure).systems[0].full
+    monkeypatch.setattr("r2med.pipeline.nano_build.DEEPEST", 5)
+    assert compare(task, task, systems, measure).systems[0].full == wanted
 
 
 def test_a_task_is_faithful_to_itself() -> None:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 import r2med
@@ -89,6 +91,15 @@ def test_what_r2med_cannot_run_is_named() -> None:
     assert len(found.not_runnable) < len(scores)
 
 
+def test_how_often_a_model_of_ones_own_is_asked_is_no_matter_of_dollars() -> None:
+    """Those of a reranker that asks until it is sure were called too expensive, on one's own GPU as well."""
+    found = recommend(gpu_memory=80 << 30, everything=True)
+    assert "diver-4b+rank-r1:rank-r1-14b@100" in named(found)
+    assert "diver-4b+rank-r1:rank-r1-14b@100" not in named(
+        recommend(gpu_memory=80 << 30, seconds_per_query=1e9, everything=True)
+    )
+
+
 def test_as_a_function_of_the_package() -> None:
     found = r2med.recommend(gpu_memory="24GB", dollars=0, seconds_per_query=1)
     assert named(found) == named(recommend(gpu_memory=24 << 30, seconds_per_query=1.0))
@@ -96,3 +107,11 @@ def test_as_a_function_of_the_package() -> None:
         r2med.recommend(gpu_memory="much")
     with pytest.raises(UsageError, match="not negative"):
         r2med.recommend(dollars=-1)
+
+
+@pytest.mark.parametrize("limit", ["dollars", "seconds_per_query", "gpu_speed"])
+def test_what_is_no_number_is_no_limit(limit: str) -> None:
+    """Every pipeline, 247 dollars a run included, was within a budget of NaN dollars."""
+    given: dict[str, Any] = {limit: float("nan")}
+    with pytest.raises(UsageError, match="not negative"):
+        r2med.recommend(**given)

@@ -118,6 +118,9 @@ def test_what_cannot_be_compared_is_said(store: ResultStore) -> None:
         )
     with pytest.raises(UsageError, match="no P@5 of each task"):
         reproduce("bm25", resolve("mini@1"), store, ledger(), collection="mini@1", measure=Measure.parse("P@5"))
+    for tolerance in (float("nan"), -1.0):  # under which equal figures drifted
+        with pytest.raises(UsageError, match="a tolerance is 0 or more points"):
+            reproduce("bm25", resolve("mini@1"), store, ledger(), collection="mini@1", tolerance=tolerance)
 
 
 def test_a_dense_model_under_the_papers_protocol() -> None:

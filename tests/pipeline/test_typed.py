@@ -144,6 +144,15 @@ def test_stored_systems_that_run_here_stand_first() -> None:
     assert not {"hyde:gpt4+bm25", "mine~12345678"} & set(listed)
 
 
+def test_the_same_texts_under_another_family_are_another_task(task: Task) -> None:
+    """Models are instructed by family: the second task was searched with the instructions of the first."""
+    search = TypedSearch()
+    for one in (task, replace(task, family="qa-reference"), replace(task, name="other")):
+        search.search(one, ["bm25"], Typed("cough"))
+        assert next(reversed(search._kept.values())).task.family == one.family
+    assert [kept.task.name for kept in search._kept.values()] == [task.name, task.name, "other"]
+
+
 def test_memory_is_bounded(task: Task) -> None:
     other = r2med.load("mini@1/Biology")
     search = TypedSearch()
@@ -159,7 +168,7 @@ def test_memory_is_bounded(task: Task) -> None:
             assert tried.alone.run.row(0)
             assert tight.nbytes <= tight.memory
     with pytest.raises(
-        UsageError, match=r"mini@1/MedQA-Diag is too large to be searched here: about \d+MB of memory, not 98KB"
+        UsageError, match=r"mini@1/MedQA-Diag is too large to be searched here: about \d+[KM]B of memory, not 98KB"
     ):
         TypedSearch(memory=100_000).search(task, ["bm25"], Typed("fever"))
 

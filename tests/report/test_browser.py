@@ -12,7 +12,7 @@ import pytest
 
 import r2med
 from r2med.pipeline import SystemSpec
-from r2med.results.progress import ProgressFile
+from r2med.results.schema import ProgressFile
 from r2med.tasks import resolve
 from tests.report.conftest import Server
 

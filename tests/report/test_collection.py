@@ -112,6 +112,21 @@ def test_other_data_are_refused_by_name(store: ResultStore) -> None:
         side_by_side(ResultIndex([store.root]), ["bm25", "bm25-lucene"], MAIN)
 
 
+def test_rankings_that_end_before_the_cut_off_are_not_compared_with_longer_ones(tmp_path: Path) -> None:
+    """nDCG@10 of the first five documents stood beside nDCG@10 of ten, without a word."""
+    task, store = "mini@1/Biology", ResultStore(tmp_path / "results")
+    shown = r2med.run("bm25", tasks=task, depth=5, results=store.root).table.table().caption
+    assert "Rankings were cut at rank 5, so that nDCG@10 counts less than there is to find." in shown
+    assert "cut at" not in r2med.run("bm25-lucene", tasks=task, results=store.root).table.table().caption
+    index = ResultIndex([store.root])
+    with pytest.raises(ResultError, match=r"'bm25' was ranked to depth 5 on mini@1/Biology and 'bm25-lucene' to 1000"):
+        side_by_side(index, ["bm25", "bm25-lucene"], MAIN)
+    assert side_by_side(index, ["bm25", "bm25-lucene"], Measure.parse("nDCG@5")).scores.queries
+    rows = {row.system: row.caution for row in board(store.root, collection="mini@1").rows if row.measured}
+    assert rows["bm25"].startswith("Rankings were cut at rank 5")
+    assert not rows["bm25-lucene"]
+
+
 def test_names_nobody_knows(store: ResultStore, tmp_path: Path) -> None:
     with pytest.raises(UnknownName, match="did you mean bm25"):
         side_by_side(ResultIndex([store.root]), ["bm25", "bm26"], MAIN)

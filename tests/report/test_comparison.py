@@ -22,8 +22,8 @@ from r2med.report.comparison import comparison_latex, scores_latex
 from r2med.report.scores import Scores
 from r2med.scoring import MAIN
 from r2med.scoring.compare import Comparison, compare
+from r2med.scoring.evaluation import ScoreSet, TaskScores
 from r2med.scoring.intervals import Settings
-from r2med.scoring.score_set import ScoreSet, TaskScores
 
 QUICK = Settings(resamples=500)
 

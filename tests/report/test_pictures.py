@@ -43,8 +43,8 @@ from r2med.results import ResultIndex, TaskResult
 from r2med.results.published_models import SystemFacts
 from r2med.scoring import MAIN
 from r2med.scoring.compare import standings
+from r2med.scoring.evaluation import ScoreSet, TaskScores
 from r2med.scoring.intervals import Settings, score_intervals
-from r2med.scoring.score_set import ScoreSet, TaskScores
 
 from .pictures import NAME, check_legible
 

@@ -25,7 +25,7 @@ from r2med.report.costs import models_of
 from r2med.report.web.app import Guard
 from r2med.report.web.server import listen
 from r2med.results import SystemInfo
-from r2med.results.progress import ProgressFile
+from r2med.results.schema import ProgressFile
 from tests.report.conftest import Server
 
 PAGES = ("/", "/board/mini@1", "/tradeoffs/mini@1", "/compare/mini@1", "/progress", "/task/mini@1/Biology", "/nothing")

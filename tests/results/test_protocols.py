@@ -12,17 +12,16 @@ from r2med.expand.generated import API_LLMS, API_SAMPLING, OPEN_LLMS, OPEN_SAMPL
 from r2med.expand.policy import policy_for
 from r2med.results import SystemInfo
 from r2med.results.protocols import (
-    OWN,
     SAMPLING,
     Expected,
     differences,
     get_protocol,
-    own_words,
     parse_protocol,
     parts,
     protocol_names,
     unstated,
 )
+from r2med.results.schema import OWN_WORDS
 from r2med.retrieve import BM25
 from r2med.retrieve.bm25 import BM25Lucene, BM25Nano
 
@@ -146,7 +145,7 @@ def told(prompts: str, dtype: str = "float32") -> dict[str, Any]:
 def test_instructions_are_compared_by_the_hash_of_their_pack() -> None:
     expected = {"e5": Expected(2048, 2048, "cosine", own_wording=True)}
     assert differences(info("e5", told(f"any-name~{PAPER.prompts}")), PAPER, expected) == []
-    for prompts in (f"r2med-paper~{PAPER.prompts[:8]}", "r2med-paper~0", OWN):
+    for prompts in (f"r2med-paper~{PAPER.prompts[:8]}", "r2med-paper~0", OWN_WORDS):
         (reason,) = differences(info("e5", told(prompts)), PAPER, expected)
         assert reason == f"instructions: {prompts}, r2med-paper has those of r2med-repository"
     (reason,) = differences(info("e5", told(f"x~{PAPER.prompts}")), get_protocol("default"), expected)
@@ -174,7 +173,9 @@ def test_how_texts_were_generated() -> None:
     assert differences(info("x", bm25, **generated()), PAPER) == []
     own = info("x", bm25, **generated(prompts=""))
     assert differences(own, PAPER) == ["prompts: r2med's own, r2med-paper has those of r2med-repository"]
-    assert own_words(own) == ["prompts: r2med's own"]
+    assert own.own_words == ["prompts: r2med's own"]
+    chain = info("x", bm25, **generated(then=[generated(prompts="")["expander"]]))
+    assert chain.own_words == ["prompts: r2med's own"]  # of the second method
     assert differences(info("x", bm25, **generated("qwen-7b:host=here")), PAPER) == [
         "temperature is 0.8, r2med-paper has 0.7",
         "top_p is 0.8, r2med-paper has not set",
@@ -208,7 +209,7 @@ def test_the_papers_generation_is_what_expand_does_under_the_protocol() -> None:
     for kind, sampling in (("open", OPEN_SAMPLING), ("api", API_SAMPLING)):
         assert {n: getattr(kinds[kind], n) for n in SAMPLING} == {n: getattr(sampling, n) for n in SAMPLING}
         assert kinds[kind].passage_words == PASSAGE_WORDS
-    assert OWN == r2med.models.prompts.OWN
+    assert OWN_WORDS == r2med.models.prompts.OWN
 
 
 def test_texts_for_a_service() -> None:

@@ -55,6 +55,7 @@ def test_the_ledger_is_what_the_tool_writes(figures: list[dict[str, str]]) -> No
         ("bm25:k1=1.2,b=0.75", ["bm25"]),
         ("diver-4b+grouprank:openai:deepseek-ai/DeepSeek-V3.1@100", ["diver-4b", "deepseek-ai/DeepSeek-V3.1"]),
         ("bm25+bge.rrf", ["bm25", "bge"]),
+        ("bm25+bge.weighted:w=0.3/0.7", ["bm25", "bge"]),
         ("NovaSearch/stella_en_1.5B_v5", ["NovaSearch/stella_en_1.5B_v5"]),
     ],
 )

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from r2med.scoring.score_set import ScoreSet, TaskScores
+from r2med.scoring.evaluation import ScoreSet, TaskScores
 
 Float64 = npt.NDArray[np.float64]
 R2MED_SIZES = (103, 77, 88, 97, 118, 150, 114, 129)  # 876 queries

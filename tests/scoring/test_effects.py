@@ -6,7 +6,7 @@ from scipy import stats
 
 from r2med.core import UsageError
 from r2med.scoring.effects import Equivalence, detectable_difference, effect_size, equivalence, spread, t_test, widened
-from r2med.scoring.hits import Float64
+from r2med.scoring.measures import Float64
 from r2med.scoring.significance import SignFlips, all_pairs, exact_p, pair_tests, step_down
 
 ONE = np.ones(1)

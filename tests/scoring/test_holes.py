@@ -193,6 +193,12 @@ def test_ranks_that_could_change_and_ranks_that_could_not() -> None:
     assert unsure.rank_if_relevant == 1
 
 
+def test_a_run_without_documents_has_no_holes() -> None:
+    """It stopped the report on all other systems: a depth of 0 shows nothing."""
+    found = {report.system: report for report in hole_report(RUNS | {"none": Run.from_rankings({"q1": []})}, QRELS)}
+    assert (found["none"].holes, found["none"].judged, found["none"].high) == (0.0, 0.0, 0.0)
+
+
 def test_a_published_run(shared_runs: Path) -> None:
     from r2med.tasks import read_qrels, read_run
 
@@ -263,6 +269,11 @@ def test_what_cannot_be_written(tmp_path: Path) -> None:
         ("p.tsv", b"task\tquery_id\tdoc_id\tgrade\nt\tq\td\t" + b"1" * 5000 + b"\n", r"p.tsv:2: .*grade"),
         ("p.tsv", b"task\tquery_id\tdoc_id\tgrade\nt\tq\n", "expected at least 4 columns, got 2"),
         ("p.tsv", b"task\tquery_id\tdoc_id\tgrade\nt\tq\t\xff\t1\n", "p.tsv:2: .*utf-8"),
+        (
+            "p.tsv",
+            b"task\tquery_id\tdoc_id\tgrade\nt\tq\td\t0\nt\tq\td\t1\n",
+            "two grades of 'd' for query 'q' of t: 0 and 1",
+        ),
         ("p.jsonl", b'{"task": "t"}\n', r"p.jsonl:1: not a pool entry"),
         ("p.jsonl", b"\n{broken\n", r"p.jsonl:2"),
         ("p.jsonl", b'{"task": "t", "query_id": "q", "doc_id": "d", "grade": 1.5}\n', "not a pool entry"),

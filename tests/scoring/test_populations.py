@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 from r2med.core import UsageError
-from r2med.scoring.hits import Float64
+from r2med.scoring.measures import Float64
 from r2med.scoring.populations import components, design, populations
 from r2med.scoring.significance import SignFlips, pair_tests
 

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from r2med.scoring import compare as comparing
 from r2med.scoring.compare import compare, letter, letter_groups, standings
-from r2med.scoring.hits import Bools, Float64
 from r2med.scoring.intervals import Settings
+from r2med.scoring.measures import Bools, Float64
 
 from .examples import R2MED_SIZES, drawn, scores_of
 

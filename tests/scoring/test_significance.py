@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from r2med.scoring.hits import Float64
+from r2med.scoring.measures import Float64
 from r2med.scoring.significance import PairTests, SignFlips, all_pairs, exact_p, pair_tests, step_down
 
 ONE = np.ones(1)

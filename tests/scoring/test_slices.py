@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from r2med.core import Document, Documents, Qrels, Query, Task, UsageError
-from r2med.scoring.slices import NOT_STATED, THIRDS, Slice, Traits, query_traits, slice_scores, thirds
+from r2med.scoring.slices import NOT_STATED, THIRDS, Slice, Traits, query_traits, slice_labels, slice_scores, thirds
 
 from .examples import drawn
 
@@ -16,14 +16,25 @@ def words(text: str) -> list[str]:
 def test_traits_of_queries() -> None:
     task = Task(
         "t",
-        (Query("q1", "pain in the chest", body_system="Cardiovascular"), Query("q2", "itch")),
+        (Query("q1", "pain in the chest", body_system="Cardiovascular"), Query("q2", "itch"), Query("q3", "the")),
         Documents.of([Document("d1", "the chest hurts"), Document("d2", "in the dark"), Document("d3", "skin")]),
-        Qrels.from_judgments([("q1", "d1", 1), ("q1", "d2", 1), ("q1", "d3", 0), ("q2", "d3", 1)]),
+        Qrels.from_judgments([("q1", "d1", 1), ("q1", "d2", 1), ("q1", "d3", 0), ("q2", "d3", 1), ("q3", "d1", 0)]),
         family="Clinical case",
     )
     traits = query_traits(task, words)
     assert traits["q1"] == Traits("Clinical case", "Cardiovascular", 2, 4, 0.5)  # {the, chest}, {in, the} of four
     assert traits["q2"] == Traits("Clinical case", NOT_STATED, 1, 1, 0.0)
+    assert traits["q3"] == Traits("Clinical case", NOT_STATED, 0, 1, None)  # no positive to share words with
+
+
+def test_a_query_without_positives_is_not_a_hard_one() -> None:
+    scores = drawn(2, (12,))
+    traits = [Traits("", "", min(i, 1), 9, None if i == 0 else i / 20) for i in range(12)]
+    by_query = {"t0": dict(zip(scores.tasks[0].query_ids, traits, strict=True))}
+    labels = slice_labels(scores, by_query)["difficulty"]
+    assert labels[0] == NOT_STATED
+    assert labels[1:] == [THIRDS[0]] * 4 + [THIRDS[1]] * 3 + [THIRDS[2]] * 4
+    assert ("difficulty", NOT_STATED, 1) in [(s.by, s.value, s.n) for s in slice_scores(scores, by_query)]
 
 
 def some_slices(flagged: set[tuple[str, str]] | None = None) -> dict[tuple[str, str], Slice]:

@@ -18,7 +18,7 @@ from r2med.judge.summary import summarise
 from r2med.pipeline.artefacts import artefacts
 from r2med.retrieve import get_retriever
 from r2med.scoring import MAIN, Measure, score
-from r2med.scoring.hits import Float64
+from r2med.scoring.measures import Float64
 from r2med.tasks import load, load_all
 
 ROOT = Path(__file__).parents[2]

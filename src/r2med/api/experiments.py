@@ -25,8 +25,8 @@ from ..fuse import Normalisation, TunedWeights
 from ..llm import chats
 from ..pipeline import Builder, Executor, SystemSpec, ablations, check_writable, default_systems, run_experiment
 from ..pipeline.experiment import at_lengths, expander_spec, fusion_spec, prompted, reranker_spec
-from ..pipeline.plan import StageEstimate, estimate_all, plan_experiment
-from ..pipeline.run import Notify, check_retrievers, rank_systems
+from ..pipeline.run import Notify, check_retrievers, plan_experiment, rank_systems
+from ..pipeline.stages import StageEstimate, estimate_all
 from ..pipeline.system import Spending, System
 from ..pipeline.typed import Found, search_text
 from ..report.scores import Scores

@@ -37,12 +37,11 @@ from ..results import ResultIndex, ResultStore
 from ..scoring import MAIN, Evaluation, Measure
 from ..scoring.compare import Comparison, standings
 from ..scoring.compare import compare as compare_scores
-from ..scoring.evaluation import mean_judged
+from ..scoring.evaluation import ScoreSet, mean_judged
 from ..scoring.holes import write_pool
 from ..scoring.intervals import Settings, score_intervals
 from ..scoring.populations import Design
 from ..scoring.populations import design as design_benchmark
-from ..scoring.score_set import ScoreSet
 from ..scoring.tables import holes_table, slices_table
 from ..text import get_analyzer
 from ..text.duplicates import find_copies

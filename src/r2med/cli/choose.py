@@ -27,8 +27,8 @@ from .common import (
 if TYPE_CHECKING:
     from ..api.machine import ShippedExperiment
     from ..fuse import Normalisation
-    from ..pipeline.plan import StageEstimate
     from ..pipeline.recommend import Recommendation
+    from ..pipeline.stages import StageEstimate
 
 
 @click.command("recommend")
@@ -240,7 +240,7 @@ def _time(seconds: float | None) -> str:
 def print_plan(stages: list[StageEstimate], executor: str, *, as_json: bool) -> None:
     """The stages that would run, what of them is there already, and what the rest would take."""
     from ..core.table import NONE
-    from ..pipeline.plan import totals
+    from ..pipeline.stages import totals
 
     total = totals(stages)
     if as_json:

@@ -32,7 +32,7 @@ from .common import (
 if TYPE_CHECKING:
     from ..core.spec import Spec
     from ..expand import Diagnosis, Expander
-    from ..pipeline.plan import TaskSource
+    from ..pipeline.run import TaskSource
 
 TEXT_METHODS = [entry.name for entry in expanders if getattr(entry.target, "makes_text", True)]
 GENERATING = ("passages", "max_tokens", "temperature", "prompts", "protocol", "keep_prompts", "raw")

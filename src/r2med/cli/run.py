@@ -36,7 +36,7 @@ from .common import (
 
 if TYPE_CHECKING:
     from ..pipeline import SystemSpec
-    from ..pipeline.plan import StageEstimate
+    from ..pipeline.stages import StageEstimate
     from ..report.scores import Scores
     from ..results import TaskResult
 
@@ -281,9 +281,7 @@ def _tell_calls(usage: dict[str, Any]) -> None:
 
 def _own_words(result: TaskResult) -> list[str]:
     """That a system of the paper's protocol runs without the paper's words."""
-    from ..results.protocols import own_words
-
-    return [f"{result.system.name}: {said} (r2med protocol fetch r2med-paper)" for said in own_words(result.system)]
+    return [f"{result.system.name}: {said} (r2med protocol fetch r2med-paper)" for said in result.system.own_words]
 
 
 def _of_answers(key: str) -> Callable[[TaskResult], int]:

@@ -20,8 +20,8 @@ from ..core.run import Float32
 from ..core.untrusted import inside
 from ..retrieve.sparse import top_k
 from ..scoring import Evaluation, Measure, score
+from ..scoring.evaluation import ScoreSet
 from ..scoring.intervals import Settings, score_intervals
-from ..scoring.score_set import ScoreSet
 from ..tasks import TaskRef, collections, resolve
 
 try:

@@ -18,8 +18,8 @@ import msgspec
 import numpy as np
 
 from ..core import UsageError
-from ..scoring.hits import Float64
 from ..scoring.intervals import Settings, resample_counts, statistic_bounds
+from ..scoring.measures import Float64
 
 Weights = Literal["nominal", "linear", "quadratic"]
 Metric = Literal["nominal", "ordinal", "interval"]

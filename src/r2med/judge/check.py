@@ -21,9 +21,9 @@ from ..pipeline.artefacts import artefacts
 from ..pipeline.nano_build import kendall
 from ..scoring import MAIN, parse_measures, score
 from ..scoring.compare import compare
-from ..scoring.hits import Float64
+from ..scoring.evaluation import ScoreSet, TaskScores
+from ..scoring.measures import Float64
 from ..scoring.populations import design
-from ..scoring.score_set import ScoreSet, TaskScores
 from .final import Final, Judged, Judgments, final_grades, final_judgments, read_judges, sort_queries
 from .journal import Slot
 from .project import Project

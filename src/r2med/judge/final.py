@@ -23,8 +23,8 @@ import numpy.typing as npt
 
 from ..core import DataError, Documents, IdTable, Qrels, UsageError
 from ..core.untrusted import printable
-from ..scoring.hits import Bools
 from ..scoring.intervals import Settings as IntervalSettings
+from ..scoring.measures import Bools
 from ..tasks.corpus import load_corpus
 from .agreement import Grades, PairAgreement, Weights, people_and
 from .journal import Journal, Slot

@@ -1,8 +1,7 @@
 """Experiments as data, and running them."""
 
-from .executors import Executor, get_executor
 from .experiment import Experiment, ablations, default_systems, read_experiment
-from .run import check_writable, run_experiment
+from .run import Executor, check_writable, get_executor, run_experiment
 from .system import Builder, Reranking, System, SystemSpec
 
 __all__ = [

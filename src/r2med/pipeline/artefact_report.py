@@ -10,7 +10,7 @@ import msgspec
 from ..core.columns import grouped
 from ..core.table import Table
 from ..scoring.intervals import Estimate
-from .twins import Twins
+from .artefact_checks import Twins
 
 Verdict = Literal["passes", "fails", "cannot be told"]
 Check = Literal[

@@ -18,11 +18,23 @@ from ..retrieve import Retriever, get_retriever
 from ..retrieve.contract import Index
 from ..scoring import MAIN, score
 from ..scoring.compare import compare
-from ..scoring.hits import Float64
+from ..scoring.evaluation import ScoreSet, TaskScores, Weights
 from ..scoring.intervals import Bootstrap, Estimate, Settings
-from ..scoring.score_set import ScoreSet, TaskScores, Weights
+from ..scoring.measures import Float64
 from ..tasks.audit.style import WORDS, lengths_of
 from ..text.duplicates import THRESHOLD, WIDTH
+from .artefact_checks import (
+    FOLDS,
+    PENALTY,
+    TWIN_COSINE,
+    Classified,
+    Negatives,
+    Place,
+    TwinPair,
+    classify,
+    find_twins,
+    quoting,
+)
 from .artefact_report import (
     CHANCE,
     FEWEST_QUERIES,
@@ -37,8 +49,6 @@ from .artefact_report import (
     TaskArtefacts,
     decide,
 )
-from .document_classifier import FOLDS, PENALTY, Classified, Negatives, classify
-from .twins import TWIN_COSINE, Place, TwinPair, find_twins, quoting
 
 DEPTH = 20
 """Of BM25's list: what a reader meets, and what a reranker is given."""

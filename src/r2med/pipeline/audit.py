@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from importlib.resources import files
 from itertools import groupby
 from operator import itemgetter
@@ -20,8 +21,8 @@ from ..core.trec import read_run
 from ..retrieve import get_retriever
 from ..retrieve.bm25 import BM25Nano
 from ..scoring import Evaluation, parse_measures, score
-from ..scoring.hits import Float64
 from ..scoring.intervals import Bootstrap
+from ..scoring.measures import Float64
 from ..scoring.slices import thirds
 from ..tasks import TaskRef, tendencies
 from ..tasks.audit import AuditSettings, audit
@@ -90,12 +91,23 @@ def audit_tasks(
         few_shot=[*map(read_outside, few_shot), *built_in_examples()],
         settings=settings,
     )
-    named = retrievers or (() if runs else (DEFAULT_SYSTEM,))
+    named = dict.fromkeys(retrievers) or (() if runs else (DEFAULT_SYSTEM,))
     scores = []
     for task, found in zip(tasks, report.tasks, strict=True):
-        ranked = [get_retriever(name, options).retrieve(task) for name in named] + [read_run(path) for path in runs]
-        scores.append(score_audit(task, found, ranked))
+        ranked = [get_retriever(name, options).retrieve(task) for name in named]
+        scores.append(score_audit(task, found, [*ranked, *_read_runs(runs, task, {run.name for run in ranked})]))
     return ScoredAudit(report, scores, find_artefacts(tasks, seed=seed, options=options) if artefacts else None)
+
+
+def _read_runs(paths: Sequence[Path], task: Task, taken: Collection[str]) -> list[Run]:
+    """Stored runs of a task; where several have one name, each is named with its file."""
+    runs = [read_run(path) for path in paths]
+    for path, run in zip(paths, runs, strict=True):
+        if (run.query_ids.positions(task.qrels.query_ids) < 0).all():
+            raise DataError(f"ranks no judged query of {task.full_name}", path=path)
+    often = Counter([*taken, *(run.name for run in runs)])
+    found = zip(paths, runs, strict=True)
+    return [run if often[run.name] == 1 else run.renamed(f"{run.name} ({path})") for path, run in found]
 
 
 def score_audit(task: Task, found: TaskAudit, runs: Sequence[Run]) -> list[SystemAudit]:

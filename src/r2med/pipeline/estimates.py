@@ -204,7 +204,7 @@ class Needs(msgspec.Struct, frozen=True, kw_only=True):
     models: list[ModelNeed]
     gpu_memory: int | None  # Of its largest model, for stages run one after another.
     gpu_memory_together: int | None  # Of all its models at once.
-    chat_calls: int  # For all queries.
+    chat_calls: int | None  # For all queries; None where that depends on the answers.
     prompt_tokens: int | None
     answer_tokens: int | None  # At most.
     dollars: float | None  # At most, for services; None where a price is not known.
@@ -241,7 +241,7 @@ def needs(system: str, *, gpu_speed: float = 1.0, at_service: bool = False) -> N
         models=models,
         gpu_memory=None if None in sizes else max((size or 0 for size in sizes), default=0),
         gpu_memory_together=None if None in sizes else sum(size or 0 for size in sizes),
-        chat_calls=work.calls,
+        chat_calls=_total(work.calls),
         prompt_tokens=_total(work.prompt),
         answer_tokens=_total(work.answers),
         dollars=None if None in work.dollars else sum(d or 0.0 for d in work.dollars),
@@ -258,7 +258,7 @@ class _Work:
     """Sums that are not known as soon as one summand is not."""
 
     def __init__(self) -> None:
-        self.calls = 0
+        self.calls: list[float | None] = []
         self.prompt: list[float | None] = []
         self.answers: list[float | None] = []
         self.dollars: list[float | None] = []
@@ -341,8 +341,9 @@ def _asking(
     """A chat model that is asked for every query."""
     method = known.methods.get(part.method)
     if method is None:
-        for sums in (work.prompt, work.answers, work.dollars, work.seconds):
+        for sums in (work.calls, work.prompt, work.answers, work.service, work.seconds):
             sums.append(None)
+        work.dollars.append(None if need.api else 0.0)
         how[f"{part.method}: how often it asks depends on the answers"] = None
         return
     card = find_chat_card(need.name)
@@ -350,7 +351,7 @@ def _asking(
     answer = method.answer or (REASONING_TOKENS if reasons else ANSWER_TOKENS)
     calls = part.times * method.calls(part.depth)
     prompt = calls * (PROMPT_TOKENS + known.query_tokens() + method.read(part.depth) * known.document_tokens())
-    work.calls += calls * known.queries
+    work.calls.append(calls * known.queries)
     work.prompt.append(prompt * known.queries)
     work.answers.append(calls * answer * known.queries)
     tokens = round(prompt * known.queries), calls * answer * known.queries

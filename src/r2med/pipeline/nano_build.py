@@ -18,8 +18,8 @@ from ..core.atomic import atomic_folder, write_bytes
 from ..core.options import Options
 from ..retrieve import Retriever
 from ..scoring import MAIN, Measure, score
-from ..scoring.hits import Bools, Float64
 from ..scoring.intervals import Estimate
+from ..scoring.measures import Bools, Float64
 from ..scoring.significance import SignFlips, all_pairs, step_down
 from ..tasks import TaskRef, stats, write_task
 from ..tasks.formats.arrow import pyarrow
@@ -272,7 +272,8 @@ def _compare(full: Task, nano: Task, systems: Sequence[System], measure: Measure
 def _scores(systems: Sequence[System], task: Task, query_ids: list[str], measure: Measure) -> Float64:
     """One measure of every system, a row each, on some queries."""
     whole = any(system.fusion is not None or system.rerankings for system in systems)
-    depth = DEEPEST if whole else min(measure.cutoff or DEEPEST, DEEPEST)  # what stands behind the cut-off counts there
+    depth = measure.cutoff or DEEPEST
+    depth = max(depth, DEEPEST) if whole else depth  # what stands behind the cut-off counts there
     runs = rank_systems(task, systems, depth=depth)
     scored = [score(runs[system.name], task.qrels, [measure]).per_query[measure] for system in systems]
     return np.stack(scored)[:, task.qrels.query_ids.positions(query_ids)]

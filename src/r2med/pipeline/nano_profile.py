@@ -24,9 +24,9 @@ from ..results.ledger import ledger
 from ..retrieve import Retriever, get_retriever, retrievers
 from ..scoring import parse_measures, score
 from ..scoring.compare import compare
-from ..scoring.hits import Float64
+from ..scoring.evaluation import ScoreSet, TaskScores
 from ..scoring.intervals import Bootstrap, Settings
-from ..scoring.score_set import ScoreSet, TaskScores
+from ..scoring.measures import Float64
 from ..tasks import TaskRef, entries, stats
 from ..tasks.formats.parquet import candidate_configs, read_candidates, split_columns
 from ..tasks.nano.figures import ROLES, Contrast, NanoProfile, ProfileFigures, TaskFigures, group, published_shapes

@@ -74,7 +74,8 @@ def recommend(
 
     `gpu_speed` is the GPU's share of an H200's speed. `everything` keeps what fits but is not on the Pareto front.
     """
-    if gpu_memory < 0 or dollars < 0 or (seconds_per_query is not None and seconds_per_query <= 0) or gpu_speed <= 0:
+    patience = math.inf if seconds_per_query is None else seconds_per_query
+    if not (gpu_memory >= 0 and dollars >= 0 and patience > 0 and 0 < gpu_speed < math.inf):  # nor is NaN a limit
         raise UsageError("a budget is not negative, and seconds and speed are more than 0")
     published = _published()
     covered = {file.about.figure for file in shipped().values()}

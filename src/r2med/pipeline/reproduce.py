@@ -52,12 +52,14 @@ def reproduce(
         raise UsageError(
             f"{figure.source.id} gives no {measure} of each task for {name} on {collection} under {chosen.name}"
         )
+    allowed = figure.source.tolerance if tolerance is None else tolerance
+    if not allowed >= 0:
+        raise UsageError(f"a tolerance is 0 or more points, not {allowed:g}")
     published = [ref for ref in refs if ref.name in figure.tasks(measure.key)]
     if not published:
         raise UsageError(f"none of the tasks asked for has a published figure for {name}")
     results = _results(figure, chosen, published, store, options, run=run, notify=notify)
     reasons = {r.task.name: _reasons(r, chosen, store, measure) for r in results}
-    allowed = figure.source.tolerance if tolerance is None else tolerance
     done = {r.task.name for r in results}
     return Reproduction(
         system=name,
@@ -178,7 +180,7 @@ def _reasons(result: TaskResult, protocol: Protocol, store: ResultStore, measure
     drops = protocol.identical_ids == "dropped" and kinds & set(protocol.identical_ids_for or kinds)
     if drops and _finds_itself(store.run(result)):
         found.append(f"documents with the query's own id are ranked, {protocol.name} drops them")
-    if result.depth < (measure.cutoff or DEPTH):
+    if result.ends_before(measure.cutoff or DEPTH):
         found.append(f"rankings were cut at {result.depth}, so that {measure} counts less than there is to find")
     return found
 

@@ -1,10 +1,15 @@
-"""What each kind of stage does, given the values of those before it."""
+"""The stages of an experiment: what each kind does, given the values of those before it, and what it will take.
+
+What a stage takes is counted where it can be, estimated where it must be, else left empty.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, NamedTuple
+
+import msgspec
 
 from ..core import Run, Task, UsageError
 from ..core.budget import Account, Timed, in_turn, saved_seconds
@@ -18,10 +23,41 @@ from ..rerank.contract import SAFEGUARD_RANK
 from ..results import SCHEMA, ResultStore, SystemInfo, TaskInfo, TaskResult
 from ..results.beside import UsedGenerations
 from ..results.schema import environment
-from ..retrieve import Index, Retriever
+from ..retrieve import Index, Retriever, Work
 from ..scoring import score
 from ..scoring.evaluation import before_after, judged_without_results
 from .system import Reranking, System
+
+Kind = Literal["load", "prepare", "expand", "search", "fuse", "rerank", "score"]
+Values = Mapping[str, Any]
+Cached = Literal["yes", "partly", "no", "unknown"]
+
+
+@dataclass
+class Step:
+    """One stage: what it makes, out of what, and for which systems."""
+
+    key: str
+    kind: Kind
+    what: str  # the component that does it, by name
+    needs: tuple[str, ...]
+    owner: str  # the system that asked for it first
+    part: Any = field(repr=False)  # the retriever, expander, fusion, reranking or system behind it
+    do: Callable[[Values], Any] = field(repr=False)  # makes the value out of those of the stages it needs
+    systems: list[str] = field(default_factory=list)
+
+
+@dataclass
+class Plan:
+    """All stages of one task, each behind those it needs; results that are there already need none."""
+
+    task: Task
+    depth: int
+    steps: list[Step]
+    systems: list[System]
+    kept: dict[str, TaskResult]  # by system
+    stale: dict[str, str]  # why a stored result of a system does not count
+    expected: dict[str, str]  # fingerprint of each system's result
 
 
 class Ranked(NamedTuple):
@@ -221,3 +257,105 @@ def dangling_judgments(task: Task) -> int:
     """Positive judgments of documents that the corpus does not hold: nobody can find them."""
     absent = task.documents.ids.positions(task.qrels.doc_ids)[task.qrels.docs] < 0
     return int((absent & (task.qrels.grades > 0)).sum())
+
+
+class StageEstimate(msgspec.Struct, kw_only=True):
+    """One stage of a plan, as it is printed."""
+
+    task: str
+    stage: str
+    what: str  # the part that does it
+    key: str
+    needs: list[str] = []  # keys of the stages whose values it takes
+    systems: list[str] = []  # whose result depends on it
+    cached: Cached = "no"  # `yes`: nothing is left to do; `unknown`: it depends on what an earlier stage makes
+    texts: int | None = None  # texts, generations or pairs in all
+    missing: int | None = None  # those that are not kept from an earlier run
+    tokens: int | None = None  # about; of those that are missing
+    dollars: float | None = None  # at most; None where no price is known
+    seconds: float | None = None  # at the speed measured last; None where nothing was measured
+
+
+def estimate_all(plans: Iterable[Plan]) -> list[StageEstimate]:
+    """Every stage of every task, in the order of the plan; results that are there already come as one stage each."""
+    found: list[StageEstimate] = []
+    for plan in plans:
+        found += [estimate(step, plan) for step in plan.steps]
+        for system in plan.systems:
+            if system.name in plan.kept:
+                key = plan.expected[system.name]
+                found.append(
+                    StageEstimate(
+                        task=plan.task.full_name, stage="score", what=system.name, key=key, systems=[system.name],
+                        cached="yes", dollars=0.0, seconds=0.0,
+                    )
+                )  # fmt: skip
+    return found
+
+
+def estimate(step: Step, plan: Plan) -> StageEstimate:
+    """One stage."""
+    facts = {"stage": step.kind, "what": step.what, "key": step.key} | _facts(step, plan.task)
+    return StageEstimate(task=plan.task.full_name, needs=list(step.needs), systems=list(step.systems), **facts)
+
+
+def _facts(step: Step, task: Task) -> dict[str, Any]:
+    part = step.part
+    if step.kind == "load":
+        return {"cached": "yes", "texts": len(task.documents) + len(task.queries)}
+    if step.kind == "prepare":
+        return {"stage": part.prepares, "texts": len(task.documents), **_work(part.estimate(task, "document"))}
+    if step.kind == "search":
+        # What an expander makes of the queries is known when it has.
+        raw = len(step.needs) == 1
+        return {"texts": len(task.queries), **(_work(part.estimate(task, "query")) if raw else {"cached": "unknown"})}
+    if step.kind == "expand":
+        return _expanding(part, task)
+    if step.kind == "rerank":
+        return {"cached": "unknown", "texts": len(task.queries) * min(part.depth, len(task.documents))}
+    return {}
+
+
+def _work(work: Work | None) -> dict[str, Any]:
+    if work is None:
+        return {}
+    return {
+        "cached": _cached(work.distinct - work.missing, work.missing),
+        "texts": work.texts,
+        "missing": work.missing,
+        "tokens": work.tokens,
+        "dollars": work.dollars,
+        "seconds": work.seconds,
+    }
+
+
+def _expanding(expander: Expander, task: Task) -> dict[str, Any]:
+    asked = expander.plan(task)
+    return {
+        "cached": _cached(asked.stored, asked.calls),
+        "texts": asked.calls + asked.stored,
+        "missing": asked.calls,
+        "tokens": asked.prompt_tokens + asked.completion_tokens,
+        "dollars": asked.cost,
+    }
+
+
+def _cached(there: int, missing: int) -> Cached:
+    if not missing:
+        return "yes"
+    return "partly" if there else "no"
+
+
+def totals(stages: Iterable[StageEstimate]) -> dict[str, Any]:
+    """Sums over what is known, and how many stages are not."""
+    stages = list(stages)
+    to_do = [s for s in stages if s.cached != "yes"]
+    return {
+        "stages": len(stages),
+        "to_do": len(to_do),
+        "missing": sum(s.missing or 0 for s in stages),
+        "tokens": sum(s.tokens or 0 for s in stages),
+        "dollars": sum(s.dollars or 0.0 for s in stages),
+        "seconds": sum(s.seconds or 0.0 for s in stages),
+        "without_seconds": sum(s.seconds is None for s in to_do),
+    }

@@ -23,11 +23,10 @@ from ..results.store import collection_slug
 from ..scoring import Measure, score
 from ..scoring.aware import evaluate_aware
 from ..scoring.compare import Comparison, Moved, Pair, compare
-from ..scoring.evaluation import mean_judged
+from ..scoring.evaluation import ScoreSet, mean_judged
 from ..scoring.holes import DEPTH, HoleReport, PoolEntry, build_pool, hole_report
 from ..scoring.intervals import Settings, SystemScores, score_intervals
 from ..scoring.measures import JUDGED, USUAL
-from ..scoring.score_set import ScoreSet
 from ..scoring.slices import GROUPS, Slice, Tokens, query_traits, slice_labels, slice_scores
 from ..scoring.tables import CORRECTED, pair_table
 from ..tasks import read_qrels, read_run

@@ -8,8 +8,8 @@ from typing import Literal, NamedTuple
 from ..core import ResultError
 from ..core.budget import known_sum
 from ..results import SystemInfo, TaskResult
-from ..results.protocols import tables
 from ..results.published_models import SystemFacts, joint_facts
+from ..results.schema import tables
 from ..scoring import Measure
 from .collection import CollectionResults
 

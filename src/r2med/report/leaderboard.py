@@ -24,7 +24,7 @@ from ..scoring.evaluation import mean_judged
 from ..scoring.intervals import Bootstrap, Settings, SystemScores, score_intervals
 from ..scoring.measures import JUDGED
 from .collection import ORDER, CollectionResults, collection_named, collection_results, task_names
-from .scores import short_name
+from .scores import cut_short, short_name
 
 MANY_SYSTEMS, MANY_QUERIES = 100, 20_000
 AT_ONCE = 50  # Systems resampled together: the means of more would not fit comfortably in memory.
@@ -318,6 +318,7 @@ def _measured_row(system: str, results: CollectionResults, measure: Measure) -> 
         complete=complete,
         tasks_of=(sum(t in scored for t in results.whole), len(results.whole)),
         judged_at_10=mean_judged(r.judged_at_10 for r in scored.values()),
+        caution=cut_short(measure, sorted({r.depth for r in scored.values() if r.ends_before(measure.cutoff)})).strip(),
     )
 
 
@@ -371,6 +372,7 @@ def board_caption(rows: Sequence[Row], measure: Measure) -> str:
     text = f"{measure} × 100; Macro: mean of the tasks."
     if any(r.judged_at_10 is not None for r in rows):
         text += f" {JUDGED}: share of the top ten that somebody judged."
+    text += "".join(f" {r.system}: {r.caution}" for r in rows if r.measured and r.caution)
     if protocols:
         text += f" Published figures are not ours; protocol {', '.join(protocols)}."
     if len(protocols) > 1:

@@ -12,8 +12,8 @@ import numpy as np
 from ..core import UsageError
 from ..scoring import Measure
 from ..scoring.compare import Standings
+from ..scoring.evaluation import ScoreSet
 from ..scoring.intervals import Average, Estimate, SystemScores
-from ..scoring.score_set import ScoreSet
 from .chart import MARGIN, NORMAL, SMALL, Box, Chart, Label, Scale, along, around, fit, linear, logarithmic, tick_text
 from .costs import Axis, CostPoint, CutPoint, Side
 from .scores import short_name

@@ -10,7 +10,6 @@ from ..core import UsageError
 from ..core.budget import known_sum
 from ..core.table import Table, points, share
 from ..results import TaskResult, macro_average, query_weighted
-from ..results.protocols import own_words
 from ..scoring import CUTOFFS, MAIN, Measure
 from ..scoring.evaluation import import_pandas, mean_judged
 from ..scoring.measures import JUDGED
@@ -65,6 +64,7 @@ class ScoreTable(NamedTuple):
     measure: Measure
     tasks: list[str]
     rows: list[SystemRow]
+    ends: tuple[int, ...] = ()  # Where rankings end that were cut before the measure's cut-off.
 
     def table(self) -> Table:
         """As a table; the averages only where there is more than one task to average."""
@@ -82,7 +82,7 @@ class ScoreTable(NamedTuple):
         averages = "; Macro: mean of the tasks, By query: mean of all queries" if several else ""
         averages += f"; {JUDGED}: share of the top ten that somebody judged" if judged else ""
         titles = ["System", *names, *(["Macro", "By query"] if several else []), *([str(JUDGED)] if judged else [])]
-        return Table(titles, rows, f"{self.measure} × 100{where}{averages}.")
+        return Table(titles, rows, f"{self.measure} × 100{where}{averages}.{cut_short(self.measure, self.ends)}")
 
 
 def score_table(results: Iterable[TaskResult], measure: Measure = MAIN) -> ScoreTable:
@@ -107,7 +107,14 @@ def score_table(results: Iterable[TaskResult], measure: Measure = MAIN) -> Score
                 judged=mean_judged(r.judged_at_10 for r in found),
             )
         )
-    return ScoreTable(measure, tasks, rows)
+    ends = {r.depth for of_system in grouped.values() for r in of_system.values() if r.ends_before(measure.cutoff)}
+    return ScoreTable(measure, tasks, rows, tuple(sorted(ends)))
+
+
+def cut_short(measure: Measure, ends: Iterable[int]) -> str:
+    """What a caption says where rankings end before the cut-off of a measure; empty where none does."""
+    ranks = ", ".join(map(str, ends))
+    return f" Rankings were cut at rank {ranks}, so that {measure} counts less than there is to find." if ranks else ""
 
 
 class Scores:
@@ -228,7 +235,7 @@ def _extras(results: list[TaskResult]) -> dict[str, Any]:
     expansions = {r.task.full_name: r.expansions[0] for r in results if r.expansions}
     said = [*expansions.values(), *(noted for result in results for noted in result.rerankings)]
     warnings = list(dict.fromkeys(str(noted["warning"]) for noted in said if noted.get("warning")))
-    warnings += own_words(results[0].system)
+    warnings += results[0].system.own_words
     counted = {task: {key: e.get(key) for key in COUNTED} for task, e in expansions.items()}
     asked = {r.task.full_name: [n["answers"] for n in r.rerankings if "answers" in n] for r in results}
     reranked = {task: answers for task, answers in asked.items() if answers}

@@ -29,7 +29,7 @@ from ..core.compression import inflate, outgrown
 from ..core.places import open_regular
 from ..core.stores import whole_lines
 from ..core.trec import parse_run, read_run, run_lines
-from ..scoring.hits import Float64
+from ..scoring.measures import Float64
 from .schema import TaskResult
 
 RUN, QUERIES, EXPANSIONS, GENERATIONS = ".run.gz", ".queries.jsonl", ".expansions.jsonl", ".generations.jsonl"

@@ -79,10 +79,9 @@ def model_names(system: str) -> list[str]:
     """The models that a published system is made of: `hyde:gpt4+nv+rankllama@10` has gpt4, nv and rankllama."""
     names = []
     for part in system.split("+"):
-        whole = part.partition("@")[0]
+        name, _, given = part.partition("@")[0].partition(":")
         for suffix in FUSIONS:
-            whole = whole.removesuffix(suffix)
-        name, _, given = whole.partition(":")
+            name = name.removesuffix(suffix)
         argument = given.partition(",")[0].removeprefix(SERVED)
         names.append(argument if argument and "=" not in argument else name)
     return list(dict.fromkeys(names))

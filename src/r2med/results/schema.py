@@ -1,10 +1,15 @@
-"""What a result file holds, and how its numbers were made: versions, machine, commit."""
+"""What the files of a results folder hold: a result and how its numbers were made, and how far a run is.
+
+`<task>.json` is a `TaskResult`, with versions, machine and commit. `.progress.json` is written while a run goes, and
+read by whoever looks on.
+"""
 
 from __future__ import annotations
 
 import os
 import platform
 import sys
+import time
 from collections import Counter
 from datetime import datetime, timezone
 from functools import cache
@@ -14,13 +19,21 @@ from typing import Any
 import msgspec
 
 from .._version import __version__
-from ..core import DataError
+from ..core import DataError, ResultError
+from ..core.atomic import write_bytes
+from ..core.places import open_regular
+from ..core.portable import process_lives
 from ..core.untrusted import inside
 
 SCHEMA = 1
 UNCACHED = ("load", "fuse", "score")
 """Stages of which nothing is ever kept."""
+OWN_WORDS = "r2med's own"  # The name of instructions and prompts that no protocol has.
 MICRO = "recall_micro"  # How measures begin that count positive judgments rather than queries.
+PROGRESS = ".progress.json"
+KEPT_FINISHED = 200
+_LARGEST = 1 << 20
+_EVERY = 0.25  # seconds: results that were there already would otherwise cost a write each
 PACKAGES = ("numpy", "onnxruntime", "tokenizers", "torch", "transformers", "sentence-transformers")
 
 
@@ -32,6 +45,25 @@ class SystemInfo(msgspec.Struct, kw_only=True):
     description: dict[str, object]  # Everything that changes its rankings.
     spec: dict[str, object] = {}
     # What it is made of, as data: `retrievers`, `fusion`, `expander`, `reranker`. Empty in files of the first edition.
+
+    @property
+    def own_words(self) -> list[str]:
+        """What of a system under a protocol of instructions is in r2med's own words, said plainly."""
+        retrievers, first = tables(self.description.get("retrievers")), table(self.description.get("expander"))
+        said = ["instructions"] if any(described.get("prompts") == OWN_WORDS for described in retrievers) else []
+        methods = [method for method in (first, *tables(first.get("then"))) if method.get("protocol")]
+        said += ["prompts"] if any("pack" not in table(method.get("prompts")) for method in methods) else []
+        return [f"{what}: {OWN_WORDS}" for what in said]
+
+
+def table(value: object) -> dict[str, Any]:
+    """A table that stands in a result file; empty where something else does, for anybody may have written it."""
+    return value if isinstance(value, dict) else {}
+
+
+def tables(value: object) -> list[dict[str, Any]]:
+    """The tables of a list that stands in a result file."""
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
 class TaskInfo(msgspec.Struct, kw_only=True):
@@ -78,6 +110,10 @@ class TaskResult(msgspec.Struct, kw_only=True):
     # Hashes of the files beside it, by suffix; checked when they are read. Empty in files of the first edition.
     checksum: str = ""
     # Of all the rest, added when the result is stored. A result without a valid checksum is refused.
+
+    def ends_before(self, cutoff: int | None) -> bool:
+        """Whether rankings were cut before a measure's cut-off, so that it counts less than there is to find."""
+        return cutoff is not None and self.depth < min(cutoff, self.task.documents)
 
     @property
     def of_queries(self) -> tuple[str, ...]:
@@ -165,11 +201,106 @@ def _processor() -> str:
 @cache
 def _commit() -> str | None:
     """Commit of the checkout r2med runs from; None for an installed package."""
-    git = Path(__file__).resolve().parents[3] / ".git"
+    return commit_of(Path(__file__).resolve().parents[3] / ".git")
+
+
+def commit_of(git: Path) -> str | None:
+    """The commit that a repository is at, its branches in files of their own or packed; None where there is none."""
     try:
         head = (git / "HEAD").read_text().strip()
-        return (
-            inside(git, head.removeprefix("ref: "), "branch").read_text().strip() if head.startswith("ref: ") else head
-        )
+        branch = head.removeprefix("ref: ")
+        if branch == head:
+            return head
+        own = inside(git, branch, "branch")
+        if own.is_file():
+            return own.read_text().strip()
+        packed = (line.partition(" ") for line in (git / "packed-refs").read_text().splitlines())
+        return next((commit for commit, _, name in packed if name == branch), None)
     except (OSError, DataError):
+        return None
+
+
+class Step(msgspec.Struct, frozen=True):
+    """One system on one task."""
+
+    system: str
+    task: str
+
+
+class Progress(msgspec.Struct, kw_only=True):
+    """How far a run is: `.progress.json`. Times are seconds since 1970."""
+
+    started: float
+    updated: float
+    done: int
+    total: int
+    current: Step | None = None
+    finished: list[Step] = []  # The latest ones only.
+    ended: float | None = None
+    pid: int = 0
+    host: str = ""
+
+    @property
+    def running(self) -> bool:
+        """Whether somebody is still at it; a run that was killed has no end and no process."""
+        if self.ended is not None:
+            return False
+        if self.host != platform.node() or self.pid <= 0:
+            return time.time() - self.updated < 3600
+        return process_lives(self.pid)
+
+
+class ProgressFile:
+    """Keeps `.progress.json` up to date. That it cannot be written never stops a run."""
+
+    def __init__(self, root: str | Path) -> None:
+        self.path = Path(root) / PROGRESS
+        self._state: Progress | None = None
+        self._written = 0.0
+
+    def begin(self, total: int) -> None:
+        """A run of `total` steps starts."""
+        now = time.time()
+        self._state = Progress(started=now, updated=now, done=0, total=total, pid=os.getpid(), host=platform.node())
+        self._write(force=True)
+
+    def step(self, system: str, task: str, *, finished: bool = False) -> None:
+        """A step starts or, with `finished`, is done."""
+        state = self._state
+        if state is None:
+            return
+        here = Step(system, task)
+        if finished:
+            state.done += 1
+            state.finished = [*state.finished, here][-KEPT_FINISHED:]
+            state.current = None if state.current == here else state.current
+        else:
+            state.current = here
+        self._write(force=not finished)
+
+    def end(self) -> None:
+        if self._state is not None:
+            self._state.ended, self._state.current = time.time(), None
+            self._write(force=True)
+
+    def _write(self, *, force: bool) -> None:
+        state, now = self._state, time.time()
+        if state is None or not (force or now - self._written >= _EVERY):
+            return
+        state.updated = self._written = now
+        try:
+            write_bytes(self.path, msgspec.json.encode(state))
+        except ResultError:
+            self._state = None
+
+
+def read_progress(root: str | Path) -> Progress | None:
+    """The state of the latest run into a results folder; None where there is none or it cannot be read."""
+    path = Path(root) / PROGRESS
+    try:
+        if path.is_symlink():
+            return None
+        with open_regular(path) as stream:
+            return msgspec.json.decode(stream.read(_LARGEST), type=Progress)
+    except (OSError, ValueError, RecursionError):
         return None

@@ -13,10 +13,20 @@ from typing import NamedTuple
 import numpy as np
 
 from ..core import NO_DOCUMENT, IdTable, Qrels, Run, UsageError
-from ..core.columns import Int32
+from ..core.columns import Int32, Int64
 from .evaluation import Evaluation, evaluation_of, score
-from .hits import EMPTY, Bools, Float64, Hits, HitsAt, Int64, grades_along, ideal_ranking
-from .measures import STANDARD, Measure, parse_measures
+from .measures import (
+    EMPTY,
+    STANDARD,
+    Bools,
+    Float64,
+    Hits,
+    HitsAt,
+    Measure,
+    grades_along,
+    ideal_ranking,
+    parse_measures,
+)
 
 
 class AwareEvaluation(NamedTuple):

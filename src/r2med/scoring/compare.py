@@ -15,6 +15,7 @@ import msgspec
 import numpy as np
 
 from ..core import UsageError
+from ..core.columns import Int64
 from .effects import (
     Equivalence,
     Spread,
@@ -26,10 +27,10 @@ from .effects import (
     t_test,
     widened,
 )  # fmt: skip
-from .hits import Bools, Float64, Int64
+from .evaluation import ScoreSet, Weights
 from .intervals import Bootstrap, Settings, SystemScores, score_intervals
+from .measures import Bools, Float64
 from .populations import Populations, populations
-from .score_set import ScoreSet, Weights
 from .significance import EXACT_MOST, SAME, Line, Pairs, PairTests, SignFlips, all_pairs, exact_p, pair_tests, step_down
 
 MOVED = 10

@@ -10,8 +10,8 @@ import msgspec
 import numpy as np
 
 from ..core import UsageError
-from .hits import Float64
 from .intervals import student_cdf, student_quantile, two_sided_p
+from .measures import Float64
 from .significance import ENDS, SAME, SLACK, Line, PairTests
 
 Verdict = Literal["better", "worse", "equivalent", "undecided"]

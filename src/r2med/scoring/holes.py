@@ -14,8 +14,7 @@ import numpy as np
 from ..core import NO_DOCUMENT, DataError, IdTable, Judgment, Qrels, Run, Task, UsageError
 from ..core.atomic import write_bytes
 from .evaluation import score
-from .hits import UNJUDGED, Float64, grades_along, place_in_query
-from .measures import MAIN, Measure
+from .measures import MAIN, UNJUDGED, Float64, Measure, grades_along, place_in_query
 
 DEPTH = 10
 MOST_LABELLINGS = 2_000  # that are gone through for one system: ten holes with up to four grades
@@ -97,7 +96,7 @@ def score_bounds(
         raise UsageError(f"{measure} looks at judged documents only: holes are for measures that count others as wrong")
     looked_at = run if measure.cutoff is None else run.top(measure.cutoff)
     inside = {(hole.query, hole.doc_id) for hole in unjudged(run, qrels, depth)} | set(pool)
-    own = [hole for hole in unjudged(looked_at, qrels, looked_at.depth) if (hole.query, hole.doc_id) in inside]
+    own = [hole for hole in unjudged(looked_at, qrels, max(looked_at.depth, 1)) if (hole.query, hole.doc_id) in inside]
     elsewhere = inside - {(hole.query, hole.doc_id) for hole in own}
     query = np.array([hole.query for hole in own], dtype=np.int64)
     counts = np.bincount(query, minlength=len(qrels.query_ids))
@@ -250,12 +249,16 @@ def _tsv(entry: PoolEntry) -> bytes:
 
 
 def read_labels(path: str | Path) -> list[tuple[str, Judgment]]:
-    """The grades that were filled in, with their task; entries without one are left out."""
-    return [
-        (entry.task, Judgment(entry.query_id, entry.doc_id, entry.grade))
-        for entry in read_pool(path)
-        if entry.grade is not None
-    ]
+    """The grades that were filled in, with their task; entries without one are left out, two for one pair refused."""
+    labels: dict[tuple[str, str, str], int] = {}
+    for entry in read_pool(path):
+        if entry.grade is None:
+            continue
+        grade = labels.setdefault((entry.task, entry.query_id, entry.doc_id), entry.grade)
+        if grade != entry.grade:
+            pair = f"{entry.doc_id!r} for query {entry.query_id!r} of {entry.task}"
+            raise DataError(f"holds two grades of {pair}: {grade} and {entry.grade}", path=path)
+    return [(task, Judgment(query_id, doc_id, grade)) for (task, query_id, doc_id), grade in labels.items()]
 
 
 def read_pool(path: str | Path) -> list[PoolEntry]:

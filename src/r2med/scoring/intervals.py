@@ -24,9 +24,10 @@ import msgspec
 import numpy as np
 
 from ..core import UsageError
+from ..core.columns import Int64
 from ..core.table import interval, points
-from .hits import Float64, Int64
-from .score_set import ScoreSet, Weights
+from .evaluation import ScoreSet, Weights
+from .measures import Float64
 
 Method = Literal["percentile", "bca"]
 METHODS: tuple[Method, ...] = ("percentile", "bca")

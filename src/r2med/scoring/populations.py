@@ -16,9 +16,9 @@ import msgspec
 import numpy as np
 
 from ..core import UsageError
-from .hits import Float64
+from .evaluation import ScoreSet
 from .intervals import student_quantile, two_sided_p
-from .score_set import ScoreSet
+from .measures import Float64
 
 TASK_COUNTS = (1, 2, 4, 8, 16, 32, 64)
 MOST_TASKS = 100_000

@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from .hits import Float64
+from .measures import Float64
 
 Float32 = npt.NDArray[np.float32]
 EXACT_MOST = 16  # up to this many queries, all sign patterns are gone through

@@ -10,10 +10,11 @@ import msgspec
 import numpy as np
 
 from ..core import Task, UsageError
+from ..core.columns import Int64
 from .effects import spread, widened
-from .hits import Bools, Int64
+from .evaluation import ScoreSet
 from .intervals import Bootstrap, Estimate, Settings
-from .score_set import ScoreSet
+from .measures import Bools
 from .significance import SignFlips, pair_tests
 
 TINY = 10
@@ -25,7 +26,8 @@ FLAGS = ("flagged", "not flagged")
 GROUPS = ("family", "body system", "positives", "query length", "difficulty")
 """What queries are grouped by."""
 ORDERS: dict[str, Collection[str]] = {
-    "positives": _POSITIVES.values(), "query length": _WORDS.values(), "difficulty": THIRDS, "audit": FLAGS,
+    "positives": _POSITIVES.values(), "query length": _WORDS.values(), "difficulty": (*THIRDS, NOT_STATED),
+    "audit": FLAGS,
 }  # fmt: skip
 """The order of the groups; others go by name."""
 
@@ -39,7 +41,7 @@ class Traits(NamedTuple):
     body_system: str
     positives: int
     words: int
-    overlap: float
+    overlap: float | None  # None where there is nothing to compare: no word, or no positive passage.
 
 
 class Slice(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,7 +73,7 @@ def query_traits(task: Task, tokens: Tokens) -> dict[str, Traits]:
             body_system=(query.body_system if query is not None else None) or NOT_STATED,
             positives=len(passages),
             words=len(query.text.split()) if query is not None else 0,
-            overlap=float(np.mean(shared)) if shared else 0.0,
+            overlap=float(np.mean(shared)) if shared else None,
         )
     return traits
 
@@ -114,11 +116,17 @@ def slice_labels(
         "body system": [t.body_system for t in known],
         "positives": [_bin(t.positives, _POSITIVES) for t in known],
         "query length": [_bin(t.words, _WORDS) for t in known],
-        "difficulty": [THIRDS[i] for i in thirds([t.overlap for t in known])],
+        "difficulty": _difficulty([t.overlap for t in known]),
     }
     if flagged is not None:
         labels["audit"] = [FLAGS[place not in flagged] for place in order]
     return labels
+
+
+def _difficulty(overlaps: Sequence[float | None]) -> list[str]:
+    """The third that each query belongs to by the words it shares with its positives."""
+    parts = iter(thirds([overlap for overlap in overlaps if overlap is not None] or [0.0]))
+    return [NOT_STATED if overlap is None else THIRDS[next(parts)] for overlap in overlaps]
 
 
 def _bin(number: int, bins: Mapping[float, str]) -> str:

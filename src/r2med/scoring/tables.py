@@ -11,11 +11,10 @@ from .measures import JUDGED, USUAL, Measure
 if TYPE_CHECKING:
     from .compare import Comparison, Difference, Pair
     from .effects import Equivalence
-    from .evaluation import Evaluation
+    from .evaluation import Evaluation, ScoreSet
     from .holes import HoleReport
     from .intervals import Settings
     from .populations import Design
-    from .score_set import ScoreSet
     from .slices import Slice
 
 

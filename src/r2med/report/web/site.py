@@ -14,10 +14,10 @@ from ...core.untrusted import component
 from ...results import ResultIndex, StoredResult, TaskInfo
 from ...results.index import Kept
 from ...results.ledger import ledger
-from ...results.progress import Progress, read_progress
+from ...results.schema import Progress, read_progress
 from ...scoring import MAIN, Measure
 from ...scoring.compare import Comparison, compare
-from ...scoring.score_set import ScoreSet
+from ...scoring.evaluation import ScoreSet
 from ...tasks import Stats, Tendencies, collections, list_tasks, resolve, stats, tendencies
 from ...tasks.audit import audit
 from ...tasks.audit.findings import TaskAudit

@@ -15,7 +15,7 @@ import msgspec
 
 from ...core import DataError, UnknownName, fingerprint
 from ...core.files import parse_toml
-from ..schema import SystemInfo
+from ..schema import OWN_WORDS, SystemInfo, table, tables
 
 UNSTATED: Final = "unstated"
 MAIN_PROTOCOL: Final = {
@@ -24,7 +24,6 @@ MAIN_PROTOCOL: Final = {
 """The protocol that a collection's main figures were made under."""
 ABOUT = ("name", "title", "summary", "sources", "source", "versions")  # change no score, or none that is chosen
 
-OWN = "r2med's own"
 CUSTOM = "custom"  # No protocol: instructions or a policy of somebody's own.
 SAMPLING = ("temperature", "top_p", "max_tokens", "seed")
 
@@ -176,11 +175,6 @@ def parts(system: SystemInfo) -> list[Part]:
     ]
 
 
-def tables(value: object) -> list[dict[str, Any]]:
-    """The tables of a list that stands in a result file; anybody may have written it."""
-    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
-
-
 def _first_edition_names(system: SystemInfo, count: int) -> list[str]:
     """A file of the first edition names its retrievers in the system's name only."""
     before = 1 if isinstance(system.description.get("expander"), dict) else 0
@@ -216,18 +210,9 @@ def differences(
     return list(dict.fromkeys(found))
 
 
-def own_words(system: SystemInfo) -> list[str]:
-    """What of a system under a protocol of instructions is in r2med's own words, said plainly."""
-    said = [f"instructions: {OWN}" for part in parts(system) if part.described.get("prompts") == OWN]
-    expander = system.description.get("expander")
-    if isinstance(expander, dict) and expander.get("protocol") and "pack" not in _table(expander.get("prompts")):
-        said.append(f"prompts: {OWN}")
-    return list(dict.fromkeys(said))
-
-
 def protocol_of(system: SystemInfo) -> str:
     """The protocol that a part of the system names; with instructions or a policy of one's own it is no protocol's."""
-    if own_words(system):
+    if system.own_words:
         return CUSTOM
     parameters = tables([table.get("parameters") for table in tables(system.spec.get("retrievers"))])
     stated = next((str(p["protocol"]) for p in parameters if "protocol" in p), "")
@@ -272,8 +257,8 @@ def _dense(described: Mapping[str, Any], protocol: Protocol, expected: Expected)
     if protocol.truncation == "library":
         yield f"truncation is r2med's, {protocol.name} leaves it to its library"
     if expected.own_wording:
-        yield from _instructions(str(described.get("prompts") or OWN), protocol)
-    document = _table(described.get("document"))
+        yield from _instructions(str(described.get("prompts") or OWN_WORDS), protocol)
+    document = table(described.get("document"))
     if protocol.api_texts and document.get("dtype") == "service" and "sent" not in document:
         yield f"texts go to the service as they are, {protocol.name} cuts and quotes them"
     if expected.dtype is not None and document.get("dtype") != expected.dtype:
@@ -282,7 +267,7 @@ def _dense(described: Mapping[str, Any], protocol: Protocol, expected: Expected)
 
 def _instructions(used: str, protocol: Protocol) -> Iterator[str]:
     """Whether a model was told a protocol's words: r2med's own, or those of the pack whose hash it names."""
-    if protocol.instructions == UNSTATED or (protocol.instructions == "r2med" and used == OWN):
+    if protocol.instructions == UNSTATED or (protocol.instructions == "r2med" and used == OWN_WORDS):
         return
     if not protocol.prompts or used.rpartition("~")[2] != protocol.prompts:
         yield f"instructions: {used}, {protocol.name} has those of {protocol.instructions}"
@@ -295,8 +280,8 @@ def _expansion(
     if not isinstance(expander, dict):
         return
     method = str(expander.get("method"))
-    for step in expander.get("then") or ():
-        yield f"{method} is followed by {_table(step).get('method')}, under {protocol.name} by nothing"
+    for step in tables(expander.get("then")):
+        yield f"{method} is followed by {step.get('method')}, under {protocol.name} by nothing"
     wanted = expected.policy or protocol.expansion.get(part.kind, {}).get(method)
     if wanted and used != wanted:
         yield f"{method} reaches {part.name} as {_show(used)}, under {protocol.name} as {wanted}"
@@ -304,11 +289,11 @@ def _expansion(
 
 def _generation(system: SystemInfo, protocol: Protocol) -> Iterator[str]:
     """How texts were generated here; texts that somebody else generated are not asked about."""
-    expander = _table(system.description.get("expander"))
+    expander = table(system.description.get("expander"))
     sampling, llm = expander.get("sampling"), str(expander.get("llm", "")).partition(":")[0]
     if not isinstance(sampling, dict) or not protocol.generation:
         return
-    used = str(_table(expander.get("prompts")).get("pack", OWN))
+    used = str(table(expander.get("prompts")).get("pack", OWN_WORDS))
     if protocol.prompts and used.rpartition("~")[2] != protocol.prompts:
         yield f"prompts: {used}, {protocol.name} has those of {protocol.instructions}"
     wanted = next((kind for kind in protocol.generation.values() if llm in kind.llms), None)
@@ -327,18 +312,14 @@ def _generation(system: SystemInfo, protocol: Protocol) -> Iterator[str]:
 
 def _pairs(system: SystemInfo, protocol: Protocol) -> Iterator[str]:
     """What a cross-encoder cuts off a pair; other rerankers read no pairs."""
-    reranking = _table(system.description.get("reranking"))
+    reranking = table(system.description.get("reranking"))
     for link in (reranking, *tables(reranking.get("then"))):
-        reranker = _table(link.get("reranker"))
+        reranker = table(link.get("reranker"))
         if protocol.pairs == UNSTATED or "logit" not in reranker:
             continue
         cut = reranker.get("truncation", "document-first")
         if cut != protocol.pairs:
             yield f"pairs are cut {cut}, under {protocol.name} {protocol.pairs}"
-
-
-def _table(value: object) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
 
 
 def _show(value: object) -> str:

@@ -11,8 +11,7 @@ from markupsafe import Markup
 from ....core import UnknownName
 from ....core.table import shortened
 from ....scoring import Measure
-from ....scoring.evaluation import mean_judged
-from ....scoring.score_set import ScoreSet
+from ....scoring.evaluation import ScoreSet, mean_judged
 from ...collection import CollectionResults
 from ...pictures import MIDDLE_SIDE, PHONE_SIDE, SIDE, draw_scatter
 from ..render import Links, Page, PageRequest

@@ -14,7 +14,7 @@ from ....core.columns import Int64
 from ....results import StoredResult
 from ....results.beside import Ranking
 from ....scoring import Measure
-from ....scoring.hits import Float64
+from ....scoring.measures import Float64
 from ....text.duplicates import text_key
 from ...collection import CollectionResults
 from ...pictures import draw_field

@@ -15,17 +15,17 @@ from typing import Any
 
 import numpy as np
 
-from ...core.columns import Int64
-from ...core.options import Options
-from ...core.queries import Side
-from ...core.spec import Spec
-from ...rerank import Reranker
-from ...rerank.pointwise import Pairs, PairScorer, Scored
-from ...retrieve import Retriever
-from ...retrieve.encoders import BaseEncoder, Batch, TermBatch, TokenBatch, WorkOrder
-from ...retrieve.encoders.torch_models import DTYPES
-from . import Executor
-from .pool import Component, Job, Pool, Workers
+from ..core.columns import Int64
+from ..core.options import Options
+from ..core.queries import Side
+from ..core.spec import Spec
+from ..rerank import Reranker
+from ..rerank.pointwise import Pairs, PairScorer, Scored
+from ..retrieve import Retriever
+from ..retrieve.encoders import BaseEncoder, Batch, TermBatch, TokenBatch, WorkOrder
+from ..retrieve.encoders.torch_models import DTYPES
+from .run import Executor
+from .workers import Component, Job, Pool, Workers
 
 MOST_TEXTS = 256
 SHARDS_PER_WORKER = 4

@@ -23,15 +23,15 @@ from itertools import islice
 from multiprocessing.connection import Connection, wait
 from typing import Any, Literal, NamedTuple, Protocol
 
-from ..._version import __version__
-from ...core import DataError, MissingExtra, ModelError, R2MedError, ResultError, Unavailable, UsageError, fingerprint
-from ...core.options import Options
-from ...core.plugins import one_line
-from ...core.queries import Side
-from ...core.spec import Spec
-from ...retrieve.encoders.torch_models import may_have_gpu, resolve_devices
-from ...retrieve.sparse import available_cores
-from ..system import Builder
+from .._version import __version__
+from ..core import DataError, MissingExtra, ModelError, R2MedError, ResultError, Unavailable, UsageError, fingerprint
+from ..core.options import Options
+from ..core.plugins import one_line
+from ..core.queries import Side
+from ..core.spec import Spec
+from ..retrieve.encoders.torch_models import may_have_gpu, resolve_devices
+from ..retrieve.sparse import available_cores
+from .system import Builder
 
 ATTEMPTS = 4
 PATIENCE = 120.0

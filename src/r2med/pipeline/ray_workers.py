@@ -17,9 +17,9 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack, redirect_stdout
 from typing import Any
 
-from ...core import MissingExtra, Unavailable, UsageError
-from ...core.plugins import first_line
-from .pool import Event, Failure, Job, Worker
+from ..core import MissingExtra, Unavailable, UsageError
+from ..core.plugins import first_line
+from .workers import Event, Failure, Job, Worker
 
 QUIET = {
     "RAY_USAGE_STATS_ENABLED": "0",
@@ -55,6 +55,8 @@ class RayWorkers:
         resources = ray.cluster_resources()
         nodes = sum(node["Alive"] for node in ray.nodes())
         self._gpus = 0 if self._device == "cpu" else int(resources.get("GPU", 0))
+        if self._device not in (None, "cpu") and not self._gpus:
+            raise Unavailable(f"the Ray cluster has no GPU, and --device is {self._device}")
         room = self._gpus or int(resources.get("CPU", 0))
         if room < 1:
             raise Unavailable("the Ray cluster has neither a GPU nor a CPU to give")

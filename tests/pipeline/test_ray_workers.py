@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from .nodes import Node, command_line, descendants, free_address, home_with, wait_for_nodes
-from .runs import Ran
-from .test_pool import late_interaction
+from .ray_nodes import Node, command_line, descendants, free_address, home_with, wait_for_nodes
+from .run_process import Ran
+from .test_workers import late_interaction
 
 SHORT = "bge-small:max_length=16"
 BRIEF = [
@@ -23,6 +23,13 @@ FULL = ["--tasks", "mini@1"]
 
 def on_ray(address: str) -> list[str]:
     return ["--executor", "ray", "--address", address]
+
+
+def test_a_gpu_that_no_node_has_is_not_replaced_by_a_cpu(cluster: str, tmp_path: Path) -> None:
+    arguments = ["--tasks", "mini@1/Biology", "-r", "bm25", "--device", "cuda", *on_ray(cluster)]
+    ran = Ran(home_with(tmp_path / "home"), tmp_path / "results", *arguments).end(None)
+    assert ran.process.returncode not in (0, None)
+    assert "the Ray cluster has no GPU, and --device is cuda" in ran.err
 
 
 @pytest.mark.parametrize("arguments", [BRIEF, pytest.param(FULL, marks=pytest.mark.slow)], ids=["brief", "mini@1"])

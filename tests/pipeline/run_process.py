@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from .nodes import QUIET
+from .ray_nodes import QUIET
 
 
 class Ran:

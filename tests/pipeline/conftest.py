@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from .nodes import Node, free_address, home_with, wait_for_nodes
+from .ray_nodes import Node, free_address, home_with, wait_for_nodes
 
 
 @pytest.fixture(scope="session")

@@ -15,8 +15,8 @@ from r2med.core import UsageError
 from r2med.core.options import Options
 from r2med.core.spec import Spec
 from r2med.pipeline import Builder, Executor, SystemSpec, get_executor, run_experiment
-from r2med.pipeline.executors.models import PoolExecutor
-from r2med.pipeline.executors.pool import Component, Done, Failure, Job, Processes, Worker
+from r2med.pipeline.pooled_models import PoolExecutor
+from r2med.pipeline.workers import Component, Done, Failure, Job, Processes, Worker
 from r2med.results import ResultStore
 from r2med.retrieve import BM25
 from r2med.retrieve.late_interaction import MaxSimRetriever
@@ -24,8 +24,8 @@ from r2med.tasks import resolve
 from tests.retrieve.encoders import tiny
 from tests.retrieve.encoders.weights import real_model
 
-from .nodes import command_line, descendants, home_with
-from .runs import Ran, without
+from .ray_nodes import command_line, descendants, home_with
+from .run_process import Ran, without
 
 ARGUMENTS = [
     "--tasks",
@@ -72,6 +72,8 @@ def test_what_cannot_be() -> None:
         get_executor("slurm")
     with pytest.raises(UsageError, match="add --executor ray"):
         get_executor("local", address="10.0.0.1:6379")
+    with pytest.raises(UsageError, match="--device is cpu or cuda, not cuda:1"):  # which was ignored
+        get_executor("ray", device="cuda:1")
     assert type(get_executor("local", workers=1)) is Executor
 
 
