@@ -31,8 +31,8 @@ from ..tasks.audit.leaks import (
     read_outside,
 )
 from ..tasks.catalogue import locate
-from ..tasks.jsonl import encode_lines
 from ..tasks.nano import take
+from ..tasks.records import encode_lines
 from ..text.duplicates import WIDTH, overlaps, shingle
 
 SCHEMA = 1

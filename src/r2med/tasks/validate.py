@@ -13,9 +13,9 @@ from ..core import DataError
 from ..core.stores import Store, open_stream
 from ..core.untrusted import printable
 from .formats import detect
-from .jsonl import explain, uses_underscore_id
 from .load import TaskRef
 from .nano.folder import changed_files, read_manifest
+from .records import explain, uses_underscore_id
 
 EXAMPLES = 5
 ABSURD_TEXT = 1_000_000

@@ -15,18 +15,18 @@ from ...core.columns import grouped
 from ...core.compression import SUFFIXES, write_lines
 from ...core.stores import Store, find
 from ...core.untrusted import component
-from ..jsonl import (
+from ..records import (
     BeirQuery,
     BeirRecord,
     PlainQuery,
     PlainRecord,
     encode_lines,
     line_of,
+    qrels_from_store,
     read_documents,
+    read_queries,
     read_records,
-    uses_underscore_id,
 )
-from ..judgments import qrels_from_store
 from . import METHODS, Expansion, Format, Parts, preferred, register
 
 if TYPE_CHECKING:
@@ -185,13 +185,6 @@ class BeirFormat(JsonLinesFormat):
         save(name, map(str.encode, chain(["query-id\tcorpus-id\tscore\n"], rows)))
         for name, generated in _hydoc_files(expansions):
             save(name, encode_lines({"id": i, "hy_doc": hydocs} for i, hydocs in generated.items()))
-
-
-def read_queries(store: Store, name: str) -> tuple[Query, ...]:
-    """The queries of a file of JSON lines, in either spelling of their ids."""
-    record = BeirQuery if uses_underscore_id(store, name) else PlainQuery
-    records = (record for _, record in read_records(store, name, record))
-    return tuple(Query(q.id, q.text, q.answer or None, q.body_system or None) for q in records)
 
 
 def _given(**fields: str | None) -> dict[str, str]:
