@@ -15,10 +15,9 @@ from ..scoring import MAIN, Measure
 from ..tasks import Stats, find_tasks, list_tasks, load, resolve_all
 from ..tasks import convert as convert_refs
 from ..tasks import stats as stats_of
-from ..tasks.adding import add_folders
 from ..tasks.catalogue import is_catalogue_name
 from ..tasks.download import Downloaded, download_all
-from ..tasks.load import Converted, from_path, given_path
+from ..tasks.load import Converted, add_folders, from_path, given_path
 from ..tasks.own import Added, find_own
 from ..tasks.own import remove as remove_own
 

@@ -23,7 +23,7 @@ from ..fuse import Fusion
 from ..llm import asked_since
 from ..results import SCHEMA, ResultStore, TaskResult
 from ..retrieve import Retriever, Work
-from ..tasks.own import remember
+from ..tasks.catalogue import remember
 from . import stages
 from .stages import Ranked
 from .system import System
