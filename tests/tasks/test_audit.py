@@ -10,9 +10,8 @@ from r2med.core import DataError, Document, Documents, Qrels, Query, Task, TextC
 from r2med.pipeline.audit import built_in_examples, score_audit
 from r2med.retrieve import BM25
 from r2med.tasks import load, load_all, tendencies
-from r2med.tasks.audit import audit
+from r2med.tasks.audit import OutsideTexts, article, audit, read_outside
 from r2med.tasks.audit.findings import TaskAudit
-from r2med.tasks.audit.leaks import OutsideTexts, article, read_outside
 from r2med.tasks.stats import clearest_traps, lexical_traps
 
 LONG = "A man of sixty has had a dull ache behind the breastbone on climbing stairs for two months"

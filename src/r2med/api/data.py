@@ -247,7 +247,7 @@ def write_pages(
     """
     from ..pipeline.audit import inspect
     from ..report.group_page import write_pages as write_inspected
-    from ..tasks.audit.leaks import read_outside
+    from ..tasks.audit import read_outside
 
     refs, given = resolve_all(tasks), given_path(tasks[0])
     first = given[0] if given else None

@@ -21,7 +21,7 @@ from ..core import DataError, Query, Run, Task, TextColumn, UsageError
 from ..core.atomic import atomic_folder, write_bytes
 from ..retrieve import Retriever
 from ..tasks import TaskRef, entries
-from ..tasks.audit.leaks import (
+from ..tasks.audit import (
     Match,
     OutsideTexts,
     ShingledTask,
