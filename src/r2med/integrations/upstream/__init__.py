@@ -36,8 +36,7 @@ from .evaluate import (
     instructions_of,
     paper_retriever,
 )
-from .prompts import PROMPTS, find_prompts, prompts_of, whose_prompts
-from .tree import ALL, Tree, find_tree, load_tasks
+from .tree import ALL, PROMPTS, Tree, find_prompts, find_tree, load_tasks, prompts_of, whose_prompts
 
 API_NAMES: Final = {"o3-mini": "o3-mini"}
 """What the scripts call an API's model where r2med's card names a dated version of it."""
