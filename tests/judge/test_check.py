@@ -12,9 +12,8 @@ from click.testing import CliRunner
 import r2med
 from r2med.cli import app
 from r2med.core import DataError, Document, Query, Run, UsageError
-from r2med.judge import Pooled, Project, Settings, create_project, open_project
+from r2med.judge import Pooled, Project, Settings, System, create_project, open_project
 from r2med.judge.check import Check, check_project
-from r2med.judge.project import System
 from r2med.pipeline.artefacts import artefacts
 
 from .judging import judge_all

@@ -24,9 +24,9 @@ from ..scoring.compare import compare
 from ..scoring.hits import Float64
 from ..scoring.populations import design
 from ..scoring.score_set import ScoreSet, TaskScores
+from . import Project
 from .final import Final, Judged, Judgments, final_grades, final_judgments, read_judges, sort_queries
 from .journal import Slot
-from .project import Project
 
 HIT_10, HIT_1, JUDGED = parse_measures(["hit@10", "hit@1", "judged@10"])
 FEWEST_SYSTEMS = 3  # of two, every query either agrees or disagrees wholly

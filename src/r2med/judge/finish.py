@@ -22,11 +22,11 @@ from ..core.atomic import atomic_folder
 from ..core.places import exists
 from ..core.table import NONE, Table, markdown_text
 from ..tasks import write_task
+from . import Project
 from .agreement import Measured, group_agreement
 from .check import Check, JudgeRow, check_project
 from .final import Final, counting, final_grades, final_judgments, pooled_corpus, read_judges, sort_queries
 from .journal import Slot
-from .project import Project
 from .summary import agreement_of_pairs
 
 SCHEMA = 1

@@ -20,9 +20,9 @@ from ..core import R2MedError, ResultError, UnknownName, UsageError
 from ..report.web.app import ASGIApp, Guard, Receive, Response, Scope, Send
 from ..report.web.render import static_file
 from ..report.web.requests import JSON, Refused, check_site, headers_of, read_body
+from . import Project
 from .desk import Desk, Finished, Sent
 from .journal import Conflict, JudgeKind
-from .project import Project
 
 HTML, CSS, SCRIPT = "text/html; charset=utf-8", "text/css; charset=utf-8", "text/javascript; charset=utf-8"
 OWN = {
