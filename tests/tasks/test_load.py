@@ -7,11 +7,12 @@ import shutil
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 import r2med
-from r2med.core import DataError, HostileData, Unavailable, UsageError
+from r2med.core import DataError, HostileData, Task, Unavailable, UsageError
 from r2med.core.places import home
-from r2med.tasks import collections, load, load_all, resolve, resolve_all, write_task
+from r2med.tasks import collections, list_tasks, load, load_all, resolve, resolve_all, write_task
 from r2med.tasks.catalogue import drop_in, locate
 from tests.builders import beir_folder, other_folder, r2med_folder, small_task
 
@@ -75,9 +76,33 @@ def test_files_dropped_in_are_found(name: str) -> None:
         write_task(small_task(), place.parent, to="nano", split=ref.entry.split)
     else:
         write_task(small_task(), place, to="r2med", compress="gz")
-    task = load(name)
+    task = small_as_published(name)
     assert task.fingerprint == small_task().fingerprint
     assert (task.full_name, task.revision) == (name, ref.entry.revision)
+
+
+def small_as_published(name: str) -> Task:
+    """What is found under a name, were it published with the counts of the small task."""
+    (ref,) = resolve(name)
+    assert ref.entry is not None
+    counts = {"queries": 2, "documents": 3, "judgments": len(small_task().qrels)}
+    return ref._replace(entry=structs.replace(ref.entry, **counts)).load()
+
+
+def test_other_files_than_the_published_ones_are_refused_under_its_name() -> None:
+    """They were run as `r2med/Biology`, with its revision in the results."""
+    (ref,) = resolve("r2med/Biology")
+    assert ref.entry is not None
+    write_task(small_task(), drop_in(ref.entry), to="r2med")
+    wrong = r"is not r2med/Biology as published: it has 2 queries instead of 103, 3 documents instead of 57,359, "
+    with pytest.raises(DataError, match=wrong):
+        load("r2med/Biology")
+    assert load(drop_in(ref.entry)).fingerprint == small_task().fingerprint
+
+
+def test_files_beside_the_folders_of_tasks_are_not_every_task() -> None:
+    write_task(small_task(), home() / "data" / "r2med", to="r2med")
+    assert not any(task.available for task in list_tasks("r2med"))
 
 
 def test_half_of_the_files_are_not_a_task() -> None:
@@ -98,7 +123,7 @@ def test_a_zip_dropped_in_is_found(tmp_path: Path) -> None:
     place = drop_in(ref.entry)
     place.parent.mkdir(parents=True)
     shutil.make_archive(str(place), "zip", tmp_path / "a")
-    assert load("r2med/PMC-Treatment").fingerprint == small_task().fingerprint
+    assert small_as_published("r2med/PMC-Treatment").fingerprint == small_task().fingerprint
 
 
 def names(spec: str) -> list[str]:

@@ -56,6 +56,18 @@ class TaskEntry(msgspec.Struct, frozen=True, kw_only=True):
         """`collection/name`."""
         return f"{self.collection}/{self.name}"
 
+    def differences(self, task: Task) -> list[str]:
+        """In what a task that was read differs from the published one, as far as the catalogue knows it."""
+        counts = {
+            "queries": (len(task.queries), self.queries),
+            "documents": (len(task.documents), self.documents),
+            "judgments": (len(task.qrels), self.judgments),
+        }
+        found = [f"{have:,} {kind} instead of {wanted:,}" for kind, (have, wanted) in counts.items() if have != wanted]
+        if self.fingerprint not in ("", task.fingerprint):
+            found.append(f"the fingerprint {task.fingerprint}, not {self.fingerprint}")
+        return found
+
 
 class Collection(msgspec.Struct, frozen=True, kw_only=True):
     """A named set of tasks."""
@@ -149,7 +161,9 @@ def locate(entry: TaskEntry) -> Path | None:
     if entry.folder:
         return built_in(entry.folder)
     own = drop_in(entry)
-    for candidate in (own, own.with_name(own.name + ".zip"), own.parent):
+    # A Nano folder holds all tasks of a collection, each as a split; any other layout holds one task.
+    together = (own.parent,) if entry.split else ()
+    for candidate in (own, own.with_name(own.name + ".zip"), *together):
         if candidate.is_file() or _holds(candidate, entry):
             return candidate
     return snapshot(entry)

@@ -105,12 +105,8 @@ class TaskRef(NamedTuple):
         task = self._task(layout, store)
         if self.entry is None:
             _tell_of_strangers(task, path)
-        if self.entry is not None and self.entry.fingerprint not in ("", task.fingerprint):
-            raise DataError(
-                f"is not {self.full_name} as published: its fingerprint is {task.fingerprint}, "
-                f"not {self.entry.fingerprint}",
-                path=path,
-            )
+        elif wrong := self.entry.differences(task):
+            raise DataError(f"is not {self.full_name} as published: it has {', '.join(wrong)}", path=path)
         if self.fingerprint not in ("", task.fingerprint):
             again = f"r2med data add {self.collection} {self._typed(str(path))}"
             raise DataError(
