@@ -199,6 +199,19 @@ def test_judgments_of_what_is_not_there_are_told(tmp_path: Path) -> None:
     assert "judgments name the document 'd98' and 1 more, not there" in documents
 
 
+def test_two_splits_of_one_name_are_two_tasks(tmp_path: Path) -> None:
+    """`NanoR2MEDBiology` is called Biology: beside a split of that name one of the two was left out unseen."""
+    for split in ("Biology", "NanoR2MEDBiology", "NanoR2MEDMedQADiag"):
+        write_task(small_task(), tmp_path / "set", to="nano", split=split)
+    refs = resolve_all([str(tmp_path / "set")])
+    assert {ref.split: ref.full_name for ref in refs} == {
+        "Biology": "set/Biology",
+        "NanoR2MEDBiology": "set/NanoR2MEDBiology",
+        "NanoR2MEDMedQADiag": "set/MedQA-Diag",
+    }
+    assert [ref.split for ref in resolve(f"{tmp_path / 'set'}@Biology")] == ["Biology"]
+
+
 # Folders under a name: `r2med data add`.
 
 

@@ -283,7 +283,8 @@ def _look(path: Path) -> list[list[TaskRef]]:
     by_split = {e.split: e.name for c in collections().values() for e in c.tasks if e.split}
     # A folder that is called like a collection is not that collection: `~` keeps their results apart.
     group = f"{name}~" if fold(name) in collections() or own_collection(name) else name
-    return [[TaskRef(by_split.get(split, split), group, None, path, split)] for split in splits]
+    names = {split: split if by_split.get(split, split) in splits else by_split[split] for split in splits}
+    return [[TaskRef(task, group, None, path, split)] for split, task in names.items()]
 
 
 def _task_folders(path: Path) -> list[Path]:
@@ -370,7 +371,7 @@ def convert(refs: list[TaskRef], destination: Path, *, to: str, compress: str = 
     layout, written = get_format(to), []
     if not refs:
         raise UsageError("nothing to convert")
-    check_file_names(ref.name for ref in refs)
+    check_file_names((ref.split if layout.holds_several else "") or ref.name for ref in refs)
     apart = len(refs) > 1 and not layout.holds_several
     with atomic_folder(destination) as folder:
         for ref in refs:
