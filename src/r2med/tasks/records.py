@@ -23,7 +23,9 @@ T = TypeVar("T")
 BLOCK = 1 << 18  # bytes of lines decoded together: fits the cache, hides the cost of a call
 MAX_GRADE = 2**31 - 1
 HEADERS = ("query-id", "q_id", "qid", "query_id")
+MARKED = "begins with a byte-order mark: save the file as UTF-8 without it"
 
+_NUMBER = re.compile(r"[-+]?[0-9]+(?:\.[0-9]*)?(?:[eE][-+]?[0-9]{1,2})?")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _TYPE_WORDS = {"str": "text", "int": "a whole number", "float": "a number", "array": "a list", "object": "an object"}
 
@@ -135,6 +137,8 @@ def qrels_from_store(store: Store, name: str) -> Qrels:
         first = next((line for line in stream if not line.isspace()), b"").lstrip()
     if not first:
         raise DataError("holds no judgments", path=label)
+    if first.startswith(BOM_UTF8):  # it would be part of the first query's id
+        raise DataError(MARKED, path=label, line=1)
     is_json = first.startswith(b"{") and not _ends_in_number(first.split())
     judgments = _json_judgments(store, name, first) if is_json else _text_judgments(store, name)
     try:
@@ -191,10 +195,10 @@ def _columns(line: bytes, label: str, number: int) -> list[str]:
 
 def whole_grade(value: str | float | None, label: str, line: int | None = None) -> int:
     """A grade as a number; `1.0` is one, `1.5` and `high` are errors."""
-    try:
+    if isinstance(value, str):
+        grade = float(value) if _NUMBER.fullmatch(value) else math.nan
+    else:
         grade = math.nan if value is None else float(value)
-    except ValueError:
-        grade = math.nan
     if not grade.is_integer():
         raise DataError(f"grade {value!r} is not a whole number", path=label, line=line)
     if abs(grade) > MAX_GRADE:
@@ -234,7 +238,7 @@ def explain(line: bytes, error: Exception) -> tuple[str, str]:
     if isinstance(error, UnicodeDecodeError):
         return "bad-utf8", "is not valid UTF-8"
     if line.startswith(BOM_UTF8):
-        return "byte-order-mark", "begins with a byte-order mark: save the file as UTF-8 without it"
+        return "byte-order-mark", MARKED
     if b"\0" in line:
         return "nul", "holds a NUL character"
     if _has_lone_surrogate(line):
