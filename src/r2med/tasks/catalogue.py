@@ -161,9 +161,10 @@ def locate(entry: TaskEntry) -> Path | None:
     if entry.folder:
         return built_in(entry.folder)
     own = drop_in(entry)
-    # A Nano folder holds all tasks of a collection, each as a split; any other layout holds one task.
-    together = (own.parent,) if entry.split else ()
-    for candidate in (own, own.with_name(own.name + ".zip"), *together):
+    candidates = [own, own.with_name(own.name + ".zip")]
+    if entry.split:  # a Nano folder holds all tasks of a collection; any other layout holds one
+        candidates.append(own.parent)
+    for candidate in candidates:
         if candidate.is_file() or _holds(candidate, entry):
             return candidate
     return snapshot(entry)
