@@ -103,10 +103,11 @@ def _audit_one(
     flag_duplicate_queries(shingled, flags, settings.threshold)
     flag_unjudged_copies(shingled, near, flags)
     flag_ids(task, flags)
+    training = {"queries_as": "query-in-training", "positives_as": "positive-in-training"}
     for outside in against:
-        flag_outside(shingled, outside, flags, queries_as="query-in-training", positives_as="positive-in-training")
+        flag_outside(shingled, outside, flags, settings.threshold, **training)
     for outside in few_shot:
-        flag_outside(shingled, outside, flags, queries_as="few-shot")
+        flag_outside(shingled, outside, flags, settings.threshold, queries_as="few-shot")
     found = flags.all({q.id: i for i, q in enumerate(task.queries)})
     return TaskAudit(
         task=task.full_name,
@@ -356,23 +357,27 @@ class Match(NamedTuple):
     evidence: str
 
 
-def query_matches(shingled: ShingledTask, outside: OutsideTexts) -> Iterator[Match]:
-    """Queries that stand, whole or nearly so, in an outside text, or that contain one."""
+def _meeting(found: Overlaps, width: int, threshold: float) -> list[int]:
+    """The pairs of which one text stands in the other, or that are near copies."""
+    left, right = inside(found, width)
+    return np.flatnonzero(left | right | (found.similarity >= threshold)).tolist()
+
+
+def query_matches(shingled: ShingledTask, outside: OutsideTexts, threshold: float = THRESHOLD) -> Iterator[Match]:
+    """Queries that stand, whole or nearly so, in an outside text, that contain one, or that one nearly copies."""
     found = overlaps(shingled.queries, outside.shingles(shingled.queries.width))
-    left, right = inside(found, shingled.queries.width)
-    for i in np.flatnonzero(left | right).tolist():
+    for i in _meeting(found, shingled.queries.width, threshold):
         share = float(max(found.left_inside[i], found.right_inside[i]))
         query_id = shingled.task.queries[int(found.left[i])].id
         yield Match(int(found.right[i]), query_id, share, f"{share:.0%} of the shorter text's word runs stand in both")
 
 
-def positive_matches(shingled: ShingledTask, outside: OutsideTexts) -> Iterator[Match]:
+def positive_matches(shingled: ShingledTask, outside: OutsideTexts, threshold: float = THRESHOLD) -> Iterator[Match]:
     """Queries one of whose positive passages stands in an outside text, or holds one: smaller pieces leak too."""
     positives = shingled.positives()
     rows = np.array(sorted(positives), dtype=np.int64)
     found = overlaps(shingled.documents.take(rows), outside.shingles(shingled.documents.width))
-    left, right = inside(found, shingled.documents.width)
-    for i in np.flatnonzero(left | right | (found.similarity >= THRESHOLD)).tolist():
+    for i in _meeting(found, shingled.documents.width, threshold):
         share, row = float(max(found.left_inside[i], found.right_inside[i])), int(rows[found.left[i]])
         positive = repr(shingled.task.documents.ids[row])
         whole = found.left_inside[i] >= found.right_inside[i]
@@ -383,11 +388,18 @@ def positive_matches(shingled: ShingledTask, outside: OutsideTexts) -> Iterator[
 
 
 def flag_outside(
-    shingled: ShingledTask, outside: OutsideTexts, flags: FlagList, *, queries_as: str, positives_as: str = ""
+    shingled: ShingledTask,
+    outside: OutsideTexts,
+    flags: FlagList,
+    threshold: float,
+    *,
+    queries_as: str,
+    positives_as: str = "",
 ) -> None:
     """Flag queries that meet an outside text and, under another kind, those whose positives do."""
-    found = [(queries_as, match) for match in query_matches(shingled, outside)]
-    found += [(positives_as, match) for match in positive_matches(shingled, outside) if positives_as]
+    found = [(queries_as, match) for match in query_matches(shingled, outside, threshold)]
+    if positives_as:
+        found += [(positives_as, match) for match in positive_matches(shingled, outside, threshold)]
     for kind, match in found:
         place = f"{outside.name}, {outside.places[match.text]}"
         flags.add(match.query, kind, match.evidence, place, round(match.share, 4))
