@@ -7,7 +7,7 @@ as unjudged, together with what only systems found that are made from it: its fu
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from statistics import median
 from typing import Literal
 
@@ -138,13 +138,22 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
     verdicts: list[Remark]
 
 
-def check_project(project: Project, *, unfinished: bool = False, documents: Documents | None = None) -> Check:
+def check_project(
+    project: Project,
+    *,
+    unfinished: bool = False,
+    documents: Documents | None = None,
+    published: Collection[str] | None = None,
+) -> Check:
     """Look at the benchmark that the final grades give; `unfinished` counts judges who have not finished, too.
 
-    `documents` is the corpus that was pooled from; without it nothing is said about artefacts.
+    `documents` is the corpus that was pooled from; without it nothing is said about artefacts. Figures are over the
+    queries that have a relevant passage: all of them, or those that are `published`.
     """
     final = final_grades(project, unfinished=unfinished)
     grades, queries = final.grades, sort_queries(project, final.grades)
+    if published is not None:
+        queries = queries._replace(usable=[query_id for query_id in queries.usable if query_id in published])
     if not queries.usable:
         missing = f": {', '.join(final.left_out)} have not finished" if final.left_out else ""
         raise UsageError(f"no query has a passage with a final grade that counts as relevant{missing}")
