@@ -82,6 +82,17 @@ def test_what_is_made_from_a_system_is_left_out_with_it(tmp_path: Path) -> None:
     assert (bm25.ndcg_outside, fused.ndcg_outside) == (0.0, fused.ndcg)
 
 
+def test_a_system_with_another_expansion_or_reranker_is_not_made_from_it(tmp_path: Path) -> None:
+    """It was left out with it, which made the pool look worse than it is."""
+    ranked = {"q1": ["a", "b"], "q2": ["c"]}
+    names = ["bm25", "hyde:gpt4+bm25", "lamer:gpt4+bm25+maxsim@50", "hyde:gpt4+bm25+maxsim@50", "bm25+maxsim@20"]
+    found = checked(project_of(tmp_path / "p", dict.fromkeys(names, ranked)), {"a", "c"}).systems
+    bm25, hyde, lamer, reranked, plain = (set(row.derived) for row in found)
+    assert bm25 == set(names[1:])
+    assert hyde == {"hyde:gpt4+bm25+maxsim@50"}
+    assert lamer == reranked == plain == set()
+
+
 def test_one_system_alone(tmp_path: Path) -> None:
     found = checked(project_of(tmp_path / "p", {"one": {"q1": ["a", "b"], "q2": ["c"]}}), {"a", "c"})
     assert found.systems[0].ndcg_outside is None

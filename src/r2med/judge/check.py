@@ -226,16 +226,19 @@ def _rank(means: Float64, row: int) -> int:
 
 
 def _derived(other: str, name: str) -> bool:
-    """Whether a system is made from another: it has all its retrievers, and more retrievers or steps than it."""
+    """Whether a system is made from another: it has all its parts, and more retrievers or steps than it."""
     try:
         whole, part = SystemSpec.parse(other), SystemSpec.parse(name)
     except R2MedError:  # the name of a stored run, or of somebody's own system
         return False
-    return set(part.retrievers) <= set(whole.retrievers) and _steps(whole) > _steps(part)
+    return _steps(part) < _steps(whole)
 
 
-def _steps(spec: SystemSpec) -> int:
-    return len(spec.retrievers) + (spec.expander is not None) + len(spec.reranker.links if spec.reranker else ())
+def _steps(spec: SystemSpec) -> set[object]:
+    """The retrievers, the expander and, each with those before it, the rerankers."""
+    rerankers = spec.reranker.links if spec.reranker else ()
+    chains = {rerankers[: place + 1] for place in range(len(rerankers))}
+    return {*spec.retrievers, spec.expander, None, *chains}
 
 
 def _depths(runs: Mapping[str, Run], judged: Judgments, scores: Float64) -> list[AtDepth]:
