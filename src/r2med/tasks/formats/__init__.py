@@ -92,7 +92,7 @@ class Format(ABC):
         """Look through one task and tell `checks` what is there and what cannot be read."""
         parts = self.read(store, split)
         for row, document in enumerate(parts.documents, start=1):
-            checks.documents.check(f"corpus row {row}", document.id, document.text)
+            checks.documents.check(f"corpus row {row}", document.id, document.text, document.title)
         for row, query in enumerate(parts.queries, start=1):
             checks.queries.check(f"queries row {row}", query.id, query.text)
         checks.check_judgments(parts.qrels)
