@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -12,7 +13,7 @@ from ..core import DataError, Task, UsageError
 from ..core.atomic import atomic_folder, write_bytes
 from ..core.trec import write_qrels, write_run
 from ..core.untrusted import inside
-from ..report.collection import task_behind
+from ..report.collection import collection_results, task_behind
 from ..results import ResultIndex, ResultStore, StoredResult, TaskInfo
 from ..results.beside import RUN
 from ..results.store import stored_names
@@ -36,13 +37,16 @@ def export_trec(source: str, out: Path, *, systems: Sequence[str] = ()) -> list[
             _only_results(systems)
             return [one for ref in resolve(source) for one in _task_files(ref.load(), folder, out, topics=True)]
         made, tasks = [], dict[str, TaskInfo]()
-        for stored in ResultIndex([results]).select(systems):
+        for stored in select_results(results, systems):
             path = _place(stored, ".run")
             write_run(stored.whole_run(), inside(folder, path, "run"))
             made.append(Exported(f"{stored.system} on {stored.full_name}", "run", str(inside(out, path, "run"))))
             tasks[stored.full_name] = stored.result.task
-        for task in (task_behind(info).task for info in tasks.values()):
-            made += _task_files(task, folder, out, topics=False) if task else []
+        for name, (task, why) in ((name, task_behind(info)) for name, info in tasks.items()):
+            if task is None:
+                warnings.warn(f"the judgments of {name} are not written. {why}", stacklevel=2)
+            else:
+                made += _task_files(task, folder, out, topics=False)
     return made
 
 
@@ -53,11 +57,19 @@ def export_beir(source: str, out: Path, *, systems: Sequence[str] = ()) -> list[
         return [Exported(c.task, "task", c.path) for c in convert(resolve(source), out, to="beir")]
     made = []
     with atomic_folder(out) as folder:
-        for stored in ResultIndex([results]).select(systems):
+        for stored in select_results(results, systems):
             path = _place(stored, ".json")
             write_bytes(inside(folder, path, "run"), msgspec.json.encode(to_dict(stored.whole_run())) + b"\n")
             made.append(Exported(f"{stored.system} on {stored.full_name}", "run", str(inside(out, path, "run"))))
     return made
+
+
+def select_results(results: Path, systems: Sequence[str] = ()) -> list[StoredResult]:
+    """The results of some systems, or of all; those on one task must be of the same data, or are refused."""
+    chosen = ResultIndex([results]).select(systems)
+    for collection in dict.fromkeys(stored.collection for stored in chosen):
+        collection_results(collection, [s for s in chosen if s.collection == collection], strict=True)
+    return chosen
 
 
 def results_in(source: str) -> Path | None:

@@ -27,13 +27,13 @@ from ..core.stores import FolderStore
 from ..core.table import Table, counted, markdown_text, points
 from ..core.untrusted import inside
 from ..report.scores import score_table
-from ..results import ResultIndex, ResultStore, TaskResult
+from ..results import ResultStore, TaskResult
 from ..results.beside import BESIDE
 from ..results.bundle import public
 from ..results.store import indented_json
 from ..tasks import collections
 from ..tasks.nano.folder import HUB_LICENCES, Manifest, read_manifest, read_metadata
-from .exporting import results_in
+from .exporting import results_in, select_results
 
 MARK = "<!-- prepared by r2med export hub -->"
 NOT_CLINICAL = (
@@ -220,7 +220,7 @@ def _nano(folder: Path, manifest: Manifest, new: Path, repo: str, licence: str) 
 
 
 def _results(folder: Path, new: Path, repo: str, licence: str) -> str:
-    stored, source = ResultIndex([folder]).select(), FolderStore(folder)
+    stored, source = select_results(folder), FolderStore(folder)
     results = [one.result for one in stored]
     for one, result in zip(stored, results, strict=True):
         path = one.path.relative_to(folder.resolve())

@@ -131,7 +131,7 @@ class TypedSearch:
         self.doing = ""  # what it is busy with, for people who wait
         private = {"keep_queries": False, "on_progress": self._progress}
         self._builder = Builder((options or Options()).changed(private))
-        self._kept: OrderedDict[tuple[str, ...], _Workspace] = OrderedDict()
+        self._kept: OrderedDict[str, _Workspace] = OrderedDict()
         self._preparing = ""
         self._looked: tuple[float, Mapping[str, str]] = (-LOOK_EVERY, {})
         self._systems: dict[str, System] = {}
@@ -193,7 +193,7 @@ class TypedSearch:
         if size > self.memory:
             wanted, room = show_size(size), show_size(self.memory)
             raise UsageError(f"{task.full_name} is too large to be searched here: about {wanted} of memory, not {room}")
-        key = (task.fingerprint, task.full_name, task.family)  # instructions are by task and by family
+        key = task.fingerprint
         if key not in self._kept:
             # The texts are shared with whoever has them; what is made from them goes with the workspace.
             self._kept[key] = _Workspace(replace(task, documents=task.documents.apart()))
