@@ -23,7 +23,7 @@ def read(path: str) -> tuple[list[str], list[str]]:
 def as_task(corpus: str, queries: str) -> Task:
     from r2med.core import Qrels, Query, Task
     from r2med.core.stores import FolderStore
-    from r2med.tasks.jsonl import PlainQuery, read_documents, read_records
+    from r2med.tasks.records import PlainQuery, read_documents, read_records
 
     store = FolderStore(Path(corpus).parent)
     asked = tuple(Query(q.id, q.text) for _, q in read_records(store, Path(queries).name, PlainQuery))

@@ -12,7 +12,7 @@ import orjson
 from common import measure, report, seconds, write_texts
 
 from r2med.core.stores import FolderStore
-from r2med.tasks.jsonl import read_documents
+from r2med.tasks.records import read_documents
 
 
 def corpus_ratio(path: Path) -> float:

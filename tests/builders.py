@@ -9,7 +9,8 @@ from pathlib import Path
 from hypothesis import strategies as st
 
 from r2med.core import Document, Documents, Qrels, Query, Task
-from r2med.tasks.load import from_path, write_task
+from r2med.tasks import write_task
+from r2med.tasks.load import from_path
 
 # Any Unicode that a text may hold: no half characters, no NUL.
 CHARACTERS = st.characters(exclude_categories=["Cs"], exclude_characters="\0")

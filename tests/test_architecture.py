@@ -89,7 +89,7 @@ PRINTING = re.compile(
 MAY_PRINT = {
     "cli/common.py": "makes what comes from data harmless for a terminal",
     "integrations/upstream/__init__.py": "a command of its own, which prints as upstream's scripts do",
-    "integrations/upstream/prompts.py": "the same command",
+    "integrations/upstream/tree.py": "the same command",
     "core/plugins.py": "a process that foreign code forked says why it ends; its text passes through `printable`",
 }
 

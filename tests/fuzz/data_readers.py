@@ -13,9 +13,9 @@ from r2med.core.trec import read_run
 from r2med.retrieve.stored import StoredRun, load_candidates
 from r2med.scoring.holes import read_pool
 from r2med.tasks import write_task
-from r2med.tasks.audit.leaks import read_outside
-from r2med.tasks.judgments import read_qrels
+from r2med.tasks.audit import read_outside
 from r2med.tasks.load import from_path
+from r2med.tasks.records import read_qrels
 from r2med.tasks.validate import validate
 from tests.builders import CORPUS, QRELS, QUERIES, lines, load_path, r2med_folder, small_task
 from tests.fuzz.cases import Case, Maker, from_file

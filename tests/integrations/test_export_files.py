@@ -12,10 +12,12 @@ from click.testing import CliRunner
 
 import r2med
 from r2med.cli.publish import export as command
-from r2med.core import DataError, R2MedError
+from r2med.core import DataError, R2MedError, ResultError
 from r2med.integrations import qrels_from_dict, run_from_dict
 from r2med.integrations.exporting import export_beir, export_trec
+from r2med.integrations.hub import prepare
 from r2med.results import ResultStore
+from tests.builders import r2med_folder
 
 
 def files(arguments: list[str]) -> list[dict[str, str]]:
@@ -69,6 +71,21 @@ def test_beir_of_a_task_and_of_results(results: Path, tmp_path: Path) -> None:
     run = run_from_dict(data)
     qrels = qrels_from_dict({q: r2med.load("mini@1/Biology").qrels.of(q) for q in run.query_ids})
     assert r2med.score(run, qrels).mean("nDCG@10") == stored.measures["ndcg_at_10"]
+
+
+def test_runs_on_different_data_do_not_share_judgments(tmp_path: Path) -> None:
+    """The judgments of one system's data stood beside the runs of both, and both in one table of a card."""
+    folder = r2med_folder(tmp_path / "notes")
+    r2med.run("bm25", tasks=str(folder), results=tmp_path / "results")
+    judgments = (folder / "qrels.jsonl").read_text().splitlines(keepends=True)
+    (folder / "qrels.jsonl").write_text("".join(judgments[1:]))
+    r2med.run("bm25-lucene", tasks=str(folder), results=tmp_path / "results")
+    for export in (export_trec, lambda source, out: prepare(Path(source), "lab/notes", out)):
+        with pytest.raises(ResultError, match="'bm25' and 'bm25-lucene' were scored on different data of notes"):
+            export(str(tmp_path / "results"), tmp_path / "out")
+    with pytest.warns(UserWarning, match=r"the judgments of notes are not written\. .* is not what these results were"):
+        made = export_trec(str(tmp_path / "results"), tmp_path / "out", systems=["bm25"])
+    assert [one.kind for one in made] == ["run"]
 
 
 def test_refusals_are_one_line(results: Path, tmp_path: Path) -> None:

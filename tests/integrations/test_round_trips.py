@@ -169,6 +169,9 @@ BAD: list[tuple[Callable[[], object], str]] = [
     (lambda: run_from_dict({}), "no rankings"),
     (lambda: qrels_from_dict({"q": {"d": 0.5}}), "whole numbers"),  # type: ignore[dict-item]
     (lambda: qrels_from_dict({"q": {"d": float("inf")}}), "as inf: grades are whole numbers"),  # type: ignore[dict-item]
+    (lambda: qrels_from_dict({"q": {"d": 2**40}}), "grades are whole numbers of at most 2,147,483,647"),
+    (lambda: qrels_from_dict({"q": {"d": "1_0"}}), "a score that is not a number"),  # type: ignore[dict-item]
+    (lambda: run_from_dict({"q": {"d": "\u0663"}}), "a score that is not a number"),  # type: ignore[dict-item]
     (lambda: from_ir_measures([]), "nothing to read"),
     (lambda: from_ir_measures([("q", "d", 1.0)]), "expected ScoredDoc or Qrel"),
     (lambda: from_pyterrier(to_pyterrier(tied_run()).drop(columns="docno")), "missing: docno"),

@@ -21,9 +21,8 @@ from r2med.core import DataError, Document, R2MedError, UsageError
 from r2med.core.budget import Budget
 from r2med.core.options import Options
 from r2med.core.places import home
-from r2med.judge import Settings, open_project
+from r2med.judge import Project, Settings, open_project
 from r2med.judge.chat_judge import ChatJudge, Judging, read_answer, standing_in
-from r2med.judge.project import Project
 from r2med.judge.summary import summarise
 from r2med.llm import GenerationStore, Replay, get_llm
 from r2med.scoring.intervals import Settings as Intervals

@@ -12,9 +12,8 @@ from click.testing import CliRunner
 import r2med
 from r2med.cli import app
 from r2med.core import DataError, Document, Query, Run, UsageError
-from r2med.judge import Pooled, Project, Settings, create_project, open_project
+from r2med.judge import Pooled, Project, Settings, System, create_project, open_project
 from r2med.judge.check import Check, check_project
-from r2med.judge.project import System
 from r2med.pipeline.artefacts import artefacts
 
 from .judging import judge_all
@@ -81,6 +80,17 @@ def test_what_is_made_from_a_system_is_left_out_with_it(tmp_path: Path) -> None:
     assert bm25.derived == lucene.derived == ["bm25+bm25-lucene.rrf"]
     assert fused.derived == []
     assert (bm25.ndcg_outside, fused.ndcg_outside) == (0.0, fused.ndcg)
+
+
+def test_a_system_with_another_expansion_or_reranker_is_not_made_from_it(tmp_path: Path) -> None:
+    """It was left out with it, which made the pool look worse than it is."""
+    ranked = {"q1": ["a", "b"], "q2": ["c"]}
+    names = ["bm25", "hyde:gpt4+bm25", "lamer:gpt4+bm25+maxsim@50", "hyde:gpt4+bm25+maxsim@50", "bm25+maxsim@20"]
+    found = checked(project_of(tmp_path / "p", dict.fromkeys(names, ranked)), {"a", "c"}).systems
+    bm25, hyde, lamer, reranked, plain = (set(row.derived) for row in found)
+    assert bm25 == set(names[1:])
+    assert hyde == {"hyde:gpt4+bm25+maxsim@50"}
+    assert lamer == reranked == plain == set()
 
 
 def test_one_system_alone(tmp_path: Path) -> None:

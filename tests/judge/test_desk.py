@@ -10,11 +10,10 @@ import msgspec
 import pytest
 
 from r2med.core import UnknownName, UsageError
-from r2med.judge import Project, open_project
+from r2med.judge import Project, Rule, open_project
 from r2med.judge.desk import FIRST_PIECE, Desk, Finished, Sent
 from r2med.judge.final import final_grades
 from r2med.judge.journal import Conflict
-from r2med.judge.project import Rule
 from tests.judge.conftest import GRADES, make_project
 from tests.judge.projects import judges, slots, small_project
 

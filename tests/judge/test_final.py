@@ -11,10 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from r2med.core import DataError, UsageError
-from r2med.judge import Entry, open_project
+from r2med.judge import Entry, Project, Rule, open_project
 from r2med.judge.final import Final, by_rule, final_grades, read_judges
 from r2med.judge.journal import now
-from r2med.judge.project import Project, Rule
 from r2med.scoring.intervals import Settings as Intervals
 from tests.judge.projects import judges, slots, small_project
 

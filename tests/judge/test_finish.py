@@ -158,6 +158,23 @@ def test_queries_that_are_not_wholly_judged(copy: Path, tmp_path: Path) -> None:
     assert some not in r2med.load(str(tmp_path / "out")).query_ids
 
 
+def test_the_figures_of_the_datasheet_are_of_the_published_queries(copy: Path, tmp_path: Path) -> None:
+    """A query with one open passage was left out of the task, and counted in the figures about it."""
+    project = open_project(copy)
+    relevant = next(p.query_id for pool in project.pool.values() for p in pool if p.known)
+    skipped = next(p for p in project.pool[relevant] if not p.known)
+    project.journal_path("Bob").unlink()
+    judge_all(project, "Bob", lambda pooled: None if pooled == skipped else by_known(pooled))
+    made = r2med.judge_finish(copy, tmp_path / "out")
+    task = r2med.load(str(tmp_path / "out"))
+    assert relevant not in task.query_ids
+    assert made.check.queries == made.counts.queries == len(made.check.per_query)
+    for row in made.check.systems:
+        assert row.ndcg == pytest.approx(r2med.score(project.runs()[row.system], task.qrels).mean("ndcg@10"))
+    partial = r2med.judge_finish(copy, tmp_path / "partial", partial=True)
+    assert partial.check.queries == partial.counts.queries == made.counts.queries + 1
+
+
 def test_queries_without_a_relevant_passage(copy: Path, tmp_path: Path) -> None:
     project = open_project(copy)
     first = next(iter(project.queries))

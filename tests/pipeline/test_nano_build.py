@@ -197,7 +197,7 @@ def test_the_card_names_every_file(tmp_path: Path) -> None:
     paths = [json.loads(line.partition(": ")[2]) for line in header.splitlines() if line.strip().startswith("path:")]
     assert sorted(paths) == sorted(p for p in contents(folder) if p.endswith(".parquet"))
     assert len(paths) == 48
-    assert "\n# NanoMini\n" in (folder / "README.md").read_text()
+    assert "\n# Nano mini@1\n" in (folder / "README.md").read_text()
 
 
 def test_the_card_of_somebody_elses_corpus_claims_nothing(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from tests.builders import lines
 from tests.pipeline.test_nano_build import build
 
 SECTIONS = [
-    r"# NanoMini / NanoMini\_1MedQADiag", "## Overview", "## Details", "### What the data measures",
+    r"# Nano mini@1 / NanoMini\_1MedQADiag", "## Overview", "## Details", "### What the data measures",
     "### Observed data profile", "### Evaluation profiles", "#### BM25", "#### Dense", "#### Reranking hybrid",
     "### Metric interpretation", "### Query and relevance tendencies", "### Representative failure modes",
     "### Training data that may help", "### Training and leakage notes", "### Model improvement notes",

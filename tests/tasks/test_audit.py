@@ -10,9 +10,8 @@ from r2med.core import DataError, Document, Documents, Qrels, Query, Task, TextC
 from r2med.pipeline.audit import built_in_examples, score_audit
 from r2med.retrieve import BM25
 from r2med.tasks import load, load_all, tendencies
-from r2med.tasks.audit import audit
+from r2med.tasks.audit import AuditSettings, OutsideTexts, article, audit, read_outside
 from r2med.tasks.audit.findings import TaskAudit
-from r2med.tasks.audit.leaks import OutsideTexts, article, read_outside
 from r2med.tasks.stats import clearest_traps, lexical_traps
 
 LONG = "A man of sixty has had a dull ache behind the breastbone on climbing stairs for two months"
@@ -248,3 +247,26 @@ def test_a_real_collection(shared_data: Path) -> None:
     found = audit([load(shared_data / "scifact")]).tasks[0]
     assert kinds(found) == {"query-in-document": {"845"}}
     assert found.exact_copies.documents == 0
+
+
+def test_the_threshold_counts_for_training_data_too() -> None:
+    """`--threshold 0.5` was shown in the report and not looked at here."""
+    words = [f"word{i}" for i in range(40)]
+    other = [*words[:30], *(f"another{i}" for i in range(10))]  # 26 of 46 runs of five words are shared
+    mine = task([("q1", " ".join(words)), ("q2", OTHER)], [("d1", " ".join(words)), ("d2", "x")],
+                [("q1", "d2", 1), ("q2", "d1", 1)])  # fmt: skip
+    outside = OutsideTexts("train", TextColumn.from_texts([" ".join(other)]), ["1"])
+    loose = audit([mine], against=[outside], settings=AuditSettings(threshold=0.5)).tasks[0]
+    assert loose.flagged("query-in-training") == {"q1"}
+    assert loose.flagged("positive-in-training") == {"q2"}
+    assert not audit([mine], against=[outside]).tasks[0].flagged("query-in-training")
+
+
+def test_the_evidence_stands_beside_the_document_it_is_about() -> None:
+    """Where a weaker match came first, its document was printed behind the evidence of a stronger one."""
+    most = " ".join(LONG.split()[:-2])  # 12 of 14 runs of five words
+    copies = [(f"d{i}", most) for i in range(6)]
+    leaky = task([("q1", LONG)], [*copies, ("d6", LONG), ("p", "x")], [("q1", "p", 1)])
+    (flag,) = audit([leaky]).tasks[0].flags
+    assert (flag.value, flag.evidence[:5], flag.count) == (1.0, "100% ", 7)
+    assert flag.others == ["d6", "d0", "d1", "d2", "d3"]

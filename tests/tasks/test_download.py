@@ -123,7 +123,7 @@ def test_counts_that_are_not_those_of_the_catalogue(client: Client) -> None:
     entry = stand_in(queries=103, documents=57_359)
     message = client.failure(entry)
     assert message.startswith("DataError: ")
-    assert message.endswith("r2med/Biology has 2 queries instead of 103, 3 documents instead of 57,359")
+    assert message.endswith("it has 2 queries instead of 103, 3 documents instead of 57,359")
 
 
 @pytest.mark.parametrize("honest_headers", [True, False])
@@ -168,7 +168,7 @@ def test_a_pinned_fingerprint(client: Client) -> None:
     pinned = client.download(stand_in(fingerprint=small_task().fingerprint))
     assert pinned["documents"] == 3
     message = client.failure(stand_in(fingerprint="0" * 32))
-    assert "is not r2med/Biology as published: its fingerprint is" in message
+    assert "is not r2med/Biology as published: it has the fingerprint" in message
 
 
 def test_a_repository_with_hostile_names(tmp_path: Path, hub: Hub, client: Client) -> None:
@@ -286,7 +286,7 @@ def test_files_dropped_in_are_checked_and_nothing_is_asked(hub: Hub, client: Cli
     write_task(small_task(), client.home / "r/data/r2med/Biology", to="r2med")
     right, wrong = client.calls((stand_in(), False), (stand_in(queries=7), False))
     assert (right["fetched"], right["path"]) == (False, str(client.home / "r/data/r2med/Biology"))
-    assert wrong["error"].endswith("r2med/Biology has 2 queries instead of 7")
+    assert wrong["error"].endswith("r2med/Biology as published: it has 2 queries instead of 7")
     assert hub.requests == []
 
 

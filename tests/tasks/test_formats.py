@@ -209,3 +209,14 @@ def test_a_class_is_all_it_takes_to_add_a_layout(tmp_path: Path) -> None:
 def test_the_documentation_names_every_layout() -> None:
     page = (Path(__file__).parents[2] / "docs" / "data.md").read_text()
     assert all(f"\n| `{name}` | " in page for name in layouts())
+
+
+def test_two_tasks_are_not_written_as_one_split(tmp_path: Path) -> None:
+    """The second overwrote the first: one has the split as its name, the other as a split."""
+    write_task(small_task(), tmp_path / "a", to="nano", split="NanoR2MEDBiology")
+    write_task(small_task(), tmp_path / "NanoR2MEDBiology", to="r2med")
+    refs = [*from_path(tmp_path / "a"), *from_path(tmp_path / "NanoR2MEDBiology")]
+    assert [ref.name for ref in refs] == ["Biology", "NanoR2MEDBiology"]
+    with pytest.raises(UsageError, match="two of the tasks are called 'NanoR2MEDBiology'"):
+        convert(refs, tmp_path / "out", to="nano")
+    assert len(convert(refs, tmp_path / "out", to="beir")) == 2

@@ -11,6 +11,7 @@ import pytest
 from r2med.core import DataError, Document, Documents, Qrels, Query, Task
 from r2med.tasks import convert, load, write_task
 from r2med.tasks.load import every_part, from_path
+from r2med.tasks.validate import validate
 from tests.builders import QRELS, lines, load_path, r2med_folder, small_task
 
 BEIR_CORPUS = lines(
@@ -211,3 +212,15 @@ def test_a_file_that_is_there_twice_is_refused(tmp_path: Path, file: str, twin: 
     (tmp_path / "t" / twin).write_bytes((tmp_path / "t" / file).read_bytes())
     with pytest.raises(DataError, match=r"(in two forms|are both judgments of test): keep one"):
         load(tmp_path / "t")
+
+
+def test_two_files_of_different_judgments_are_refused(tmp_path: Path) -> None:
+    """The first was read, and the other one not looked at."""
+    write_task(small_task(), tmp_path / "t", to="r2med")
+    rows = [f"{q} 0 {d} {grade}\n" for q, d, grade in small_task().qrels]
+    (tmp_path / "t" / "qrels.txt").write_text("".join(reversed(rows)))
+    assert load(tmp_path / "t").fingerprint == small_task().fingerprint
+    (tmp_path / "t" / "qrels.txt").write_text("".join(rows[1:]))
+    with pytest.raises(DataError, match=r"qrels\.jsonl and qrels\.txt hold different judgments: keep one"):
+        load(tmp_path / "t")
+    assert [finding.code for finding in validate(from_path(tmp_path / "t")[0]).errors] == ["bad-judgments"]

@@ -14,7 +14,8 @@ import r2med
 from r2med.core import DataError, R2MedError, UnknownName, UsageError
 from r2med.core.places import home
 from r2med.tasks import list_tasks, load, resolve, write_task
-from r2med.tasks.own import own_collection, own_collections, remembered
+from r2med.tasks.catalogue import remembered
+from r2med.tasks.own import own_collection, own_collections
 from tests.builders import other_folder, r2med_folder, small_task
 
 HOSTILE = ["", ".", "..", "../x", "a/b", "/abs", "~", "-rf", "x\n", "\x1b[2J", "a" * 65, "ä", "a b/", "x.zip", "a@1"]

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+import r2med
 from r2med.core import DataError, Unavailable
 from r2med.tasks import resolve, write_task
 from r2med.tasks.load import from_path
@@ -193,3 +194,17 @@ def test_sixty_thousand_documents_are_streamed(tmp_path: Path, layout: str) -> N
     tracemalloc.stop()
     assert (report.ok, report.documents) == (True, 60_000)
     assert peak < size / 3, f"{peak >> 20} MiB for {size >> 20} MiB of corpus"
+
+
+def test_what_loading_refuses_is_not_valid(tmp_path: Path) -> None:
+    """A NUL in a title, and a task that is another one by now, were called ok."""
+    folder = r2med_folder(tmp_path / "task")
+    r2med.add_collection("mine", folder)
+    (ref,) = resolve("mine/task")
+    assert validate(ref).ok
+    corpus = (folder / "corpus.jsonl").read_text()
+    (folder / "corpus.jsonl").write_text(corpus + '{"id": "new", "text": "one more"}\n')
+    (finding,) = validate(ref).errors
+    assert (finding.code, "has changed since it became mine/task" in finding.examples[0]) == ("refused", True)
+    (folder / "corpus.jsonl").write_text(corpus + '{"id": "new", "text": "one more", "title": "a\\u0000b"}\n')
+    assert found(report_of(folder)) == {"nul": ("error", 1)}

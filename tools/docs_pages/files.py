@@ -12,8 +12,8 @@ import msgspec
 
 from r2med.core.table import Table
 from r2med.doctor.here import Check, Counted, Diagnosis, Extra, Machine, Place, Secret
+from r2med.judge import Pooled, Settings, System
 from r2med.judge.journal import Entry, Header
-from r2med.judge.project import Pooled, Settings, System
 from r2med.models.card import Card, Carrier, CarrierFile, ChatCard, Paper, Price
 from r2med.models.prompts import Instructions
 from r2med.pipeline.experiment import Experiment, SystemTable

@@ -15,10 +15,9 @@ from ..scoring import MAIN, Measure
 from ..tasks import Stats, find_tasks, list_tasks, load, resolve_all
 from ..tasks import convert as convert_refs
 from ..tasks import stats as stats_of
-from ..tasks.adding import add_folders
 from ..tasks.catalogue import is_catalogue_name
 from ..tasks.download import Downloaded, download_all
-from ..tasks.load import Converted, from_path, given_path
+from ..tasks.load import Converted, add_folders, from_path, given_path
 from ..tasks.own import Added, find_own
 from ..tasks.own import remove as remove_own
 
@@ -248,7 +247,7 @@ def write_pages(
     """
     from ..pipeline.audit import inspect
     from ..report.group_page import write_pages as write_inspected
-    from ..tasks.audit.leaks import read_outside
+    from ..tasks.audit import read_outside
 
     refs, given = resolve_all(tasks), given_path(tasks[0])
     first = given[0] if given else None

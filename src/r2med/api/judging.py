@@ -13,7 +13,7 @@ import msgspec
 from ..core import DataError, UsageError
 from ..core.budget import Budget
 from ..core.options import Options, Progress
-from ..judge.project import GRADES, Asked, Rule, Settings, open_project
+from ..judge import GRADES, Asked, Rule, Settings, open_project
 from ..scoring.holes import check_pool_name, read_pool, write_pool
 from ..scoring.intervals import Settings as Intervals
 

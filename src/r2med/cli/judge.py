@@ -25,8 +25,8 @@ from .common import (
 )
 
 if TYPE_CHECKING:
+    from ..judge import Asked, Rule
     from ..judge.check import Check
-    from ..judge.project import Asked, Rule
     from ..judge.server import Judge
 
 ELSEWHERE = {"run": "judge_agree", "agree": "judge_agree", "relabel": "judge_agree"}
@@ -103,7 +103,7 @@ def pool(
     corpus.jsonl, or such a file.
     """
     from ..api import judging
-    from ..judge.project import GRADES
+    from ..judge import GRADES
 
     with progress() as bar:
         made = judging.judge_pool(

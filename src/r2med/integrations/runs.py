@@ -16,6 +16,9 @@ from ..core import DataError, Document, Documents, Hit, Judgment, MissingExtra, 
 from ..scoring import Measure
 from ..scoring.evaluation import import_pandas
 from ..scoring.measures import SPELLINGS
+from ..tasks.records import MAX_GRADE
+
+GRADES = f"grades are whole numbers of at most {MAX_GRADE:,}"
 
 
 @overload
@@ -171,8 +174,8 @@ def qrels_from_rows(rows: Iterable[tuple[object, object, object]]) -> Qrels:
     def judgments() -> Iterator[Judgment]:
         for query_id, doc_id, grade in rows:
             value = _number(grade, query_id)
-            if not value.is_integer():
-                raise DataError(f"query {query_id!r} judges document {doc_id!r} as {grade!r}: grades are whole numbers")
+            if not value.is_integer() or abs(value) > MAX_GRADE:
+                raise DataError(f"query {query_id!r} judges document {doc_id!r} as {grade!r}: {GRADES}")
             yield Judgment(_text(query_id, "query"), _text(doc_id, "document"), int(value))
 
     return Qrels.from_judgments(judgments())
@@ -187,8 +190,9 @@ def _text(identifier: object, kind: str) -> str:
 
 
 def _number(value: object, query_id: object) -> float:
+    strange = isinstance(value, str) and ("_" in value or not value.isascii())  # Python reads `1_0` as ten
     try:
-        number = float(value)  # type: ignore[arg-type]
+        number = float("nan" if strange else value)  # type: ignore[arg-type]
     except (TypeError, ValueError):
         number = float("nan")
     if math.isnan(number):

@@ -34,8 +34,8 @@ from ..llm import (
 )
 from ..llm.protocol import built_in, fill, read_prompt
 from ..rerank.asking import sampling_for
+from . import Project, Settings
 from .journal import Entry, Header, Journal, Slot, now, read_header
-from .project import Project, Settings
 
 PREFIX = "llm:"
 KEPT = 4000

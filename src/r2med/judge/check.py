@@ -7,7 +7,7 @@ as unjudged, together with what only systems found that are made from it: its fu
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from statistics import median
 from typing import Literal
 
@@ -24,9 +24,9 @@ from ..scoring.compare import compare
 from ..scoring.evaluation import ScoreSet, TaskScores
 from ..scoring.measures import Float64
 from ..scoring.populations import design
+from . import Project
 from .final import Final, Judged, Judgments, final_grades, final_judgments, read_judges, sort_queries
 from .journal import Slot
-from .project import Project
 
 HIT_10, HIT_1, JUDGED = parse_measures(["hit@10", "hit@1", "judged@10"])
 FEWEST_SYSTEMS = 3  # of two, every query either agrees or disagrees wholly
@@ -138,13 +138,22 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
     verdicts: list[Remark]
 
 
-def check_project(project: Project, *, unfinished: bool = False, documents: Documents | None = None) -> Check:
+def check_project(
+    project: Project,
+    *,
+    unfinished: bool = False,
+    documents: Documents | None = None,
+    published: Collection[str] | None = None,
+) -> Check:
     """Look at the benchmark that the final grades give; `unfinished` counts judges who have not finished, too.
 
-    `documents` is the corpus that was pooled from; without it nothing is said about artefacts.
+    `documents` is the corpus that was pooled from; without it nothing is said about artefacts. Figures are over the
+    queries that have a relevant passage: all of them, or those that are `published`.
     """
     final = final_grades(project, unfinished=unfinished)
     grades, queries = final.grades, sort_queries(project, final.grades)
+    if published is not None:
+        queries = queries._replace(usable=[query_id for query_id in queries.usable if query_id in published])
     if not queries.usable:
         missing = f": {', '.join(final.left_out)} have not finished" if final.left_out else ""
         raise UsageError(f"no query has a passage with a final grade that counts as relevant{missing}")
@@ -217,16 +226,19 @@ def _rank(means: Float64, row: int) -> int:
 
 
 def _derived(other: str, name: str) -> bool:
-    """Whether a system is made from another: it has all its retrievers, and more retrievers or steps than it."""
+    """Whether a system is made from another: it has all its parts, and more retrievers or steps than it."""
     try:
         whole, part = SystemSpec.parse(other), SystemSpec.parse(name)
     except R2MedError:  # the name of a stored run, or of somebody's own system
         return False
-    return set(part.retrievers) <= set(whole.retrievers) and _steps(whole) > _steps(part)
+    return _steps(part) < _steps(whole)
 
 
-def _steps(spec: SystemSpec) -> int:
-    return len(spec.retrievers) + (spec.expander is not None) + len(spec.reranker.links if spec.reranker else ())
+def _steps(spec: SystemSpec) -> set[object]:
+    """The retrievers, the expander and, each with those before it, the rerankers."""
+    rerankers = spec.reranker.links if spec.reranker else ()
+    chains = {rerankers[: place + 1] for place in range(len(rerankers))}
+    return {*spec.retrievers, spec.expander, None, *chains}
 
 
 def _depths(runs: Mapping[str, Run], judged: Judgments, scores: Float64) -> list[AtDepth]:

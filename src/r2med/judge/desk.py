@@ -19,9 +19,9 @@ from msgspec import Meta
 
 from ..core import UnknownName, UsageError
 from ..report.web.render import matching_words, terms_of
+from . import Asked, Pooled, Project, Settings
 from .final import by_rule
 from .journal import Entry, Journal, JudgeKind, Slot, now
-from .project import Asked, Pooled, Project, Settings
 
 FIRST_PIECE, PIECE = 6_000, 50_000  # characters of a passage that are shown at once, and that are added on request
 LONGEST = 100_000

@@ -26,9 +26,9 @@ from ..core.untrusted import printable
 from ..scoring.intervals import Settings as IntervalSettings
 from ..scoring.measures import Bools
 from ..tasks.corpus import load_corpus
+from . import Project, Rule
 from .agreement import Grades, PairAgreement, Weights, people_and
 from .journal import Journal, Slot
-from .project import Project, Rule
 
 KNOWN = "known"
 """The name of grades that came with the data."""

@@ -22,11 +22,11 @@ from ..core.atomic import atomic_folder
 from ..core.places import exists
 from ..core.table import NONE, Table, markdown_text
 from ..tasks import write_task
+from . import Project
 from .agreement import Measured, group_agreement
 from .check import Check, JudgeRow, check_project
 from .final import Final, counting, final_grades, final_judgments, pooled_corpus, read_judges, sort_queries
 from .journal import Slot
-from .project import Project
 from .summary import agreement_of_pairs
 
 SCHEMA = 1
@@ -195,7 +195,7 @@ def _metadata(project: Project, final: Final, task: Task, counts: Counts) -> Met
         judges=[JudgeRow.of(judge) for judge in read_judges(project)],
         agreement=_agreement(project, final),
         counts=counts,
-        check=check_project(project, documents=task.documents),
+        check=check_project(project, documents=task.documents, published=task.query_ids),
     )
 
 
@@ -303,7 +303,9 @@ def _pooling(found: Metadata) -> Iterator[str]:
         for s in found.check.systems
     ]
     yield Table(
-        ["System", "nDCG@10", "As if not pooled", "Judged@10 then, %"], rows, "On the queries with a relevant passage."
+        ["System", "nDCG@10", "As if not pooled", "Judged@10 then, %"],
+        rows,
+        "On the published queries that have a relevant passage.",
     ).markdown()
 
 

@@ -26,8 +26,8 @@ from ..retrieve import DEPTH, retrievers
 from ..retrieve.stored import check_result, load_candidates
 from ..tasks.corpus import load_corpus
 from ..text.duplicates import Pairs, find_copies, groups, jaccard, near_duplicates, shingle
+from . import Pooled, Project, Settings, System, create_project
 from .journal import now
-from .project import Pooled, Project, Settings, System, create_project
 
 KEPT = 100  # ranks of each system that the project keeps, or the pool's depth where that is more
 

@@ -31,9 +31,9 @@ from ..report.web.app import (
     read_body,
 )
 from ..report.web.render import static_file
+from . import Project
 from .desk import Desk, Finished, Sent
 from .journal import Conflict, JudgeKind
-from .project import Project
 
 HTML, CSS, SCRIPT = "text/html; charset=utf-8", "text/css; charset=utf-8", "text/javascript; charset=utf-8"
 OWN = {

@@ -13,10 +13,10 @@ from statistics import mean, median
 import msgspec
 
 from ..scoring.intervals import Settings as IntervalSettings
+from . import Project
 from .agreement import GroupAgreement, PairAgreement, both_graded, group_agreement, pair_agreement
 from .final import Final, Judged, Kind, against_people, counting, final_grades, read_judges, refusal_to_fill
 from .journal import Slot
-from .project import Project
 
 DISPUTED = 10
 """Queries that are named, those with most disagreement first."""

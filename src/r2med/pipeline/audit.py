@@ -25,9 +25,8 @@ from ..scoring.intervals import Bootstrap
 from ..scoring.measures import Float64
 from ..scoring.slices import thirds
 from ..tasks import TaskRef, tendencies
-from ..tasks.audit import AuditSettings, audit
+from ..tasks.audit import AuditSettings, OutsideTexts, audit, read_outside
 from ..tasks.audit.findings import AuditReport, Subset, SystemAudit, TaskAudit
-from ..tasks.audit.leaks import OutsideTexts, read_outside
 from ..tasks.nano.figures import ROLES, Inspected, Outcome, Slope, Tercile
 from ..tasks.nano.folder import role_of
 from ..tasks.stats import clearest_traps, lexical_traps

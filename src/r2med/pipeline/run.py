@@ -25,7 +25,7 @@ from ..rerank import Reranker
 from ..results import SCHEMA, ResultStore, TaskResult
 from ..results.schema import ProgressFile
 from ..retrieve import Retriever
-from ..tasks.own import remember
+from ..tasks.catalogue import remember
 from . import stages
 from .stages import Kind, Plan, Ranked, Step, Values
 from .system import System

@@ -21,7 +21,7 @@ from ..core import DataError, Query, Run, Task, TextColumn, UsageError
 from ..core.atomic import atomic_folder, write_bytes
 from ..retrieve import Retriever
 from ..tasks import TaskRef, entries
-from ..tasks.audit.leaks import (
+from ..tasks.audit import (
     Match,
     OutsideTexts,
     ShingledTask,
@@ -31,8 +31,8 @@ from ..tasks.audit.leaks import (
     read_outside,
 )
 from ..tasks.catalogue import locate
-from ..tasks.jsonl import encode_lines
 from ..tasks.nano import take
+from ..tasks.records import encode_lines
 from ..text.duplicates import WIDTH, overlaps, shingle
 
 SCHEMA = 1

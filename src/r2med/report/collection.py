@@ -18,9 +18,9 @@ from ..scoring import CUTOFFS, Measure
 from ..scoring.evaluation import ScoreSet, TaskScores
 from ..scoring.measures import Float64
 from ..tasks import TaskRef, collections, resolve
-from ..tasks.catalogue import fold
+from ..tasks.catalogue import Place, fold, remembered
 from ..tasks.load import every_part
-from ..tasks.own import Place, own_collection, own_collections, remembered
+from ..tasks.own import own_collection, own_collections
 
 ORDER = ("r2med", "nano", "mini", "mini-dev", "mini@1")
 MEASURES = tuple(

@@ -2,9 +2,10 @@
 
 from ..core.trec import read_run, write_qrels, write_run
 from .catalogue import TaskEntry, collections, entries, find_tasks
-from .judgments import read_qrels
-from .listing import list_tasks
-from .load import TaskRef, convert, load, load_all, resolve, resolve_all, write_task
+from .formats import write_task
+from .load import TaskRef, convert, load, load_all, resolve, resolve_all
+from .own import list_tasks
+from .records import read_qrels
 from .stats import Stats, Tendencies, stats, tendencies
 
 __all__ = [

@@ -1,8 +1,13 @@
-"""The catalogue: collections, their tasks, the names people give them, and where they lie on this machine."""
+"""The catalogue: collections, their tasks, the names people give them, and where tasks lie on this machine.
+
+`R2MED_HOME/places` has a file per task of one's own that something was run on, named by the task's fingerprint, with
+its folder: results find their texts again, and a folder that was changed or replaced is not read as what it was.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -10,11 +15,12 @@ from typing import Any
 
 import msgspec
 
-from ..core import DataError, UnknownName
+from ..core import DataError, ResultError, Task, UnknownName
+from ..core.atomic import write_bytes
 from ..core.files import parse_toml
 from ..core.places import home, hub_cache
 from ..core.stores import FolderStore
-from ..core.untrusted import component, inside
+from ..core.untrusted import component, file_name, inside
 from .formats import layouts
 
 COLLECTION_NAMES = ("mini@1", "mini-dev", "mini", "nano", "r2med")
@@ -49,6 +55,18 @@ class TaskEntry(msgspec.Struct, frozen=True, kw_only=True):
     def full_name(self) -> str:
         """`collection/name`."""
         return f"{self.collection}/{self.name}"
+
+    def differences(self, task: Task) -> list[str]:
+        """In what a task that was read differs from the published one, as far as the catalogue knows it."""
+        counts = {
+            "queries": (len(task.queries), self.queries),
+            "documents": (len(task.documents), self.documents),
+            "judgments": (len(task.qrels), self.judgments),
+        }
+        found = [f"{have:,} {kind} instead of {wanted:,}" for kind, (have, wanted) in counts.items() if have != wanted]
+        if self.fingerprint not in ("", task.fingerprint):
+            found.append(f"the fingerprint {task.fingerprint}, not {self.fingerprint}")
+        return found
 
 
 class Collection(msgspec.Struct, frozen=True, kw_only=True):
@@ -143,7 +161,10 @@ def locate(entry: TaskEntry) -> Path | None:
     if entry.folder:
         return built_in(entry.folder)
     own = drop_in(entry)
-    for candidate in (own, own.with_name(own.name + ".zip"), own.parent):
+    candidates = [own, own.with_name(own.name + ".zip")]
+    if entry.split:  # a Nano folder holds all tasks of a collection; any other layout holds one
+        candidates.append(own.parent)
+    for candidate in candidates:
         if candidate.is_file() or _holds(candidate, entry):
             return candidate
     return snapshot(entry)
@@ -159,8 +180,43 @@ def snapshot(entry: TaskEntry) -> Path | None:
 
 
 def _holds(folder: Path, entry: TaskEntry) -> bool:
+    if not folder.is_dir():
+        return False
     try:
-        names = FolderStore(folder).names() if folder.is_dir() else []
+        names = FolderStore(folder).names()
         return any(layout.has_task(names, entry.split) for layout in layouts().values())
     except DataError:
         return False  # loading it by its path says what is wrong with it
+
+
+class Place(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a task lies."""
+
+    path: str  # A folder or a zip, from the root on.
+    split: str = ""  # Of a folder that holds several tasks: which of them.
+    judged: str = ""  # Which judgments, where there are several.
+
+
+def remember(task: Task) -> None:
+    """Keep where a task of one's own lies, so that its texts are found again by the results that are made on it."""
+    path = task.extra.get("path")
+    if not path or task.collection in collections():
+        return
+    parts = {key: task.extra.get(key, "") for key in ("split", "judged")}
+    new = msgspec.json.encode(Place(path=str(Path(path).absolute()), **parts))
+    file = _place(task.fingerprint)
+    with suppress(OSError, ResultError):  # a home that cannot be written costs the texts of later pages, nothing else
+        if not file.is_file() or file.read_bytes() != new:
+            write_bytes(file, new)
+
+
+def remembered(fingerprint: str) -> Place | None:
+    """Where the task with that fingerprint lay when something was last run on it."""
+    try:
+        return msgspec.json.decode(_place(fingerprint).read_bytes(), type=Place)
+    except (OSError, ValueError, RecursionError):
+        return None
+
+
+def _place(fingerprint: str) -> Path:
+    return home() / "places" / f"{file_name(fingerprint)}.json"

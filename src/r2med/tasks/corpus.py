@@ -11,9 +11,9 @@ from ..core.places import exists, typed_path
 from ..core.stores import FileStore, Store, open_store
 from ..core.untrusted import component
 from .formats import detect
-from .formats.jsonlines import only, read_queries
-from .jsonl import line_of, read_documents
+from .formats.jsonlines import only
 from .load import TaskRef, check_texts, resolve
+from .records import line_of, read_documents, read_queries
 
 QUERY_FILES = ("query.jsonl", "queries.jsonl")
 

@@ -1,4 +1,4 @@
-"""Loading a task by its name or its path, and writing it in any layout."""
+"""From names and folders to tasks: finding, loading, converting them, and putting folders under a name."""
 
 from __future__ import annotations
 
@@ -25,14 +25,12 @@ from .catalogue import (
     fold,
     is_catalogue_name,
     locate,
+    remember,
     snapshot,
     unknown_task,
 )
-from .formats import Expansion, Format, Parts, detect, get_format, layouts
-from .own import find_own, own_collection, own_names
-
-UNMARKED = ("", "test", "qrels", "default")
-"""Splits of judgments that a task's name does not mention: the test set, and judgments that belong to no split."""
+from .formats import UNMARKED, Expansion, Format, check_expansions, detect, get_format, layouts, write_task
+from .own import Added, OwnTask, add, check_name, find_own, own_collection, own_names
 
 PlaceOf = Callable[[str, str, int], tuple[str, int | None]]
 """Gives the file and line where an id of a `document` or `query` stands for the n-th time."""
@@ -107,12 +105,8 @@ class TaskRef(NamedTuple):
         task = self._task(layout, store)
         if self.entry is None:
             _tell_of_strangers(task, path)
-        if self.entry is not None and self.entry.fingerprint not in ("", task.fingerprint):
-            raise DataError(
-                f"is not {self.full_name} as published: its fingerprint is {task.fingerprint}, "
-                f"not {self.entry.fingerprint}",
-                path=path,
-            )
+        elif wrong := self.entry.differences(task):
+            raise DataError(f"is not {self.full_name} as published: it has {', '.join(wrong)}", path=path)
         if self.fingerprint not in ("", task.fingerprint):
             again = f"r2med data add {self.collection} {self._typed(str(path))}"
             raise DataError(
@@ -171,16 +165,6 @@ def _tell_of_strangers(task: Task, path: Path) -> None:
             others = f" and {len(strangers) - 1:,} more" if len(strangers) > 1 else ""
             told = f"{path}: judgments name the {kind} {strangers[0]!r}{others}, not there and never found"
             warnings.warn(f"{told} (r2med data validate {shlex.quote(str(path))})", stacklevel=3)
-
-
-def check_expansions(expansions: Iterable[Expansion], place: Path) -> None:
-    """Refuse sets of texts whose names cannot be file names, or of which one would overwrite another."""
-    seen: set[tuple[str, str]] = set()
-    for method, llm, _ in expansions:
-        name = component(method, "method", path=place), component(llm, "model", path=place).replace("_", "-")
-        if name in seen:
-            raise DataError(f"holds {method} of {llm} twice", path=place)
-        seen.add(name)
 
 
 def check_texts(kind: str, ids: IdTable, columns: Iterable[TextColumn | None], place_of: PlaceOf) -> None:
@@ -299,7 +283,8 @@ def _look(path: Path) -> list[list[TaskRef]]:
     by_split = {e.split: e.name for c in collections().values() for e in c.tasks if e.split}
     # A folder that is called like a collection is not that collection: `~` keeps their results apart.
     group = f"{name}~" if fold(name) in collections() or own_collection(name) else name
-    return [[TaskRef(by_split.get(split, split), group, None, path, split)] for split in splits]
+    names = {split: split if by_split.get(split, split) in splits else by_split[split] for split in splits}
+    return [[TaskRef(task, group, None, path, split)] for split, task in names.items()]
 
 
 def _task_folders(path: Path) -> list[Path]:
@@ -326,6 +311,48 @@ def _refs(spec: str | Path) -> list[TaskRef]:
     return resolve(spec) if isinstance(spec, str) else chosen(spec, "")
 
 
+def add_folders(name: str, folders: Sequence[str]) -> list[Added]:
+    """Put the tasks in folders under a name, as `r2med data add` does; each is read once, for its fingerprint."""
+    check_name(name)
+    if not folders:
+        raise UsageError("no folder is given")
+    tasks = []
+    for ref in (ref for text in folders for ref in _folder_refs(text)):
+        task = ref.load()
+        remember(task)
+        tasks.append(
+            OwnTask(
+                name=ref.name,
+                path=str(ref.present().absolute()),
+                split=ref.split,
+                judged=ref.judged,
+                fingerprint=task.fingerprint,
+                queries=len(task.queries),
+                documents=len(task.documents),
+                judgments=len(task.qrels),
+            )
+        )
+    return add(name, tasks)
+
+
+def _folder_refs(text: str) -> list[TaskRef]:
+    """The tasks of `FOLDER`, `FOLDER@SPLIT` or, under another name, `TASK=FOLDER`."""
+    given, equals, folder = text.partition("=")
+    if not (given and equals) or "/" in given or exists(typed_path(text)):
+        given, folder = "", text
+    before, at, part = folder.rpartition("@")
+    if not at or exists(typed_path(folder)):
+        before, part = folder, ""
+    refs = chosen(typed_path(before), part)
+    if not given:
+        return refs
+    if len(refs) > 1:
+        raise UsageError(f"{folder} holds {len(refs)} tasks, which keep their names: leave out {given}=")
+    if any(c in given for c in "@,="):
+        raise UsageError(f"{given!r} cannot name a task: it holds one of @ , =")
+    return [refs[0]._replace(name=component(given, "task") + refs[0].mark)]
+
+
 class Converted(NamedTuple):
     """One written task."""
 
@@ -344,7 +371,7 @@ def convert(refs: list[TaskRef], destination: Path, *, to: str, compress: str = 
     layout, written = get_format(to), []
     if not refs:
         raise UsageError("nothing to convert")
-    check_file_names(ref.name for ref in refs)
+    check_file_names((ref.split if layout.holds_several else "") or ref.name for ref in refs)
     apart = len(refs) > 1 and not layout.holds_several
     with atomic_folder(destination) as folder:
         for ref in refs:
@@ -365,20 +392,3 @@ def check_file_names(names: Iterable[str]) -> None:
             same = f"two of the tasks are called {name!r}" if first == name else f"{first!r} and {name!r} are one file"
             raise UsageError(f"{same}{'' if first == name else ' on some systems'}; write them into a folder each")
         seen[folded] = name
-
-
-def write_task(
-    task: Task,
-    folder: Path,
-    *,
-    to: str,
-    compress: str = "none",
-    expansions: list[Expansion] | None = None,
-    split: str = "",
-) -> None:
-    """Write one task into `folder`; `split` is what a layout with several tasks calls it, by default its name."""
-    judged = task.extra.get("judged", "")
-    parts = Parts(task.queries, task.documents, task.qrels, "test" if judged in UNMARKED else judged)
-    check_expansions(expansions or (), folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    get_format(to).write(parts, folder, split=split or task.name, compress=compress, expansions=expansions or [])

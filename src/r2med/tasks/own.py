@@ -1,8 +1,7 @@
-"""Collections of one's own: folders of tasks under a name; and the folders that results were made from.
+"""Collections of one's own, folders of tasks under a name; and the list of these and of the catalogue's tasks.
 
-`R2MED_HOME/collections` has a file per collection, with the folder and the fingerprint of each of its tasks.
-`R2MED_HOME/places` has a file per task that something was run on, named by the task's fingerprint, with its folder.
-Both know a task by its content: a folder that was changed or replaced is not read as what it was.
+`R2MED_HOME/collections` has a file per collection, with the folder and the fingerprint of each of its tasks: a folder
+that was changed or replaced is not read as what it was.
 """
 
 from __future__ import annotations
@@ -15,24 +14,26 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from ..core import DataError, ResultError, Task, UnknownName, UsageError
+from ..core import DataError, UnknownName, UsageError
 from ..core.atomic import locked, write_bytes
-from ..core.places import home
+from ..core.places import exists, home
 from ..core.untrusted import component, file_name
-from .catalogue import collections, fold, is_catalogue_name
+from .catalogue import (
+    Place,
+    TaskEntry,
+    collections,
+    entries,
+    find_tasks,
+    fold,
+    is_catalogue_name,
+    locate,
+    unknown_task,
+)
 
 SCHEMA = 1
 UNGROUPED = "own"  # what results on folders without a collection are listed under
 NAME = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,62}[a-z0-9])?")
 State = Literal["added", "unchanged", "changed", "moved"]
-
-
-class Place(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a task lies."""
-
-    path: str  # A folder or a zip, from the root on.
-    split: str = ""  # Of a folder that holds several tasks: which of them.
-    judged: str = ""  # Which judgments, where there are several.
 
 
 class OwnTask(Place, frozen=True, kw_only=True):
@@ -201,26 +202,46 @@ def _read(path: Path, name: str = "") -> OwnCollection | None:
     return made
 
 
-def remember(task: Task) -> None:
-    """Keep where a task of one's own lies, so that its texts are found again by the results that are made on it."""
-    path = task.extra.get("path")
-    if not path or task.collection in collections():
-        return
-    parts = {key: task.extra.get(key, "") for key in ("split", "judged")}
-    new = msgspec.json.encode(Place(path=str(Path(path).absolute()), **parts))
-    file = _place(task.fingerprint)
-    with suppress(OSError, ResultError):  # a home that cannot be written costs the texts of later pages, nothing else
-        if not file.is_file() or file.read_bytes() != new:
-            write_bytes(file, new)
+class TaskListing(NamedTuple):
+    """A task and what of it is on this machine."""
+
+    name: str
+    collection: str
+    family: str
+    queries: int
+    documents: int
+    judgments: int
+    revision: str
+    available: bool
+    path: str | None
+    bytes: int | None
+    own: bool = False  # whether it is a task of a collection that was added here
 
 
-def remembered(fingerprint: str) -> Place | None:
-    """Where the task with that fingerprint lay when something was last run on it."""
-    try:
-        return msgspec.json.decode(_place(fingerprint).read_bytes(), type=Place)
-    except (OSError, ValueError, RecursionError):
-        return None
+def list_tasks(name: str = "") -> list[TaskListing]:
+    """The tasks of a collection, or all of them."""
+    if not name:
+        own = [(made.name, task) for made in own_collections() for task in made.tasks]
+        return [*map(_of_catalogue, entries()), *(_of_own(*one) for one in own)]
+    if is_catalogue_name(name):
+        return list(map(_of_catalogue, find_tasks(name)))
+    if (found := find_own(name)) is None:
+        raise unknown_task(name, own_names())
+    return [_of_own(found[0], task) for task in found[1]]
 
 
-def _place(fingerprint: str) -> Path:
-    return home() / "places" / f"{file_name(fingerprint)}.json"
+def _of_catalogue(e: TaskEntry) -> TaskListing:
+    path = locate(e)
+    facts = (e.name, e.collection, e.family, e.queries, e.documents, e.judgments, e.revision)
+    return TaskListing(*facts, path is not None, str(path) if path else None, _size(path) if path else None)
+
+
+def _of_own(collection: str, t: OwnTask) -> TaskListing:
+    path = Path(t.path)
+    here = exists(path)
+    counts = (t.queries, t.documents, t.judgments)
+    return TaskListing(t.name, collection, "", *counts, "", here, t.path, _size(path) if here else None, own=True)
+
+
+def _size(path: Path) -> int:
+    return sum(p.stat().st_size for p in (path, *path.rglob("*")) if p.is_file())

@@ -13,9 +13,9 @@ from ..core import DataError
 from ..core.stores import Store, open_stream
 from ..core.untrusted import printable
 from .formats import detect
-from .jsonl import explain, uses_underscore_id
 from .load import TaskRef
 from .nano.folder import changed_files, read_manifest
+from .records import explain, uses_underscore_id
 
 EXAMPLES = 5
 ABSURD_TEXT = 1_000_000
@@ -68,7 +68,7 @@ class Checks:
                             code, reason = explain(line, error)
                             self.add("error", code, "lines that cannot be read", f"{file}:{number}: {reason}")
                         continue
-                    texts.check(f"{file}:{number}", item.id, item.text)
+                    texts.check(f"{file}:{number}", item.id, item.text, getattr(item, "title", ""))
         except DataError as error:
             self.add("error", "unreadable-file", "files that cannot be read to their end", str(error))
 
@@ -102,8 +102,8 @@ class TextChecks:
         self.ids: set[str] = set()
         self._digests: set[bytes] = set()
 
-    def check(self, place: str, identifier: str, text: str) -> None:
-        """Look at one document or query."""
+    def check(self, place: str, identifier: str, text: str, title: str | None = "") -> None:
+        """Look at one document or query; only documents have a title."""
         add, kind, plural, where = self.checks.add, self.kind, self.plural, f"{place} ({identifier})"
         if identifier in self.ids:
             add("error", f"duplicate-{kind}-id", f"{kind} ids that stand more than once", where)
@@ -114,11 +114,11 @@ class TextChecks:
             add("error", f"space-in-{kind}-id", f"{kind} ids with white space, which TREC files cannot carry", where)
         elif len(identifier) > ABSURD_ID:
             add("warning", f"long-{kind}-id", f"{kind} ids of over {ABSURD_ID} characters", place)
+        if "\0" in text or "\0" in (title or ""):
+            add("error", "nul", "texts that hold a NUL character", where)
         if not text.strip():
             add("error", f"empty-{kind}", f"{plural} without text", where)
             return
-        if "\0" in text:
-            add("error", "nul", "texts that hold a NUL character", where)
         if len(text) > ABSURD_TEXT:
             add("warning", f"long-{kind}", f"{plural} of over {ABSURD_TEXT:,} characters", where)
         digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
@@ -159,6 +159,11 @@ def validate(ref: TaskRef) -> Report:
         checks.add("error", "no-documents", "corpus without documents", store.path.name)
     if not checks.queries.ids:
         checks.add("error", "no-queries", "set of queries that is empty", store.path.name)
+    if (ref.entry or ref.fingerprint) and not checks.of("error"):  # a name promises what it stands for
+        try:
+            ref.load()
+        except DataError as error:
+            checks.add("error", "refused", "task that is refused when it is loaded", str(error))
     return Report(
         task=ref.full_name,
         path=str(ref.path),

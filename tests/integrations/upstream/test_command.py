@@ -189,6 +189,18 @@ def test_results_that_are_there_are_left_alone(tree: Path) -> None:
     assert read(file)["dataset_name"] == "Biology"
 
 
+def test_flags_that_a_mode_does_not_use_are_named(tree: Path) -> None:
+    """Reranking was not of the expanded queries, and nothing said so."""
+    (tree / "src" / "own.py").write_text(OWN)
+    rerank = ("--mode", "eval_reranker", "--retriever_name", "bm25", "--reranker_name", "own:by_length")
+    done = upstream(tree, *rerank, "--task", "Biology", "--gar_method", "hyde", "--gar_llm", "gpt4")
+    assert done.returncode == 0, done.stderr
+    unused = [f"r2med: --mode eval_reranker does not use --{name}" for name in ("gar_method", "gar_llm")]
+    assert done.stderr.splitlines()[:2] == unused
+    plain = upstream(tree, "--mode", "eval_retrieval", "--task", "Biology", "--retriever_name", "bm25")
+    assert "does not use" not in plain.stderr
+
+
 def test_a_dense_model_and_a_reranker_over_it(tree: Path, with_models: dict[str, str]) -> None:
     small_task(tree, 3)
     flags = ("--mode", "eval_retrieval", "--task", "Small", "--retriever_name", "bge-small")

@@ -14,7 +14,7 @@ from r2med.core.spec import Content
 from r2med.expand import Expander, Expansion, expanders
 from r2med.expand.generated import API_LLMS, OPEN_LLMS
 from r2med.integrations.upstream import as_written, expander_spec, generate
-from r2med.integrations.upstream.prompts import prompts_of
+from r2med.integrations.upstream.tree import prompts_of
 from r2med.models.prompts import OWN
 from r2med.pipeline import Builder
 from r2med.pipeline.protocol_pack import SYSTEM, fetch_pack

@@ -36,8 +36,7 @@ from .evaluate import (
     instructions_of,
     paper_retriever,
 )
-from .prompts import PROMPTS, find_prompts, prompts_of, whose_prompts
-from .tree import ALL, Tree, find_tree, load_tasks
+from .tree import ALL, PROMPTS, Tree, find_prompts, find_tree, load_tasks, prompts_of, whose_prompts
 
 API_NAMES: Final = {"o3-mini": "o3-mini"}
 """What the scripts call an API's model where r2med's card names a dated version of it."""
@@ -48,6 +47,8 @@ NEEDS: Final = {
     "generate_hydoc": ("gar_method", "gar_llm"),
 }
 """The modes, and the flags that each cannot do without."""
+TAKES: Final = {"eval_retrieval": ("gar_method", "gar_llm"), "eval_reranker": ("recall_k",), "generate_hydoc": ()}
+"""The flags that each takes beside those it needs."""
 OLD_RERANKERS: Final = {"bge": "bge-reranker", "mono": "monobert", "llama": "rankllama"}
 """As the scripts spelled them before May 2025."""
 METHODS: Final = ("hyde", "query2doc", "lamer", "search-o1", "search-r1")
@@ -151,6 +152,13 @@ def run(given: argparse.Namespace) -> None:
     missing = [f"--{name}" for name in NEEDS[given.mode] if not getattr(given, name)]
     if missing:
         raise UsageError(f"--mode {given.mode} needs {' and '.join(missing)}")
+    for name in ("retriever_name", "reranker_name", "recall_k", "gar_method", "gar_llm"):
+        used = name in (*NEEDS[given.mode], *TAKES[given.mode])
+        if not used and getattr(given, name) not in (
+            "",
+            RECALL_K[0],
+        ):  # scripts may pass all flags to all modes
+            print(f"r2med: --mode {given.mode} does not use --{name}", file=sys.stderr)
     tree = find_tree(given.root)
     given.pack = find_prompts(tree, given.prompts)
     options = Options(

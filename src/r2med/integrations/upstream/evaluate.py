@@ -26,8 +26,7 @@ from ...retrieve import Retriever, retrievers
 from ...retrieve.cards import card_of, with_pack, wording_of
 from ...retrieve.stored import load_candidates
 from ...scoring import Measure, score
-from .prompts import PROMPTS, prompts_of
-from .tree import Tree
+from .tree import PROMPTS, Tree, prompts_of
 
 TOP = 100  # Documents of a query that are scored and kept.
 RECALL_K = (10, 100)

@@ -1,19 +1,35 @@
-"""The repository's folders: `dataset/<task>`, `results/…`, `output/topk_docs/…`, all below one root."""
+"""The repository's folders and files: where tasks, texts and scores lie below one root, and whose prompts are used.
+
+Folders are `dataset/<task>`, `results/…` and `output/topk_docs/…`. Instructions and prompts are those of a pack, of a
+clone's own files, or what was fetched.
+"""
 
 from __future__ import annotations
 
+import json
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from ...core import DataError, Task, UnknownName
+from ...core.parameters import content_at
+from ...core.spec import Content
 from ...core.untrusted import file_name, inside
+from ...expand import Expander
+from ...models.prompts import OWN, PAPER, pack_of
+from ...pipeline.protocol_pack import fetch_pack
+from ...results.protocols import get_protocol
 from ...tasks import resolve
 from ...tasks.catalogue import TaskEntry, entries, find_tasks
 
 Kind = Literal["base retriever", "gar", "reranker"]
-ALL = "All"  # What `--task` calls the eight tasks of R2MED.
+ALL: Final = "All"  # What `--task` calls the eight tasks of R2MED.
+PROMPTS: Final = "prompts"
+"""Key of a line that says whose prompts it was made with; the repository's own files have none."""
+FILE: Final = "src/instrcution.py"
+"""What tells a clone of the repository from any other folder with a dataset in it."""
 
 
 class Tree(NamedTuple):
@@ -90,3 +106,38 @@ def _folder(entry: TaskEntry, tree: Tree) -> str:
         if inside(tree.dataset, name, "task").is_dir():
             return name
     raise DataError(f"has no task {entry.name}", path=tree.dataset)
+
+
+def find_prompts(tree: Tree, given: str | None) -> Content | None:
+    """The pack that was named; otherwise a clone's own files are read into R2MED_HOME, where the protocol finds them.
+
+    Files of a clone that are not those of the published commit are named on standard error, and not used.
+    """
+    if given:
+        return content_at(given, "prompts")
+    protocol = get_protocol(PAPER)
+    here = pack_of(PAPER)
+    if (tree.root / FILE).is_file() and (here is None or here.whole != protocol.prompts):
+        try:
+            fetch_pack(protocol, tree.root)
+        except DataError as why:
+            print(f"r2med: {why}", file=sys.stderr)
+    return None
+
+
+def whose_prompts(expander: Expander) -> str:
+    """Whose prompts texts are generated with; empty where they are the repository's own."""
+    pack = expander.spec.get("prompts")
+    if not isinstance(pack, Content):
+        return OWN
+    return "" if pack.whole == get_protocol(PAPER).prompts else f"{pack.label}~{pack.whole}"
+
+
+def prompts_of(path: Path) -> str:
+    """Whose prompts a file of generated texts was made with; empty: the repository's, or not stated."""
+    try:
+        with path.open("rb") as stream:
+            first = json.loads(stream.readline() or b"{}")
+    except (OSError, ValueError, RecursionError):
+        return ""
+    return str(first.get(PROMPTS, "")) if isinstance(first, dict) else ""

@@ -108,13 +108,15 @@ class FlagList:
         self._flags: dict[tuple[str, str], Flag] = {}
 
     def add(self, query: str, kind: str, evidence: str, other: str, value: float | None = None) -> None:
-        """Note a match; the strongest one keeps its evidence."""
+        """Note a match; the strongest one keeps its evidence and stands first among what was matched."""
         flag = self._flags.setdefault((query, kind), Flag(query, kind, LEVELS[kind], evidence, value, 0))
         flag.count += 1
-        if len(flag.others) < EXAMPLES:
-            flag.others.append(other)
         if value is not None and (flag.value is None or value > flag.value):
             flag.value, flag.evidence = value, evidence
+            flag.others.insert(0, other)
+        else:
+            flag.others.append(other)
+        del flag.others[EXAMPLES:]
 
     def all(self, order: dict[str, int]) -> list[Flag]:
         """All flags, by query and kind."""

@@ -1,4 +1,4 @@
-"""Layouts of a task on disk: what one is, and the registry of all of them.
+"""Layouts of a task on disk: what one is, the registry of all of them, and writing a task in one.
 
 A layout is one class: how it is called, recognised, read, written and checked. `data convert` and `data validate`,
 loading, help and error messages ask the registry, so a new module in this package is all it takes to add one.
@@ -12,10 +12,11 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, NamedTuple, TypeVar
 
-from ...core import DataError, Documents, IdTable, Qrels, Query, Run, UsageError
+from ...core import DataError, Documents, IdTable, Qrels, Query, Run, Task, UsageError
 from ...core.registry import Registry
 from ...core.spec import Spec
 from ...core.stores import Store
+from ...core.untrusted import component
 
 if TYPE_CHECKING:
     from ..validate import Checks
@@ -25,6 +26,8 @@ METHODS = ("hyde", "query2doc", "lamer", "search-o1", "search-r1")
 """Folders that hold generated texts in R2MED's own data; others are known by the files in them."""
 JUDGMENT_SPLITS = ("test", "qrels", "default", "dev", "validation", "train")
 """Splits of judgments in the order of preference: of several, the first is used where nobody chose."""
+UNMARKED = ("", "test", "qrels", "default")
+"""Splits of judgments that a task's name does not mention: the test set, and judgments that belong to no split."""
 
 formats: Registry[Format] = Registry("format", package="r2med.tasks.formats")
 F = TypeVar("F", bound="type[Format]")
@@ -89,7 +92,7 @@ class Format(ABC):
         """Look through one task and tell `checks` what is there and what cannot be read."""
         parts = self.read(store, split)
         for row, document in enumerate(parts.documents, start=1):
-            checks.documents.check(f"corpus row {row}", document.id, document.text)
+            checks.documents.check(f"corpus row {row}", document.id, document.text, document.title)
         for row, query in enumerate(parts.queries, start=1):
             checks.queries.check(f"queries row {row}", query.id, query.text)
         checks.check_judgments(parts.qrels)
@@ -143,3 +146,30 @@ def detect(store: Store) -> tuple[Format, list[str]]:
     more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
     held = ", ".join(names[:SHOWN]) + more if names else "no files"
     raise DataError(f"is in no layout r2med knows ({expected}); it holds {held}", path=store.path)
+
+
+def write_task(
+    task: Task,
+    folder: Path,
+    *,
+    to: str,
+    compress: str = "none",
+    expansions: list[Expansion] | None = None,
+    split: str = "",
+) -> None:
+    """Write one task into `folder`; `split` is what a layout with several tasks calls it, by default its name."""
+    judged = task.extra.get("judged", "")
+    parts = Parts(task.queries, task.documents, task.qrels, "test" if judged in UNMARKED else judged)
+    check_expansions(expansions or (), folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    get_format(to).write(parts, folder, split=split or task.name, compress=compress, expansions=expansions or [])
+
+
+def check_expansions(expansions: Iterable[Expansion], place: Path) -> None:
+    """Refuse sets of texts whose names cannot be file names, or of which one would overwrite another."""
+    seen: set[tuple[str, str]] = set()
+    for method, llm, _ in expansions:
+        name = component(method, "method", path=place), component(llm, "model", path=place).replace("_", "-")
+        if name in seen:
+            raise DataError(f"holds {method} of {llm} twice", path=place)
+        seen.add(name)

@@ -14,7 +14,7 @@ from ...core.compression import expansion_limit, outgrown
 from ...core.plugins import first_line
 from ...core.stores import Store, open_stream
 from ...core.untrusted import component
-from ..judgments import whole_grade
+from ..records import whole_grade
 
 MOST_ROWS = 512  # of one batch
 

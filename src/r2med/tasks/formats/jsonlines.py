@@ -10,23 +10,23 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import msgspec
 
-from ...core import DataError, Query
+from ...core import DataError, Qrels, Query
 from ...core.columns import grouped
 from ...core.compression import SUFFIXES, write_lines
 from ...core.stores import Store, find
 from ...core.untrusted import component
-from ..jsonl import (
+from ..records import (
     BeirQuery,
     BeirRecord,
     PlainQuery,
     PlainRecord,
     encode_lines,
     line_of,
+    qrels_from_store,
     read_documents,
+    read_queries,
     read_records,
-    uses_underscore_id,
 )
-from ..judgments import qrels_from_store
 from . import METHODS, Expansion, Format, Parts, preferred, register
 
 if TYPE_CHECKING:
@@ -66,6 +66,10 @@ class JsonLinesFormat(Format):
         """The file of judgments to use: that of a split, or the usual one."""
         raise NotImplementedError
 
+    def qrels(self, store: Store, name: str) -> Qrels:
+        """The judgments in a file."""
+        return qrels_from_store(store, name)
+
     def files(self, names: list[str], split: str = "") -> Files | None:
         """The files of the task; None where the layout does not fit."""
         corpus, queries = only(names, "corpus.jsonl"), only(names, self.query_file)
@@ -82,7 +86,7 @@ class JsonLinesFormat(Format):
         files = self.files(store.names(), split)
         if files is None or files.qrels is None:
             raise DataError(f"has no {self.usual_qrels}", path=store.path)
-        qrels = qrels_from_store(store, files.qrels)
+        qrels = self.qrels(store, files.qrels)
         return Parts(read_queries(store, files.queries), read_documents(store, files.corpus), qrels)
 
     def expansions(self, store: Store, split: str) -> Iterator[Expansion]:
@@ -103,7 +107,7 @@ class JsonLinesFormat(Format):
             checks.add("error", "no-judgments", "file of judgments that is missing", str(store.path))
             return
         try:
-            qrels = qrels_from_store(store, files.qrels)
+            qrels = self.qrels(store, files.qrels)
         except DataError as error:
             checks.add("error", "bad-judgments", "judgments that cannot be read", str(error))
             return
@@ -125,9 +129,17 @@ class R2MedFormat(JsonLinesFormat):
     rank = 1
     query_file = "query.jsonl"
     usual_qrels = "qrels.jsonl or qrels.txt"
+    qrels_files = ("qrels.jsonl", "qrels.txt", "qrels.tsv", "qrels")
 
     def qrels_file(self, names: list[str], split: str) -> str | None:
-        return only(names, "qrels.jsonl", "qrels.txt", "qrels.tsv", "qrels")
+        return only(names, *self.qrels_files)
+
+    def qrels(self, store: Store, name: str) -> Qrels:
+        found, names = super().qrels(store, name), store.names()
+        for other in (stored for wanted in self.qrels_files if (stored := find(names, wanted)) not in (None, name)):
+            if qrels_from_store(store, other) != found:
+                raise DataError(f"{name} and {other} hold different judgments: keep one", path=store.path)
+        return found
 
     def write(self, parts: Parts, folder: Path, *, split: str, compress: str, expansions: list[Expansion]) -> None:
         positives = grouped((query_id, doc_id) for query_id, doc_id, grade in parts.qrels if grade > 0)
@@ -185,13 +197,6 @@ class BeirFormat(JsonLinesFormat):
         save(name, map(str.encode, chain(["query-id\tcorpus-id\tscore\n"], rows)))
         for name, generated in _hydoc_files(expansions):
             save(name, encode_lines({"id": i, "hy_doc": hydocs} for i, hydocs in generated.items()))
-
-
-def read_queries(store: Store, name: str) -> tuple[Query, ...]:
-    """The queries of a file of JSON lines, in either spelling of their ids."""
-    record = BeirQuery if uses_underscore_id(store, name) else PlainQuery
-    records = (record for _, record in read_records(store, name, record))
-    return tuple(Query(q.id, q.text, q.answer or None, q.body_system or None) for q in records)
 
 
 def _given(**fields: str | None) -> dict[str, str]:

@@ -64,12 +64,9 @@ def set_name(refs: Sequence[TaskRef], splits: Sequence[str], given: str = "") ->
     """The name of a group: that given, `NanoR2MED`, `NanoMini` or `Nano mine` for a collection, else from the tasks."""
     if given:
         return given
-    known = {(ref.collection, ref.entry is not None) for ref in refs}
-    collection, published = known.pop() if len(known) == 1 else ("", False)
-    if published:
-        return "NanoMini" if collection.startswith("mini") else "NanoR2MED"
+    collection = refs[0].collection if len({ref.collection for ref in refs}) == 1 else ""
     if collection:
-        return f"Nano {collection}"
+        return {"mini": "NanoMini", "nano": "NanoR2MED", "r2med": "NanoR2MED"}.get(collection, f"Nano {collection}")
     return splits[0] if len(splits) == 1 else f"{len(splits)} Nano retrieval tasks"
 
 

@@ -1,22 +1,31 @@
-"""JSON lines in and out, with errors that name the file and the line."""
+"""Documents, queries and judgments as lines of text: JSON lines, TREC and tab-separated files.
+
+Errors name the file and the line.
+"""
 
 from __future__ import annotations
 
 import json
+import math
 import re
 from codecs import BOM_UTF8
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
 
-from ..core import DataError, Documents, IdTable, TextColumnBuilder
-from ..core.stores import Store, open_stream
+from ..core import DataError, Documents, IdTable, Judgment, Qrels, Query, TextColumnBuilder
+from ..core.stores import FileStore, Store, open_stream
 
 T = TypeVar("T")
 
 BLOCK = 1 << 18  # bytes of lines decoded together: fits the cache, hides the cost of a call
+MAX_GRADE = 2**31 - 1
+HEADERS = ("query-id", "q_id", "qid", "query_id")
+MARKED = "begins with a byte-order mark: save the file as UTF-8 without it"
 
+_NUMBER = re.compile(r"[-+]?[0-9]+(?:\.[0-9]*)?(?:[eE][-+]?[0-9]{1,2})?")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _TYPE_WORDS = {"str": "text", "int": "a whole number", "float": "a number", "array": "a list", "object": "an object"}
 
@@ -48,6 +57,22 @@ class BeirQuery(PlainQuery, gc=False):
     """A query as BEIR and MTEB write it."""
 
     id: str = msgspec.field(name="_id")
+
+
+class R2MedJudgment(msgspec.Struct):
+    """A line of R2MED's `qrels.jsonl`."""
+
+    query_id: str = msgspec.field(name="q_id")
+    doc_id: str = msgspec.field(name="p_id")
+    score: float
+
+
+class BeirJudgment(msgspec.Struct):
+    """A line of a BEIR or MTEB `qrels` file in JSON lines."""
+
+    query_id: str = msgspec.field(name="query-id")
+    doc_id: str = msgspec.field(name="corpus-id")
+    score: float = 1
 
 
 def read_records(store: Store, name: str, record: type[T]) -> Iterator[tuple[int, T]]:
@@ -93,6 +118,94 @@ def read_documents(store: Store, name: str) -> Documents:
     return Documents(IdTable(ids), texts.build(), titles.build())
 
 
+def read_queries(store: Store, name: str) -> tuple[Query, ...]:
+    """The queries of a file of JSON lines, in either spelling of their ids."""
+    record = BeirQuery if uses_underscore_id(store, name) else PlainQuery
+    records = (record for _, record in read_records(store, name, record))
+    return tuple(Query(q.id, q.text, q.answer or None, q.body_system or None) for q in records)
+
+
+def read_qrels(path: str | Path) -> Qrels:
+    """Judgments from a file of any supported layout, told apart by its first line."""
+    return qrels_from_store(FileStore(Path(path)), Path(path).name)
+
+
+def qrels_from_store(store: Store, name: str) -> Qrels:
+    """Judgments from one file of a store."""
+    label = store.label(name)
+    with open_stream(store, name) as stream:
+        first = next((line for line in stream if not line.isspace()), b"").lstrip()
+    if not first:
+        raise DataError("holds no judgments", path=label)
+    if first.startswith(BOM_UTF8):  # it would be part of the first query's id
+        raise DataError(MARKED, path=label, line=1)
+    is_json = first.startswith(b"{") and not _ends_in_number(first.split())
+    judgments = _json_judgments(store, name, first) if is_json else _text_judgments(store, name)
+    try:
+        qrels = Qrels.from_judgments(judgments)
+    except DataError as error:
+        raise error if error.path else DataError(error.message, path=label) from None
+    if not len(qrels):
+        raise DataError("holds no judgments", path=label)
+    return qrels
+
+
+def _json_judgments(store: Store, name: str, first: bytes) -> Iterator[Judgment]:
+    record: type[BeirJudgment | R2MedJudgment] = BeirJudgment if has_field(first, "query-id") else R2MedJudgment
+    label = store.label(name)
+    for number, judged in read_records(store, name, record):
+        yield Judgment(judged.query_id, judged.doc_id, whole_grade(judged.score, label, number))
+
+
+def _text_judgments(store: Store, name: str) -> Iterator[Judgment]:
+    """TREC's four columns or three columns with an optional header; tabs keep spaces inside ids."""
+    label = store.label(name)
+    with open_stream(store, name) as stream:
+        for number, line in enumerate(stream, start=1):
+            if line.isspace():
+                continue
+            fields = _columns(line, label, number)
+            if not fields:  # spaces that only Unicode calls so
+                continue
+            if number == 1 and fields[0] in HEADERS and not _ends_in_number(fields):
+                continue
+            if len(fields) not in (3, 4):
+                raise DataError(f"expected 3 or 4 columns, got {len(fields)}", path=label, line=number)
+            yield Judgment(fields[0], fields[-2], whole_grade(fields[-1], label, number))
+
+
+def _ends_in_number(fields: Sequence[str | bytes]) -> bool:
+    """Whether a line is a judgment: an id may look like a header or like JSON, a grade cannot."""
+    try:
+        float(fields[-1])
+    except ValueError:
+        return False
+    return True
+
+
+def _columns(line: bytes, label: str, number: int) -> list[str]:
+    try:
+        text = line.decode().rstrip("\r\n")
+    except UnicodeDecodeError:
+        raise DataError("is not valid UTF-8", path=label, line=number) from None
+    if "\0" in text:
+        raise DataError("holds a NUL character", path=label, line=number)
+    return text.split("\t") if text.count("\t") >= 2 else text.split()
+
+
+def whole_grade(value: str | float | None, label: str, line: int | None = None) -> int:
+    """A grade as a number; `1.0` is one, `1.5` and `high` are errors."""
+    if isinstance(value, str):
+        grade = float(value) if _NUMBER.fullmatch(value) else math.nan
+    else:
+        grade = math.nan if value is None else float(value)
+    if not grade.is_integer():
+        raise DataError(f"grade {value!r} is not a whole number", path=label, line=line)
+    if abs(grade) > MAX_GRADE:
+        raise DataError(f"grade {value!r} is out of range", path=label, line=line)
+    return int(grade)
+
+
 def line_of(store: Store, name: str, identifier: str, *, occurrence: int = 1) -> int | None:
     """The line on which an id stands for the n-th time: a second pass, for a message."""
     record = BeirQuery if uses_underscore_id(store, name) else PlainQuery
@@ -125,7 +238,7 @@ def explain(line: bytes, error: Exception) -> tuple[str, str]:
     if isinstance(error, UnicodeDecodeError):
         return "bad-utf8", "is not valid UTF-8"
     if line.startswith(BOM_UTF8):
-        return "byte-order-mark", "begins with a byte-order mark: save the file as UTF-8 without it"
+        return "byte-order-mark", MARKED
     if b"\0" in line:
         return "nul", "holds a NUL character"
     if _has_lone_surrogate(line):
