@@ -35,7 +35,7 @@ EXCEPTIONS = {
     "cache/shards.py": {
         "folder / f'{time.time_ns():016x}-{os.getpid()}-{secrets.token_hex(4)}{SUFFIX}'": "numbers of this moment",
     },
-    "core/spec.py": {"Path(place, name)": LISTED},
+    "core/files.py": {"Path(place, name)": LISTED},
     "core/stores.py": {"self.path / name": "what leads out of the folder is refused when it is opened"},
     "llm/prompts.py": {"files(package).joinpath('prompts', *f'{name}.toml'.split('/'))": PACKAGED},
     "models/fetch.py": {"folder / bad[0]": "for a message"},

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from r2med.core import DataError, ResultError
+from r2med.core.files import home
 from r2med.core.options import Options
-from r2med.core.places import home
 from r2med.core.untrusted import file_name
 from r2med.llm import (
     Choice,

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from r2med.core import DataError, Unavailable, UsageError
-from r2med.core.places import home
+from r2med.core.files import home
 from r2med.tasks import collections, load, load_all, resolve, resolve_all, write_task
 from r2med.tasks.catalogue import drop_in, locate
 from tests.builders import beir_folder, r2med_folder, small_task

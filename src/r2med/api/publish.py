@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from ..core import ResultError, UsageError
-from ..core.atomic import write_bytes
+from ..core.files import write_bytes
 from ..integrations.exporting import export_beir, export_trec
 from ..integrations.hub import Prepared, Uploaded, prepare, upload
 from ..integrations.mteb import Imported, Written, ledger_text, read_mteb

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import msgspec
 
 from ..core import UsageError
-from ..core.atomic import write_bytes
+from ..core.files import write_bytes
 from ..core.options import Options
 from ..core.parameters import parse_size
 from ..core.table import Table, counted

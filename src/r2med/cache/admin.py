@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from ..core import DataError, UsageError
-from ..core.places import home
+from ..core.files import home
 from .arrays import MANIFEST, read_arrays
 from .records import is_header, read_records
 from .shards import SUFFIX, DamagedShard, open_shard

@@ -21,8 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..core import DataError, R2MedError
-from ..core.atomic import atomic_folder
-from ..core.places import home
+from ..core.files import atomic_folder, home
 from ..core.plugins import first_line
 from ..core.untrusted import component
 from .shards import FileIdentity, intact

@@ -26,10 +26,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ..core import ModelError, ResultError, TextColumn, fingerprint
-from ..core.atomic import write_bytes
 from ..core.budget import Account, Reused
 from ..core.columns import Int32, Int64
-from ..core.places import home
+from ..core.files import home, write_bytes
 from .shards import Float32, Found, Int16, Keys, ShardSet
 
 KEY_BYTES = 16

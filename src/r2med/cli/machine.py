@@ -109,8 +109,8 @@ def cache(context: click.Context, kinds: Sequence[str], as_json: bool) -> None:
     if context.invoked_subcommand is not None:
         return
     from ..api.machine import cache_entries
+    from ..core.files import home
     from ..core.parameters import show_size
-    from ..core.places import home
 
     kept = cache_entries(kinds=kinds or KINDS)
     total = sum(entry.bytes for entry in kept)

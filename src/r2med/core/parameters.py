@@ -20,7 +20,7 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeVar, Union, get_args
 import msgspec
 
 from .errors import UsageError
-from .places import exists, typed_path
+from .files import exists, typed_path
 from .spec import Content, Spec, Value
 
 Extra = TypeVar("Extra")

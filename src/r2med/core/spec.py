@@ -15,9 +15,7 @@ by its content and prints as `label~digest`. `Registry` reads specs (`core/regis
 
 from __future__ import annotations
 
-import hashlib
 import inspect
-import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -27,7 +25,7 @@ from typing import TypeVar
 import msgspec
 
 from .errors import DataError
-from .files import hash_file
+from .files import content_digest
 
 P = TypeVar("P")
 
@@ -214,49 +212,6 @@ def escape_name(text: str) -> str:
 
 def _escape(text: str, reserved: re.Pattern[str]) -> str:
     return reserved.sub(lambda match: "".join(f"%{byte:02X}" for byte in match[0].encode()), text)
-
-
-def content_digest(path: Path) -> str:
-    """The hash of a file, or of all files of a folder with their names."""
-    digest = hashlib.blake2b(digest_size=16)
-    try:
-        if path.is_file():
-            digest.update(_hash(path))
-        else:
-            for file, first in _files(path):
-                # Names hold no NUL, those of files no slash at their end, and hashes have one length: no two folders
-                # give the same bytes.
-                name = os.fsencode(file.relative_to(path).as_posix())
-                digest.update(name + b"\0" + _hash(file) if first is None else name + b"/\0" + first)
-    except OSError as error:
-        raise DataError(f"cannot be read ({error.strerror or error})", path=path) from None
-    return digest.hexdigest()
-
-
-def _hash(file: Path) -> bytes:
-    return hash_file(file, hashlib.blake2b(digest_size=16)).digest()
-
-
-def _files(folder: Path) -> list[tuple[Path, bytes | None]]:
-    """All files that are not hidden, also behind links; and folders that were met before, with a hash of where."""
-    if not folder.is_dir():
-        raise DataError("no such file or folder", path=folder)
-
-    def fail(error: OSError) -> None:
-        raise error
-
-    found, seen = list[tuple[Path, bytes | None]](), dict[str, Path]()
-    for place, folders, names in os.walk(folder, onerror=fail, followlinks=True):
-        here = Path(place)
-        if (first := seen.setdefault(os.path.realpath(place), here)) is not here:
-            folders.clear()
-            met = os.fsencode(first.relative_to(folder).as_posix())
-            found.append((here, hashlib.blake2b(met, digest_size=16).digest()))
-            continue
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
-        files = (Path(place, name) for name in names if not name.startswith("."))
-        found += [(file, None) for file in files if file.is_file()]
-    return sorted(found)
 
 
 def _stem(path: Path) -> str:

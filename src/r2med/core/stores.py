@@ -17,8 +17,7 @@ from typing import BinaryIO, Protocol, cast
 
 from .compression import SUFFIXES, bounded, unpacked
 from .errors import DataError, HostileData
-from .files import open_file
-from .places import exists
+from .files import exists, open_file
 
 CHUNK = 1 << 20
 LARGEST_DIRECTORY = 16 << 20  # bytes of a zip's list of files, which is read into memory whole

@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from .atomic import atomic_file
 from .columns import SPACE, IdTable, Int32, Int64
 from .compression import write_packed
 from .errors import DataError
+from .files import atomic_file
 from .run import Run
 from .stores import open_path, whole_lines
 from .task import Judgment

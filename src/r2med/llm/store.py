@@ -27,7 +27,7 @@ from ..cache.records import (
 )
 from ..core import DataError, fingerprint
 from ..core.budget import Account, Reused, known_sum
-from ..core.places import home
+from ..core.files import home
 from ..core.untrusted import file_name
 from .generation import Generation, StatusOf, as_parsed, put_newest
 from .parsing import Retry

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ..core import UnknownName, UsageError
-from ..core.files import parse_toml
-from ..core.places import exists, typed_path
+from ..core.files import exists, parse_toml, typed_path
 from .card import Card, ChatCard
 from .parts import Instructions
 from .prompts import built_in

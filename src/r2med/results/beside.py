@@ -24,9 +24,8 @@ import msgspec
 import numpy as np
 
 from ..core import DataError, Hasher, IdTable, ResultError, Run
-from ..core.atomic import atomic_file
 from ..core.compression import inflate, outgrown
-from ..core.places import open_regular
+from ..core.files import atomic_file, open_regular
 from ..core.stores import whole_lines
 from ..core.trec import parse_run, read_run, run_lines
 from ..scoring.hits import Float64

@@ -10,8 +10,7 @@ from pathlib import Path
 import msgspec
 
 from ..core import ResultError
-from ..core.atomic import write_bytes
-from ..core.places import open_regular
+from ..core.files import open_regular, write_bytes
 from ..core.portable import process_lives
 
 FILE = ".progress.json"

@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 
 from ..core import NO_DOCUMENT, DataError, Hit, IdTable, Run, Task, UsageError, fingerprint
-from ..core.places import open_regular
+from ..core.files import open_regular
 from ..core.queries import Queries
 from ..core.spec import Content, Spec
 from ..core.stores import open_path

@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 
 from ..core import NO_DOCUMENT, DataError, IdTable, Judgment, Qrels, Run, Task, UsageError
-from ..core.atomic import write_bytes
+from ..core.files import write_bytes
 from .evaluation import score
 from .hits import UNJUDGED, Float64, grades_along, place_in_query
 from .measures import MAIN, Measure

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..core import UsageError
-from ..core.places import exists, typed_path
+from ..core.files import exists, typed_path
 from ..core.untrusted import component
 from .load import TaskRef, chosen
 from .own import Added, OwnTask, add, check_name, remember

@@ -11,8 +11,7 @@ from typing import Any
 import msgspec
 
 from ..core import DataError, UnknownName
-from ..core.files import parse_toml
-from ..core.places import home, hub_cache
+from ..core.files import home, hub_cache, parse_toml
 from ..core.stores import FolderStore
 from ..core.untrusted import component, inside
 from .formats import layouts

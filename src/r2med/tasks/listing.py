@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
-from ..core.places import exists
+from ..core.files import exists
 from .catalogue import TaskEntry, entries, find_tasks, is_catalogue_name, locate, unknown_task
 from .own import OwnTask, find_own, own_collections, own_names
 

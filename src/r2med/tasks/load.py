@@ -11,9 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..core import DataError, IdTable, Task, TextColumn, Unavailable, UsageError
-from ..core.atomic import atomic_folder
-from ..core.files import wrong_files
-from ..core.places import exists, typed_path
+from ..core.files import atomic_folder, exists, typed_path, wrong_files
 from ..core.stores import JoinedStore, Store, open_store
 from ..core.untrusted import component
 from .catalogue import (

@@ -16,8 +16,7 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from ..core import DataError, ResultError, Task, UnknownName, UsageError
-from ..core.atomic import locked, write_bytes
-from ..core.places import home
+from ..core.files import home, locked, write_bytes
 from ..core.untrusted import component, file_name
 from .catalogue import collections, fold, is_catalogue_name
 
