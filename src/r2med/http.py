@@ -23,9 +23,9 @@ import msgspec
 
 from .core import MissingExtra, ModelError, Unavailable, UsageError
 from .core.budget import Usage
-from .core.compression import inflated
 from .core.keys import Secrets, read_key, warn_once
 from .core.parallel import in_time, shall_end, sleep
+from .core.stores import inflated
 
 T = TypeVar("T")
 FIRST_WAIT, LONGEST_BACKOFF, LONGEST_WAIT = 0.5, 30.0, 120.0

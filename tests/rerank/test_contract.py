@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from r2med.core import IdTable, ModelError, Run, UsageError
-from r2med.core.trec import read_run, write_run
+from r2med.core.run import read_run, write_run
 from r2med.rerank import safeguards, without
 from r2med.rerank.contract import check_depth, order_row, ranks_as_scores, reordered
 

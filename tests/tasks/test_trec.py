@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from r2med.core import DataError, IdTable, Qrels, Run, trec
+from r2med.core import DataError, IdTable, Qrels, Run
+from r2med.core import run as runs
 from r2med.tasks import read_qrels, read_run, write_qrels, write_run
 from tests.builders import TREC_ID
 
@@ -176,7 +177,7 @@ LINES = st.lists(PLAIN | st.lists(WORDS, min_size=6, max_size=6) | st.lists(WORD
 )
 def test_lines_are_read_in_c_as_in_python(lines: list[list[object]], space: str, end: str, broken: bool) -> None:
     data = end.join(space.join(map(str, line)) for line in lines).encode() + (b"\xff" if broken else b"")
-    fast, slow = trec._Columns(["q2"]), trec._Columns(["q2"])
+    fast, slow = runs._Columns(["q2"]), runs._Columns(["q2"])
     taken = fast.take(data)
     assert taken == slow._take_slowly(data)
     if taken:

@@ -10,7 +10,7 @@ import msgspec
 
 from ..core import DataError, Task, UsageError
 from ..core.files import atomic_folder, write_bytes
-from ..core.trec import write_qrels, write_run
+from ..core.run import write_qrels, write_run
 from ..core.untrusted import inside
 from ..report.collection import task_behind
 from ..results import ResultIndex, ResultStore, StoredResult, TaskInfo

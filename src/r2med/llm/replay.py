@@ -11,8 +11,8 @@ import msgspec
 from ..cache.records import read_records
 from ..core import DataError, Hasher
 from ..core.budget import Usage
-from ..core.compression import gunzip
 from ..core.spec import Spec
+from ..core.stores import gunzip
 from .generation import Generation, put_newest
 from .openai import FAILURES_IN_A_ROW
 from .protocol import Choice, Estimate, OnReply, OnSend, Reply, Request, Sampling

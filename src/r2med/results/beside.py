@@ -24,10 +24,9 @@ import msgspec
 import numpy as np
 
 from ..core import DataError, Hasher, IdTable, ResultError, Run
-from ..core.compression import inflate, outgrown
 from ..core.files import atomic_file, open_regular
-from ..core.stores import whole_lines
-from ..core.trec import parse_run, read_run, run_lines
+from ..core.run import parse_run, read_run, run_lines
+from ..core.stores import inflate, outgrown, whole_lines
 from ..scoring.hits import Float64
 from .schema import TaskResult
 

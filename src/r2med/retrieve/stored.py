@@ -16,9 +16,9 @@ import numpy as np
 from ..core import NO_DOCUMENT, DataError, Hit, IdTable, Run, Task, UsageError, fingerprint
 from ..core.files import open_regular
 from ..core.queries import Queries
+from ..core.run import read_run
 from ..core.spec import Content, Spec
 from ..core.stores import open_path
-from ..core.trec import read_run
 from ..core.untrusted import file_name
 from .contract import Build, Index, Retriever, check_depth, retrievers
 
