@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from r2med.core import DataError, UsageError, fingerprint
 from r2med.core.files import content_digest
-from r2med.core.parameters import Names, Parameter, _extra, _kinds
+from r2med.core.options import Names, Parameter, _extra, _kinds
 from r2med.core.registry import Entry, Registry
 from r2med.core.spec import Content, Spec
 from r2med.expand import expanders

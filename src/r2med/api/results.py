@@ -11,8 +11,7 @@ import msgspec
 
 from ..core import UsageError
 from ..core.files import write_bytes
-from ..core.options import Options
-from ..core.parameters import parse_size
+from ..core.options import Options, parse_size
 from ..core.table import Table, counted
 from ..report.collection import SideBySide, collection_results, side_by_side, the_collection
 from ..report.comparison import (

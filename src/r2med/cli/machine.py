@@ -41,7 +41,7 @@ def doctor(results: Path, as_json: bool) -> None:
 
 
 def _print(found: Diagnosis) -> None:
-    from ..core.parameters import show_size
+    from ..core.options import show_size
 
     machine = found.machine
     memory = f", {show_size(machine.memory_bytes)} of memory" if machine.memory_bytes else ""
@@ -91,7 +91,7 @@ def _packages(packages: dict[str, str | None]) -> str:
 
 
 def _place(place: Place) -> list[str]:
-    from ..core.parameters import show_size
+    from ..core.options import show_size
 
     size = f"{'' if place.complete else 'over '}{show_size(place.bytes)}" if place.exists else "not there"
     return [place.name, place.path, size, "" if place.free_bytes is None else show_size(place.free_bytes)]
@@ -110,7 +110,7 @@ def cache(context: click.Context, kinds: Sequence[str], as_json: bool) -> None:
         return
     from ..api.machine import cache_entries
     from ..core.files import home
-    from ..core.parameters import show_size
+    from ..core.options import show_size
 
     kept = cache_entries(kinds=kinds or KINDS)
     total = sum(entry.bytes for entry in kept)
@@ -140,7 +140,7 @@ def _document(entry: Entry) -> dict[str, object]:
 def verify_command(kinds: Sequence[str], as_json: bool) -> None:
     """Read every byte of what is kept and compare it with its checksums; exits with 1 where a file is damaged."""
     from ..api.machine import verify_cache
-    from ..core.parameters import show_size
+    from ..core.options import show_size
 
     checked = list(verify_cache(kinds=kinds or KINDS))
     damaged = [damage for _, found in checked for damage in found]
@@ -170,7 +170,7 @@ def prune_command(kinds: Sequence[str], max_size: str | None, unused_days: float
     """Remove damaged and abandoned files, and entries that are unused or too many."""
     from ..api.machine import prune_cache
     from ..cache import PRUNED
-    from ..core.parameters import parse_size, show_size
+    from ..core.options import parse_size, show_size
 
     most = parse_size(max_size, least=0) if max_size else None
     done = prune_cache(kinds=kinds or PRUNED, max_bytes=most, unused_days=unused_days)

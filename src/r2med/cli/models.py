@@ -129,7 +129,7 @@ def serve_command(
 
     from ..api.machine import serve_command as start_of
     from ..api.machine import use_of, wait_for_server
-    from ..core.parameters import parse_size
+    from ..core.options import parse_size
 
     size = None if gpu_memory is None else parse_size(gpu_memory)
     start = start_of(name, server, gpus=gpus, gpu_memory=size, context=context)
@@ -163,7 +163,7 @@ def where_command(name: str, as_json: bool) -> None:
 
 def _memory(start: Start) -> str:
     """What a served model takes, in a sentence."""
-    from ..core.parameters import show_size
+    from ..core.options import show_size
 
     found = start.memory
     if found.weights is None or found.needed is None:
@@ -187,7 +187,7 @@ def _parameters(count: int | None) -> str:
 
 
 def _sentence(result: Fetched) -> str:
-    from ..core.parameters import show_size
+    from ..core.options import show_size
 
     size = show_size(result.bytes)
     checked = ", hashes agree" if result.verified else ", not compared with any hash"

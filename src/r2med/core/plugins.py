@@ -31,7 +31,7 @@ from .untrusted import printable
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-    from .parameters import Parameter
+    from .options import Parameter
     from .spec import Spec, Value
 
 _FILE = re.compile(r"([^:,]+\.py):([^\W\d][\w.]*)(?=,|$)")  # of Python code, and what is named in it

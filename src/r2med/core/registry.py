@@ -24,7 +24,7 @@ from typing import Any, Generic, TypeVar
 from urllib.parse import unquote
 
 from .errors import UnknownName, UsageError, nearest
-from .parameters import Declared, Parameter, content_at, path_exists
+from .options import Declared, Parameter, content_at, path_exists
 from .plugins import by_module, has_module
 from .spec import ADDRESS, LINK, Content, Spec, Value
 

@@ -13,7 +13,7 @@ import numpy as np
 from ..core import R2MedError, TextColumn
 from ..core.files import free_space, home, nearest_existing
 from ..core.keys import key_problem
-from ..core.parameters import show_size
+from ..core.options import show_size
 from ..models import get_card, locate
 from ..pipeline.experiment import EMBEDDED
 from ..retrieve import _native_python, sparse

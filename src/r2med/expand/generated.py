@@ -15,8 +15,7 @@ from msgspec import Meta
 
 from ..core import DataError, Query, Task
 from ..core.budget import known_sum
-from ..core.options import Options, Progress
-from ..core.parameters import Names
+from ..core.options import Names, Options, Progress
 from ..core.queries import Queries
 from ..core.spec import Content, Spec
 from ..core.untrusted import file_name, inside

@@ -17,8 +17,7 @@ import msgspec
 from msgspec import Meta
 
 from ..core import Query, Task, UsageError
-from ..core.options import Options, Progress
-from ..core.parameters import Names
+from ..core.options import Names, Options, Progress
 from ..core.spec import Spec
 from ..llm import Chat, Cost, Generation, GenerationStore, Request, generate, plan_requests
 from ..llm.prompts import Prompt

@@ -12,8 +12,7 @@ from msgspec import Meta
 
 from ..core import Query, Task, UsageError
 from ..core.budget import known_sum
-from ..core.options import Options, Progress
-from ..core.parameters import Names
+from ..core.options import Names, Options, Progress
 from ..core.spec import Spec
 from ..llm import Chat, Cost, GenerationStore, Request, StoreKey, as_text, asked_by, estimate_tokens, reasons
 from ..llm.prompts import Prompt

@@ -15,8 +15,7 @@ import os
 from dataclasses import replace
 
 from ..core import UsageError
-from ..core.options import Options, run_options
-from ..core.parameters import Parameter
+from ..core.options import Options, Parameter, run_options
 from ..core.registry import Entry, Registry
 from ..core.spec import Content, Spec
 from ..models import ChatCard, chat_names, find_chat_card

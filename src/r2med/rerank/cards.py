@@ -10,8 +10,7 @@ import msgspec
 from msgspec import Meta
 
 from ..core import UsageError
-from ..core.options import Options
-from ..core.parameters import Names, declared_parameters
+from ..core.options import Names, Options, declared_parameters
 from ..core.plugins import find_plugin, plugins
 from ..core.registry import Entry
 from ..core.spec import Spec

@@ -15,7 +15,7 @@ import numpy as np
 from msgspec import Meta
 
 from ..core import Run, Task, UsageError
-from ..core.parameters import Names, declared_parameters
+from ..core.options import Names, declared_parameters
 from ..core.registry import Entry
 from ..core.spec import Spec
 from ..models.prompts import names_of

@@ -10,8 +10,7 @@ from msgspec import Meta
 
 from ..core import Task, UsageError
 from ..core.files import exists, typed_path
-from ..core.options import Options
-from ..core.parameters import Parameter, declared_parameters, path_exists
+from ..core.options import Options, Parameter, declared_parameters, path_exists
 from ..core.plugins import find_plugin, plugins
 from ..core.queries import Side
 from ..core.registry import Entry

@@ -20,7 +20,7 @@ import numpy as np
 from msgspec import Meta
 
 from ..core import DataError, UnknownName, UsageError
-from ..core.parameters import declared_parameters
+from ..core.options import declared_parameters
 from ..core.registry import Entry, Registry, first_sentence
 from ..core.spec import Value, show
 from .hits import Float64, HitsAt, Int64

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from ...core import DataError
-from ...core.parameters import content_at
+from ...core.options import content_at
 from ...core.spec import Content
 from ...expand import Expander
 from ...models.prompts import OWN, PAPER, pack_of
