@@ -26,7 +26,7 @@ PACKAGED = "a file of the package, whose name is checked against those there are
 NUMBERS = "a division of numbers"
 EXCEPTIONS = {
     "cache/admin.py": {"Path(folder) / name": LISTED},
-    "cache/vectors.py": {
+    "cache/arrays.py": {
         "home() / self.place": "a constant of the class",
         "folder / (UNLIMITED if max_length is None else str(max_length))": "a number",
         "shards.folder.parent / str(n)": "a number",
