@@ -9,7 +9,7 @@ import pytest
 
 from r2med.core import DataError, Task, UsageError
 from r2med.core.files import home
-from r2med.core.spec import Content
+from r2med.core.spec import Content, Spec
 from r2med.expand import Expander, expanders
 from r2med.expand.generated import (
     GenerationParameters,
@@ -98,7 +98,7 @@ def test_lamer_shows_the_first_stage_cut_to_its_budget(server: ChatServer, make_
     assert "[2]" in prompt
     assert "[3]" not in prompt
     assert expander.describe()["first_stage"] == BM25().describe()
-    for other in (LamerParameters(top=1, passage_tokens=5), LamerParameters(retriever="bm25-lucene")):
+    for other in (LamerParameters(top=1, passage_tokens=5), LamerParameters(retriever=Spec("bm25-lucene"))):
         LameR(make_chat(), other).expand(task, limit=1)
     assert len(server.asked) == 3  # another first stage is another call
 

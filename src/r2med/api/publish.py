@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ..report.web import Site
     from ..report.web.single_file import Written as WrittenReport
 
-USUAL_MODELS = {"maxsim": MaxSimParameters.model, "neighbours": NeighboursParameters.model}
+USUAL_MODELS = {"maxsim": str(MaxSimParameters.model), "neighbours": str(NeighboursParameters.model)}
 """The models that rerankers take unless told otherwise."""
 WITHOUT_WEIGHTS = ("bm25", "rm3", "rocchio", "vector-")
 """How methods begin that have no weights of their own: they work with what the other parts of a system have."""

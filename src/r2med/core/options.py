@@ -29,14 +29,9 @@ _WORDS: dict[str, object] = {"yes": True, "true": True, "no": False, "false": Fa
 
 
 class Names(NamedTuple):
-    """Stands in the annotation of a parameter that names another component: it has one spelling, as any spec has."""
+    """Stands in the annotation of a parameter whose value is another component, and says who reads its spec."""
 
     parse: Callable[[str], Spec]
-
-    def normal(self, text: str) -> str:
-        """The printed form; a path and how a model is run stay as they were typed: that form does not hold them."""
-        spec = self.parse(text)
-        return text if spec.path or spec.options or isinstance(spec.argument, Content) else str(spec)
 
 
 class Parameter(NamedTuple):
@@ -65,8 +60,10 @@ class Parameter(NamedTuple):
 
     def check(self, value: object, whose: str) -> Value:
         """A value of the declared type and within its bounds."""
-        if isinstance(value, Content):
+        if isinstance(value, Content | Spec):
             return value
+        if isinstance(value, str) and value and (names := _extra(self.type, Names)):
+            return names.parse(value)
         try:
             checked: Value = msgspec.convert(value, self.type, strict=False)
         except msgspec.ValidationError:
@@ -74,8 +71,6 @@ class Parameter(NamedTuple):
         numbers = checked if isinstance(checked, tuple) else (checked,)
         if checked == "" or not all(math.isfinite(number) for number in numbers if isinstance(number, float)):
             raise UsageError(f"{self.name} of {whose} must be {self.wanted}, not {value!r}")
-        if isinstance(checked, str) and (names := _extra(self.type, Names)):
-            return names.normal(checked)
         if isinstance(checked, tuple):
             return tuple(number + 0.0 for number in checked)
         return checked + 0.0 if isinstance(checked, float) else checked  # 0 for -0, which is printed alike

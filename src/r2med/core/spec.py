@@ -10,7 +10,8 @@
 
 A `Spec` holds what changes a ranking and nothing else: parameters that differ from their defaults, in the order of
 their names. Equal specs are the same component, and every component has one printed form. A file or a folder is known
-by its content and prints as `label~digest`. `Registry` reads specs (`core/registry.py`).
+by its content and prints as `label~digest`, wherever it stands: as a name, as an argument or as the value of a
+parameter, which may be a component too. `Registry` reads specs (`core/registry.py`).
 """
 
 from __future__ import annotations
@@ -71,9 +72,6 @@ class Content:
         return self.path
 
 
-Value = bool | int | float | str | tuple[float, ...] | Content
-
-
 @dataclass(frozen=True)
 class Spec:
     """One component: a retriever, reranker, expander, chat model or fusion."""
@@ -101,7 +99,9 @@ class Spec:
     def values(self, declared: Callable[..., P]) -> P:
         """The parameters as a value of the class that declares them, defaults filled in."""
         known = inspect.signature(declared).parameters
-        return declared(**{key: value for key, value in self.parameters if key in known})
+        # A component that is the default anyway may still have been typed with how it is run.
+        typed = {k: v for k, v in self.typed.items() if k in known and isinstance(v, Spec) and v == known[k].default}
+        return declared(**typed | {key: value for key, value in self.parameters if key in known})
 
     def with_parameters(self, **changes: Value | None) -> Spec:
         """A copy with parameters changed, or removed where None."""
@@ -166,6 +166,9 @@ class Spec:
         return found
 
 
+Value = bool | int | float | str | tuple[float, ...] | Content | Spec
+
+
 class SpecData(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A spec as `data` writes it into files; anybody may have written one."""
 
@@ -193,7 +196,7 @@ def show(value: Value) -> str:
 
 def plain(value: Value) -> object:
     """A value as JSON holds it."""
-    return list(value) if isinstance(value, tuple) else str(value) if isinstance(value, Content) else value
+    return list(value) if isinstance(value, tuple) else str(value) if isinstance(value, Content | Spec) else value
 
 
 def _number(value: float) -> str:

@@ -45,6 +45,7 @@ from .replay import RECORDED, recorded
 REASONING_TOKENS = 10_240
 """Room for a model that thinks before it answers, as R2MED's scripts gave it: a chain that is cut is no answer."""
 ANSWER_TOKENS = 512
+FIRST_STAGE = Spec("bm25")  # where nothing else is said
 
 
 def load_prompt(method: str, names: Sequence[str], pack: Content | None = None) -> Prompt:
@@ -302,8 +303,8 @@ class LamerParameters(GenerationParameters):
     """What may be set on LameR."""
 
     retriever: Annotated[
-        str, Meta(description="the first stage whose passages stand in the prompt"), Names(retrievers.parse)
-    ] = "bm25"
+        Spec, Meta(description="the first stage whose passages stand in the prompt"), Names(retrievers.parse)
+    ] = FIRST_STAGE
     top: Annotated[int, Meta(ge=1, description="passages that stand in the prompt")] = 10
     passage_tokens: Annotated[int, Meta(ge=1, description="tokens that each of them keeps")] = 128
     passage_words: Annotated[int, Meta(ge=1, description="words that each of them keeps, not tokens")] | None = None

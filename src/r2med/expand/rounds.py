@@ -23,7 +23,7 @@ from ..llm import Chat, Cost, Generation, GenerationStore, Request, generate, pl
 from ..llm.prompts import Prompt
 from ..retrieve import Build, Index, Retriever, get_retriever, retrievers
 from .contract import JOINED, OTHER, Expansion, Expansions, expanders
-from .generated import Generated, GenerationParameters, Prepared, expansion_of, prompt_wording, store_notes
+from .generated import FIRST_STAGE, Generated, GenerationParameters, Prepared, expansion_of, prompt_wording, store_notes
 from .policy import queries_for
 from .prompting import render_passages
 
@@ -38,7 +38,7 @@ class RoundParameters(GenerationParameters):
     passages: Annotated[int, Meta(ge=1, description="generations for each query in each round")] = 2
     temperature: Annotated[float, Meta(ge=0, description="of the sampling, not the model's own")] | None = 0.7
     rounds: Annotated[int, Meta(ge=1, description="how often is searched and written")] = 3
-    retriever: Annotated[str, Meta(description="what searches in every round"), Names(retrievers.parse)] = "bm25"
+    retriever: Annotated[Spec, Meta(description="what searches in every round"), Names(retrievers.parse)] = FIRST_STAGE
     top: Annotated[int, Meta(ge=1, description="passages that stand in a prompt")] = 5
     passage_tokens: Annotated[int, Meta(ge=1, description="tokens that each of them keeps")] = 512
 

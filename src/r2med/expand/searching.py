@@ -20,7 +20,7 @@ from ..models.prompts import names_of
 from ..retrieve import Build, Retriever, get_retriever, retrievers
 from .agent import REASONING, Limits, Loop, Outcome, Tags, opening_messages
 from .contract import INSTEAD, PUBLISHED, Expander, Expansion, Expansions, expanders
-from .generated import GenerationParameters, load_prompt, prompt_facts, prompt_wording, store_notes
+from .generated import FIRST_STAGE, GenerationParameters, load_prompt, prompt_facts, prompt_wording, store_notes
 from .paper import paper_spec
 from .prompting import SearchTool
 from .replay import RECORDED, recorded
@@ -33,7 +33,7 @@ CONCURRENCY = 16
 class SearchingParameters(GenerationParameters):
     """What may be set on an agent."""
 
-    retriever: Annotated[str, Meta(description="the search tool"), Names(retrievers.parse)] = "bm25"
+    retriever: Annotated[Spec, Meta(description="the search tool"), Names(retrievers.parse)] = FIRST_STAGE
 
 
 class Searching(Expander):
