@@ -100,6 +100,10 @@ def test_what_is_no_count_of_tokens(value: object) -> None:
         ("http://h/a/v1", "http://h/b/v1", False),
         ("http://h/v1", "http://h", False),
         ("http://[::1]:8000/v1", "http://[::1:8000]/v1", False),
+        ("http://h/v1?model=a&key=secret", "http://h/v1?model=b&key=secret", False),
+        ("http://h/v1?key=secret", "http://h/v1", False),
+        ("http://h/v1?key=secret", "http://h/v1/chat/completions?key=secret", True),
+        ("http://h/v1?", "http://h/v1", True),
         ("https://x.azure.com/openai/deployments/a?api-version=1", "https://x.azure.com/openai/deployments/b", False),
     ],
 )
@@ -282,6 +286,7 @@ def test_urls() -> None:
     for bad in ("", "localhost:8000", "ftp://h/v1", "http://", "http://h:x/v1", "http://h:99999/v1", "http://[::1/v1"):
         with pytest.raises(UsageError, match="is not the URL of a service"):
             assert service(bad).url
-    with pytest.raises(UsageError) as caught:
-        assert service("htp://me:secret@h/v1").url
-    assert "secret" not in str(caught.value)
+    for bad in ("htp://me:secret@h/v1", "htp://h/v1?key=secret"):
+        with pytest.raises(UsageError) as caught:
+            assert service(bad).url
+        assert "secret" not in str(caught.value)

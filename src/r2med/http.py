@@ -7,6 +7,7 @@ before the first request has to be sent.
 
 from __future__ import annotations
 
+import hashlib
 import ipaddress
 import math
 import random
@@ -94,7 +95,7 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
         except ValueError:  # half an IPv6 address, or a port that is none
             fine = False
         if not fine:
-            shown = self.base_url if "@" not in self.base_url else f"the base URL of {self.name}"
+            shown = f"the base URL of {self.name}" if re.search("[@?]", self.base_url) else self.base_url
             raise UsageError(f"{shown!r} is not the URL of a service (http://host/v1)")
         path = parts.path.rstrip("/").removesuffix(self.path) + self.path
         return urlunsplit((parts.scheme, parts.netloc, path, parts.query, ""))
@@ -106,12 +107,16 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def place(self) -> str:
-        """What tells one server from another: host, port and path, as far as they are not the usual ones."""
+        """What tells one server from another: host, port, path and query, as far as they are not the usual ones.
+
+        A query may choose another model behind a gateway and may hold a key: a hash stands for it.
+        """
         parts = urlsplit(self.url)
         host = f"[{self.host}]" if ":" in self.host else self.host
         port = "" if parts.port in (None, {"http": 80, "https": 443}[parts.scheme]) else f":{parts.port}"
         path = parts.path.removesuffix(self.path) or "/"
-        return f"{host}{port}{'' if path == '/v1' else path}"
+        query = f"?{hashlib.blake2b(parts.query.encode(), digest_size=4).hexdigest()}" if parts.query else ""
+        return f"{host}{port}{'' if path == '/v1' else path}{query}"
 
     @property
     def is_home(self) -> bool:
