@@ -25,6 +25,8 @@ from .files import exists, typed_path
 from .spec import Content, Spec, Value
 
 Extra = TypeVar("Extra")
+NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
+"""As people write one: Python would also take 1_0 for ten, and digits of any script."""
 _WORDS: dict[str, object] = {"yes": True, "true": True, "no": False, "false": False}
 
 
@@ -126,10 +128,7 @@ class Declared(Mapping[str, Parameter]):
 
 
 def _number(text: str) -> float | str:
-    try:
-        return float(text)
-    except ValueError:
-        return text
+    return float(text) if NUMBER.fullmatch(text) else text
 
 
 def _alternatives(kind: Any) -> tuple[Any, ...]:
