@@ -125,6 +125,10 @@ class TaskRef(NamedTuple):
         for kind, number in (("documents", len(documents)), ("queries", len(queries)), ("judgments", len(qrels))):
             if not number:
                 raise DataError(f"there are no {kind}", path=self.path)
+        place_of = partial(layout.place_of, store)
+        check_texts("document", documents.ids, (documents.texts, documents.titles), place_of)
+        asked = IdTable(query.id for query in queries)
+        check_texts("query", asked, (TextColumn.from_texts(query.text for query in queries),), place_of)
         task = Task(
             name=self.name,
             collection=self.collection,
@@ -138,9 +142,6 @@ class TaskRef(NamedTuple):
             candidates=lambda config: layout.candidates(store, config, self.split, task.query_ids, documents.ids),
             published=self.published,
         )
-        place_of = partial(layout.place_of, store)
-        check_texts("document", documents.ids, (documents.texts, documents.titles), place_of)
-        check_texts("query", task.query_ids, (task.query_texts,), place_of)
         return task
 
     def published(self, method: str, llm: str) -> Mapping[str, Sequence[str]]:
