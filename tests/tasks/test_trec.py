@@ -3,6 +3,7 @@ from __future__ import annotations
 import gzip
 import os
 import tempfile
+from codecs import BOM_UTF8
 from pathlib import Path
 
 import pytest
@@ -11,12 +12,24 @@ from hypothesis import strategies as st
 
 from r2med.core import DataError, IdTable, Qrels, Run
 from r2med.core import run as runs
+from r2med.core.stores import write_packed
 from r2med.tasks import read_qrels, read_run, write_qrels, write_run
 from tests.builders import TREC_ID
 
 SUFFIXES = ["", ".gz", ".zst"]
 SCORES = st.floats(width=32, allow_nan=False)
 RANKINGS = st.dictionaries(TREC_ID, st.dictionaries(TREC_ID, SCORES, min_size=1, max_size=4), min_size=1, max_size=4)
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_a_mark_before_the_first_line_is_refused(suffix: str, tmp_path: Path) -> None:
+    """As some editors write it: it was part of the first id, and that query scored 0."""
+    for name, line, read in (("a.run", b"q Q0 d 1 1 x\n", read_run), ("a.qrels", b"q 0 d 1\n", read_qrels)):
+        path = tmp_path / f"{name}{suffix}"
+        with path.open("wb") as stream:
+            write_packed(stream, [BOM_UTF8, line], suffix=suffix)
+        with pytest.raises(DataError, match="1: begins with a byte-order mark"):
+            read(path)
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)

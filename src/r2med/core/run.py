@@ -15,7 +15,7 @@ from .budget import Account
 from .columns import SPACE, IdTable, Int32, Int64
 from .errors import DataError, UsageError
 from .files import atomic_file
-from .stores import open_path, whole_lines, write_packed
+from .stores import open_path, refuse_mark, whole_lines, write_packed
 
 if TYPE_CHECKING:
     from .task import Judgment
@@ -234,6 +234,8 @@ def parse_run(
     """A TREC run from pieces of whole lines; `path` is named in messages."""
     read = _Columns(query_ids)
     for piece in pieces:
+        if not read.lines:
+            refuse_mark(piece, path)
         if b"\0" in piece or not read.take(piece):
             for number, line in enumerate(piece.split(b"\n"), start=read.lines + 1):
                 _check_line(line, path, number)

@@ -15,6 +15,7 @@ import stat
 import struct
 import zipfile
 import zlib
+from codecs import BOM_UTF8
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
@@ -240,6 +241,12 @@ def open_path(path: Path) -> Iterator[BinaryIO]:
     """A buffered, decompressed stream of a file that somebody named."""
     with open_stream(FileStore(path), path.name) as stream:
         yield stream
+
+
+def refuse_mark(begin: bytes, path: str | Path) -> None:
+    """Refuse a file that begins with the mark some editors put before UTF-8: it would be part of the first id."""
+    if begin.startswith(BOM_UTF8):
+        raise DataError("begins with a byte-order mark: save the file as UTF-8 without it", path=path, line=1)
 
 
 def whole_lines(stream: BinaryIO) -> Iterator[bytes]:

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from ..core import DataError, Judgment, Qrels
-from ..core.stores import FileStore, Store, open_stream
+from ..core.stores import FileStore, Store, open_stream, refuse_mark
 from .jsonl import has_field, read_records
 
 MAX_GRADE = 2**31 - 1
@@ -44,6 +44,7 @@ def qrels_from_store(store: Store, name: str) -> Qrels:
         first = next((line for line in stream if not line.isspace()), b"").lstrip()
     if not first:
         raise DataError("holds no judgments", path=label)
+    refuse_mark(first, label)
     is_json = first.startswith(b"{") and not _ends_in_number(first.split())
     judgments = _json_judgments(store, name, first) if is_json else _text_judgments(store, name)
     try:
