@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 
 from ..core import DataError, Judgment, Qrels
+from ..core.options import NUMBER
 from ..core.stores import FileStore, Store, open_stream, refuse_mark
 from .jsonl import has_field, read_records
 
@@ -101,10 +102,10 @@ def _columns(line: bytes, label: str, number: int) -> list[str]:
 
 def whole_grade(value: str | float | None, label: str, line: int | None = None) -> int:
     """A grade as a number; `1.0` is one, `1.5` and `high` are errors."""
-    try:
-        grade = math.nan if value is None else float(value)
-    except ValueError:
+    if isinstance(value, str) and not NUMBER.fullmatch(value.strip()):
         grade = math.nan
+    else:
+        grade = math.nan if value is None else float(value)
     if not grade.is_integer():
         raise DataError(f"grade {value!r} is not a whole number", path=label, line=line)
     if abs(grade) > MAX_GRADE:
