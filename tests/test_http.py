@@ -207,6 +207,16 @@ def test_the_password_of_a_url_is_hidden_as_it_is_sent(server: ChatServer) -> No
     asked.close()
 
 
+def test_a_key_in_the_query_of_a_url_is_hidden(server: ChatServer) -> None:
+    """Some gateways take it there; a server that quotes the address must not bring it into a message or a text."""
+    asked = client(f"{server.url}?api-version=2024-10-21&api_key=abc%2Fdefgh")
+    asked.post(BODY, 1)
+    assert asked._clean("?api-version=2024-10-21&api_key=abc%2Fdefgh: abc/defgh") == (
+        "?api-version=2024-10-21&api_key=[key]: [key]"
+    )
+    asked.close()
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="peak memory as Linux counts it")
 @pytest.mark.parametrize("kind", ["chat", "embeddings"])
 def test_a_gigabyte_of_spaces_costs_little(server: ChatServer, kind: str) -> None:

@@ -18,13 +18,13 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timezone
 from typing import Any, NamedTuple, TypeVar
-from urllib.parse import unquote, urlsplit, urlunsplit
+from urllib.parse import urlsplit, urlunsplit
 
 import msgspec
 
 from .core import MissingExtra, ModelError, Unavailable, UsageError
 from .core.budget import Usage
-from .core.keys import Secrets, read_key, warn_once
+from .core.keys import Secrets, read_key, secrets_of, warn_once
 from .core.parallel import in_time, shall_end, sleep
 from .core.stores import inflated
 
@@ -305,8 +305,7 @@ class Client:
         with self._lock:
             if self._client is None:
                 httpx, key = self._import(), self._key()
-                password = urlsplit(self.url).password or ""
-                self._secrets, self._has_key = Secrets(key, password, unquote(password)), bool(key)
+                self._secrets, self._has_key = Secrets(key, *secrets_of(self.url)), bool(key)
                 if key and self.url.startswith("http:") and not _is_loopback(self.host):
                     warn_once(
                         f"the key of {self.service.name} goes to {self.host} over plain http, readable on the way"
