@@ -24,7 +24,7 @@ from contextlib import contextmanager
 
 from common import DATA, report
 
-from r2med.core.places import home
+from r2med.core.files import home
 from r2med.pipeline import Builder, SystemSpec
 from r2med.pipeline.pooled_models import PoolExecutor
 from r2med.pipeline.ray_workers import RayWorkers

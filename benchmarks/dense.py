@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 from common import DATA, contender, english_like, report, skipped
 
-from r2med.core.places import home
+from r2med.core.files import home
 
 PASSAGES = 160
 measured = partial(contender, "dense_contenders.py")

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from common import DATA, contender, english_like, first_queries, report, skipped
 
-from r2med.core.places import home
+from r2med.core.files import home
 
 QUERIES, DEPTH = 16, 16
 TURNS = 2

@@ -29,7 +29,7 @@ from common import DATA, english_like, report, skipped
 import r2med
 from r2med.cache import EmbeddingCache, text_keys
 from r2med.core import Document, Documents, IdTable, Qrels, Query, Run, Task
-from r2med.core.places import home as here
+from r2med.core.files import home as here
 from r2med.models.prompts import names_of
 from r2med.pipeline import SystemSpec
 from r2med.pipeline.experiment import default_systems

@@ -26,7 +26,7 @@ PACKAGED = "a file of the package, whose name is checked against those there are
 NUMBERS = "a division of numbers"
 EXCEPTIONS = {
     "cache/admin.py": {"Path(folder) / name": LISTED},
-    "cache/vectors.py": {
+    "cache/arrays.py": {
         "home() / self.place": "a constant of the class",
         "folder / (UNLIMITED if max_length is None else str(max_length))": "a number",
         "shards.folder.parent / str(n)": "a number",
@@ -35,7 +35,7 @@ EXCEPTIONS = {
     "cache/shards.py": {
         "folder / f'{time.time_ns():016x}-{os.getpid()}-{secrets.token_hex(4)}{SUFFIX}'": "numbers of this moment",
     },
-    "core/spec.py": {"Path(place, name)": LISTED},
+    "core/files.py": {"Path(place, name)": LISTED},
     "core/stores.py": {"self.path / name": "what leads out of the folder is refused when it is opened"},
     "llm/protocol.py": {"files(package).joinpath('prompts', *f'{name}.toml'.split('/'))": PACKAGED},
     "models/fetch.py": {"folder / bad[0]": "for a message"},

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from docs_pages import commands, components, environment, files, measures, models, python_api, tasks
 
-from r2med.core.atomic import write_bytes
+from r2med.core.files import write_bytes
 
 TARGET = Path(__file__).parent.parent / "docs" / "reference"
 WRITERS = (commands, components, python_api, files, measures, environment, tasks, models)

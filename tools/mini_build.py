@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from r2med.core import Query
-from r2med.core.atomic import write_bytes
+from r2med.core.files import write_bytes
 from r2med.judge import open_project
 from r2med.judge.final import final_grades, final_judgments, sort_queries
 

@@ -11,7 +11,7 @@ from datetime import date
 from pathlib import Path
 
 from r2med import __version__
-from r2med.core.atomic import write_bytes
+from r2med.core.files import write_bytes
 from r2med.pipeline import Builder, SystemSpec, run_experiment
 from r2med.results import ResultStore, TaskResult
 from r2med.tasks import resolve

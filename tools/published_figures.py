@@ -13,7 +13,7 @@ from collections import defaultdict
 from pathlib import Path
 from typing import NamedTuple
 
-from r2med.core.atomic import write_bytes
+from r2med.core.files import write_bytes
 from r2med.tasks import collections
 
 TARGET = Path(__file__).parent.parent / "src" / "r2med" / "results" / "ledger" / "reported.toml"

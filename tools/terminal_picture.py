@@ -18,7 +18,7 @@ sys.path.insert(0, str(ROOT))
 
 from tests.terminal import OURS, run_all  # noqa: E402
 
-from r2med.core.atomic import write_bytes  # noqa: E402
+from r2med.core.files import write_bytes  # noqa: E402
 
 TARGET = ROOT / "docs" / "first-minutes.svg"
 COLUMNS, CELL, LINE, SIZE, EDGE = 80, 8.4, 18, 14, 16

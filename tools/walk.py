@@ -25,7 +25,7 @@ from types import CodeType, FrameType
 from marked import ROOT, write_block
 
 import r2med
-from r2med.core.places import home
+from r2med.core.files import home
 
 PACKAGE = Path(r2med.__file__).parent
 PAGE = ROOT / "docs" / "architecture.md"

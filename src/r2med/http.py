@@ -7,6 +7,7 @@ before the first request has to be sent.
 
 from __future__ import annotations
 
+import hashlib
 import ipaddress
 import math
 import random
@@ -17,15 +18,15 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timezone
 from typing import Any, NamedTuple, TypeVar
-from urllib.parse import unquote, urlsplit, urlunsplit
+from urllib.parse import urlsplit, urlunsplit
 
 import msgspec
 
 from .core import MissingExtra, ModelError, Unavailable, UsageError
 from .core.budget import Usage
-from .core.compression import inflated
-from .core.keys import Secrets, read_key, warn_once
+from .core.keys import Secrets, read_key, secrets_of, warn_once
 from .core.parallel import in_time, shall_end, sleep
+from .core.stores import inflated
 
 T = TypeVar("T")
 FIRST_WAIT, LONGEST_BACKOFF, LONGEST_WAIT = 0.5, 30.0, 120.0
@@ -94,7 +95,7 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
         except ValueError:  # half an IPv6 address, or a port that is none
             fine = False
         if not fine:
-            shown = self.base_url if "@" not in self.base_url else f"the base URL of {self.name}"
+            shown = f"the base URL of {self.name}" if re.search("[@?]", self.base_url) else self.base_url
             raise UsageError(f"{shown!r} is not the URL of a service (http://host/v1)")
         path = parts.path.rstrip("/").removesuffix(self.path) + self.path
         return urlunsplit((parts.scheme, parts.netloc, path, parts.query, ""))
@@ -106,12 +107,16 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def place(self) -> str:
-        """What tells one server from another: host, port and path, as far as they are not the usual ones."""
+        """What tells one server from another: host, port, path and query, as far as they are not the usual ones.
+
+        A query may choose another model behind a gateway and may hold a key: a hash stands for it.
+        """
         parts = urlsplit(self.url)
         host = f"[{self.host}]" if ":" in self.host else self.host
         port = "" if parts.port in (None, {"http": 80, "https": 443}[parts.scheme]) else f":{parts.port}"
         path = parts.path.removesuffix(self.path) or "/"
-        return f"{host}{port}{'' if path == '/v1' else path}"
+        query = f"?{hashlib.blake2b(parts.query.encode(), digest_size=4).hexdigest()}" if parts.query else ""
+        return f"{host}{port}{'' if path == '/v1' else path}{query}"
 
     @property
     def is_home(self) -> bool:
@@ -300,8 +305,7 @@ class Client:
         with self._lock:
             if self._client is None:
                 httpx, key = self._import(), self._key()
-                password = urlsplit(self.url).password or ""
-                self._secrets, self._has_key = Secrets(key, password, unquote(password)), bool(key)
+                self._secrets, self._has_key = Secrets(key, *secrets_of(self.url)), bool(key)
                 if key and self.url.startswith("http:") and not _is_loopback(self.host):
                     warn_once(
                         f"the key of {self.service.name} goes to {self.host} over plain http, readable on the way"

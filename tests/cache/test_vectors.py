@@ -27,6 +27,7 @@ from r2med.cache import (
     prune,
     shards,
     text_keys,
+    verify_sample,
     write_shard,
 )
 from r2med.core import ModelError, TextColumn
@@ -363,3 +364,16 @@ def test_verifying_finds_a_lie(tmp_path: Path) -> None:
     write_shard(shards.folder, keys, np.ones(95, np.int32), np.ones((95, 8), np.float32))
     with pytest.raises(ModelError, match="20 of 20 cached vectors of hash are not what it returns now"):
         verify_cache(HashEncoder(), MANY, "document", "", cache, 20)
+
+
+def test_verifying_finds_what_is_no_number(tmp_path: Path) -> None:
+    """A model that returns NaN now, as one in half precision may, is not what the cache holds."""
+    cache = EmbeddingCache(tmp_path)
+    stored = cache.open({"model": "m"}, None)
+    stored.append(text_keys(MANY), np.full(len(MANY), -1, dtype=np.int32), np.ones((len(MANY), 3), dtype=np.float32))
+
+    def encode(texts: list[str]) -> Any:
+        return np.full((len(texts), 3), np.nan, dtype=np.float32)
+
+    with pytest.raises(ModelError, match="5 of 5 cached vectors of m are not what it returns now"):
+        verify_sample(cache.open({"model": "m"}, None), MANY, encode, 5, name="m", dtype="float32")

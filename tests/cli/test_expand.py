@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 
 from r2med.cli.expand import command
 from r2med.core import R2MedError
-from r2med.core.places import home
+from r2med.core.files import home
 from r2med.expand import expanders
 from tests.builders import lines
 from tests.llm.conftest import KEY, _own_keys, server

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 import r2med
 from r2med.cli.reproduce import quickstart as command
 from r2med.core import Documents, Qrels, Task
-from r2med.core.places import home
+from r2med.core.files import home
 from r2med.pipeline import quickstart as quick
 from r2med.pipeline.experiment import BEST_OFFLINE
 from r2med.tasks import collections, write_task

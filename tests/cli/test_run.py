@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 
 from r2med.cli import app
 from r2med.cli.run import command
-from r2med.core.places import home
+from r2med.core.files import home
 from tests.llm.conftest import KEY, _own_keys, server
 from tests.llm.server import ChatServer
 from tests.retrieve.encoders.service import serving as serving_vectors

@@ -224,6 +224,9 @@ HERE = "tests.core.test_plugins"
         ("Made", "Made", {}),
         ("Made,dim=64", "Made,dim=64", {"dim": 64}),
         ("Made,dim=8", "Made", {}),
+        ("Made,free=1_0", "Made,free=1_0", {"free": "1_0"}),
+        ("Made,free=nan", "Made,free=nan", {"free": "nan"}),
+        ("Made,free=-1.5e-07", "Made,free=-1.5e-07", {"free": -1.5e-07}),
         ("Made,ratio=1,fast=yes,name=7", "Made,fast=yes,name=7,ratio=1", {"ratio": 1.0, "fast": True, "name": "7"}),
         ("Made,free=3", "Made,free=3", {"free": 3}),
         ("Made,free=text", "Made,free=text", {"free": "text"}),
@@ -248,6 +251,7 @@ def test_arguments_on_the_command_line(
     [
         ("Made,size=3", "has no parameter 'size'; it has dim, ratio, name, fast, device, free"),
         ("Made,dimm=3", "did you mean dim"),
+        ("Made,ratio=inf", "ratio of .*Made must be a finite number, not 'inf'"),
         ("Made,dim=wide", "dim of .*Made must be a value of type int, not 'wide'"),
         ("HERE,x=1", "HERE has no parameter 'x': it is no class"),
     ],

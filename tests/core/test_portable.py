@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from r2med.core import portable
-from r2med.core.atomic import locked, write_bytes
+from r2med.core.files import locked, write_bytes
 
 FAR = 1 << 55  # as far as the byte that a claim locks may be
 
@@ -72,7 +72,7 @@ def test_locks_keep_processes_apart_and_end_with_them(tmp_path: Path) -> None:
 def test_one_process_at_a_time_is_in_a_locked_folder(tmp_path: Path) -> None:
     code = """
 from pathlib import Path
-from r2med.core.atomic import locked
+from r2med.core.files import locked
 with locked(Path(sys.argv[1])):
     print("ready", flush=True)
     sys.stdin.readline()

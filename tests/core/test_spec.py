@@ -13,15 +13,17 @@ from hypothesis import Phase, assume, given, settings
 from hypothesis import strategies as st
 
 from r2med.core import DataError, UsageError, fingerprint
-from r2med.core.parameters import Names, Parameter, _extra, _kinds
+from r2med.core.files import content_digest
+from r2med.core.options import Parameter, _extra, _kinds
 from r2med.core.registry import Entry, Registry
-from r2med.core.spec import Content, Spec, content_digest
+from r2med.core.spec import Content, Spec, SpecData
 from r2med.expand import expanders
 from r2med.fuse import fusions
 from r2med.llm import chats
 from r2med.models.registry import HUB_ID
 from r2med.pipeline import Builder, SystemSpec
 from r2med.rerank import rerankers
+from r2med.rerank.neighbours import NeighboursParameters
 from r2med.retrieve import get_retriever, retrievers
 
 REGISTRIES: dict[str, Registry[Any]] = {
@@ -89,8 +91,10 @@ def values(parameter: Parameter) -> st.SearchStrategy[Any]:
         return st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=4).map(tuple)
     if kind is Content:
         return contents()
+    if kind is Spec:
+        return specs_of(retrievers)
     assert kind is str, f"{parameter.name}: no values are known for {kind}"
-    return specs_of(retrievers).map(str) if _extra(parameter.type, Names) else TEXTS
+    return TEXTS
 
 
 @st.composite
@@ -343,7 +347,66 @@ def test_expanders_have_one_name(written: str, normal: str) -> None:
 def test_rerankers_have_one_name(written: str) -> None:
     assert str(rerankers.parse(written)) == "maxsim@50"
     assert str(rerankers.spec("maxsim", model="BGE_small").at(50)) == "maxsim@50"
-    assert rerankers.parse("maxsim:model=bge-small:device=cpu").get("model") == "bge-small:device=cpu", "how it is run"
+
+
+def test_a_component_as_a_value_keeps_how_it_is_run() -> None:
+    for text, declared in (
+        ("neighbours:model=e5:device=cpu@9", "neighbours:model=e5@9"),
+        ("neighbours:model=bge-small:device=cpu@9", "neighbours@9"),
+    ):
+        spec = rerankers.parse(text)
+        assert str(spec) == declared
+        assert spec.values(NeighboursParameters).model.options == {"device": "cpu"}
+        assert spec.at(None).values(NeighboursParameters).model.options == {"device": "cpu"}
+    assert rerankers.parse("neighbours@9").values(NeighboursParameters).model.options == {}
+    for text in ("maxsim:model=bge-small:device=cpu", "maxsim:model=e5:max_length=9"):
+        with pytest.raises(UsageError, match="is set on maxsim, not on its model"), Builder() as builder:
+            builder.reranker(text)
+
+
+WITH_COMPONENTS = [
+    (registry, entry, parameter)
+    for registry in REGISTRIES.values()
+    for entry in registry
+    for parameter in entry.parameters.values()
+    if Spec in _kinds(parameter.type)
+]
+
+
+@pytest.mark.parametrize(
+    ("registry", "entry", "parameter"), WITH_COMPONENTS, ids=[f"{e.name}-{p.name}" for _, e, p in WITH_COMPONENTS]
+)
+def test_a_file_as_a_value_is_known_by_its_content(
+    registry: Registry[Any], entry: Entry[Any], parameter: Parameter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One relative path in two folders names two systems, and what is printed reads back."""
+    head = f"{entry.name}:gpt4," if entry.argument else f"{entry.name}:"
+    read = []
+    for folder, text in (("one", "q Q0 d 1 1 x\n"), ("two", "q Q0 d 1 2 x\n"), ("like-one", "q Q0 d 1 1 x\n")):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "a,b+c.run").write_text(text)
+        monkeypatch.chdir(tmp_path / folder)
+        read.append(registry.parse(f"{head}{parameter.name}=run:a%2Cb%2Bc.run"))
+        value = read[-1].get(parameter.name)
+        assert isinstance(value, Spec)
+        assert isinstance(value.argument, Content)
+        assert value.argument.located() == tmp_path / folder / "a,b+c.run"
+    one, two, like_one = read
+    assert one == like_one != two
+    assert str(one) == str(like_one) != str(two)
+    for spec in read:
+        assert ".run" not in str(spec)
+        assert registry.parse(str(spec)) == spec
+        assert msgspec.convert(spec.data(), SpecData).spec().data() == spec.data()
+        assert str(msgspec.convert(spec.data(), SpecData).spec()) == str(spec)
+
+
+def test_results_of_earlier_versions_name_such_files_by_their_path() -> None:
+    data = {
+        "retrievers": [{"name": "bm25"}],
+        "reranker": {"name": "maxsim", "parameters": {"model": "./m"}, "depth": 9},
+    }
+    assert "bm25+maxsim:model=./m@9" in SystemSpec.printed(data)
 
 
 @pytest.mark.parametrize(
@@ -360,9 +423,11 @@ def test_rerankers_have_one_name(written: str) -> None:
         ("bm25:k1=1,k1=2", "parameters look like name:key=value"),
         ("bm25:k1=1,,b=0", "parameters look like name:key=value"),
         ("bm25:k1=high", "k1 of bm25 must be a number of at least 0, not 'high'"),
-        ("bm25:k1=inf", "k1 of bm25 must be a number of at least 0, not inf"),
-        ("bm25:k1=1_0", "k1 of bm25 must be a number of at least 0, not '1_0'"),  # was 10
-        ("bm25:k1=nan", "k1 of bm25 must be a number of at least 0, not nan"),
+        ("bm25:k1=inf", "k1 of bm25 must be a number of at least 0, not 'inf'"),
+        ("bm25:k1=nan", "k1 of bm25 must be a number of at least 0, not 'nan'"),
+        ("bm25:k1=1_0", "k1 of bm25 must be a number of at least 0, not '1_0'"),
+        ("bm25:k1=１.5", "k1 of bm25 must be a number of at least 0, not '１.5'"),
+        ("bm25:k1=1e999", "k1 of bm25 must be a number of at least 0, not inf"),
         ("bm25:b=2", "b of bm25 must be a number of at least 0 and at most 1"),
         ("bge-small:variant=int4", "must be float32, float16, bfloat16, int8 or binary"),
         ("bge-small:trust_remote_code=maybe", "must be yes or no"),

@@ -26,7 +26,7 @@ import numpy as np
 import pytest
 
 from r2med.core.code import Unreadable, library
-from r2med.core.state import state_digest
+from r2med.core.identity import state_digest
 from tests.retrieve.encoders import tiny
 
 Make = Callable[[], Any]
@@ -506,7 +506,7 @@ FILES = {
 }
 SCRIPT = """
 import sys, importlib
-from r2med.core.state import state_digest
+from r2med.core.identity import state_digest
 print(state_digest(importlib.import_module(sys.argv[1]).encode))
 """
 

@@ -12,6 +12,18 @@ from r2med.core import DataError, Document, Documents, Hasher, Judgment, Qrels, 
 from tests.builders import small_task, tasks
 
 
+@pytest.mark.parametrize(("queries", "documents", "kind"), [("qq", "d", "query"), ("q", "dd", "document")])
+def test_an_id_that_stands_twice_is_refused(queries: str, documents: str, kind: str) -> None:
+    """The last of two documents was ranked and scored for both."""
+    with pytest.raises(DataError, match=f"two of {kind} id"):
+        Task(
+            "t",
+            tuple(Query(name, f"text {i}") for i, name in enumerate(queries)),
+            Documents.of(Document(name, f"text {i}") for i, name in enumerate(documents)),
+            Qrels.from_judgments([("q", "d", 1)]),
+        )
+
+
 @given(tasks())
 def test_columns_hold_the_documents(task: Task) -> None:
     documents = list(task.documents)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from r2med.core import DataError, Task, UsageError
-from r2med.core.places import home
+from r2med.core.files import home
 from r2med.core.spec import Content
 from r2med.expand import Expander, expanders
 from r2med.expand.generated import (

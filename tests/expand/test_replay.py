@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from r2med.core import DataError, Task, UsageError
-from r2med.core.places import home
+from r2med.core.files import home
 from r2med.expand import Expander
 from r2med.expand.generated import HyDE, HydeParameters
 from r2med.expand.replay import Replayed

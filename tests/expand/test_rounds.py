@@ -16,6 +16,7 @@ import r2med
 from r2med.core import Document, Documents, Task, UsageError
 from r2med.core.errors import Unavailable
 from r2med.core.options import Options
+from r2med.core.spec import Spec
 from r2med.expand import Chain, expanders, policy_for, queries_for
 from r2med.expand.generated import GenerationParameters, HyDE
 from r2med.expand.replay import read_recorded
@@ -52,7 +53,7 @@ def test_lamer_shows_the_first_stage_cut_to_its_budget(server: ChatServer, make_
     assert "[2]" in prompt
     assert "[3]" not in prompt
     assert expander.describe()["first_stage"] == BM25().describe()
-    for other in (LamerParameters(top=1, passage_tokens=5), LamerParameters(retriever="bm25-lucene")):
+    for other in (LamerParameters(top=1, passage_tokens=5), LamerParameters(retriever=Spec("bm25-lucene"))):
         LameR(make_chat(), other).expand(task, limit=1)
     assert len(server.asked) == 3  # another first stage is another call
 
@@ -152,7 +153,7 @@ def test_a_plan_is_never_too_small(server: ChatServer, make_chat: MakeChat, task
 def test_other_settings_are_other_calls(server: ChatServer, make_chat: MakeChat, task: Task) -> None:
     described = [
         ThinkQE(make_chat(), given).describe()
-        for given in (RoundParameters(), RoundParameters(rounds=2), RoundParameters(retriever="bm25-lucene"))
+        for given in (RoundParameters(), RoundParameters(rounds=2), RoundParameters(retriever=Spec("bm25-lucene")))
     ]
     assert len({str(each) for each in described}) == 3
     with pytest.raises(UsageError, match="protocol r2med-paper knows no thinkqe"):

@@ -24,7 +24,7 @@ READ = """
 import resource, sys
 from pathlib import Path
 from r2med.core import R2MedError
-from r2med.core.trec import read_run
+from r2med.core.run import read_run
 from r2med.llm import Replay
 from r2med.retrieve.stored import read_topk
 from r2med.tasks.load import from_path

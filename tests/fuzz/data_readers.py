@@ -8,8 +8,8 @@ import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
+from r2med.core.run import read_run
 from r2med.core.spec import Content
-from r2med.core.trec import read_run
 from r2med.retrieve.stored import StoredRun, load_candidates
 from r2med.scoring.holes import read_pool
 from r2med.tasks import write_task

@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 from r2med.cli import app
 from r2med.core import DataError, Document, R2MedError, UsageError
 from r2med.core.budget import Budget
+from r2med.core.files import home
 from r2med.core.options import Options
-from r2med.core.places import home
 from r2med.judge import Project, Settings, open_project
 from r2med.judge.chat_judge import ChatJudge, Judging, read_answer, standing_in
 from r2med.judge.summary import summarise

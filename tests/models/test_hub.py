@@ -206,7 +206,7 @@ def test_a_silent_server_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_folder_put_there_by_hand_is_used(tmp_path: Path) -> None:
-    from r2med.core.places import home
+    from r2med.core.files import home
 
     folder = home() / "models" / "tiny"
     folder.mkdir(parents=True)

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from r2med.cli.machine import models as command
 from r2med.core import ModelError, UsageError
-from r2med.core.places import home
+from r2med.core.files import home
 from r2med.models import card_names, chat_names, fetch, find_chat_card, get_card, listing
 from r2med.models.registry import row
 

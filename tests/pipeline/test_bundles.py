@@ -13,8 +13,8 @@ import pytest
 
 import r2med
 from r2med.core import DataError, ResultError, UsageError
+from r2med.core.files import home
 from r2med.core.options import Options
-from r2med.core.places import home
 from r2med.llm.store import read_store
 from r2med.pipeline.bundles import opened, pack
 from r2med.results import ResultIndex, ResultStore

@@ -342,13 +342,17 @@ class Subject:
             return f"bge:max_length=32,threads=1,prompts={pack}"
         return ("bm25", f"bm25:k1={self.n}", f"bm25-lucene:b={self.n / 4}")[VARIANTS.index(self.n)]
 
-    def arguments(self) -> dict[str, Any]:
+    def arguments(self, root: Path) -> dict[str, Any]:
         """What stands before and behind the retriever."""
         made: dict[str, Any] = {"fuse": self.fuse or None, "weights": self.weights}
         if self.rerank is not None:
             kind, n, depth, rest = self.rerank
-            makers = {"function": reranker, "class": VersionedReranker}
-            made |= {"rerank": (makers[kind](n), depth), "rest": rest}
+            makers: dict[str, Any] = {"function": reranker, "class": VersionedReranker}
+            if kind in makers:
+                made["rerank"] = (makers[kind](n), depth)
+            else:
+                made["rerank"] = f"{kind}:model={model_folder(root / self.place / 'tiny', n)}@{depth}"
+            made["rest"] = rest
         if self.expand is not None:
             made |= {"expand": expander(self.expand[0]), "policy": self.expand[1]}
         return made
@@ -384,7 +388,7 @@ def model_folder(folder: Path, n: int) -> Path:
 def systems_of(root: Path, *subjects: Subject, cache: bool = True) -> Iterator[list[System]]:
     """The systems of subjects, made from fresh objects."""
     given: list[Any] = [subject.retriever(root) for subject in subjects]
-    arguments = subjects[0].arguments()
+    arguments = subjects[0].arguments(root)
     if arguments["fuse"]:
         given.append("bm25-lucene")
     with _built(given, Options(device="cpu", threads=1, cache=cache), **arguments) as made:
@@ -568,6 +572,14 @@ def test_files_are_known_by_their_content(kind: str, machine: Machine) -> None:
     for n, place in ((1, "p"), (2, "p"), (1, "p"), (2, "q"), (3, "q")):
         machine.run_one(Subject(kind, "one", n, place), overwrite=place == "q")
     assert len({made.name for made in machine.made}) == 3
+
+
+@pytest.mark.parametrize("kind", ["maxsim", "neighbours"])
+def test_a_folder_that_a_parameter_names_is_known_by_its_content(kind: str, machine: Machine) -> None:
+    for n, place in ((1, "p"), (2, "p"), (1, "p"), (2, "q"), (3, "q")):
+        subject = Subject("text", "bm25", 1, place, rerank=(kind, n, 6, "keep"))
+        machine.run_one(subject, overwrite=place == "q")
+    assert len({made.name for made in machine.made if kind in made.name}) == 3
 
 
 @pytest.mark.parametrize("change", range(16))

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import r2med
 from r2med.core import Document, Documents, Qrels, Query, Run, Task, UsageError
-from r2med.core.trec import write_run
+from r2med.core.run import write_run
 from r2med.pipeline import nano_profile
 from r2med.pipeline.nano_build import _resampled, compare, kendall, spearman, tau_ap
 from r2med.pipeline.nano_profile import (

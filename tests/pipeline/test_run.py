@@ -348,7 +348,7 @@ def test_what_is_cached_is_counted(tmp_path: Path, encoder: HashEncoder, monkeyp
     documents = list(task.documents.contents)
     cold = stages(systems, store)["encode documents"]
     assert (cold.cached, cold.texts, cold.missing, cold.seconds) == ("no", 86, 86, None)
-    monkeypatch.setattr("r2med.cache.vectors.TELLING_SECONDS", 0.0)
+    monkeypatch.setattr("r2med.cache.arrays.TELLING_SECONDS", 0.0)
     embed.embed(encoder, documents[:30], "document", cache=cache)
     half = stages(systems, store)["encode documents"]
     assert (half.cached, half.missing) == ("partly", 56)

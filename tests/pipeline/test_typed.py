@@ -9,7 +9,7 @@ import pytest
 
 import r2med
 from r2med.core import Document, Documents, Qrels, Query, Task, UsageError
-from r2med.core.places import home
+from r2med.core.files import home
 from r2med.core.queries import Typed
 from r2med.pipeline import Builder, SystemSpec
 from r2med.pipeline.typed import TypedSearch, check_spec, names_here

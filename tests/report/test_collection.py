@@ -11,7 +11,7 @@ import pytest
 
 import r2med
 from r2med.core import ResultError, UnknownName, UsageError
-from r2med.core.places import home
+from r2med.core.files import home
 from r2med.report.collection import all_collections, side_by_side, task_behind, the_collection
 from r2med.report.leaderboard import board
 from r2med.results import ResultIndex, ResultStore, TaskInfo

@@ -19,7 +19,7 @@ import pytest
 
 import r2med
 from r2med.core import DataError, R2MedError, UsageError
-from r2med.core.places import home
+from r2med.core.files import home
 from tests.builders import QUERIES, lines, r2med_folder
 from tests.results.sealing import edit
 

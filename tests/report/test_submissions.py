@@ -10,7 +10,7 @@ import pytest
 
 import r2med
 from r2med.core import Run
-from r2med.core.places import home
+from r2med.core.files import home
 from r2med.report.submissions import Judgments, Verdict, verify
 from r2med.results import ResultIndex
 from r2med.results.beside import write_blocks

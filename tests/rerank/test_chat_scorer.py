@@ -13,7 +13,7 @@ import pytest
 import r2med
 from r2med.api.experiments import LoadedTask
 from r2med.core import Run, Task, UsageError
-from r2med.core.places import home
+from r2med.core.files import home
 from r2med.pipeline import Builder, SystemSpec, run_experiment
 from r2med.report import as_json
 from r2med.rerank import rerankers

@@ -14,8 +14,8 @@ from hypothesis.extra.numpy import arrays
 
 import r2med
 from r2med.core import IdTable, ModelError, Run, Task, UsageError
+from r2med.core.run import read_run, write_run
 from r2med.core.spec import Spec
-from r2med.core.trec import read_run, write_run
 from r2med.pipeline import Builder
 from r2med.rerank import as_reranker, rerankers, safeguards, without
 from r2med.rerank.contract import (

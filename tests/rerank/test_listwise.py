@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from r2med.core import DataError, Document, Documents, ModelError, Run, Task, UsageError
-from r2med.core.places import home
+from r2med.core.files import home
 from r2med.core.spec import Content
 from r2med.rerank import rerankers
 from r2med.rerank.listwise import Sorter, check_sliding, heap_top, sliding

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from r2med.core import Document, Documents, Qrels, Query, Run, Task, UsageError
+from r2med.core.files import home
 from r2med.core.options import Options
-from r2med.core.places import home
 from r2med.pipeline import Builder, SystemSpec
 from r2med.rerank import rerankers
 from r2med.rerank.contract import Float64

@@ -100,7 +100,7 @@ def test_equal_texts_are_scored_once_and_keep_their_order() -> None:
 
 
 def test_a_damaged_shard_is_counted_and_made_again() -> None:
-    from r2med.core.places import home
+    from r2med.core.files import home
 
     task = tiny.a_task()
     first = tiny.first_stage(task)
@@ -114,7 +114,7 @@ def test_a_damaged_shard_is_counted_and_made_again() -> None:
 
 
 def test_without_a_revision_nothing_is_kept() -> None:
-    from r2med.core.places import home
+    from r2med.core.files import home
 
     task = tiny.a_task()
     as_reranker(tiny.by_length).rerank(task, tiny.first_stage(task), 10)

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from r2med.core import Document, Documents, Qrels, Query, Task, UsageError
+from r2med.core.files import home
 from r2med.core.options import Options
-from r2med.core.places import home
 from r2med.pipeline import Builder
 from r2med.rerank.pointwise import PointwiseReranker
 from r2med.retrieve.bm25 import BM25

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from r2med.core import DataError, IdTable, ResultError, Run
-from r2med.core.trec import read_run
+from r2med.core.run import read_run
 from r2med.results import ResultStore, StoredResult, beside
 from r2med.results.beside import open_run, read_expansion, write_blocks
 from r2med.results.index import ResultIndex

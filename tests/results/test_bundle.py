@@ -21,7 +21,7 @@ from click.testing import CliRunner
 import r2med
 from r2med.cli.publish import bundle as command
 from r2med.core import Hasher, R2MedError, fingerprint
-from r2med.core.places import home
+from r2med.core.files import home
 from r2med.results.beside import open_run
 
 PLACE = "results/bm25/mini@1/Biology"

@@ -19,8 +19,7 @@ from r2med.retrieve import Explains, retrievers
 from r2med.retrieve.bm25 import BM25, BM25Lucene, BM25Nano, BM25Parameters
 from r2med.text import get_analyzer
 from r2med.text.analyzers import ANALYZERS
-from r2med.text.english import NANO_STOP_WORDS
-from r2med.text.porter import stem_nltk
+from r2med.text.english import NANO_STOP_WORDS, stem_nltk
 
 WORDS = ["fever", "cough", "the", "rash", "liver", "Hepatitis", "B", "virus", "µg", "kidney", "stone", "pain", "pain's"]
 

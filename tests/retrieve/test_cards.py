@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from r2med.core import Document, Documents, Qrels, Query, Task, UsageError
-from r2med.core.places import home
+from r2med.core.files import home
 from r2med.core.spec import Content
 from r2med.pipeline import Builder, SystemSpec
 from r2med.pipeline.experiment import prompted

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from r2med.core import UsageError
-from r2med.core.parameters import parse_size, show_size
+from r2med.core.options import parse_size, show_size
 from r2med.retrieve.dense import Variant, search_variant
 from r2med.retrieve.rows import ArrayRows
 from r2med.retrieve.vectors import MemoryPlan, search

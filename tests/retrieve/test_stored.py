@@ -9,8 +9,8 @@ import pytest
 
 import r2med
 from r2med.core import DataError, Run
+from r2med.core.run import write_run
 from r2med.core.spec import Content
-from r2med.core.trec import write_run
 from r2med.retrieve.contract import on_task
 from r2med.retrieve.stored import StoredRun, load_candidates, read_topk
 from r2med.tasks import write_task
@@ -112,7 +112,7 @@ def test_numbers_as_ids(tmp_path: Path) -> None:
 
 
 def test_published_runs_are_candidates(shared_runs: Path) -> None:
-    from r2med.core.trec import read_run
+    from r2med.core.run import read_run
 
     run = read_run(shared_runs / "e5-mistral.Biology.run.gz")
     assert run.lengths().max() == 100

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from r2med.core import DataError, Qrels, Run, UnknownName, UsageError
-from r2med.core.parameters import Parameter
+from r2med.core.options import Parameter
 from r2med.integrations import from_ir_measures, qrels_from_dict, run_from_dict, to_dict, to_ir_measures
 from r2med.scoring import CUTOFFS, MAIN, STANDARD, USUAL, Measure, parse_measures, score
 from r2med.scoring.measures import Definition, definitions

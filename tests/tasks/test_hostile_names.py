@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from r2med.cli.data import data as data_command
 from r2med.cli.publish import export as export_command
 from r2med.core import HostileData, R2MedError, UsageError
-from r2med.core.atomic import write_bytes
+from r2med.core.files import write_bytes
 from r2med.pipeline.nano_build import build_nano
 from r2med.retrieve import BM25
 from r2med.tasks import convert, load_all, write_task

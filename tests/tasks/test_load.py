@@ -11,7 +11,7 @@ from msgspec import structs
 
 import r2med
 from r2med.core import DataError, HostileData, Task, Unavailable, UsageError
-from r2med.core.places import home
+from r2med.core.files import home
 from r2med.tasks import collections, list_tasks, load, load_all, resolve, resolve_all, write_task
 from r2med.tasks.catalogue import drop_in, locate
 from tests.builders import beir_folder, other_folder, r2med_folder, small_task

@@ -12,7 +12,7 @@ import pytest
 
 import r2med
 from r2med.core import DataError, R2MedError, UnknownName, UsageError
-from r2med.core.places import home
+from r2med.core.files import home
 from r2med.tasks import list_tasks, load, resolve, write_task
 from r2med.tasks.catalogue import remembered
 from r2med.tasks.own import own_collection, own_collections

@@ -3,19 +3,33 @@ from __future__ import annotations
 import gzip
 import os
 import tempfile
+from codecs import BOM_UTF8
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from r2med.core import DataError, IdTable, Qrels, Run, trec
+from r2med.core import DataError, IdTable, Qrels, Run
+from r2med.core import run as runs
+from r2med.core.stores import write_packed
 from r2med.tasks import read_qrels, read_run, write_qrels, write_run
 from tests.builders import TREC_ID
 
 SUFFIXES = ["", ".gz", ".zst"]
 SCORES = st.floats(width=32, allow_nan=False)
 RANKINGS = st.dictionaries(TREC_ID, st.dictionaries(TREC_ID, SCORES, min_size=1, max_size=4), min_size=1, max_size=4)
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_a_mark_before_the_first_line_is_refused(suffix: str, tmp_path: Path) -> None:
+    """As some editors write it: it was part of the first id, and that query scored 0."""
+    for name, line, read in (("a.run", b"q Q0 d 1 1 x\n", read_run), ("a.qrels", b"q 0 d 1\n", read_qrels)):
+        path = tmp_path / f"{name}{suffix}"
+        with path.open("wb") as stream:
+            write_packed(stream, [BOM_UTF8, line], suffix=suffix)
+        with pytest.raises(DataError, match="1: begins with a byte-order mark"):
+            read(path)
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
@@ -110,8 +124,9 @@ def test_a_run_is_read_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         (b"q 0 d 1\nq d\n", "x:2: expected 3 or 4 columns, got 2"),
         (b"q 0 d 1.5\n", "x:1: grade '1.5' is not a whole number"),
         (b"q 0 d high\n", "x:1: grade 'high' is not a whole number"),
-        (b"q 0 d inf\n", "x:1: grade 'inf' is not a whole number"),
         (b"q 0 d 1_0\n", "x:1: grade '1_0' is not a whole number"),
+        ("q 0 d １\n".encode(), "x:1: grade '１' is not a whole number"),
+        (b"q 0 d inf\n", "x:1: grade 'inf' is not a whole number"),
         ("q 0 d \u0663\n".encode(), "x:1: grade '\u0663' is not a whole number"),
         (b"\xef\xbb\xbfq 0 d 1\n", "x:1: begins with a byte-order mark"),
         (b'\xef\xbb\xbf{"q_id": "q", "p_id": "d", "score": 1}\n', "x:1: begins with a byte-order mark"),
@@ -180,7 +195,7 @@ LINES = st.lists(PLAIN | st.lists(WORDS, min_size=6, max_size=6) | st.lists(WORD
 )
 def test_lines_are_read_in_c_as_in_python(lines: list[list[object]], space: str, end: str, broken: bool) -> None:
     data = end.join(space.join(map(str, line)) for line in lines).encode() + (b"\xff" if broken else b"")
-    fast, slow = trec._Columns(["q2"]), trec._Columns(["q2"])
+    fast, slow = runs._Columns(["q2"]), runs._Columns(["q2"])
     taken = fast.take(data)
     assert taken == slow._take_slowly(data)
     if taken:

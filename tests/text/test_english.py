@@ -1,4 +1,4 @@
-"""The English analyzer, in Python and in C, against Lucene and against each other."""
+"""The English analyzer, in Python and in C, against Lucene and against each other; NanoR2MED's; and the stemmers."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from r2med.text import english
-from r2med.text.english import code_points, read_tables
-from r2med.text.porter import stem
+from r2med.core import TextColumn
+from r2med.text import english, get_analyzer
+from r2med.text.analyzers import PYTHON, Analyzer
+from r2med.text.english import code_points, read_tables, stem, stem_nltk
 
 ROOT = Path(__file__).resolve().parents[2]
 CORPORA = ROOT.parent / "shared" / "data"
@@ -306,3 +307,75 @@ def test_bad_arguments() -> None:
     with pytest.raises(BufferError):
         fast.analyze(memoryview(b"abcd")[::2])
     assert fast.count_terms(b"", one, 0) == (b"", bytes(8), bytearray(8), bytearray(), bytearray())
+
+
+LUCENE_STEMS: list[tuple[str, str]] = json.loads((Path(__file__).parent / "fixtures/lucene_stems.json").read_text())
+
+
+def test_stems_are_lucenes() -> None:
+    assert [(word, stem(word)) for word, _ in LUCENE_STEMS] == [(word, expected) for word, expected in LUCENE_STEMS]
+
+
+@pytest.mark.parametrize("word", ["", "a", "is", "by", "é", "𐐨"])
+def test_short_words_are_left_alone(word: str) -> None:
+    assert stem(word) == word
+
+
+def test_characters_beyond_the_basic_plane_count_twice() -> None:
+    assert stem("𐐨s") == "𐐨"
+    assert stem("és") == "és"
+    assert stem("x𐐨ated") == "x𐐨ate"
+
+
+@given(st.text(st.sampled_from("aeiouylstzgnrbmdcfv" + "é𐐨ß"), max_size=14))
+def test_a_stem_keeps_the_start_and_is_no_longer(word: str) -> None:
+    result = stem(word)
+    assert len(result) <= len(word)
+    assert result[:-2] == word[: max(len(result) - 2, 0)]
+
+
+@given(st.text())
+def test_any_text_has_a_stem(word: str) -> None:
+    assert bool(stem(word)) == bool(word)
+
+
+NLTK_STEMS: list[tuple[str, str]] = json.loads((Path(__file__).parent / "fixtures/nltk_stems.json").read_text())
+
+
+def test_stems_are_nltks() -> None:
+    assert [(word, stem_nltk(word)) for word, _ in NLTK_STEMS] == [(word, expected) for word, expected in NLTK_STEMS]
+
+
+@pytest.mark.parametrize("analyzer", [PYTHON["nano-english"], get_analyzer("nano-english")])
+def test_nano_terms(analyzer: Analyzer) -> None:
+    terms = [term for word, term in NLTK_STEMS if word not in english.NANO_STOP_WORDS]
+    assert analyzer(" ".join(word.upper() for word, _ in NLTK_STEMS)) == terms
+    assert analyzer("") == analyzer("ñ 漢字 — the THE was") == []
+    assert analyzer("Naïve β-blocker, HbA1c 7.5% (patient's)") == [
+        "na", "ve", "blocker", "hba1c", "7", "5", "patient", "s",
+    ]  # fmt: skip
+
+
+def test_the_stop_list_has_seventy_four_words() -> None:
+    assert len(english.NANO_STOP_WORDS) == 74
+    assert {"themselves", "yourselves", "i"} <= english.NANO_STOP_WORDS
+    assert not {"not", "no", "do", "can"} & english.NANO_STOP_WORDS
+
+
+@needs_c
+def test_a_token_of_any_length_is_one_token() -> None:
+    long = "ab" * 2500 + "s"
+    assert get_analyzer("nano-english")(long) == PYTHON["nano-english"](long) == [long[:-1]]
+    counted = get_analyzer("nano-english").count(TextColumn.from_texts([long, "a " + long]))
+    assert list(counted.vocabulary.terms) == [long[:-1]]
+
+
+@needs_c
+@given(st.lists(st.text(st.one_of(st.sampled_from("aeiouylsdingrtAE 09-'é漢\ud800"), st.characters())), max_size=4))
+def test_nano_terms_agree_in_c_and_python(texts: list[str]) -> None:
+    native, python = get_analyzer("nano-english"), PYTHON["nano-english"]
+    assert [native(text) for text in texts] == [python(text) for text in texts]
+    clean = [text.encode(errors="replace").decode() for text in texts]
+    one, other = (analyzer.count(TextColumn.from_texts(clean)) for analyzer in (native, python))
+    assert list(one.vocabulary.terms) == list(other.vocabulary.terms)
+    assert [a.tolist() for a in one[1:]] == [a.tolist() for a in other[1:]]

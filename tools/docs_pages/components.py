@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from r2med.core.parameters import Parameter
+from r2med.core.options import Parameter
 from r2med.core.registry import Entry, Registry
 from r2med.core.spec import show
 from r2med.core.table import Table, markdown_text

@@ -1,4 +1,4 @@
-/* Porter's stemmer on UTF-16 units, as Lucene and as NLTK have it. Plain C, no Python. r2med/text/porter.py is its twin. */
+/* Porter's stemmer on UTF-16 units, as Lucene and as NLTK have it. Plain C, no Python. r2med/text/english.py is its twin. */
 #ifndef R2MED_PORTER_H
 #define R2MED_PORTER_H
 

@@ -113,7 +113,7 @@ def _system(text: str | Spec | SystemSpec) -> SystemSpec:
 
 
 def _content(path: str | Path) -> Any:
-    from ..core.parameters import content_at
+    from ..core.options import content_at
 
     return content_at(str(path), "prompts")
 

@@ -13,8 +13,7 @@ from ..cache import entries as cache_entries
 from ..cache import prune as prune_cache
 from ..cache import verify as verify_cache
 from ..core import ModelError, UnknownName, UsageError
-from ..core.options import Options
-from ..core.parameters import parse_size
+from ..core.options import Options, parse_size
 from ..models import (
     Card,
     Row,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from ..core import DataError, ResultError, UsageError
-from ..core.atomic import write_bytes
+from ..core.files import write_bytes
 from ..core.options import Progress
 from ..integrations.exporting import export_beir, export_trec
 from ..integrations.hub import Prepared, Uploaded, prepare, upload
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from ..report.web.public import Written as WrittenBoard
     from ..report.web.single_file import Written as WrittenReport
 
-USUAL_MODELS = {"maxsim": MaxSimParameters.model, "neighbours": NeighboursParameters.model}
+USUAL_MODELS = {"maxsim": str(MaxSimParameters.model), "neighbours": str(NeighboursParameters.model)}
 """The models that rerankers take unless told otherwise."""
 WITHOUT_WEIGHTS = ("bm25", "rm3", "rocchio", "vector-")
 """How methods begin that have no weights of their own: they work with what the other parts of a system have."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import msgspec
 
 from ..core import UsageError
-from ..core.atomic import write_bytes
+from ..core.files import write_bytes
 from ..core.options import Options
 from ..core.table import Table, counted
 from ..report.collection import SideBySide, collection_results, side_by_side, the_collection

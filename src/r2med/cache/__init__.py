@@ -1,9 +1,8 @@
 """The content-addressed store on disk: vectors, scores of pairs, generations and indexes."""
 
 from .admin import PRUNED, Entry, entries, prune, verify
-from .arrays import ArrayCache
-from .shards import LARGE, DamagedShard, Found, Int16, Keys, ShardSet, compact, open_shard, write_shard
-from .vectors import (
+from .arrays import (
+    ArrayCache,
     CachedRows,
     EmbeddingCache,
     Laps,
@@ -20,6 +19,7 @@ from .vectors import (
     token_pieces,
     verify_sample,
 )
+from .shards import LARGE, DamagedShard, Found, Int16, Keys, ShardSet, compact, open_shard, write_shard
 
 __all__ = [
     "LARGE",

@@ -16,11 +16,10 @@ from typing import Any, NamedTuple
 import msgspec
 
 from ..core import DataError, UsageError
-from ..core.places import home
-from .arrays import MANIFEST, read_arrays
+from ..core.files import home
+from .arrays import ABOUT, LABEL, MANIFEST, read_arrays
 from .records import is_header, read_records
 from .shards import SUFFIX, DamagedShard, open_shard
-from .vectors import ABOUT, LABEL
 
 FOLDERS = {"vectors": "embeddings", "scores": "rerank", "generations": "generations", "indexes": "indexes"}
 """Kind of what is kept, and its folder in the home."""

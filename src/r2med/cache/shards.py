@@ -34,8 +34,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ..core import ModelError
-from ..core.atomic import atomic_file
 from ..core.columns import Int32, Int64
+from ..core.files import atomic_file
 
 SETTLED_SECONDS = 2.0
 """How long ago a file must have changed last for its times to tell it from a later version: clocks of file systems

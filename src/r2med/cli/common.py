@@ -136,8 +136,7 @@ retry_option = click.option(
 def options_from(given: Mapping[str, Any], bar: Bar | None = None) -> Options:
     """How models are run, from what was typed; one budget for all that the command spends."""
     from ..core.budget import Budget
-    from ..core.options import Options
-    from ..core.parameters import parse_size
+    from ..core.options import Options, parse_size
 
     memory, cost = given.get("memory"), given.get("max_cost")
     return Options(

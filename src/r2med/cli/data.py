@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 def tasks(collection: str, as_json: bool) -> None:
     """List the tasks: what there is and what is on this machine."""
     from ..api import data as api
-    from ..core.parameters import show_size
+    from ..core.options import show_size
 
     found = api.list_tasks(collection)
     if as_json:

@@ -122,7 +122,7 @@ def command(
 def expander_spec(method: str, llm: str, choices: dict[str, Any]) -> Spec:
     """The expander that the options ask for."""
     from ..core import UsageError
-    from ..core.parameters import content_at
+    from ..core.options import content_at
 
     entry = expanders.find(method)
     if len(expanders.split(method)) > 1:

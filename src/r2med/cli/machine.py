@@ -143,7 +143,7 @@ def serve_command(
 
     from ..api.machine import serve_command as start_of
     from ..api.machine import use_of, wait_for_server
-    from ..core.parameters import parse_size
+    from ..core.options import parse_size
 
     if timeout is not None and url is None:
         raise click.UsageError("--timeout is how long --wait waits: add it")
@@ -179,7 +179,7 @@ def where_command(name: str, as_json: bool) -> None:
 
 def _memory(start: Start) -> str:
     """What a served model takes, in a sentence."""
-    from ..core.parameters import show_size
+    from ..core.options import show_size
 
     found = start.memory
     if found.weights is None or found.needed is None:
@@ -203,7 +203,7 @@ def _parameters(count: int | None) -> str:
 
 
 def _sentence(result: Fetched) -> str:
-    from ..core.parameters import show_size
+    from ..core.options import show_size
 
     size = show_size(result.bytes)
     checked = ", hashes agree" if result.verified else ", not compared with any hash"
@@ -232,7 +232,7 @@ def doctor(results: Path, as_json: bool) -> None:
 
 
 def _print_findings(found: Diagnosis) -> None:
-    from ..core.parameters import show_size
+    from ..core.options import show_size
 
     machine = found.machine
     memory = f", {show_size(machine.memory_bytes)} of memory" if machine.memory_bytes else ""
@@ -282,7 +282,7 @@ def _packages(packages: dict[str, str | None]) -> str:
 
 
 def _place(place: Place) -> list[str]:
-    from ..core.parameters import show_size
+    from ..core.options import show_size
 
     size = f"{'' if place.complete else 'over '}{show_size(place.bytes)}" if place.exists else "not there"
     return [place.name, place.path, size, "" if place.free_bytes is None else show_size(place.free_bytes)]
@@ -297,8 +297,8 @@ def cache(context: click.Context, kinds: Sequence[str], as_json: bool) -> None:
     if context.invoked_subcommand is not None:
         return
     from ..api.machine import cache_entries
-    from ..core.parameters import show_size
-    from ..core.places import home
+    from ..core.files import home
+    from ..core.options import show_size
 
     kept = cache_entries(kinds=kinds or CACHE_KINDS)
     total = sum(entry.bytes for entry in kept)
@@ -328,7 +328,7 @@ def _document(entry: Entry) -> dict[str, object]:
 def verify_command(kinds: Sequence[str], as_json: bool) -> None:
     """Read every byte of what is kept and compare it with its checksums; exits with 1 where a file is damaged."""
     from ..api.machine import verify_cache
-    from ..core.parameters import show_size
+    from ..core.options import show_size
 
     checked = list(verify_cache(kinds=kinds or CACHE_KINDS))
     damaged = [damage for _, found in checked for damage in found]
@@ -358,7 +358,7 @@ def prune_command(kinds: Sequence[str], max_size: str | None, unused_days: float
     """Remove damaged and abandoned files, and entries that are unused or too many."""
     from ..api.machine import prune_cache
     from ..cache import PRUNED
-    from ..core.parameters import parse_size, show_size
+    from ..core.options import parse_size, show_size
 
     most = parse_size(max_size, least=0) if max_size else None
     done = prune_cache(kinds=kinds or PRUNED, max_bytes=most, unused_days=unused_days)

@@ -97,7 +97,7 @@ def _print_outcome(found: Quickstart) -> None:
 
 def _print_plan(found: Quickstart, tell: Callable[[str], None]) -> None:
     """The checks and what is to be done, before any of it is."""
-    from ..core.parameters import show_size
+    from ..core.options import show_size
     from ..core.table import counted
 
     for check in found.checks:

@@ -1,8 +1,12 @@
-"""Code that is not ours, read without running it: which package it belongs to, what it refers to, what it reads."""
+"""Code and objects that are not ours, looked at without running anything.
+
+Which package code belongs to, what it refers to and what it reads; what an object holds, where Python shows it.
+"""
 
 from __future__ import annotations
 
 import dis
+import enum
 import importlib
 import inspect
 import os
@@ -18,6 +22,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import msgspec
+import numpy as np
 
 from .._version import __version__
 
@@ -44,6 +49,9 @@ _SERVERS = {
 }
 _LOCAL = {"save", "dump", "write", "load", "read", "from_file", "to_file", "from_pretrained", "save_pretrained"}
 """What helper classes have for other times than a call."""
+
+
+PLAIN = (bool, int, float, complex, str, bytes, type(None), type(Ellipsis), range)
 
 
 class Unreadable(Exception):
@@ -230,3 +238,56 @@ def _mangled(name: str, kind: type) -> str:
     """What Python calls a private name of a class."""
     private = name.startswith("__") and not name.endswith("__")
     return f"_{kind.__name__.lstrip('_')}{name}" if private else name
+
+
+def hidden_base(kind: type) -> type | None:
+    """The class of C, other than `object`, that keeps a part of an instance where Python does not see it."""
+    for base in kind.__mro__:
+        members = vars(base)
+        fields = "__slots__" not in members and any(isinstance(m, types.MemberDescriptorType) for m in members.values())
+        if base is not object and (fields or isinstance(members.get("__new__"), types.BuiltinFunctionType)):
+            return base
+    return None
+
+
+def attributes(value: Any) -> Iterator[tuple[str, Any]]:
+    """The attributes of an object by name, those in slots last."""
+    slotted = (name for kind in type(value).__mro__ for name in slots(kind))
+    own = getattr(value, "__dict__", {})
+    yield from sorted(own.items())
+    yield from ((name, getattr(value, name)) for name in slotted if name not in own and hasattr(value, name))
+
+
+def is_compiled(value: Any) -> bool:
+    """Whether a value is a function that Cython or its like compiled: its type is no class of Python's."""
+    named = hasattr(value, "__qualname__") and hasattr(value, "__module__")
+    return named and not isinstance(vars(type(value)).get("__module__"), str)
+
+
+def is_array(value: Any) -> bool:
+    """An array or number of numpy's own; a masked array holds more than its numbers."""
+    return type(value) in (np.ndarray, np.memmap) or isinstance(value, np.generic)
+
+
+def is_tensor(value: Any) -> bool:
+    """Whether a value is one of torch's; whoever has one has imported torch."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(value, torch.Tensor)
+
+
+def tensor_bytes(tensor: Any) -> Any:
+    """The numbers of a tensor as they lie in memory."""
+    try:
+        flat = tensor.detach().cpu().resolve_conj().resolve_neg().contiguous().reshape(-1)
+        return flat.view(sys.modules["torch"].uint8).numpy().data
+    except (RuntimeError, TypeError):  # sparse and quantized ones have no bytes of their own to look at
+        raise Unreadable(f"it holds a tensor of {tensor.dtype} whose bytes cannot be read") from None
+
+
+def is_plain(value: Any) -> bool:
+    """Whether a value is a number or a text, or holds nothing else."""
+    if isinstance(value, Mapping):
+        return all(is_plain(part) for pair in value.items() for part in pair)
+    if isinstance(value, list | tuple | set | frozenset):
+        return all(map(is_plain, value))
+    return type(value) in PLAIN or isinstance(value, np.generic | enum.Enum)

@@ -15,9 +15,8 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from .errors import MissingExtra, Unavailable
-from .files import HashKind, content_hashes
+from .files import HashKind, content_hashes, hub_cache
 from .parallel import in_parallel, in_time
-from .places import hub_cache
 from .plugins import first_line
 from .untrusted import inside
 

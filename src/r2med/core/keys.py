@@ -9,6 +9,7 @@ import warnings
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 from .errors import UsageError
 
@@ -69,6 +70,13 @@ def warn_once(message: str) -> None:
     if message not in _warned:
         _warned.add(message)
         warnings.warn(message, stacklevel=3)
+
+
+def secrets_of(address: str) -> list[str]:
+    """What in an address is secret: its password, and the keys in its query."""
+    parts = urlsplit(address)
+    asked = [value for name, value in parse_qsl(parts.query) if _KEY.search(name.upper())]
+    return [parts.password or "", unquote(parts.password or ""), *asked]
 
 
 class Secrets:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import math
 import os
 import re
 import sys
@@ -26,12 +27,12 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_type_hints
 import msgspec
 
 from .errors import ModelError, R2MedError, UsageError, nearest
+from .options import NUMBER, Parameter
 from .untrusted import printable
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-    from .parameters import Parameter
     from .spec import Spec, Value
 
 _FILE = re.compile(r"([^:,]+\.py):([^\W\d][\w.]*)(?=,|$)")  # of Python code, and what is named in it
@@ -188,6 +189,8 @@ def _typed(target: Any, label: str, given: Mapping[str, Value]) -> dict[str, Any
     for key, value in given.items():
         default = declared[key].default if key in declared else inspect.Parameter.empty
         made = _value(value, hints.get(key), default, f"{key} of {label}")
+        if isinstance(made, float) and not math.isfinite(made):
+            raise UsageError(f"{key} of {label} must be a finite number, not {value!r}")
         if default is inspect.Parameter.empty or made != default:
             typed[key] = made
     return typed
@@ -220,12 +223,9 @@ def _guess(text: str) -> object:
     """A number, yes or no where the text is one; else the text."""
     if text.lower() in _WORDS:
         return _WORDS[text.lower()]
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text
+    if not NUMBER.fullmatch(text):
+        return text
+    return int(text) if text.lstrip("+-").isdigit() else float(text)
 
 
 def _needs_arguments(function: Any) -> bool:

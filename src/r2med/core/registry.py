@@ -24,7 +24,7 @@ from typing import Any, Generic, TypeVar
 from urllib.parse import unquote
 
 from .errors import UnknownName, UsageError, nearest
-from .parameters import Declared, Parameter, content_at, path_exists
+from .options import Declared, Parameter, content_at, path_exists
 from .plugins import by_module, has_module
 from .spec import ADDRESS, LINK, Content, Spec, Value
 
@@ -145,12 +145,16 @@ class Registry(Generic[T]):
 
     def find(self, name: str) -> Entry[T] | None:
         """The entry of a name, spelled with any case, hyphens or underscores."""
+        return self.registered(name) or self._ask(self.finders, name)
+
+    def registered(self, name: str) -> Entry[T] | None:
+        """The same of those that were registered alone: neither a model card nor a plug-in."""
         folded = name.casefold().replace("_", "-")
         for _ in range(2):  # the second time with all modules of the package imported
             if found := self._entries.get(self._aliases.get(folded, folded)):
                 return found
             self._load()
-        return self._ask(self.finders, name)
+        return None
 
     def _ask(self, finders: Iterable[Callable[[str], Entry[T] | None]], name: str) -> Entry[T] | None:
         found = next((entry for finder in finders if (entry := finder(name)) is not None), None)
@@ -222,22 +226,24 @@ class Registry(Generic[T]):
         if self.depth is not None:
             parts = _BEHIND_DEPTH.split(text)
             return [link + depth for link, depth in zip(parts[::2], [*parts[1::2], ""], strict=True)]
-        links, known = list[str](), self.names()
+        links = list[str]()
         for part in text.split("+"):
-            head = unquote(part.partition(":")[0])
-            named = part.startswith(LINK) or self.find(head) is not None or bool(nearest(head, known))
-            if not links or named:
-                links.append(part.removeprefix(LINK))
-            else:
+            if links and not self._begins_link(part):
                 links[-1] += f"+{part}"
+            else:
+                links.append(part.removeprefix(LINK))
         return links
+
+    def _begins_link(self, part: str) -> bool:
+        head = unquote(part.partition(":")[0])
+        return part.startswith(LINK) or self.find(head) is not None or bool(nearest(head, self.names()))
 
     def _named(self, text: str) -> Spec:
         """What stands before the colon decides: a name, a place, or a module."""
-        text = by_module(text) if self.from_address is not None else text
         head, _, rest = text.partition(":")
         if entry := self.find(unquote(head)):
             return self._read(entry, rest, text)
+        text = by_module(text) if self.from_address is not None else text
         place, rest = _place(text)
         match = None if path_exists(place) else ADDRESS.match(text)
         if self.from_address is not None and match and text[match.end() : match.end() + 1] in ("", ","):

@@ -10,14 +10,13 @@
 
 A `Spec` holds what changes a ranking and nothing else: parameters that differ from their defaults, in the order of
 their names. Equal specs are the same component, and every component has one printed form. A file or a folder is known
-by its content and prints as `label~digest`. `Registry` reads specs (`core/registry.py`).
+by its content and prints as `label~digest`, wherever it stands: as a name, as an argument or as the value of a
+parameter, which may be a component too. `Registry` reads specs (`core/registry.py`).
 """
 
 from __future__ import annotations
 
-import hashlib
 import inspect
-import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -27,7 +26,7 @@ from typing import TypeVar
 import msgspec
 
 from .errors import DataError
-from .files import hash_file
+from .files import content_digest
 
 P = TypeVar("P")
 
@@ -73,9 +72,6 @@ class Content:
         return self.path
 
 
-Value = bool | int | float | str | tuple[float, ...] | Content
-
-
 @dataclass(frozen=True)
 class Spec:
     """One component: a retriever, reranker, expander, chat model or fusion."""
@@ -103,7 +99,9 @@ class Spec:
     def values(self, declared: Callable[..., P]) -> P:
         """The parameters as a value of the class that declares them, defaults filled in."""
         known = inspect.signature(declared).parameters
-        return declared(**{key: value for key, value in self.parameters if key in known})
+        # A component that is the default anyway may still have been typed with how it is run.
+        typed = {k: v for k, v in self.typed.items() if k in known and isinstance(v, Spec) and v == known[k].default}
+        return declared(**typed | {key: value for key, value in self.parameters if key in known})
 
     def with_parameters(self, **changes: Value | None) -> Spec:
         """A copy with parameters changed, or removed where None."""
@@ -168,6 +166,9 @@ class Spec:
         return found
 
 
+Value = bool | int | float | str | tuple[float, ...] | Content | Spec
+
+
 class SpecData(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A spec as `data` writes it into files; anybody may have written one."""
 
@@ -195,7 +196,7 @@ def show(value: Value) -> str:
 
 def plain(value: Value) -> object:
     """A value as JSON holds it."""
-    return list(value) if isinstance(value, tuple) else str(value) if isinstance(value, Content) else value
+    return list(value) if isinstance(value, tuple) else str(value) if isinstance(value, Content | Spec) else value
 
 
 def _number(value: float) -> str:
@@ -214,49 +215,6 @@ def escape_name(text: str) -> str:
 
 def _escape(text: str, reserved: re.Pattern[str]) -> str:
     return reserved.sub(lambda match: "".join(f"%{byte:02X}" for byte in match[0].encode()), text)
-
-
-def content_digest(path: Path) -> str:
-    """The hash of a file, or of all files of a folder with their names."""
-    digest = hashlib.blake2b(digest_size=16)
-    try:
-        if path.is_file():
-            digest.update(_hash(path))
-        else:
-            for file, first in _files(path):
-                # Names hold no NUL, those of files no slash at their end, and hashes have one length: no two folders
-                # give the same bytes.
-                name = os.fsencode(file.relative_to(path).as_posix())
-                digest.update(name + b"\0" + _hash(file) if first is None else name + b"/\0" + first)
-    except OSError as error:
-        raise DataError(f"cannot be read ({error.strerror or error})", path=path) from None
-    return digest.hexdigest()
-
-
-def _hash(file: Path) -> bytes:
-    return hash_file(file, hashlib.blake2b(digest_size=16)).digest()
-
-
-def _files(folder: Path) -> list[tuple[Path, bytes | None]]:
-    """All files that are not hidden, also behind links; and folders that were met before, with a hash of where."""
-    if not folder.is_dir():
-        raise DataError("no such file or folder", path=folder)
-
-    def fail(error: OSError) -> None:
-        raise error
-
-    found, seen = list[tuple[Path, bytes | None]](), dict[str, Path]()
-    for place, folders, names in os.walk(folder, onerror=fail, followlinks=True):
-        here = Path(place)
-        if (first := seen.setdefault(os.path.realpath(place), here)) is not here:
-            folders.clear()
-            met = os.fsencode(first.relative_to(folder).as_posix())
-            found.append((here, hashlib.blake2b(met, digest_size=16).digest()))
-            continue
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
-        files = (Path(place, name) for name in names if not name.startswith("."))
-        found += [(file, None) for file in files if file.is_file()]
-    return sorted(found)
 
 
 def _stem(path: Path) -> str:

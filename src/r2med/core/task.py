@@ -231,6 +231,12 @@ class Task:
     published: Callable[[str, str], Mapping[str, Sequence[str]]] | None = field(default=None, compare=False, repr=False)
     """Reads texts that were published with the task, by method and chat model: texts by query id."""
 
+    def __post_init__(self) -> None:
+        """Refuse an id that stands twice: one of the two texts would be scored for both."""
+        for kind, ids in (("query", self.query_ids), ("document", self.documents.ids)):
+            if repeated := ids.duplicates():
+                raise DataError(f"{self.full_name} has two of {kind} id {repeated[0]!r}")
+
     @property
     def full_name(self) -> str:
         """`collection/name`, or the name alone for a folder of one's own."""

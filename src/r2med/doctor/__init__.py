@@ -14,9 +14,9 @@ from typing import NamedTuple
 import numpy as np
 
 from ..core import R2MedError, TextColumn
+from ..core.files import free_space, home, nearest_existing
 from ..core.keys import key_problem
-from ..core.parameters import show_size
-from ..core.places import free_space, home, nearest_existing
+from ..core.options import show_size
 from ..core.plugins import plugins
 from ..models import get_card, listing, locate
 from ..pipeline.experiment import EMBEDDED, default_systems

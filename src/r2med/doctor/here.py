@@ -20,8 +20,8 @@ from urllib.parse import urlsplit
 import msgspec
 
 from .._version import __version__
+from ..core.files import free_space, home, hub_cache
 from ..core.keys import key_place
-from ..core.places import free_space, home, hub_cache
 from ..core.portable import total_memory
 from ..models import cards, chat_cards
 from ..results.schema import environment

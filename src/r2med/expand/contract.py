@@ -22,8 +22,7 @@ import msgspec
 from ..core import ModelError, Query, Task, UsageError
 from ..core.budget import Account, known_sum, together
 from ..core.identity import Identity, identify, name_of
-from ..core.options import Progress, run_options
-from ..core.parameters import Parameter
+from ..core.options import Parameter, Progress, run_options
 from ..core.plugins import find_plugin, instantiate, load_address, plugins, wrap_errors
 from ..core.queries import Feedback
 from ..core.registry import Entry, Registry

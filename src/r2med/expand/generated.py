@@ -40,6 +40,7 @@ from .replay import RECORDED, recorded
 REASONING_TOKENS = 10_240
 """Room for a model that thinks before it answers, as R2MED's scripts gave it: a chain that is cut is no answer."""
 ANSWER_TOKENS = 512
+FIRST_STAGE = Spec("bm25")  # where nothing else is said
 
 OPEN_LLMS: Final = (
     *("qwen-7b", "qwen-32b", "qwen-72b", "llama-70b", "r1-qwen-32b", "r1-llama-70b"),

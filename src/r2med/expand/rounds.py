@@ -17,8 +17,7 @@ import msgspec
 from msgspec import Meta
 
 from ..core import Query, Task, UsageError
-from ..core.options import Options, Progress
-from ..core.parameters import Names
+from ..core.options import Names, Options, Progress
 from ..core.queries import Queries
 from ..core.spec import Spec
 from ..llm import Chat, Cost, Generation, GenerationStore, Request, generate, plan_requests
@@ -26,6 +25,7 @@ from ..llm.protocol import Prompt
 from ..retrieve import Build, Index, Retriever, get_retriever, retrievers
 from .contract import JOINED, OTHER, Expansion, Expansions, expanders
 from .generated import (
+    FIRST_STAGE,
     PASSAGE_WORDS,
     Generated,
     GenerationParameters,
@@ -72,8 +72,8 @@ class LamerParameters(GenerationParameters):
     """What may be set on LameR."""
 
     retriever: Annotated[
-        str, Meta(description="the first stage whose passages stand in the prompt"), Names(retrievers.parse)
-    ] = "bm25"
+        Spec, Meta(description="the first stage whose passages stand in the prompt"), Names(retrievers.parse)
+    ] = FIRST_STAGE
     top: Annotated[int, Meta(ge=1, description="passages that stand in the prompt")] = 10
     passage_tokens: Annotated[int, Meta(ge=1, description="tokens that each of them keeps")] = 128
     passage_words: Annotated[int, Meta(ge=1, description="words that each of them keeps, not tokens")] | None = None
@@ -119,7 +119,7 @@ class RoundParameters(GenerationParameters):
     passages: Annotated[int, Meta(ge=1, description="generations for each query in each round")] = 2
     temperature: Annotated[float, Meta(ge=0, description="of the sampling, not the model's own")] | None = 0.7
     rounds: Annotated[int, Meta(ge=1, description="how often is searched and written")] = 3
-    retriever: Annotated[str, Meta(description="what searches in every round"), Names(retrievers.parse)] = "bm25"
+    retriever: Annotated[Spec, Meta(description="what searches in every round"), Names(retrievers.parse)] = FIRST_STAGE
     top: Annotated[int, Meta(ge=1, description="passages that stand in a prompt")] = 5
     passage_tokens: Annotated[int, Meta(ge=1, description="tokens that each of them keeps")] = 512
 

@@ -12,8 +12,7 @@ from msgspec import Meta
 
 from ..core import Query, Task, UsageError
 from ..core.budget import known_sum
-from ..core.options import Options, Progress
-from ..core.parameters import Names
+from ..core.options import Names, Options, Progress
 from ..core.spec import Spec
 from ..llm import Chat, Cost, GenerationStore, Request, StoreKey, as_text, asked_by, estimate_tokens, reasons
 from ..llm.protocol import Prompt
@@ -21,7 +20,15 @@ from ..models.prompts import names_of
 from ..retrieve import Build, Retriever, get_retriever, retrievers
 from .agent import REASONING, Limits, Loop, Outcome, Tags, opening_messages
 from .contract import INSTEAD, PUBLISHED, Expander, Expansion, Expansions, expanders
-from .generated import GenerationParameters, load_prompt, paper_spec, prompt_facts, prompt_wording, store_notes
+from .generated import (
+    FIRST_STAGE,
+    GenerationParameters,
+    load_prompt,
+    paper_spec,
+    prompt_facts,
+    prompt_wording,
+    store_notes,
+)
 from .prompting import SearchTool
 from .replay import RECORDED, recorded
 
@@ -33,7 +40,7 @@ CONCURRENCY = 16
 class SearchingParameters(GenerationParameters):
     """What may be set on an agent."""
 
-    retriever: Annotated[str, Meta(description="the search tool"), Names(retrievers.parse)] = "bm25"
+    retriever: Annotated[Spec, Meta(description="the search tool"), Names(retrievers.parse)] = FIRST_STAGE
 
 
 class Searching(Expander):

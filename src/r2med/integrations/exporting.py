@@ -10,8 +10,8 @@ from typing import NamedTuple
 import msgspec
 
 from ..core import DataError, Task, UsageError
-from ..core.atomic import atomic_folder, write_bytes
-from ..core.trec import write_qrels, write_run
+from ..core.files import atomic_folder, write_bytes
+from ..core.run import write_qrels, write_run
 from ..core.untrusted import inside
 from ..report.collection import collection_results, task_behind
 from ..results import ResultIndex, ResultStore, StoredResult, TaskInfo

@@ -20,7 +20,7 @@ import msgspec
 
 from .._version import __version__
 from ..core import DataError, R2MedError, Unavailable, UsageError
-from ..core.atomic import atomic_folder, write_bytes
+from ..core.files import atomic_folder, write_bytes
 from ..core.hub import MOST_LISTED, SLOWEST, bounded_replies, library, offline
 from ..core.parallel import in_time
 from ..core.stores import FolderStore

@@ -16,7 +16,7 @@ import msgspec
 
 from .._version import __version__
 from ..core import DataError, MissingExtra, R2MedError, ResultError, Task, UsageError, fingerprint
-from ..core.atomic import write_bytes
+from ..core.files import write_bytes
 from ..core.untrusted import component, file_name, inside
 from ..models import Card, card_names, cards, find_card
 from ..report.scores import by_system

@@ -23,9 +23,8 @@ from typing import Annotated, Literal, TypeVar
 import msgspec
 
 from ..core import DataError, Document, Query, Run, UsageError, fingerprint
-from ..core.atomic import atomic_folder
-from ..core.files import open_file
-from ..core.trec import read_run, write_run
+from ..core.files import atomic_folder, open_file
+from ..core.run import read_run, write_run
 from ..core.untrusted import file_name, inside, printable
 from .journal import Entry, Header, Journal, JudgeKind, read_header
 

@@ -18,8 +18,7 @@ from textwrap import fill
 import msgspec
 
 from ..core import DataError, Task, UsageError
-from ..core.atomic import atomic_folder
-from ..core.places import exists
+from ..core.files import atomic_folder, exists
 from ..core.table import NONE, Table, markdown_text
 from ..tasks import write_task
 from . import Project

@@ -17,7 +17,7 @@ import msgspec
 import numpy as np
 
 from ..core import DataError, Documents, Qrels, Query, Run, Task, UsageError
-from ..core.places import exists
+from ..core.files import exists
 from ..core.untrusted import file_name
 from ..pipeline import SystemSpec
 from ..pipeline.run import rank_systems

@@ -24,9 +24,8 @@ import msgspec
 from ..core import ModelError, UsageError
 from ..core.budget import Budget, Usage, estimate_tokens
 from ..core.keys import warn_once
-from ..core.options import Options, run_options
+from ..core.options import Options, Parameter, run_options
 from ..core.parallel import in_parallel
-from ..core.parameters import Parameter
 from ..core.registry import Entry, Registry
 from ..core.spec import Content, Spec
 from ..http import Answer, Client, RateLimit, Rejected, Service, token_count

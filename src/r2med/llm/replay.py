@@ -14,8 +14,8 @@ import msgspec
 from ..cache.records import read_records
 from ..core import DataError, fingerprint
 from ..core.budget import Usage
-from ..core.compression import gunzip
 from ..core.spec import Spec
+from ..core.stores import gunzip
 from .chats import FAILURES_IN_A_ROW
 from .parsing import Generation, put_newest
 from .protocol import Choice, Estimate, OnReply, OnSend, Reply, Request, Sampling

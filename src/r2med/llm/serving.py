@@ -16,8 +16,8 @@ import msgspec
 
 from ..core import ModelError, Unavailable, UsageError
 from ..core.budget import Usage
+from ..core.options import show_size
 from ..core.parallel import sleep
-from ..core.parameters import show_size
 from ..http import Client, RateLimit, Rejected, Service
 from ..models import ChatCard
 from .chats import KEY

@@ -28,7 +28,7 @@ from ..cache.records import (
 )
 from ..core import DataError, UsageError, fingerprint
 from ..core.budget import Account, Reused, known_sum
-from ..core.places import home
+from ..core.files import home
 from ..core.untrusted import file_name
 from .parsing import STATUSES, Generation, StatusOf, as_parsed, put_newest
 from .protocol import Chat, Request, Sampling

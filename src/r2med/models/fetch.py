@@ -17,8 +17,7 @@ from pathlib import Path, PurePosixPath
 import msgspec
 
 from ..core import DataError, MissingExtra, ModelError, Unavailable, UsageError
-from ..core.atomic import scratch_folder
-from ..core.files import sha256_of, wrong_files
+from ..core.files import scratch_folder, sha256_of, wrong_files
 from ..core.hub import Download, Repository, download
 from ..core.stores import ZipStore
 from ..core.untrusted import inside

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..core import DataError, HostileData, ModelError
-from ..core.files import content_hashes, wrong_files
-from ..core.places import home, hub_cache
+from ..core.files import content_hashes, home, hub_cache, wrong_files
 from ..core.untrusted import component, inside
 from .card import Card, ModelCard
 

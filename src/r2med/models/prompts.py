@@ -31,8 +31,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from ..core import DataError, Task, UsageError
-from ..core.files import parse_toml
-from ..core.places import home
+from ..core.files import home, parse_toml
 from ..core.spec import Content
 from ..core.untrusted import file_name
 

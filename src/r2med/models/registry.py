@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ..core import UnknownName, UsageError
-from ..core.files import parse_toml
+from ..core.files import exists, parse_toml, typed_path
 from ..core.keys import key_place
-from ..core.places import exists, typed_path
 from ..core.plugins import Plugin, plugins
 from ..core.registry import Registry
 from .card import Card, ChatCard, ModelCard

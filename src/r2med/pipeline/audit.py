@@ -17,7 +17,7 @@ import numpy as np
 
 from ..core import DataError, IdTable, Run, Task, TextColumn, UsageError
 from ..core.options import Options
-from ..core.trec import read_run
+from ..core.run import read_run
 from ..retrieve import get_retriever
 from ..retrieve.bm25 import BM25Nano
 from ..scoring import Evaluation, parse_measures, score

@@ -11,9 +11,8 @@ from typing import NamedTuple
 import msgspec
 
 from ..core import DataError, HostileData, R2MedError, ResultError, UsageError
-from ..core.atomic import locked, scratch_folder
+from ..core.files import exists, home, locked, scratch_folder
 from ..core.keys import keys_in_environment
-from ..core.places import exists, home
 from ..core.spec import LINK
 from ..core.untrusted import file_name, inside
 from ..llm import Generation, GenerationStore, StoreKey

@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from ..core.files import parse_toml
-from ..core.parameters import show_size
+from ..core.options import show_size
 from ..core.table import counted
 from ..expand.generated import ANSWER_TOKENS, REASONING_TOKENS
 from ..llm.parsing import REASONING

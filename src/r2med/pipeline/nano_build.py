@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 
 from ..core import DataError, Run, Task, UsageError
-from ..core.atomic import atomic_folder, write_bytes
+from ..core.files import atomic_folder, write_bytes
 from ..core.options import Options
 from ..retrieve import Retriever
 from ..scoring import MAIN, Measure, score

@@ -15,8 +15,7 @@ from typing import Any
 import msgspec
 
 from ..core import DataError, R2MedError, Unavailable, UnknownName, UsageError, fingerprint
-from ..core.atomic import write_bytes
-from ..core.files import parse_toml
+from ..core.files import parse_toml, write_bytes
 from ..core.hub import offline
 from ..core.literals import assigned_texts, plain_gaps, read_tables, returned_texts
 from ..core.spec import Content

@@ -14,10 +14,9 @@ from typing import Literal
 import msgspec
 
 from ..core import MissingExtra, R2MedError, UsageError
+from ..core.files import free_space, home, hub_cache, nearest_existing
 from ..core.hub import Repository, check_reachable, offline
-from ..core.options import Options
-from ..core.parameters import show_size
-from ..core.places import free_space, home, hub_cache, nearest_existing
+from ..core.options import Options, show_size
 from ..models import Card, fetch, get_card, missing_extra, ready
 from ..results import ResultStore, TaskResult
 from ..results.ledger import Figure, Reproduction, ledger, verdicts

@@ -138,11 +138,9 @@ class _SystemData(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 def _is_method(name: str) -> bool:
     """Whether a name is that of an expansion method, and of no retriever: a plug-in may offer both under one name."""
-    retriever = retrievers.find(name)
-    if retriever is not None and not retriever.open:
-        return False  # one of ours, whose names no method of ours has: no plug-in has to be looked for
-    entry = expanders.find(name)
-    return entry is not None and (entry.target is not None or retriever is None)
+    if expanders.registered(name):  # one of ours, whose names no retriever of ours has: no plug-in is looked for
+        return True
+    return retrievers.find(name) is None and expanders.find(name) is not None
 
 
 @dataclass(frozen=True)

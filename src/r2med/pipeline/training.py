@@ -18,7 +18,7 @@ import msgspec
 import numpy as np
 
 from ..core import DataError, Query, Run, Task, TextColumn, UsageError
-from ..core.atomic import atomic_folder, write_bytes
+from ..core.files import atomic_folder, write_bytes
 from ..retrieve import Retriever
 from ..tasks import TaskRef, entries
 from ..tasks.audit import (

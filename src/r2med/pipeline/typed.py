@@ -16,8 +16,7 @@ from functools import cached_property
 from typing import NamedTuple, get_args
 
 from ..core import Query, R2MedError, Run, Task, UsageError
-from ..core.options import Options
-from ..core.parameters import Parameter, show_size
+from ..core.options import Options, Parameter, show_size
 from ..core.queries import Explanation, Queries, Ranked, Tried, Typed
 from ..core.spec import Content, Spec
 from ..expand import Expansion, Expansions, queries_for

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from ..core import IdTable, UsageError
-from ..core.atomic import write_bytes
+from ..core.files import write_bytes
 from ..core.table import NONE, Table, counted, markdown_text, points
 from ..core.untrusted import component, inside
 from ..tasks.nano.figures import ROLES, Contrast, Inspected, NanoProfile, group

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from ..core import MissingExtra, UsageError
-from ..core.atomic import write_bytes
+from ..core.files import write_bytes
 from ..core.untrusted import printable
 
 FONT = "DejaVu Sans, Verdana, Helvetica, Arial, sans-serif"

@@ -10,12 +10,11 @@ import msgspec
 from msgspec import Meta
 
 from ..core import UsageError
-from ..core.options import Options
-from ..core.parameters import Names, declared_parameters
+from ..core.options import Names, Options, declared_parameters
 from ..core.plugins import find_plugin, plugins
 from ..core.registry import Entry
 from ..core.spec import Spec
-from ..models import Card, cards, find_card, named_card
+from ..models import Card, cards, named_card
 from ..models.card import Truncation
 from ..retrieve import Build, retrievers
 from ..retrieve.cards import (
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
     from ..retrieve.dense import DenseRetriever
 
 RERANKS = ("cross-encoder", "dense", "late-interaction")
-MAXSIM_MODEL = "bge-small"
+MAXSIM_MODEL = Spec("bge-small")
 
 
 @dataclass(frozen=True)
@@ -66,14 +65,16 @@ class JudgmentParameters(PairParameters, ModelParameters):
 class MaxSimParameters(ModelParameters):
     """What may be set on `maxsim`."""
 
-    model: Annotated[str, Meta(description="the model whose token vectors are compared"), Names(retrievers.parse)] = (
+    model: Annotated[Spec, Meta(description="the model whose token vectors are compared"), Names(retrievers.parse)] = (
         MAXSIM_MODEL
     )
 
 
 def _maxsim(spec: Spec, build: Build) -> Reranker:
     given = spec.values(MaxSimParameters)
-    return _late_interaction(spec, build, given.changed(find_card(given.model)), given)
+    if inside := [*dict(given.model.parameters), *given.model.options]:
+        raise UsageError(f"{spec}: {inside[0]} is set on maxsim, not on its model")
+    return _late_interaction(spec, build, given.changed(card_of(given.model)), given)
 
 
 def _from_card(spec: Spec, build: Build) -> Reranker:

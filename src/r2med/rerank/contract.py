@@ -28,8 +28,7 @@ from msgspec import Meta
 
 from ..core import NO_DOCUMENT, ModelError, Run, Task, UsageError
 from ..core.columns import Int32
-from ..core.options import run_options
-from ..core.parameters import Parameter
+from ..core.options import Parameter, run_options
 from ..core.registry import Registry
 from ..core.spec import Spec
 from ..llm import chats

@@ -12,8 +12,7 @@ import numpy as np
 
 from ..core import ModelError, Run, Task, UsageError
 from ..core.identity import Identity, identify, name_of
-from ..core.options import Options
-from ..core.parameters import declared_parameters
+from ..core.options import Options, declared_parameters
 from ..core.plugins import Made, accepted, find_plugin, instantiate, load_address, takes, wrap_errors
 from ..core.queries import Queries
 from ..core.spec import Spec

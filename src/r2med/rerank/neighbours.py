@@ -15,7 +15,7 @@ import numpy as np
 from msgspec import Meta
 
 from ..core import Run, Task, UsageError
-from ..core.parameters import Names, declared_parameters
+from ..core.options import Names, declared_parameters
 from ..core.registry import Entry
 from ..core.spec import Spec
 from ..models.prompts import names_of
@@ -27,14 +27,16 @@ from .contract import DEPTH, Float64, Reranker, Rest, blend, check_depth, on_sca
 if TYPE_CHECKING:
     from ..retrieve.dense import DenseRetriever
 
+VECTORS = Spec("bge-small")
+
 
 @dataclass(frozen=True)
 class NeighboursParameters:
     """What may be set on `neighbours`."""
 
     model: Annotated[
-        str, Meta(description="the dense model whose document vectors are compared"), Names(retrievers.parse)
-    ] = "bge-small"
+        Spec, Meta(description="the dense model whose document vectors are compared"), Names(retrievers.parse)
+    ] = VECTORS
     seeds: Annotated[int, Meta(ge=1, description="best candidates that the others are compared with")] = 1
     weight: Annotated[float, Meta(ge=0, le=1, description="weight of the likeness; the first stage's has the rest")] = (
         0.5
@@ -53,7 +55,7 @@ class Neighbours(Reranker):
     def from_spec(cls, spec: Spec, build: Build) -> Reranker:
         """The reranker of a spec, on the dense retriever that it names."""
         given = spec.values(NeighboursParameters)
-        if (kind := kind_of(retrievers.parse(given.model))) not in (None, "dense"):
+        if (kind := kind_of(given.model)) not in (None, "dense"):
             raise UsageError(f"{spec}: {given.model} is a {kind} retriever and has no vectors of documents")
         return cls(cast("DenseRetriever", build.retriever(given.model)), spec, given)
 

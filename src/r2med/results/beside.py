@@ -24,11 +24,9 @@ import msgspec
 import numpy as np
 
 from ..core import DataError, Hasher, IdTable, ResultError, Run
-from ..core.atomic import atomic_file
-from ..core.compression import inflate, outgrown
-from ..core.places import open_regular
-from ..core.stores import whole_lines
-from ..core.trec import parse_run, read_run, run_lines
+from ..core.files import atomic_file, open_regular
+from ..core.run import parse_run, read_run, run_lines
+from ..core.stores import inflate, outgrown, whole_lines
 from ..scoring.measures import Float64
 from .schema import TaskResult
 

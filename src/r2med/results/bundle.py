@@ -24,10 +24,8 @@ import msgspec
 
 from .._version import __version__
 from ..core import DataError, HostileData, R2MedError, UsageError
-from ..core.atomic import atomic_file
-from ..core.compression import BUFFER, expansion_limit, write_zip
-from ..core.places import open_regular
-from ..core.stores import ZipStore
+from ..core.files import atomic_file, open_regular
+from ..core.stores import BUFFER, ZipStore, expansion_limit, write_zip
 from ..core.untrusted import component, file_name, inside, is_portable
 from .beside import BESIDE, QUERIES, RUN, Expansion
 from .index import ResultIndex, StoredResult

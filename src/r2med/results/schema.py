@@ -20,8 +20,7 @@ import msgspec
 
 from .._version import __version__
 from ..core import DataError, ResultError
-from ..core.atomic import write_bytes
-from ..core.places import open_regular
+from ..core.files import open_regular, write_bytes
 from ..core.portable import process_lives
 from ..core.untrusted import inside
 

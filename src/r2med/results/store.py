@@ -17,8 +17,7 @@ import msgspec
 import numpy as np
 
 from ..core import IdTable, ResultError, Run, fingerprint
-from ..core.atomic import atomic_file, write_bytes
-from ..core.places import exists, open_regular
+from ..core.files import atomic_file, exists, open_regular, write_bytes
 from ..core.untrusted import file_name, inside
 from ..scoring import Evaluation
 from .beside import (

@@ -9,9 +9,8 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta
 
 from ..core import MissingExtra, Task, UsageError
-from ..core.options import Options
-from ..core.parameters import Parameter, declared_parameters, path_exists
-from ..core.places import exists, typed_path
+from ..core.files import exists, typed_path
+from ..core.options import Options, Parameter, declared_parameters, path_exists
 from ..core.plugins import find_plugin, plugins
 from ..core.queries import Side
 from ..core.registry import Entry

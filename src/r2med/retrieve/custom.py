@@ -12,8 +12,7 @@ import numpy as np
 
 from ..core import DataError, Hit, ModelError, Query, Run, Task, UsageError, fingerprint
 from ..core.identity import Identity, class_name, identify, name_of
-from ..core.options import Options
-from ..core.parameters import declared_parameters
+from ..core.options import Options, declared_parameters
 from ..core.plugins import Made, accepted, find_plugin, instantiate, load_address, wrap_errors
 from ..core.queries import Queries
 from ..core.registry import Registry

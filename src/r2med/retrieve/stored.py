@@ -13,11 +13,11 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from ..core import DataError, Hit, IdTable, Run, Task, UsageError, fingerprint
-from ..core.places import open_regular
+from ..core.files import open_regular
 from ..core.queries import Queries
+from ..core.run import read_run
 from ..core.spec import Content, Spec
 from ..core.stores import open_path
-from ..core.trec import read_run
 from ..core.untrusted import file_name
 from .contract import Build, Index, Retriever, check_depth, on_task, retrievers
 

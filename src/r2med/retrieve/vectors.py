@@ -19,7 +19,7 @@ import numpy.typing as npt
 from ..cache import Piece
 from ..core import MissingExtra, ModelError, UsageError
 from ..core.columns import Int32, Int64
-from ..core.parameters import show_size
+from ..core.options import show_size
 from .sparse import TopK, available_cores, in_parallel, top_k
 
 try:

@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 
 from ..core import NO_DOCUMENT, DataError, IdTable, Judgment, Qrels, Run, Task, UsageError
-from ..core.atomic import write_bytes
+from ..core.files import write_bytes
 from .evaluation import score
 from .measures import MAIN, UNJUDGED, Float64, Measure, grades_along, place_in_query
 

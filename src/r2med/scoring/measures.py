@@ -27,7 +27,7 @@ from msgspec import Meta
 
 from ..core import DataError, Qrels, Run, UnknownName, UsageError
 from ..core.columns import Int32, Int64
-from ..core.parameters import declared_parameters
+from ..core.options import declared_parameters
 from ..core.registry import Entry, Registry, first_sentence
 from ..core.spec import Value, show
 

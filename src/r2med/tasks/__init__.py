@@ -1,6 +1,6 @@
 """Tasks: what there is, and reading, writing and checking it."""
 
-from ..core.trec import read_run, write_qrels, write_run
+from ..core.run import read_run, write_qrels, write_run
 from .catalogue import TaskEntry, collections, entries, find_tasks
 from .formats import write_task
 from .load import TaskRef, convert, load, load_all, resolve, resolve_all

@@ -16,9 +16,7 @@ from typing import Any
 import msgspec
 
 from ..core import DataError, ResultError, Task, UnknownName
-from ..core.atomic import write_bytes
-from ..core.files import parse_toml
-from ..core.places import home, hub_cache
+from ..core.files import home, hub_cache, parse_toml, write_bytes
 from ..core.stores import FolderStore
 from ..core.untrusted import component, file_name, inside
 from .formats import layouts

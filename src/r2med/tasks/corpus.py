@@ -6,9 +6,8 @@ from functools import partial
 from pathlib import Path
 
 from ..core import DataError, IdTable, Qrels, Query, Task, TextColumn, UsageError
-from ..core.compression import SUFFIXES
-from ..core.places import exists, typed_path
-from ..core.stores import FileStore, Store, open_store
+from ..core.files import exists, typed_path
+from ..core.stores import SUFFIXES, FileStore, Store, open_store
 from ..core.untrusted import component
 from .formats import detect
 from .formats.jsonlines import only

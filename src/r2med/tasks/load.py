@@ -11,9 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..core import DataError, IdTable, Task, TextColumn, Unavailable, UsageError
-from ..core.atomic import atomic_folder
-from ..core.files import wrong_files
-from ..core.places import exists, typed_path
+from ..core.files import atomic_folder, exists, typed_path, wrong_files
 from ..core.stores import JoinedStore, Store, open_store
 from ..core.untrusted import component
 from .catalogue import (
@@ -121,6 +119,10 @@ class TaskRef(NamedTuple):
         for kind, number in (("documents", len(documents)), ("queries", len(queries)), ("judgments", len(qrels))):
             if not number:
                 raise DataError(f"there are no {kind}", path=self.path)
+        place_of = partial(layout.place_of, store)
+        check_texts("document", documents.ids, (documents.texts, documents.titles), place_of)
+        asked = IdTable(query.id for query in queries)
+        check_texts("query", asked, (TextColumn.from_texts(query.text for query in queries),), place_of)
         task = Task(
             name=self.name,
             collection=self.collection,
@@ -134,9 +136,6 @@ class TaskRef(NamedTuple):
             candidates=lambda config: layout.candidates(store, config, self.split, task.query_ids, documents.ids),
             published=self.published,
         )
-        place_of = partial(layout.place_of, store)
-        check_texts("document", documents.ids, (documents.texts, documents.titles), place_of)
-        check_texts("query", task.query_ids, (task.query_texts,), place_of)
         return task
 
     def published(self, method: str, llm: str) -> Mapping[str, Sequence[str]]:

@@ -15,8 +15,7 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from ..core import DataError, UnknownName, UsageError
-from ..core.atomic import locked, write_bytes
-from ..core.places import exists, home
+from ..core.files import exists, home, locked, write_bytes
 from ..core.untrusted import component, file_name
 from .catalogue import (
     Place,

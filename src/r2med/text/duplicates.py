@@ -189,7 +189,10 @@ class Pairs(NamedTuple):
 
 
 def near_duplicates(shingles: Shingles, threshold: float = THRESHOLD) -> Pairs:
-    """All pairs of texts whose shingle sets have a Jaccard similarity of `threshold` or more."""
+    """Pairs of texts whose shingle sets have a Jaccard similarity of `threshold` or more.
+
+    Where over 64 texts are alike, each is compared with 64 of them, which joins them all without naming every pair.
+    """
     if not 0.5 <= threshold <= 1:
         raise UsageError(f"the threshold for near duplicates lies between 0.5 and 1, not {threshold:g}")
     signature = signatures(shingles)

@@ -14,8 +14,8 @@ from r2med import http
 from r2med.cache import EmbeddingCache
 from r2med.core import ModelError, R2MedError, Unavailable, UsageError
 from r2med.core.budget import Budget, BudgetSpent
+from r2med.core.files import home
 from r2med.core.options import Options
-from r2med.core.places import home
 from r2med.core.spec import Spec
 from r2med.models import Card, Price, cards, get_card
 from r2med.retrieve import get_retriever

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from r2med.core.places import home
+from r2med.core.files import home
 
 HOME = home()  # before the tests get a home of their own
 

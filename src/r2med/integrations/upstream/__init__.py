@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final, NoReturn
 
 from ...core import DataError, ModelError, R2MedError, Task, UsageError
-from ...core.atomic import write_bytes
+from ...core.files import write_bytes
 from ...core.options import Options
 from ...core.spec import Content, Spec
 from ...core.untrusted import printable

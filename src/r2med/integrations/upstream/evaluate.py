@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...core import NO_DOCUMENT, DataError, Run, Task, UsageError
-from ...core.atomic import write_bytes
+from ...core.files import write_bytes
 from ...core.spec import Content, Spec
 from ...expand import queries_for
 from ...expand.contract import R2MED

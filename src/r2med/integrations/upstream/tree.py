@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
 from ...core import DataError, Task, UnknownName
-from ...core.parameters import content_at
+from ...core.options import content_at
 from ...core.spec import Content
 from ...core.untrusted import file_name, inside
 from ...expand import Expander

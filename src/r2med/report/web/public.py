@@ -18,7 +18,7 @@ import msgspec
 
 from ..._version import __version__
 from ...core import DataError, ResultError
-from ...core.atomic import scratch_folder
+from ...core.files import scratch_folder
 from ...core.table import Table
 from ...core.untrusted import file_name, inside
 from ...results import TaskInfo

@@ -23,7 +23,7 @@ from markupsafe import Markup
 
 from ..._version import __version__
 from ...core import ResultError
-from ...core.atomic import write_bytes
+from ...core.files import write_bytes
 from ...results.ledger import ledger
 from ...scoring import MAIN
 from ..costs import AXES

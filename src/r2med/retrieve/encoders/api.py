@@ -19,10 +19,9 @@ import numpy as np
 
 from ...core import ModelError, UsageError
 from ...core.budget import Budget, Usage, estimate_tokens
-from ...core.files import sha256_of
+from ...core.files import home, sha256_of
 from ...core.options import Options
 from ...core.parallel import in_parallel
-from ...core.places import home
 from ...core.queries import Side
 from ...core.untrusted import file_name
 from ...http import Client, RateLimit, Rejected, Service, token_count

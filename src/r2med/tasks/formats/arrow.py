@@ -10,9 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...core import DataError, MissingExtra, TextColumn
-from ...core.compression import expansion_limit, outgrown
 from ...core.plugins import first_line
-from ...core.stores import Store, open_stream
+from ...core.stores import Store, expansion_limit, open_stream, outgrown
 from ...core.untrusted import component
 from ..records import whole_grade
 

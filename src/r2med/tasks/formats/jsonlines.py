@@ -12,8 +12,7 @@ import msgspec
 
 from ...core import DataError, Qrels, Query
 from ...core.columns import grouped
-from ...core.compression import SUFFIXES, write_lines
-from ...core.stores import Store, find
+from ...core.stores import SUFFIXES, Store, find, write_lines
 from ...core.untrusted import component
 from ..records import (
     BeirQuery,

@@ -17,9 +17,8 @@ import msgspec
 
 from ..._version import __version__
 from ...core import DataError, Task, UsageError
-from ...core.atomic import write_bytes
 from ...core.columns import grouped
-from ...core.files import sha256_of
+from ...core.files import sha256_of, write_bytes
 from ...core.table import NONE, Table, markdown_text
 from ...core.untrusted import component, inside
 from ..catalogue import entries
