@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from r2med.cache import ArrayCache, EmbeddingCache, ScoreCache, entries, prune, text_keys, verify
-from r2med.core import UsageError
+from r2med.core import UnknownName, UsageError
 from r2med.llm import Choice, GenerationStore, Message, Replay, Reply, Request, Sampling, StoreKey, read_reply
 
 REQUEST = Request((Message("user", "Fever?"),), Sampling(max_tokens=64), "q1")
@@ -144,3 +144,8 @@ def test_links_are_not_followed(tmp_path: Path) -> None:
     assert files(outside) == before
     assert (done.damaged, done.temporary, done.entries) == (0, 0, 3)
     assert (home / "embeddings" / "linked").is_symlink()
+
+
+def test_an_unknown_kind_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(UnknownName, match="unknown kind of cache entry 'vector'; did you mean vectors"):
+        prune(tmp_path, ["vector"])

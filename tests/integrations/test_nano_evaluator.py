@@ -16,6 +16,7 @@ import pytest
 import r2med
 from r2med.core import ModelError, Unavailable, UnknownName, UsageError
 from r2med.tasks import write_task
+from tests.builders import r2med_folder
 from tests.integrations.conftest import load_embedder
 
 pytestmark = [
@@ -129,11 +130,13 @@ def test_own_folders_and_score_functions(model: Any, tmp_path: Path) -> None:
     assert "my_task_dot_ndcg@10" in found
 
 
-def test_bad_input_is_one_clear_line(model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bad_input_is_one_clear_line(model: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    folder = r2med_folder(tmp_path / "mine")
     for arguments, error, message in (
         ({"dataset_names": []}, UsageError, "None stands for all"),
         ({"dataset_names": "Biology"}, UsageError, "a list of names"),
         ({"dataset_names": ["Biologie"]}, UnknownName, "did you mean"),
+        ({"dataset_names": ["MedQA-Diag"], "dataset_id": str(folder)}, UnknownName, "unknown task of"),
         ({"dataset_names": ["Biology", "mini@1/Biology"]}, UsageError, "both be called"),
         ({"dataset_names": NAMES, "query_prompts": {"Biology": "q: "}}, UsageError, "no query prompt for MedQA-Diag"),
         ({"dataset_id": "nano"}, Unavailable, "is not on this machine"),

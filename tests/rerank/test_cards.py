@@ -24,6 +24,12 @@ def test_the_depth_behind_the_name(text: str, name: str, depth: int) -> None:
     assert rerankers.parse(str(spec)) == spec
 
 
+def test_a_depth_has_plain_digits() -> None:
+    """Digits of other scripts were a depth of 50."""
+    with pytest.raises(UsageError):
+        rerankers.parse("maxsim@５０")
+
+
 @pytest.mark.parametrize("text", ["maxsim@0", "maxsim@00"])
 def test_a_depth_is_one_or_more(text: str) -> None:
     with pytest.raises(UsageError, match="1 or more"):

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from ..core import DataError, UsageError
+from ..core import DataError, UnknownName, UsageError
 from ..core.files import home
 from .arrays import ABOUT, LABEL, MANIFEST, read_arrays
 from .records import is_header, read_records
@@ -68,6 +68,8 @@ def entries(root: Path | None = None, kinds: Sequence[str] = tuple(FOLDERS)) -> 
 
 
 def _place(root: Path | None, kind: str) -> Path:
+    if kind not in FOLDERS:
+        raise UnknownName("kind of cache entry", kind, FOLDERS, hint=f"(known: {', '.join(FOLDERS)})")
     return (root or home()) / FOLDERS[kind]
 
 

@@ -31,7 +31,7 @@ from .spec import ADDRESS, LINK, Content, Spec, Value
 T = TypeVar("T")
 ARGUMENTS = {"chat": "LLM", "file": "FILE", "text": "NAME"}
 """What may stand behind a colon, and how it is written in help."""
-_DEPTH = re.compile(r"(?P<rest>.+)@(?P<depth>\d+)", re.DOTALL)
+_DEPTH = re.compile(r"(?P<rest>.+)@(?P<depth>[0-9]+)", re.DOTALL)
 _BEHIND_DEPTH = re.compile(r"(@\d+)\+")
 _PARAMETERS = re.compile(r":(?=\w+=)")  # where a place ends and its parameters begin
 

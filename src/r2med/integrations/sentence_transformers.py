@@ -284,13 +284,14 @@ def tasks_for(dataset_names: Sequence[str] | None, dataset_id: str) -> list[Name
 
 
 def _references(name: str, dataset_id: str) -> list[TaskRef]:
-    if dataset_id not in collections():
-        inside = [ref for ref in resolve(dataset_id) if ref.name == name]
-        return inside or resolve(name)
-    try:
+    if "/" in name:  # the whole name of a task of any collection, or a path
+        return resolve(name)
+    if dataset_id in collections():
         return resolve(f"{dataset_id}/{name}")
-    except UnknownName:
-        return resolve(name)  # the whole name of a task elsewhere, or a folder
+    within = resolve(dataset_id)
+    if not (found := [ref for ref in within if ref.name == name]):
+        raise UnknownName(f"task of {dataset_id}", name, [ref.name for ref in within])
+    return found
 
 
 def label(ref: TaskRef) -> str:

@@ -76,6 +76,14 @@ def test_texts_go_out_as_they_are_and_come_back_in_order(server: Server) -> None
     assert server.paths[0] == "/v1/embeddings"
 
 
+@pytest.mark.parametrize("places", [(0, 0), (1, 2)])
+def test_an_answer_whose_places_are_not_those_of_the_texts_is_none(places: tuple[int, int]) -> None:
+    """The vectors were taken in any order that the numbers gave."""
+    answer = {"data": [{"index": at, "embedding": [1.0]} for at in places]}
+    with pytest.raises(KeyError):
+        wire_format("openai").vectors(answer)
+
+
 @pytest.mark.parametrize("trouble", ["429 0.05", "500", "429 Wed, 21 Oct 2015 07:28:00 GMT"])
 def test_what_may_pass_is_repeated(server: Server, trouble: str) -> None:
     server.script = [trouble, trouble]

@@ -277,7 +277,8 @@ class WireFormat:
 
     def vectors(self, answer: dict[str, Any]) -> list[list[float]]:
         """The vectors of an answer, in the order of the texts; a KeyError or TypeError says that it is no answer."""
-        return [numbers(item["embedding"]) for item in sorted(answer["data"], key=lambda item: item["index"])]
+        placed = {item["index"]: item["embedding"] for item in answer["data"]}
+        return [numbers(placed[at]) for at in range(len(answer["data"]))]
 
     def tokens(self, answer: dict[str, Any]) -> int | None:
         """How many tokens the service counted; None where it does not say."""
