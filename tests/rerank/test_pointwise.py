@@ -164,10 +164,10 @@ def test_empty_documents_and_an_empty_run() -> None:
 
 SLOW = """
 import sys, time
-from r2med.cache import vectors
+from r2med.cache import arrays
 from r2med.rerank import as_reranker
 from tests.rerank import tiny
-vectors.FLUSH_SECONDS = 0.0
+arrays.FLUSH_SECONDS = 0.0
 class Slow:
     revision = "1"
     def predict(self, pairs):
