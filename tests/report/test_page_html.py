@@ -92,7 +92,8 @@ def test_every_link_of_the_site_leads_to_a_file(written: Path) -> None:
         assert "script" not in shown.tags
     text = (written / "pages" / "NanoMini_1MedQADiag.html").read_text("utf-8")
     assert text.count("<svg") == 3
-    assert [re.sub("<[^>]*>", "", h) for h in re.findall(r"<h1>.*?</h1>", text)] == ["Nano mini@1 / NanoMini_1MedQADiag"]
+    headings = [re.sub("<[^>]*>", "", h) for h in re.findall(r"<h1>.*?</h1>", text)]
+    assert headings == ["Nano mini@1 / NanoMini_1MedQADiag"]
 
 
 def test_pictures_show_every_profile(written: Path) -> None:
