@@ -18,6 +18,7 @@ from r2med.judge.summary import summarise
 from r2med.pipeline.artefacts import artefacts
 from r2med.retrieve import get_retriever
 from r2med.scoring import MAIN, Measure, score
+from r2med.scoring.intervals import Settings
 from r2med.scoring.measures import Float64
 from r2med.tasks import load, load_all
 
@@ -69,7 +70,7 @@ def test_sizes() -> None:
 @pytest.mark.parametrize("name", TASKS)
 def test_judges_agree_and_nothing_is_open(name: str) -> None:
     project = open_project(PROJECTS / name)
-    (pair,) = summarise(project).pairs
+    (pair,) = summarise(project, intervals=Settings(resamples=1000)).pairs
     assert (pair.kappa["linear"].value or 0) >= 0.6
     final = final_grades(project)
     assert not final.open
