@@ -153,8 +153,7 @@ class OnnxEncoder(BaseEncoder):
         super().__init__()
         self.card, self.folder, self.options = card, folder, options or Options()
         self.name = card.name
-        if (folder / "config.json").is_file():
-            check_length(card, folder)
+        check_length(card, folder)
 
     @cached_property
     def model(self) -> OnnxModel:
