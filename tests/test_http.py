@@ -217,6 +217,13 @@ def test_a_key_in_the_query_of_a_url_is_hidden(server: ChatServer) -> None:
     asked.close()
 
 
+def test_a_plus_in_such_a_key_is_no_blank(server: ChatServer) -> None:
+    asked = client(f"{server.url}?api-key=ab+cd/ef==")
+    asked.post(BODY, 1)
+    assert asked._clean("?api-key=ab+cd/ef==, ab%2Bcd%2Fef%3D%3D, 'ab cd/ef=='") == "?api-key=[key], [key], '[key]'"
+    asked.close()
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="peak memory as Linux counts it")
 @pytest.mark.parametrize("kind", ["chat", "embeddings"])
 def test_a_gigabyte_of_spaces_costs_little(server: ChatServer, kind: str) -> None:

@@ -223,6 +223,11 @@ def test_packs(tmp_path: Path) -> None:
         ("thinkqe", 'user = "Q: {{query}}"', r"`user` does not hold \{\{passages\}\}"),
         ("query2doc", 'user = "Q: {{query}}"', r"`user` does not hold \{\{examples\}\}"),
         ("judge", 'user = "{{query}} {{answer}}"', r"`user` does not hold \{\{passage\}\}"),
+        (
+            "thinkqe",
+            'user = "{{query}} {{passages}}"\nagain = "{{query}} {{previous}}"',
+            r"`again` must hold \{\{passages\}\}",
+        ),
         ("search-o1", 'user = "{{query}}"\ncondense = "{{search}}"', r"`condense` must hold \{\{passages\}\}"),
         (
             "query2doc",

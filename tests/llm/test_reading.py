@@ -236,6 +236,7 @@ SINGLE = [
     ("I give it 85 out of 100.", 85),
     ("Score: 85%", 85),
     ("**Score: 85** / 100", 85),
+    ("<score>85 (out of 100)</score>", 85),
     ("0", 0),
 ]
 
@@ -253,7 +254,11 @@ def test_no_one_grade(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["101", "<score>-5</score>", "Score: 1000", "Score: 8/10", "<score>9/10</score>", "Rating: 4 out of 5"]
+    "text",
+    [
+        *("101", "<score>-5</score>", "Score: 1000", "Score: 8/10", "<score>9/10</score>", "Rating: 4 out of 5"),
+        *("Score: 8 (out of 10)", "<score>8 (out of 10)</score>"),
+    ],
 )
 def test_grades_off_the_scale_are_named(text: str) -> None:
     assert read_grade(text, 100) == (None, True)

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from r2med.core import ModelError
-from r2med.rerank.cross_encoder import PairTokenizer, Text, document_floor
+from r2med.models import get_card
+from r2med.rerank.cross_encoder import OnnxCrossEncoder, PairTokenizer, Text, document_floor
 from tests.retrieve.encoders.weights import real_model
 
 tokenizers = pytest.importorskip("tokenizers", reason="the extra `onnx` is not installed")
@@ -108,6 +109,14 @@ def test_refusals() -> None:
         PairTokenizer(tokenizer(TEMPLATES[0]), 4, "tiny")
     with pytest.raises(ModelError, match="does not make pairs"):
         PairTokenizer(tokenizer("$B:1 [SEP] $A"), 64, "tiny")
+
+
+def test_pairs_longer_than_an_onnx_model_reads_are_refused_before_it_is_loaded(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{"model_type": "bert", "max_position_embeddings": 512}')
+    card = get_card("msmarco-minilm")
+    assert OnnxCrossEncoder(card, tmp_path).max_length() == 512
+    with pytest.raises(ModelError, match="msmarco-minilm takes at most 512 tokens, not 513"):
+        OnnxCrossEncoder(card.replace(document_length=513), tmp_path)
 
 
 def test_leftover_padding_and_truncation_are_undone(tmp_path: Path) -> None:

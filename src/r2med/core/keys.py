@@ -9,7 +9,7 @@ import warnings
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import unquote, unquote_plus, urlsplit
 
 from .errors import UsageError
 
@@ -75,8 +75,10 @@ def warn_once(message: str) -> None:
 def secrets_of(address: str) -> list[str]:
     """What in an address is secret: its password, and the keys in its query."""
     parts = urlsplit(address)
-    asked = [value for name, value in parse_qsl(parts.query) if _KEY.search(name.upper())]
-    return [parts.password or "", unquote(parts.password or ""), *asked]
+    asked = [part.partition("=") for part in parts.query.split("&")]
+    found = [parts.password or "", *(value for name, _, value in asked if _KEY.search(unquote(name).upper()))]
+    # A plus stands for itself in most keys, and for a blank where a server reads it as that of a form.
+    return [spelled for secret in found for spelled in (secret, unquote(secret), unquote_plus(secret))]
 
 
 class Secrets:

@@ -165,7 +165,7 @@ def path_exists(text: str) -> bool:
 
 
 Progress = Callable[[int, int], None]  # called with (done, in all)
-_DEVICE = re.compile(r"cpu|mps|cuda:\d+")
+_DEVICE = re.compile(r"cpu|mps|cuda:[0-9]+")
 
 
 def check_devices(asked: str) -> list[str]:
@@ -250,7 +250,7 @@ def run_options(*names: str) -> Iterable[Parameter]:
     return [RUN_OPTIONS[name] for name in names or RUN_OPTIONS]
 
 
-_SIZE = re.compile(r"(?P<number>\d+(\.\d+)?)\s*(?P<unit>[kmgt]?)i?b?", re.IGNORECASE)
+_SIZE = re.compile(r"(?P<number>\d+(\.\d+)?)\s*(?P<unit>[kmgt]?)i?b?", re.ASCII | re.IGNORECASE)
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
 

@@ -154,6 +154,8 @@ def prompt_from(table: Mapping[str, Any], place: str, gaps: Sequence[str] = ("qu
         raise DataError("is no prompt: `passage` and `hint` must hold {{passage}}", path=place)
     if prompt.condense and "{{passages}}" not in prompt.condense:
         raise DataError("is no prompt: `condense` must hold {{passages}}", path=place)
+    if prompt.again and "passages" in gaps and "{{passages}}" not in prompt.again:
+        raise DataError("is no prompt: `again` must hold {{passages}}", path=place)
     if prompt.examples and not ("{{query}}" in prompt.example and "{{passage}}" in prompt.example):
         raise DataError("is no prompt: `example` must hold {{query}} and {{passage}}", path=place)
     return prompt

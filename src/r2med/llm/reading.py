@@ -155,7 +155,7 @@ def verdict_odds(tokens: Sequence[tuple[str, float]], words: Words = YES_NO) -> 
 _GRADE = r"[+-]?\d{1,6}(?:\.\d{1,6})?"
 _END = r"(?![\d.]*\d)(?![-–—]\d)"
 """No digit follows, nor the other end of a range."""
-_SCALE = r"(?:\s*(?:/|out of)\s*(?P<top>\d{1,6})(?!\d|\s*[:=])|\s?(?P<percent>%))?"
+_SCALE = r"(?:\s*\(?(?:/|out of)\s*(?P<top>\d{1,6})(?!\d|\s*[:=])\)?|\s?(?P<percent>%))?"
 """Of what the grade is a part, where that is said."""
 _BLOCK = re.compile(r"\{[^{}]*\}?")
 _PAIR = re.compile(rf"[\"']?\[?\s*(\d{{1,4}})\s*\]*[\"']?\s*[:=]\s*[\"']?({_GRADE}){_END}{_SCALE}")

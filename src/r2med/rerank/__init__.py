@@ -1,7 +1,6 @@
 """Putting candidates in a better order: cross-encoders, similarity of vectors, chat models.
 
-reranker = get_reranker("maxsim")
-run = reranker.rerank(task, candidates, depth=100, rest="keep")
+run = r2med.rerank("maxsim", task, candidates, depth=100)
 """
 
 from .contract import DEFAULT, DEPTH, Reranker, Rest, rerankers, safeguards, without

@@ -25,7 +25,7 @@ from ..core.options import Options
 from ..models import Card
 from ..models.card import Truncation
 from ..models.locate import file_hash
-from ..retrieve.encoders import WorkOrder
+from ..retrieve.encoders import WorkOrder, check_length
 from ..retrieve.encoders.batching import BATCH_TOKENS, Job, halving, pad, stream_jobs, tokenize_bounded
 from ..retrieve.encoders.onnx import OnnxModel, find_onnx, onnx_hashes, scales_batches
 from .contract import Float32
@@ -242,6 +242,7 @@ class OnnxCrossEncoder(CrossEncoder):
     def __init__(self, card: Card, folder: Path, options: Options | None = None) -> None:
         super().__init__(card, options)
         self.folder = folder
+        check_length(card, folder)
 
     @cached_property
     def model(self) -> OnnxModel:

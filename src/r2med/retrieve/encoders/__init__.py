@@ -214,7 +214,12 @@ def model_folder(card: Card, part: str = "main") -> Path:
 
 
 def check_length(card: Card, folder: Path) -> None:
-    """Refuse texts longer than a model has learned positions for; rotary ones are defined beyond, if untrained."""
+    """Refuse texts longer than a model has learned positions for; rotary ones are defined beyond, if untrained.
+
+    Where no `config.json` says how many there are, as beside some ONNX files, the model itself refuses them.
+    """
+    if not (folder / "config.json").is_file():
+        return
     places, longest = positions(read_config(folder), card.architecture), max(card.query_length, card.document_length)
     if card.architecture in LEARNED_POSITIONS and places is not None and longest > places:
         raise ModelError(f"{card.name} takes at most {places} tokens, not {longest}")

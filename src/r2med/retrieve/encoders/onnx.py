@@ -79,11 +79,6 @@ class FileTokenizer:
                 return int(found)
         return 0
 
-    def token_id(self, token: str) -> int | None:
-        """Number of a token, or None."""
-        found: int | None = self.backend.token_to_id(token)
-        return found
-
     def tokenize(self, texts: list[str], limit: int) -> list[Tokens]:
         """Token ids with special tokens, the text cut so that all fit into `limit`."""
         made: list[Tokens] = []
@@ -153,8 +148,7 @@ class OnnxEncoder(BaseEncoder):
         super().__init__()
         self.card, self.folder, self.options = card, folder, options or Options()
         self.name = card.name
-        if (folder / "config.json").is_file():
-            check_length(card, folder)
+        check_length(card, folder)
 
     @cached_property
     def model(self) -> OnnxModel:
