@@ -79,11 +79,6 @@ class FileTokenizer:
                 return int(found)
         return 0
 
-    def token_id(self, token: str) -> int | None:
-        """Number of a token, or None."""
-        found: int | None = self.backend.token_to_id(token)
-        return found
-
     def tokenize(self, texts: list[str], limit: int) -> list[Tokens]:
         """Token ids with special tokens, the text cut so that all fit into `limit`."""
         made: list[Tokens] = []
