@@ -130,6 +130,14 @@ def test_own_folders_and_score_functions(model: Any, tmp_path: Path) -> None:
     assert "my_task_dot_ndcg@10" in found
 
 
+@pytest.mark.parametrize("name", ["Biology", "NanoR2MEDBiology"])
+def test_a_task_of_a_nano_folder_is_known_by_its_name_and_by_its_split(tmp_path: Path, name: str) -> None:
+    task = r2med.load("mini@1/Biology")
+    write_task(task, tmp_path / "copy", to="nano", split="NanoR2MEDBiology")
+    (found,) = evaluator([name], dataset_id=str(tmp_path / "copy")).evaluators
+    assert found.task.query_ids == task.query_ids
+
+
 def test_bad_input_is_one_clear_line(model: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     folder = r2med_folder(tmp_path / "mine")
     for arguments, error, message in (

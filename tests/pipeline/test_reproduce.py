@@ -118,8 +118,8 @@ def test_what_cannot_be_compared_is_said(store: ResultStore) -> None:
         )
     with pytest.raises(UsageError, match="no P@5 of each task"):
         reproduce("bm25", resolve("mini@1"), store, ledger(), collection="mini@1", measure=Measure.parse("P@5"))
-    for tolerance in (float("nan"), -1.0):  # under which equal figures drifted
-        with pytest.raises(UsageError, match="a tolerance is 0 or more points"):
+    for tolerance in (float("nan"), -1.0, float("inf")):  # equal figures drifted, or all matched
+        with pytest.raises(UsageError, match="a tolerance is 0 points or more"):
             reproduce("bm25", resolve("mini@1"), store, ledger(), collection="mini@1", tolerance=tolerance)
 
 

@@ -99,6 +99,15 @@ def test_the_plan_says_what_it_needs_and_costs_without_the_data() -> None:
     assert document["missing"]
 
 
+def test_what_depends_on_the_answers_is_said_once() -> None:
+    said = CliRunner().invoke(command, ["@rank-r1-14b", "--plan"]).stdout
+    assert "on R2MED once: how many calls and tokens depends on the answers\n" in said
+    assert "at most unknown" not in said
+    assert "on R2MED once: 4,380 calls; prompts 36.1 million tokens, answers" in (
+        CliRunner().invoke(command, ["@grouprank-32b", "--plan"]).stdout
+    )
+
+
 def test_the_plan_has_the_stages_where_the_data_are_here(tmp_path: Path) -> None:
     """The stages were left to another command, which named several tasks as no option takes them."""
     asked = ["@insertrank-deepseek-r1", "--plan", "-t", "mini@1/Biology", "-t", "mini@1/MedQA-Diag", "--depth", "50"]

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+import r2med
 from r2med.api.publish import facts_of
 from r2med.core import UnknownName, UsageError
 from r2med.report.collection import side_by_side
@@ -312,6 +313,15 @@ def test_comparing_gives_the_statistics_of_scoring(site: Site, results: Path) ->
     assert (largest.query_id, largest.difference) in [
         (m["query_id"], m["second"] - m["first"]) for m in (context["gains"][0], context["losses"][0])
     ]
+
+
+def test_comparing_names_rankings_that_end_before_the_cut_off(tmp_path: Path) -> None:
+    for system, depth in (("bm25", 5), ("bm25-lucene", 1000)):
+        r2med.run(system, tasks="mini@1/Biology", depth=depth, results=tmp_path)
+    site, address = Site([tmp_path]), "/compare/mini@1?s=bm25&s=bm25-lucene"
+    html = shown(site, address)
+    assert html.count("Rankings were cut at rank 5, so that nDCG@10 counts less than there is to find.") == 1
+    assert "Rankings were cut" not in shown(site, f"{address}&measure=ndcg_at_5")
 
 
 def test_two_sites_do_not_share_comparisons(results: Path, own_results: Path) -> None:

@@ -8,6 +8,7 @@ from r2med.core import UsageError
 from r2med.scoring.measures import Float64
 from r2med.scoring.populations import components, design, populations
 from r2med.scoring.significance import SignFlips, pair_tests
+from r2med.scoring.tables import design_table
 
 from .examples import R2MED_SIZES, drawn, scores_of
 
@@ -124,6 +125,7 @@ def test_more_tasks_need_fewer_queries_and_some_are_too_few() -> None:
         if row.queries_other_tasks is not None:
             assert row.queries_other_tasks >= 2
     assert design(scores, effect=0.02, systems=20).rows[3].queries_same_tasks > found.rows[3].queries_same_tasks
+    assert "From 1 pair of real systems" in design_table(found).caption
     one = design(scores_of(scores.matrices[0]), effect=0.02)
     assert (one.deviation_of_tasks, one.least_tasks) == (None, None)
 

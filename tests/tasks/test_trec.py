@@ -147,6 +147,12 @@ def test_broken_judgments(tmp_path: Path, content: bytes, message: str) -> None:
         read_qrels(tmp_path / "x")
 
 
+@pytest.mark.parametrize("line", ["q 1\t0\td\t1 \n", "q 1\td\t 1\r\n", "q 1\t0\td\t1.\n", "q 1\t0\td\t+1e0\n"])
+def test_spaces_around_a_grade_between_tabs_are_no_part_of_it(tmp_path: Path, line: str) -> None:
+    (tmp_path / "x").write_text(line)
+    assert read_qrels(tmp_path / "x").of("q 1") == {"d": 1}
+
+
 @pytest.mark.parametrize("query_id", ["qid", "query-id", "{", '{"a":1}'])
 def test_an_id_may_look_like_a_header_or_like_json(tmp_path: Path, query_id: str) -> None:
     qrels = Qrels.from_judgments([(query_id, "d", 1)])

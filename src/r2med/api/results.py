@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -268,8 +267,6 @@ def reproduce(
     from ..results.ledger import ledger, read_ledger
     from ..tasks import resolve
 
-    if tolerance is not None and not 0 <= tolerance < math.inf:
-        raise UsageError(f"a tolerance is 0 points or more, not {tolerance:g}")
     store = ResultStore(results)
     named = [(name, ref) for name in tasks for ref in resolve(name if "/" in name else f"{collection}/{name}")]
     for name, ref in named:

@@ -27,6 +27,7 @@ from .common import (
 if TYPE_CHECKING:
     from ..api.machine import ShippedExperiment
     from ..fuse import Normalisation
+    from ..pipeline.estimates import Needs
     from ..pipeline.recommend import Recommendation
     from ..pipeline.stages import StageEstimate
 
@@ -213,12 +214,7 @@ def _print_needs(found: ShippedExperiment) -> None:
         say(f"chat endpoint: {chat}")
         alone, together = memory_text(need.gpu_memory), memory_text(need.gpu_memory_together)
         say(f"GPU memory: {alone} stage by stage, {together} all at once")
-        tokens = [("prompts", need.prompt_tokens), ("answers at most", need.answer_tokens)]
-        counts = ", ".join(
-            f"{what} {'unknown' if n is None else f'{n / 1e6:,.1f} million tokens'}" for what, n in tokens
-        )
-        calls = f"{need.chat_calls:,} calls" if need.chat_calls else "an unknown number of calls"
-        say(f"on R2MED once: {calls}; {counts}")
+        say(f"on R2MED once: {_asked(need)}")
         served = any(m.chat and not m.api for m in need.models)
         dollars = "unknown" if need.dollars is None else f"{need.dollars:,.2f} at most"
         say(f"dollars for services: {dollars}{' if you serve the chat model yourself' if served else ''}")
@@ -229,6 +225,16 @@ def _print_needs(found: ShippedExperiment) -> None:
             say(f"estimate: {line}")
     for line in found.differs:
         say(f"differs from what was published: {line}")
+
+
+def _asked(need: Needs) -> str:
+    from ..core.table import counted
+
+    if need.chat_calls is None:
+        return "how many calls and tokens depends on the answers"
+    tokens = {"prompts": need.prompt_tokens, "answers at most": need.answer_tokens}
+    counts = (f"{what} {'unknown' if n is None else f'{n / 1e6:,.1f} million tokens'}" for what, n in tokens.items())
+    return f"{counted(need.chat_calls, 'call')}; {', '.join(counts)}"
 
 
 def _time(seconds: float | None) -> str:

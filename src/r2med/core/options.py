@@ -25,7 +25,7 @@ from .files import exists, typed_path
 from .spec import Content, Spec, Value
 
 Extra = TypeVar("Extra")
-NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
+NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
 """As people write one: Python would also take 1_0 for ten, and digits of any script."""
 _WORDS: dict[str, object] = {"yes": True, "true": True, "no": False, "false": False}
 

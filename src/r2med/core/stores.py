@@ -37,6 +37,7 @@ SUFFIXES = tuple(COMPRESSIONS.values())
 EXPANSION_LIMIT = 200  # times its compressed size; prose shrinks to a third or a fifth, a bomb to a thousandth
 EXPANSION_FLOOR = 64 << 20  # bytes that are always allowed
 BUFFER = 1 << 18
+MARKED = "begins with a byte-order mark: save the file as UTF-8 without it"
 ZSTD_PIECE = 2048
 """Bytes given to zstd at once: all they unpack to is in memory, and four bytes of a bomb are 128 KiB."""
 
@@ -246,7 +247,7 @@ def open_path(path: Path) -> Iterator[BinaryIO]:
 def refuse_mark(begin: bytes, path: str | Path) -> None:
     """Refuse a file that begins with the mark some editors put before UTF-8: it would be part of the first id."""
     if begin.startswith(BOM_UTF8):
-        raise DataError("begins with a byte-order mark: save the file as UTF-8 without it", path=path, line=1)
+        raise DataError(MARKED, path=path, line=1)
 
 
 def whole_lines(stream: BinaryIO) -> Iterator[bytes]:

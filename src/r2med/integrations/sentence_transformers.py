@@ -289,7 +289,7 @@ def _references(name: str, dataset_id: str) -> list[TaskRef]:
     if dataset_id in collections():
         return resolve(f"{dataset_id}/{name}")
     within = resolve(dataset_id)
-    if not (found := [ref for ref in within if ref.name == name]):
+    if not (found := [ref for ref in within if name in (ref.name, ref.split)]):
         raise UnknownName(f"task of {dataset_id}", name, [ref.name for ref in within])
     return found
 

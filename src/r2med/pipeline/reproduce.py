@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -53,8 +54,8 @@ def reproduce(
             f"{figure.source.id} gives no {measure} of each task for {name} on {collection} under {chosen.name}"
         )
     allowed = figure.source.tolerance if tolerance is None else tolerance
-    if not allowed >= 0:
-        raise UsageError(f"a tolerance is 0 or more points, not {allowed:g}")
+    if not 0 <= allowed < math.inf:
+        raise UsageError(f"a tolerance is 0 points or more, not {allowed:g}")
     published = [ref for ref in refs if ref.name in figure.tasks(measure.key)]
     if not published:
         raise UsageError(f"none of the tasks asked for has a published figure for {name}")

@@ -298,7 +298,7 @@ def _check_depths(stored: Sequence[StoredResult], measure: Measure) -> None:
     if least.result.depth < most.result.depth and least.result.ends_before(measure.cutoff):
         raise ResultError(
             f"{least.label!r} was ranked to depth {least.result.depth} on {least.full_name} and {most.label!r} to "
-            f"{most.result.depth}, so that {measure} counts less of the first: run one of them again"
+            f"{most.result.depth}, so that {measure} counts less of the first: run one of them again, or leave it out"
         )
 
 

@@ -318,7 +318,7 @@ def _measured_row(system: str, results: CollectionResults, measure: Measure) -> 
         complete=complete,
         tasks_of=(sum(t in scored for t in results.whole), len(results.whole)),
         judged_at_10=mean_judged(r.judged_at_10 for r in scored.values()),
-        caution=cut_short(measure, sorted({r.depth for r in scored.values() if r.ends_before(measure.cutoff)})).strip(),
+        caution=cut_short(measure, scored.values()),
     )
 
 

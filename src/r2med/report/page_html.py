@@ -20,6 +20,7 @@ from ..core.untrusted import printable
 from ..tasks.nano.figures import ROLES, Outcome, TaskFigures
 from .chart import MARGIN, NORMAL, SMALL, Chart, fit, linear, logarithmic
 from .svg import text_width
+from .task_page import ROLE_TITLES
 from .task_reading import hit_overlap
 
 WIDTH = 480.0  # narrow, so that its texts can be read where a page is as wide as a telephone
@@ -27,7 +28,6 @@ BAR, GAP = 14.0, 12.0
 THICK = 8.0
 LONGEST = 150.0
 DEEPEST = 500
-TITLES = {"bm25": "BM25", "dense": "Dense", "hybrid": "Reranking hybrid"}
 _INLINE = re.compile(
     r"\\(?P<escaped>.)|`(?P<code>[^`]+)`|\*\*(?P<bold>.+?)\*\*|\[(?P<text>[^\]]*)\]\((?P<href>[^)\s]*)\)"
 )
@@ -163,7 +163,7 @@ def draw_profiles(tasks: Sequence[TaskFigures]) -> str:
     roles = [role for role in ROLES if any(role in task.profiles for task in tasks)]
     known = any(p.ndcg_at_10_interval is not None for task in tasks for p in task.profiles.values())
     title = "nDCG@10 of the candidate lists" + (", with 95 % intervals over queries" if known else "")
-    chart = Chart(WIDTH, title, headed=False, series=[TITLES[role] for role in roles])
+    chart = Chart(WIDTH, title, headed=False, series=[ROLE_TITLES[role] for role in roles])
     names = [fit(task.split, LONGEST, NORMAL) for task in tasks]
     left = MARGIN + max(text_width(name, NORMAL) for name in names) + 12
     band = BAR * len(roles) + GAP
@@ -196,7 +196,7 @@ def _bar(chart: Chart, start: float, end: float, y: float, series: int) -> None:
 
 def draw_first_ranks(depths: Mapping[str, int], outcomes: Sequence[Outcome]) -> str:
     """Share of the queries whose first positive stands at a rank or before it; a line ends where its lists end."""
-    chart = Chart(WIDTH, "Rank of the first positive", headed=False, series=[TITLES[role] for role in depths])
+    chart = Chart(WIDTH, "Rank of the first positive", headed=False, series=[ROLE_TITLES[role] for role in depths])
     top = chart.top + 6
     bottom, left = top + 240.0, MARGIN + 60
     chart.height = round(bottom) + 56

@@ -64,7 +64,7 @@ class ScoreTable(NamedTuple):
     measure: Measure
     tasks: list[str]
     rows: list[SystemRow]
-    ends: tuple[int, ...] = ()  # Where rankings end that were cut before the measure's cut-off.
+    caution: str = ""  # What a reader must know about the rankings.
 
     def table(self) -> Table:
         """As a table; the averages only where there is more than one task to average."""
@@ -82,7 +82,7 @@ class ScoreTable(NamedTuple):
         averages = "; Macro: mean of the tasks, By query: mean of all queries" if several else ""
         averages += f"; {JUDGED}: share of the top ten that somebody judged" if judged else ""
         titles = ["System", *names, *(["Macro", "By query"] if several else []), *([str(JUDGED)] if judged else [])]
-        return Table(titles, rows, f"{self.measure} × 100{where}{averages}.{cut_short(self.measure, self.ends)}")
+        return Table(titles, rows, f"{self.measure} × 100{where}{averages}. {self.caution}".rstrip())
 
 
 def score_table(results: Iterable[TaskResult], measure: Measure = MAIN) -> ScoreTable:
@@ -107,14 +107,15 @@ def score_table(results: Iterable[TaskResult], measure: Measure = MAIN) -> Score
                 judged=mean_judged(r.judged_at_10 for r in found),
             )
         )
-    ends = {r.depth for of_system in grouped.values() for r in of_system.values() if r.ends_before(measure.cutoff)}
-    return ScoreTable(measure, tasks, rows, tuple(sorted(ends)))
+    every = (result for of_system in grouped.values() for result in of_system.values())
+    return ScoreTable(measure, tasks, rows, cut_short(measure, every))
 
 
-def cut_short(measure: Measure, ends: Iterable[int]) -> str:
-    """What a caption says where rankings end before the cut-off of a measure; empty where none does."""
+def cut_short(measure: Measure, results: Iterable[TaskResult]) -> str:
+    """What must be said where rankings end before the cut-off of a measure; empty where none does."""
+    ends = sorted({result.depth for result in results if result.ends_before(measure.cutoff)})
     ranks = ", ".join(map(str, ends))
-    return f" Rankings were cut at rank {ranks}, so that {measure} counts less than there is to find." if ranks else ""
+    return f"Rankings were cut at rank {ranks}, so that {measure} counts less than there is to find." if ranks else ""
 
 
 class Scores:

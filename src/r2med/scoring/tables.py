@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from ..core.table import NONE, Table, interval, p_value, points, share, signed
+from ..core.table import NONE, Table, counted, interval, p_value, points, share, signed
 from .measures import JUDGED, USUAL, Measure
 
 if TYPE_CHECKING:
@@ -169,7 +169,7 @@ def design_table(found: Design) -> Table:
     caption = (
         f"Queries a task needs to find a macro difference of {points(found.effect)} points with {share(found.power)} "
         f"power at {share(1.0 - found.level)}, {found.systems} systems compared together. {NONE}: more tasks are "
-        f"needed. From {found.pairs} pairs of real systems: differences of queries vary by "
+        f"needed. From {counted(found.pairs, 'pair')} of real systems: differences of queries vary by "
         f"{points(found.deviation_of_queries, 1)} points within a task"
     )
     caption += "." if found.deviation_of_tasks is None else f", tasks by {points(found.deviation_of_tasks, 1)}."

@@ -16,16 +16,15 @@ from typing import Any, TypeVar
 import msgspec
 
 from ..core import DataError, Documents, IdTable, Judgment, Qrels, Query, TextColumnBuilder
-from ..core.stores import FileStore, Store, open_stream
+from ..core.options import NUMBER
+from ..core.stores import MARKED, FileStore, Store, open_stream, refuse_mark
 
 T = TypeVar("T")
 
 BLOCK = 1 << 18  # bytes of lines decoded together: fits the cache, hides the cost of a call
 MAX_GRADE = 2**31 - 1
 HEADERS = ("query-id", "q_id", "qid", "query_id")
-MARKED = "begins with a byte-order mark: save the file as UTF-8 without it"
 
-_NUMBER = re.compile(r"[-+]?[0-9]+(?:\.[0-9]*)?(?:[eE][-+]?[0-9]{1,2})?")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _TYPE_WORDS = {"str": "text", "int": "a whole number", "float": "a number", "array": "a list", "object": "an object"}
 
@@ -137,8 +136,7 @@ def qrels_from_store(store: Store, name: str) -> Qrels:
         first = next((line for line in stream if not line.isspace()), b"").lstrip()
     if not first:
         raise DataError("holds no judgments", path=label)
-    if first.startswith(BOM_UTF8):  # it would be part of the first query's id
-        raise DataError(MARKED, path=label, line=1)
+    refuse_mark(first, label)
     is_json = first.startswith(b"{") and not _ends_in_number(first.split())
     judgments = _json_judgments(store, name, first) if is_json else _text_judgments(store, name)
     try:
@@ -196,7 +194,7 @@ def _columns(line: bytes, label: str, number: int) -> list[str]:
 def whole_grade(value: str | float | None, label: str, line: int | None = None) -> int:
     """A grade as a number; `1.0` is one, `1.5` and `high` are errors."""
     if isinstance(value, str):
-        grade = float(value) if _NUMBER.fullmatch(value) else math.nan
+        grade = float(value) if NUMBER.fullmatch(value.strip()) else math.nan
     else:
         grade = math.nan if value is None else float(value)
     if not grade.is_integer():

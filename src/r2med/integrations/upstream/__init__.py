@@ -152,12 +152,12 @@ def run(given: argparse.Namespace) -> None:
     missing = [f"--{name}" for name in NEEDS[given.mode] if not getattr(given, name)]
     if missing:
         raise UsageError(f"--mode {given.mode} needs {' and '.join(missing)}")
+    used = (
+        *NEEDS[given.mode],
+        *TAKES[given.mode],
+    )  # scripts may pass all flags to all modes
     for name in ("retriever_name", "reranker_name", "recall_k", "gar_method", "gar_llm"):
-        used = name in (*NEEDS[given.mode], *TAKES[given.mode])
-        if not used and getattr(given, name) not in (
-            "",
-            RECALL_K[0],
-        ):  # scripts may pass all flags to all modes
+        if name not in used and getattr(given, name) not in ("", RECALL_K[0]):
             print(f"r2med: --mode {given.mode} does not use --{name}", file=sys.stderr)
     tree = find_tree(given.root)
     given.pack = find_prompts(tree, given.prompts)

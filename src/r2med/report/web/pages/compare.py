@@ -14,6 +14,7 @@ from ....scoring import Measure
 from ....scoring.evaluation import ScoreSet, mean_judged
 from ...collection import CollectionResults
 from ...pictures import MIDDLE_SIDE, PHONE_SIDE, SIDE, draw_scatter
+from ...scores import cut_short
 from ..render import Links, Page, PageRequest
 from ..site import Site
 from . import chips, collection_chips, measure_chips, measure_param
@@ -101,11 +102,10 @@ def _compared(site: Site, results: CollectionResults, scores: ScoreSet, url: Lin
         for side in ((MIDDLE_SIDE,) if url.brief else (SIDE, PHONE_SIDE))
     ]
     shown = {task.name for task in scores.tasks}
-    judged = [
-        mean_judged(r.judged_at_10 for r in results.results(system) if r.task.full_name in shown)
-        for system in scores.systems[:2]
-    ]
+    scored = {s: [r for r in results.results(s) if r.task.full_name in shown] for s in scores.systems[:2]}
+    judged = [mean_judged(r.judged_at_10 for r in of_system) for of_system in scored.values()]
     return {
+        "cautions": {system: cut_short(scores.measure, of_system) for system, of_system in scored.items()},
         "judged": judged if None not in judged else None,
         "pair": found.pairs[0] if found else None,
         "first": found.systems[0] if found else None,
