@@ -105,7 +105,8 @@ def test_memory_is_given_back(fits: bool) -> None:
                 refused += 1
     assert refused == (0 if fits else 5 * 500)
     after = [sys.getrefcount(thing) for thing in (None, text, offsets, out, rows)]
-    assert max(abs(now - then) for now, then in zip(after, before, strict=True)) < 100
+    assert after[1:] == before[1:]
+    assert after[0] - before[0] < 400  # other threads hold None, too; a call that forgot to give it back adds 500
     for memory in (text, offsets, out, rows):
         memory.extend(b"more")
 
