@@ -52,14 +52,11 @@ $(VENV)-docs/.installed $(VENV)-release/.installed: $(VENV)-%/.installed: requir
 	@$(@D)/bin/python $(LOCKED) $<
 	@touch $@
 
-$(VENV)/.python:
-	@$(PYTHON) -m venv $(VENV)
-	@$(BIN)/python $(LOCKED) requirements/build.txt
-	@touch $@
-
-$(VENV)/.installed: $(VENV)/.python pyproject.toml setup.py requirements/run.txt $(NATIVE)
+# Python compiles what it imports: compiling all of it here takes seconds more.
+$(VENV)/.installed: pyproject.toml setup.py requirements/build.txt requirements/run.txt $(NATIVE)
 	@echo "Installing r2med into $(VENV) ..." >&2
-	@$(BIN)/python $(LOCKED) requirements/run.txt
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python $(LOCKED) requirements/build.txt --requirement requirements/run.txt --no-compile
 	@$(PIP) install --no-deps --no-build-isolation --editable .
 	@touch $@
 
