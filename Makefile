@@ -14,8 +14,9 @@ BENCHMARKS := loading lexical measures intervals dense rerank llm_throughput nan
 
 .PHONY: run test test-all faults lint bench docs dist clean
 
-run: $(VENV)/.installed  ## the main job: Mini, the default systems, a table
-	@$(BIN)/r2med models fetch bge-small || echo "Going on without it: BM25 alone." >&2
+run: $(VENV)/.dependencies  ## the main job: Mini, the default systems, a table (the model comes during the build)
+	@{ PYTHONPATH=src $(BIN)/python -m r2med models fetch bge-small || echo "Going on without it: BM25 alone." >&2; } & \
+		$(MAKE) --silent $(VENV)/.installed && wait
 	@$(BIN)/r2med run
 
 test: $(VENV)/.weights lint  ## everything the tests need, then the tests
@@ -53,10 +54,13 @@ $(VENV)-docs/.installed $(VENV)-release/.installed: $(VENV)-%/.installed: requir
 	@touch $@
 
 # Python compiles what it imports: compiling all of it here takes seconds more.
-$(VENV)/.installed: pyproject.toml setup.py requirements/build.txt requirements/run.txt $(NATIVE)
+$(VENV)/.dependencies: requirements/build.txt requirements/run.txt
 	@echo "Installing r2med into $(VENV) ..." >&2
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(BIN)/python $(LOCKED) requirements/build.txt --requirement requirements/run.txt --no-compile
+	@touch $@
+
+$(VENV)/.installed: $(VENV)/.dependencies pyproject.toml setup.py $(NATIVE)
 	@$(PIP) install --no-deps --no-build-isolation --editable .
 	@touch $@
 
