@@ -58,9 +58,9 @@ def measured(builder: Builder, task: Task, first: Run, name: str, length: int) -
     differ = np.flatnonzero([one != other for one, other in zip(*tokens, strict=True)])
     if not len(differ):
         return Row(name, length, 0.0, None)
-    scores = ways[0]._scores(pairs, names_of(task))[0]
+    scores = ways[0].score(pairs, names_of(task)).scores
     again = scores.copy()
-    again[differ] = ways[1]._scores(pairs.take(differ), names_of(task))[0]
+    again[differ] = ways[1].score(pairs.take(differ), names_of(task)).scores
     own, other = (_by_query(task, first, found, width) for found in (scores, again))
     better = int((own > other).sum()), int((other > own).sum())
     return Row(name, length, len(differ) / len(pairs), (float(own.mean()), float(other.mean())), better)

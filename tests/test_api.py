@@ -207,6 +207,16 @@ def test_two_tasks_of_one_name_are_refused(tmp_path: Path, biology: Task) -> Non
 # Scores.
 
 
+def test_tasks_may_be_paths(tmp_path: Path) -> None:
+    write_task(r2med.load("mini@1/Biology"), tmp_path / "a, b", to="r2med")
+    by_path = r2med.run("bm25", tasks=tmp_path / "a, b", results=tmp_path / "r")
+    by_text = r2med.run("bm25", tasks=[f"{tmp_path}/a, b"], results=tmp_path / "r")
+    assert [r.fingerprint for r in by_path.results] == [r.fingerprint for r in by_text.results]
+    assert by_text.kept == 1
+    with pytest.raises(UsageError, match="3 is no task: give a name, a folder or a loaded task"):
+        r2med.run("bm25", tasks=[3], results=tmp_path / "r")
+
+
 def test_score_and_evaluate_are_two_functions(biology: Task) -> None:
     run = r2med.BM25().retrieve(biology)
     evaluation = r2med.evaluate("bm25", biology, measures=["nDCG@10"])

@@ -87,6 +87,13 @@ class Encoder:
 """
 
 
+def test_documents_that_all_score_the_same_are_pointed_out(folder: Path) -> None:
+    (folder / "blank.py").write_text(MODEL.replace("float(len(text) % 7), 1.0", "0.0, 0.0"))
+    said = call("-t", "mini@1/Biology", "-r", "bm25", "-r", "blank:Encoder").stderr
+    assert "blank:Encoder: 13 queries whose documents all have the same score" in " ".join(said.split())
+    assert said.count("the same score") == 1
+
+
 def test_a_model_may_be_named_by_its_file(folder: Path) -> None:
     (folder / "my_encoder.py").write_text(MODEL)
     (folder / "inside").mkdir()

@@ -165,7 +165,7 @@ def _defaults(*, best: bool = True) -> tuple[tuple[str, ...], str | None]:
 
 def run(
     *given: Component | SystemSpec,
-    tasks: str | Task | Iterable[Any] = "mini",
+    tasks: str | Path | Task | Iterable[Any] = "mini",
     expand: Component | None = None,
     policy: str | None = None,
     fuse: str | None = None,
@@ -226,7 +226,7 @@ def run(
 
 def plan(
     *given: str | Spec | SystemSpec,
-    tasks: str | Task | Iterable[Any] = "mini",
+    tasks: str | Path | Task | Iterable[Any] = "mini",
     depth: int = DEPTH,
     results: str | Path = "results",
     overwrite: bool = False,
@@ -341,7 +341,7 @@ def fuse(runs: Sequence[Run], task: Task | str, method: str = "rrf", *, depth: i
 
 
 def tune(
-    *retrievers: Component, tasks: str | Task | Iterable[Any] = "mini-dev", norm: Normalisation = "min-max",
+    *retrievers: Component, tasks: str | Path | Task | Iterable[Any] = "mini-dev", norm: Normalisation = "min-max",
     steps: int = 10, depth: int = DEPTH, options: Options | None = None,
 ) -> TunedWeights:  # fmt: skip
     """Choose the weights of a fusion on tasks that nothing is reported on; the spec runs on any other."""
@@ -391,13 +391,13 @@ class LoadedTask(NamedTuple):
         return self.task
 
 
-def resolve_tasks(tasks: str | Task | Iterable[Any]) -> list[TaskRef | LoadedTask]:
+def resolve_tasks(tasks: str | Path | Task | Iterable[Any]) -> list[TaskRef | LoadedTask]:
     """The tasks that names, folders or loaded tasks stand for, each once and on this machine.
 
     Two different tasks of one name are refused: they would share their results.
     """
     found: dict[str, TaskRef | LoadedTask] = {}
-    for spec in [tasks] if isinstance(tasks, str | Task) else tasks:
+    for spec in [tasks] if isinstance(tasks, str | Path | Task) else tasks:
         for ref in _references(spec):
             first = found.setdefault(ref.full_name, ref)
             if first is not ref and not _same(first, ref):
@@ -407,13 +407,15 @@ def resolve_tasks(tasks: str | Task | Iterable[Any]) -> list[TaskRef | LoadedTas
     return list(found.values())
 
 
-def _references(spec: str | Task | TaskRef | LoadedTask) -> Iterator[TaskRef | LoadedTask]:
-    if not isinstance(spec, str):
+def _references(spec: object) -> Iterator[TaskRef | LoadedTask]:
+    if isinstance(spec, str | Path):
+        for ref in resolve_all([spec]):
+            ref.present()
+            yield ref
+    elif isinstance(spec, Task | TaskRef | LoadedTask):
         yield LoadedTask(spec) if isinstance(spec, Task) else spec
-        return
-    for ref in resolve_all([spec]):
-        ref.present()
-        yield ref
+    else:
+        raise UsageError(f"{spec!r} is no task: give a name, a folder or a loaded task")
 
 
 def _same(first: TaskRef | LoadedTask, second: TaskRef | LoadedTask) -> bool:

@@ -300,6 +300,8 @@ WARNINGS: dict[tuple[str, str, str], Callable[[TaskResult], object]] = {
     ("query", "queries", "without a positive judgment scored 0"): lambda result: result.queries_without_positives,
     ("positive judgment", "positive judgments", "of documents that are not in the corpus"):
         lambda result: result.notes.get("judgments_of_missing_documents"),
+    ("query", "queries", "whose documents all have the same score, so that their order says nothing"):
+        lambda result: result.notes.get("queries_with_one_score"),
     ("query", "queries", "had no usable expansion; the raw query was used"):
         lambda result: next((noted.get("raw_query_used") for noted in result.expansions), None),
     ("answer", "answers", "of chat models told a reranker nothing; passages kept their order (--retry asks again)"):

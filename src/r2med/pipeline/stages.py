@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 
 import msgspec
+import numpy as np
 
 from ..core import Run, Task, UsageError
 from ..core.budget import Account, Timed, in_turn, saved_seconds
@@ -203,6 +204,8 @@ def score_and_store(
         notes["not_reused"] = unknown
     if dangling := dangling_judgments(task):
         notes["judgments_of_missing_documents"] = dangling
+    if alike := queries_with_one_score(stage.run):
+        notes["queries_with_one_score"] = alike
     result = TaskResult(
         schema=SCHEMA,
         fingerprint=fingerprint,
@@ -257,6 +260,13 @@ def dangling_judgments(task: Task) -> int:
     """Positive judgments of documents that the corpus does not hold: nobody can find them."""
     absent = task.documents.ids.positions(task.qrels.doc_ids)[task.qrels.docs] < 0
     return int((absent & (task.qrels.grades > 0)).sum())
+
+
+def queries_with_one_score(run: Run) -> int:
+    """Queries whose documents, two or more, all have the same score: their order says nothing."""
+    lengths = run.lengths()
+    several = np.flatnonzero(lengths > 1)
+    return int((run.scores[several, 0] == run.scores[several, lengths[several] - 1]).sum())
 
 
 class StageEstimate(msgspec.Struct, kw_only=True):

@@ -11,7 +11,6 @@ the whole list, in its order: scores are kept under the list, not under the pair
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from itertools import pairwise
@@ -22,14 +21,12 @@ import msgspec
 import numpy as np
 
 from ..cache import ScoreCache, find_scores, reused, store_scores, text_keys
-from ..core import ModelError, Run, Task, fingerprint
-from ..core.budget import Account
+from ..core import ModelError, fingerprint
 from ..core.columns import Int32, Int64
 from ..core.options import Options
 from ..core.spec import Spec
 from ..models import Card
 from ..models.card import Judgment, Truncation
-from ..retrieve.contract import on_task
 from ..retrieve.encoders import WorkOrder
 from ..retrieve.encoders.batching import Job, pad, stream_jobs
 from ..retrieve.encoders.torch_models import (
@@ -41,9 +38,9 @@ from ..retrieve.encoders.torch_models import (
     stated_config,
 )
 from ..retrieve.sparse import available_cores
-from .contract import DEPTH, Float32, Reranker, Rest, check_depth, reordered, tied, top_pairs
+from .contract import Float32
 from .cross_encoder import PairIds, PairTokenizer, Template, Text, document_floor
-from .pointwise import Pairs, Scored, cut_note
+from .pointwise import PairReranker, Pairs, PairScores, Scored
 from .torch_cross_encoder import TorchCrossEncoder
 
 
@@ -278,7 +275,7 @@ def _cosines(query: Any, passages: Any) -> Any:
     return passages @ query / (np.linalg.norm(query) * np.linalg.norm(passages, axis=1))
 
 
-class OneContextReranker(Reranker):
+class OneContextReranker(PairReranker):
     """Orders candidates by the scores that a model gives them in one context, in their first-stage order."""
 
     kind = "listwise"
@@ -290,39 +287,15 @@ class OneContextReranker(Reranker):
 
     def describe(self) -> dict[str, object]:
         """Everything that changes its rankings."""
-        return {"kind": self.kind, **self.model.describe(), "max_length": self.model.max_length()}
+        return {"kind": self.kind, **self.model.describe(), "max_length": self.max_length()}
 
-    def rerank(self, task: Task, candidates: Run, depth: int = DEPTH, *, rest: Rest = "keep") -> Run:
-        """Reorder the first `depth` candidates of each query."""
-        check_depth(depth, rest)
-        begin = time.perf_counter()
-        candidates = on_task(candidates, task)
-        rows, docs, width = top_pairs(candidates, depth)
-        pairs = Pairs(task.query_texts, task.documents.contents, rows, docs)
-        scores, cut, scored, used = self._scores(pairs)
-        table = np.full((len(candidates), width), np.nan, dtype=np.float32)
-        table[candidates.docs[:, :width] >= 0] = scores
-        run = reordered(candidates, table, rest, f"{candidates.name}.{self.name}@{depth}")
-        run.notes = {
-            **candidates.notes,
-            "rerank": {
-                "reranker": self.name,
-                "depth": depth,
-                "rest": rest,
-                "pairs": len(pairs),
-                "queries_below_depth": int((candidates.lengths() < depth).sum()),
-                "cache_hits": len(pairs) - scored,
-                "scored": scored,
-                "truncation": cut_note(pairs, cut, self.model.max_length()),
-                "tied": sum(map(tied, table)),
-                "seconds": round(time.perf_counter() - begin, 4),
-            },
-        }
-        run.reused = used
-        return run
+    def max_length(self) -> int | None:
+        """Where a context is cut, in tokens."""
+        return self.model.max_length()
 
-    def _scores(self, pairs: Pairs) -> tuple[Float32, Int32, int, Account]:
-        """Scores and cut tokens of all pairs, through the cache; how many were made anew, and what the others saved."""
+    def score(self, pairs: Pairs, names: tuple[str, ...]) -> PairScores:
+        """Scores of all pairs of a task, through the cache; what the task is called changes none."""
+        del names
         bounds = [0, *(np.flatnonzero(np.diff(pairs.query)) + 1).tolist(), len(pairs)] if len(pairs) else [0]
         lists = [pairs.texts(np.arange(first, last)) for first, last in pairwise(bounds)]
         keys = text_keys([f"{fingerprint('list', texts)} {i}" for texts in lists for i in range(len(texts))])
@@ -331,7 +304,7 @@ class OneContextReranker(Reranker):
         shards = None
         if self.options.cache and self.options.keep_queries:
             facts = {"scorer": "one context", **self.model.describe()}
-            shards = (self._cache or ScoreCache()).open(facts, self.model.max_length(), label=self.model.name)
+            shards = (self._cache or ScoreCache()).open(facts, self.max_length(), label=self.model.name)
             scores, cut, missing = find_scores(shards, keys)
         again = np.unique(np.searchsorted(bounds, missing, side="right") - 1)
         stream = self._stream(lists, bounds, again)
@@ -340,7 +313,8 @@ class OneContextReranker(Reranker):
             scores[made.rows], cut[made.rows], new[made.rows] = made.scores, made.cut, True
             self.options.progress(int(new.sum()), int(np.diff(bounds)[again].sum()))
         used = {} if shards is None else reused(shards, shards.find(keys), np.flatnonzero(new))
-        return scores, cut, int(new.sum()), used
+        scored = int(new.sum())
+        return PairScores(scores, cut, {"cache_hits": len(pairs) - scored, "scored": scored}, used)
 
     def _stream(self, lists: list[list[tuple[str, str]]], bounds: list[int], wanted: Int64) -> Iterator[Scored]:
         model = self.model

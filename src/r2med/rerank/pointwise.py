@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from abc import abstractmethod
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -98,7 +99,62 @@ def not_cut(count: int) -> Int32:
     return np.full((count, 2), -1, dtype=np.int32)
 
 
-class PointwiseReranker(Reranker):
+class PairScores(NamedTuple):
+    """What a reranker found out about its pairs."""
+
+    scores: Float32
+    cut: Int32
+    """Tokens cut off, as in `Scored`."""
+    notes: dict[str, object]
+    """Where the scores came from."""
+    used: Account
+    """What kept scores once took to make."""
+
+
+class PairReranker(Reranker):
+    """Orders candidates by scores of pairs."""
+
+    @abstractmethod
+    def max_length(self) -> int | None:
+        """Where pairs are cut, in tokens; None if the backend cannot say."""
+
+    @abstractmethod
+    def score(self, pairs: Pairs, names: tuple[str, ...]) -> PairScores:
+        """Scores of all pairs of a task, through the cache; `names` are what the task is called."""
+
+    def rerank(self, task: Task, candidates: Run, depth: int = DEPTH, *, rest: Rest = "keep") -> Run:
+        """Reorder the first `depth` candidates of each query."""
+        check_depth(depth, rest)
+        begin = time.perf_counter()
+        candidates = on_task(candidates, task)
+        rows, docs, width = top_pairs(candidates, depth)
+        pairs = Pairs(task.query_texts, task.documents.contents, rows, docs)
+        made = self.score(pairs, names_of(task))
+        table = np.full((len(candidates), width), np.nan, dtype=np.float32)
+        table[candidates.docs[:, :width] >= 0] = made.scores
+        run = reordered(candidates, table, rest, f"{candidates.name}.{self.name}@{depth}")
+        run.notes = {
+            **candidates.notes,
+            "rerank": {
+                "reranker": self.name,
+                "depth": depth,
+                "rest": rest,
+                "pairs": len(pairs),
+                "queries_below_depth": int((candidates.lengths() < depth).sum()),
+                "empty_documents": _empty(pairs),
+                "truncation": cut_note(pairs, made.cut, self.max_length()),
+                "no_opinion": int(np.isnan(made.scores).sum()),
+                "tied": sum(map(tied, table)),
+                **made.notes,
+                **({"warning": self.warning} if self.warning else {}),
+                "seconds": round(time.perf_counter() - begin, 4),
+            },
+        }
+        run.reused = made.used
+        return run
+
+
+class PointwiseReranker(PairReranker):
     """Orders candidates by a scorer's scores, which are kept in the score cache.
 
     Equal pairs are scored once, whatever ids their texts have.
@@ -122,40 +178,11 @@ class PointwiseReranker(Reranker):
 
     def describe(self) -> dict[str, object]:
         """Everything that changes its rankings."""
-        return {"kind": self.kind, **self.scorer.describe(), "max_length": self.scorer.max_length()}
+        return {"kind": self.kind, **self.scorer.describe(), "max_length": self.max_length()}
 
-    def rerank(self, task: Task, candidates: Run, depth: int = DEPTH, *, rest: Rest = "keep") -> Run:
-        """Reorder the first `depth` candidates of each query."""
-        check_depth(depth, rest)
-        begin = time.perf_counter()
-        candidates = on_task(candidates, task)
-        rows, docs, width = top_pairs(candidates, depth)
-        pairs = Pairs(task.query_texts, task.documents.contents, rows, docs)
-        self.scorer.notes.clear()
-        scores, cut, account, used = self._scores(pairs, names_of(task))
-        table = np.full((len(candidates), width), np.nan, dtype=np.float32)
-        table[candidates.docs[:, :width] >= 0] = scores
-        run = reordered(candidates, table, rest, f"{candidates.name}.{self.name}@{depth}")
-        run.notes = {
-            **candidates.notes,
-            "rerank": {
-                "reranker": self.name,
-                "depth": depth,
-                "rest": rest,
-                "pairs": len(pairs),
-                "queries_below_depth": int((candidates.lengths() < depth).sum()),
-                "empty_documents": _empty(pairs),
-                **account,
-                "truncation": cut_note(pairs, cut, self.scorer.max_length()),
-                "no_opinion": int(np.isnan(scores).sum()),
-                "tied": sum(map(tied, table)),
-                **({"scorer": dict(self.scorer.notes)} if self.scorer.notes else {}),
-                **({"warning": self.warning} if self.warning else {}),
-                "seconds": round(time.perf_counter() - begin, 4),
-            },
-        }
-        run.reused = used
-        return run
+    def max_length(self) -> int | None:
+        """Where pairs are cut, in tokens; None if the backend cannot say."""
+        return self.scorer.max_length()
 
     def explain(self, task: Task, documents: Sequence[int]) -> list[Explanation]:
         """What the scores of some documents for the task's one query are made of, where the scorer can tell."""
@@ -167,8 +194,9 @@ class PointwiseReranker(Reranker):
         found: list[Explanation] = explain(task.query_texts[0], texts, names_of(task))
         return found
 
-    def _scores(self, pairs: Pairs, names: tuple[str, ...]) -> tuple[Float32, Int32, dict[str, object], Account]:
-        """Scores and cut tokens of all pairs, through the cache, and what came from it."""
+    def score(self, pairs: Pairs, names: tuple[str, ...]) -> PairScores:
+        """Scores of all pairs of a task, through the cache; `names` are what the task is called."""
+        self.scorer.notes.clear()
         keys = pair_keys(pairs.queries, pairs.documents, pairs.query, pairs.document)
         _, first, inverse = np.unique(keys, axis=0, return_index=True, return_inverse=True)
         distinct, inverse = pairs.take(first), inverse.reshape(-1)
@@ -180,7 +208,7 @@ class PointwiseReranker(Reranker):
         if self.scorer.keeps_scores and self.options.cache and self.options.keep_queries:
             # What a task is called is part of the key: instructions may depend on it.
             facts = {**self.scorer.describe(), "names": names}
-            shards = (self._cache or ScoreCache()).open(facts, self.scorer.max_length(), label=self.scorer.name)
+            shards = (self._cache or ScoreCache()).open(facts, self.max_length(), label=self.scorer.name)
             scores, cut, missing = find_scores(shards, keys[first])
             damaged = shards.damaged
         used: Account = {}
@@ -200,14 +228,15 @@ class PointwiseReranker(Reranker):
             bill = getattr(self.scorer, "bill", None)
         if shards is not None:
             used = reused(shards, shards.find(keys[first]), missing)
-        account: dict[str, object] = {
+        notes: dict[str, object] = {
             "distinct_pairs": len(first),
             "cache_hits": len(first) - len(missing),
             "scored": len(missing),
             "damaged_shards": damaged,
             **({"answers": bill} if bill else {}),
+            **({"scorer": dict(self.scorer.notes)} if self.scorer.notes else {}),
         }
-        return scores[inverse], cut[inverse], account, used
+        return PairScores(scores[inverse], cut[inverse], notes, used)
 
 
 def cut_note(pairs: Pairs, cut: Int32, limit: int | None) -> dict[str, object]:

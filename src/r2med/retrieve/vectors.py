@@ -379,9 +379,10 @@ def _read_in_place(queries: Float64, rows: InPieces, docs: Int32, products: Floa
         place[documents[within]] = places[within]
         at = place[flat]
         here = np.flatnonzero(at >= 0)
-        here = here[np.argsort(at[here])]
+        both = np.sort((at[here] << 32) | here)  # numbers are sorted several times as fast as argsort sorts them
+        here, at = both & 0xFFFFFFFF, both >> 32
         sums = np.empty(len(here), dtype=np.float64)
-        _sum_pairs(queries, piece.matrix, wanted_by[here], at[here], sums)
+        _sum_pairs(queries, piece.matrix, wanted_by[here], at, sums)
         products[here] = sums
 
 

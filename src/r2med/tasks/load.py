@@ -177,13 +177,15 @@ def check_texts(kind: str, ids: IdTable, columns: Iterable[TextColumn | None], p
             raise DataError(f"{kind} {ids[index]!r} holds a NUL character", path=path, line=line)
 
 
-def resolve(spec: str) -> list[TaskRef]:
-    """The tasks that `spec` names.
+def resolve(spec: str | Path) -> list[TaskRef]:
+    """The tasks that `spec` names; a path means a folder or zip.
 
     A name of the catalogue or of one's own collections wins over a folder of the same name; write `./name` for the
     folder. `folder@dev` are the judgments of a split, or one task of a folder that holds several.
     """
-    if not spec.strip():
+    if isinstance(spec, Path):
+        return chosen(spec.expanduser(), "")
+    if not (spec := spec.strip()):
         raise UsageError("an empty text names no task")
     place = given_path(spec)
     if place is not None:
@@ -226,16 +228,16 @@ def chosen(path: Path, part: str) -> list[TaskRef]:
     return from_path(path, part)
 
 
-def resolve_all(specs: Iterable[str]) -> list[TaskRef]:
+def resolve_all(specs: Iterable[str | Path]) -> list[TaskRef]:
     """The tasks that names and folders stand for, each once; several may be given in one text, with commas.
 
     Two different tasks of one name are refused: they would share their results.
     """
     found: dict[str, TaskRef] = {}
     for spec in specs:
-        whole = "," not in spec or exists(typed_path(spec)) or spec in own_names()
-        for part in [spec] if whole else spec.split(","):
-            for ref in resolve(part.strip()):
+        whole = isinstance(spec, Path) or "," not in spec or exists(typed_path(spec)) or spec in own_names()
+        for part in [spec] if whole else str(spec).split(","):
+            for ref in resolve(part):
                 first = found.setdefault(ref.full_name, ref)
                 if first.path != ref.path and first.present().resolve() != ref.present().resolve():
                     raise UsageError(f"{first.path} and {ref.path} are both called {ref.full_name!r}: rename one")
@@ -294,7 +296,7 @@ def _task_folders(path: Path) -> list[Path]:
 
 def load(spec: str | Path) -> Task:
     """Load one task by name, alias or path."""
-    refs = _refs(spec)
+    refs = resolve(spec)
     if len(refs) != 1:
         names = ", ".join(r.full_name for r in refs)
         raise UsageError(f"{str(spec)!r} stands for {len(refs)} tasks ({names}); name one of them")
@@ -303,11 +305,7 @@ def load(spec: str | Path) -> Task:
 
 def load_all(spec: str | Path) -> list[Task]:
     """Load every task that `spec` stands for."""
-    return [ref.load() for ref in _refs(spec)]
-
-
-def _refs(spec: str | Path) -> list[TaskRef]:
-    return resolve(spec) if isinstance(spec, str) else chosen(spec, "")
+    return [ref.load() for ref in resolve(spec)]
 
 
 def add_folders(name: str, folders: Sequence[str]) -> list[Added]:

@@ -9,6 +9,7 @@ runs its own text on one thread.
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -261,6 +262,11 @@ def pool(hidden: Float32, mask: Float32, pooling: str) -> Float32:
 def providers(device: str | None, available: Sequence[str]) -> list[str | tuple[str, dict[str, int]]]:
     """What runs a session: the GPU that is asked for or the first, where ONNX Runtime can use one; else the CPU."""
     kind, _, number = (device or "cuda").split(",")[0].partition(":")
+    if kind == "cuda" and CUDA not in available and device:
+        warnings.warn(
+            f"--device {device}: ONNX Runtime has no GPU here, so its models run on the CPU "
+            "(pip install onnxruntime-gpu)", stacklevel=2,
+        )  # fmt: skip
     if kind != "cuda" or CUDA not in available:
         return [CPU]
     return [(CUDA, {"device_id": int(number or 0)}), CPU]
