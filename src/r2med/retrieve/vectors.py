@@ -353,7 +353,7 @@ def exact_products(queries: Float32, rows: Rows, docs: Int32, gather: int | None
     """
     products = np.empty(docs.shape, dtype=np.float64)
     if _dots is not None and isinstance(rows, InPieces):
-        _read_in_place(queries.astype(np.float64), rows, docs, products.reshape(-1))
+        _read_in_place(queries.astype(np.float64), rows.pieces(), rows.shape[0], docs, products.reshape(-1))
         return products
 
     def work(first: int, last: int) -> None:
@@ -367,23 +367,27 @@ def exact_products(queries: Float32, rows: Rows, docs: Int32, gather: int | None
     return products
 
 
-def _read_in_place(queries: Float64, rows: InPieces, docs: Int32, products: Float64) -> None:
+def _read_in_place(queries: Float64, pieces: Iterator[Piece], documents: int, docs: Int32, products: Float64) -> None:
     """Every vector is read where it lies, in the order of its file, for all queries that want it."""
     flat = docs.reshape(-1)
     wanted_by = np.repeat(np.arange(len(queries)), docs.shape[1])
-    for piece in rows.pieces():
-        place = np.full(flat.max(initial=-1) + 1, -1, dtype=np.int64)  # of each document in this piece
-        documents = np.arange(len(place)) if piece.documents is None else piece.documents
-        within = documents < len(place)
-        places = np.arange(len(documents)) if piece.places is None else piece.places
-        place[documents[within]] = places[within]
-        at = place[flat]
+    for piece in pieces:
+        at = _places(piece, documents)[flat]
         here = np.flatnonzero(at >= 0)
         both = np.sort((at[here] << 32) | here)  # numbers are sorted several times as fast as argsort sorts them
         here, at = both & 0xFFFFFFFF, both >> 32
         sums = np.empty(len(here), dtype=np.float64)
         _sum_pairs(queries, piece.matrix, wanted_by[here], at, sums)
         products[here] = sums
+
+
+def _places(piece: Piece, documents: int) -> Int64:
+    """Where each document lies in a piece; -1 for those that lie in others."""
+    if piece.documents is None:
+        return np.arange(documents) if piece.places is None else piece.places
+    places = np.full(documents, -1, dtype=np.int64)
+    places[piece.documents] = np.arange(len(piece.documents)) if piece.places is None else piece.places
+    return places
 
 
 def _sum_pairs(queries: Float64, matrix: Float32, query: Int64, place: Int64, sums: Float64) -> None:
