@@ -6,7 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner, Result
 
+from r2med.cli import app
 from r2med.core import Document, Documents, Qrels, Query, Task, UsageError
 from r2med.core.files import home
 from r2med.core.spec import Content
@@ -124,13 +126,20 @@ def test_the_protocol_stays_in_the_name_of_an_instructed_model() -> None:
     assert str(retrievers.parse("bge:protocol=r2med-paper").without("protocol")) == "bge"
 
 
+def call(*arguments: str) -> Result:
+    """A command in this process, which has torch already."""
+    done = CliRunner().invoke(app, arguments, catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return done
+
+
 def test_commands_say_whose_words_they_used(e5: Path, tmp_path: Path) -> None:
     del e5
     results = str(tmp_path / "results")
-    own = r2med("run", "-r", PAPER, "--tasks", "mini@1/MedQA-Diag", "--results", results)
+    own = call("run", "-r", PAPER, "--tasks", "mini@1/MedQA-Diag", "--results", results)
     assert f"{PAPER}: instructions: r2med's own (r2med protocol fetch r2med-paper)" in own.stderr
     digest = fetch(tmp_path)
-    done = r2med("run", "-r", PAPER, "--tasks", "mini@1/MedQA-Diag", "--results", results, "--json")
+    done = call("run", "-r", PAPER, "--tasks", "mini@1/MedQA-Diag", "--results", results, "--json")
     (system,) = json.loads(done.stdout)["systems"]
     assert system["name"] == f"e5:prompts=r2med-paper~{digest[:8]},protocol=r2med-paper"
     assert "warnings" not in system
@@ -138,9 +147,9 @@ def test_commands_say_whose_words_they_used(e5: Path, tmp_path: Path) -> None:
     pack = tmp_path / "mine.toml"
     pack.write_text('[model.e5.query]\nMedQA-Diag = "Find it"\n')
     flags = ("-r", "e5", "--prompts", str(pack))
-    named = json.loads(r2med("run", *flags, "--tasks", "mini@1/MedQA-Diag", "--results", results, "--json").stdout)
+    named = json.loads(call("run", *flags, "--tasks", "mini@1/MedQA-Diag", "--results", results, "--json").stdout)
     assert named["systems"][0]["name"] == f"e5:prompts={Content.of(pack)}"
-    assert json.loads(r2med("search", "fever", *flags, "--json").stdout)["hits"]
+    assert json.loads(call("search", "fever", *flags, "--task", "mini@1/MedQA-Diag", "--json").stdout)["hits"]
     said = r2med("run", *flags, "--tasks", "mini@1/Biology", "--results", results, code=2).stderr
     assert "prompt pack mine has no query instruction for mini@1/Biology" in said
     assert len(said.splitlines()) == 1
