@@ -93,9 +93,12 @@ def compare(
         for name, of_task in nested.items():
             if not all(isinstance(e, Evaluation) for e in of_task.values()):
                 raise UsageError(f"{name!r} is no evaluation: r2med.evaluate(system, task) gives one")
-        found = compare_scores(ScoreSet.of_evaluations(nested, Measure.parse(measure)), chosen, margin=within)
-        judged = {name: mean_judged(e.judged_at_10 for e in of_task.values()) for name, of_task in nested.items()}
-        return msgspec.structs.replace(found, judged_at_10=judged)
+        scores = ScoreSet.of_evaluations(nested, Measure.parse(measure))
+        judged = {
+            name: mean_judged(of_task[task.name].judged_at_10 for task in scores.tasks)
+            for name, of_task in nested.items()
+        }
+        return msgspec.structs.replace(compare_scores(scores, chosen, margin=within), judged_at_10=judged)
     named = [s for s in compared if isinstance(s, str)]
     if len(named) != len(compared) or len(named) < 2:
         raise UsageError("compare takes two or more names of stored systems, or one dictionary of evaluations")
