@@ -160,6 +160,9 @@ def test_scores_are_drawn_against_parameters(site: Site) -> None:
         assert said in svg
         assert svg.count("<title>") == len(known) + 1
     assert page(site, f"{ALL_FIGURES}&size=unknown").context["sizes"] is None
+    for asked, mean in (("", "mean of the tasks"), ("&average=query", "mean of all queries")):
+        drawn = page(site, f"{ALL_FIGURES}{asked}").context["sizes"].pictures
+        assert all(f"nDCG@10 × 100, {mean}" in str(svg) for svg in drawn)  # it was "of the tasks" either way
 
 
 @pytest.mark.parametrize("column", ["average", "other", "Biology", "IIYi-Clinical"])
