@@ -178,6 +178,10 @@ def test_prices_come_from_notes_however_deep(found: SideBySide) -> None:
     # What a reranker's answers cost, whenever they were paid for; what of that was paid this time is part of it.
     asked: dict[str, object] = {"rerank": {"answers": {"cost": 0.5}, "usage": {"cost": 0.2}}}
     assert cost(asked, "dollars") == pytest.approx(1000 * 8 * 0.5 / 102)
+    earlier: list[object] = [{"answers": {"cost": 2.0, "prompt_tokens": 7}}, None]  # only the last reranker was counted
+    assert cost(asked | {"reranked_before": earlier}, "dollars") == pytest.approx(1000 * 8 * 2.5 / 102)
+    assert cost(asked | {"reranked_before": earlier}, "tokens") == pytest.approx(8 * 7 / 102)
+    assert cost(asked | {"reranked_before": [{"answers": {"cost": None}}]}, "dollars") is None
 
 
 def test_the_frontier() -> None:

@@ -156,7 +156,7 @@ def _values(notes: Mapping[str, object], keys: Sequence[str]) -> Iterator[object
     for name, value in notes.items():
         if name == "usage" and "answers" in notes:
             continue
-        if isinstance(value, dict):
-            yield from _values(value, keys)
-        elif name in keys:
+        for part in tables(value if isinstance(value, list) else [value]):
+            yield from _values(part, keys)
+        if name in keys:
             yield value
