@@ -123,13 +123,13 @@ def cost_of(results: Sequence[TaskResult], axis: str, facts: Facts) -> float | N
     queries = sum(r.task.queries for r in results)
     if axis in ("seconds", "warm"):
         stages = (r.seconds if axis == "warm" else r.cold_seconds for r in results)
-        total = known_sum(s for of_result in stages for stage, s in of_result.items() if stage not in OVERHEAD)
+        total = known_sum(s for of_result in stages for s in _own_seconds(of_result))
         return None if total is None else total / queries
     if axis == "tokens":
-        counts = [v for r in results for v in _values(r.notes, _TOKENS)]
+        counts = [v for r in results for v in _noted(r, _TOKENS)]
         return sum(v for v in counts if isinstance(v, int) and not isinstance(v, bool)) / queries
     if axis == "dollars":
-        paid = [v for r in results for v in _values(r.notes, ("cost",))]
+        paid = [v for r in results for v in _noted(r, ("cost",))]
         if any(v is None for v in paid):
             return None
         return 1000 * float(sum(v for v in paid if isinstance(v, int | float))) / queries
@@ -151,10 +151,32 @@ def cut_points(results: Iterable[TaskResult], measure: Measure, side: Side) -> l
     return points
 
 
+def _own_seconds(stages: Mapping[str, float | None]) -> Iterator[float | None]:
+    """The seconds of a system's own stages; texts that several retrievers search with stand at each and were made once.
+
+    A stage of one of several retrievers is named after it: `bm25.expand`.
+    """
+    expanded = False
+    for stage, seconds in stages.items():
+        expands = stage.rpartition(".")[2] == "expand"
+        if stage not in OVERHEAD and not (expands and expanded):
+            yield seconds
+        expanded = expanded or expands
+
+
+def _noted(result: TaskResult, keys: Sequence[str]) -> Iterator[object]:
+    """The values of some keys in a result's notes, those of the texts that its retrievers search with once."""
+    for part in (result.notes, *result.expansions[:1]):
+        yield from _values(part, keys)
+
+
 def _values(notes: Mapping[str, object], keys: Sequence[str]) -> Iterator[object]:
-    """The values of some keys, however deep they stand; what was spent this time is part of what all answers cost."""
+    """The values of some keys, however deep they stand below other names than `expansion`.
+
+    What was spent this time is part of what all answers cost.
+    """
     for name, value in notes.items():
-        if name == "usage" and "answers" in notes:
+        if name == "expansion" or (name == "usage" and "answers" in notes):
             continue
         for part in tables(value if isinstance(value, list) else [value]):
             yield from _values(part, keys)
