@@ -129,6 +129,8 @@ def cost_of(results: Sequence[TaskResult], axis: str, facts: Facts) -> float | N
         counts = [v for r in results for v in _noted(r, _TOKENS)]
         return sum(v for v in counts if isinstance(v, int) and not isinstance(v, bool)) / queries
     if axis == "dollars":
+        if any(_buys_vectors(r.system.description) for r in results):
+            return None
         paid = [v for r in results for v in _noted(r, ("cost",))]
         if any(v is None for v in paid):
             return None
@@ -149,6 +151,13 @@ def cut_points(results: Iterable[TaskResult], measure: Measure, side: Side) -> l
     if not points:
         raise ResultError("none of these results says what was truncated: only models with a length limit do")
     return points
+
+
+def _buys_vectors(described: object) -> bool:
+    """Whether a part of a system has a service make its vectors: no result says what those were bought for."""
+    if isinstance(described, dict):
+        return described.get("dtype") == "service" or any(map(_buys_vectors, described.values()))
+    return isinstance(described, list) and any(map(_buys_vectors, described))
 
 
 def _own_seconds(stages: Mapping[str, float | None]) -> Iterator[float | None]:
