@@ -77,21 +77,23 @@ def unknown_facts(names: Sequence[str]) -> SystemFacts:
 def models_of(system: SystemInfo) -> list[str]:
     """What the retrievers, the expander and the reranker of a system are made of, each once.
 
-    That is the model that a part is told to use, or the part itself. The first edition's files state only the name of
-    the system.
+    That is the model that a part is told to use, or the part itself, and the retriever that an expander searches with.
+    The first edition's files state only the name of the system.
     """
     found = tables(system.spec.get("retrievers"))
     for part in tables([system.spec.get("expander"), system.spec.get("reranker")]):
         while part:
             found.append(part)
             part = next(iter(tables([part.get("then")])), {})  # noqa: PLW2901 - the next link of a chain
-    return list(dict.fromkeys(map(_model_name, found))) or [system.name]
+    return list(dict.fromkeys(name for part in found for name in _model_names(part))) or [system.name]
 
 
-def _model_name(part: Mapping[str, object]) -> str:
+def _model_names(part: Mapping[str, object]) -> Iterator[str]:
     argument, (parameters,) = part.get("argument"), tables([part.get("parameters")]) or ({},)
     told = next((table.get("argument") or table.get("name") for table in tables([argument])), argument)
-    return str(told or parameters.get("model") or part.get("name", ""))
+    yield str(told or parameters.get("model") or part.get("name", ""))
+    if searched_with := parameters.get("retriever"):
+        yield str(searched_with).partition(":")[0]
 
 
 def cost_points(
