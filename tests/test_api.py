@@ -249,6 +249,17 @@ def test_compare_stored_systems_and_evaluations(biology: Task) -> None:
     assert "bm25-lucene minus bm25" in stored._repr_html_()
 
 
+def test_the_share_that_was_judged_is_over_the_tasks_that_are_compared(biology: Task) -> None:
+    """It was over all tasks of each system, also those that the other one lacks, which no score beside it counts."""
+    other = r2med.load("mini@1/MedQA-Diag")
+    first = {"a": r2med.evaluate("bm25", biology), "b": r2med.evaluate("bm25", other)}
+    second = {"a": r2med.evaluate("bm25-lucene", biology)}
+    assert first["a"].judged_at_10 != first["b"].judged_at_10
+    found = r2med.compare({"first": first, "second": second}, settings=QUICK)
+    assert (found.systems[0].macro.tasks, found.systems[0].macro.of_tasks) == (1, 2)
+    assert found.judged_at_10 == {"first": first["a"].judged_at_10, "second": second["a"].judged_at_10}
+
+
 def test_margins_and_effects_are_points_as_on_the_command_line() -> None:
     r2med.run("bm25", "bm25-lucene", tasks=["mini@1/Biology", "mini@1/MedQA-Diag"])
     judged = r2med.compare("bm25", "bm25-lucene", settings=QUICK, margin=2).pairs[0].macro.equivalence

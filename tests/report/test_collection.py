@@ -127,6 +127,23 @@ def test_rankings_that_end_before_the_cut_off_are_not_compared_with_longer_ones(
     assert not rows["bm25-lucene"]
 
 
+def test_score_against_cost_refuses_rankings_of_unlike_depth_and_says_which_tasks_it_is_over(tmp_path: Path) -> None:
+    """It drew R@100 of ten documents beside R@100 of a hundred, and a mean of two tasks as that of the collection."""
+    root, out = tmp_path / "results", tmp_path / "pareto.svg"
+    tasks = ["mini@1/Biology", "mini@1/MedQA-Diag"]
+    r2med.run("bm25", tasks=tasks, results=root)
+    r2med.run("bm25-lucene", tasks=tasks, depth=10, results=root)
+    for plot in (r2med.plot_pareto, r2med.plot_truncation):
+        with pytest.raises(ResultError, match=r"'bm25-lucene' was ranked to depth 10 on mini@1/Biology and 'bm25' to"):
+            plot(out, results=root, measure="R@100")
+    found = r2med.plot_pareto(out, results=root)
+    assert found.notes == ["only 2 of 8 tasks: those that have results"]
+    assert "nDCG@10 × 100, mean of 2 of 8 tasks" in out.read_text("utf-8")
+    r2med.run("bm25", tasks="mini@1", results=root)
+    assert not r2med.plot_pareto(out, "bm25", results=root).notes
+    assert "nDCG@10 × 100, mean of the tasks" in out.read_text("utf-8")
+
+
 def test_names_nobody_knows(store: ResultStore, tmp_path: Path) -> None:
     with pytest.raises(UnknownName, match="did you mean bm25"):
         side_by_side(ResultIndex([store.root]), ["bm25", "bm26"], MAIN)

@@ -16,9 +16,9 @@ import r2med
 from r2med.cli.browse import leaderboard
 from r2med.cli.compare import command as compare_command
 from r2med.cli.run import command as run_command
-from r2med.core import UsageError
+from r2med.core import DataError, UsageError
 from r2med.core.table import Table, points
-from r2med.report.comparison import comparison_latex, scores_latex
+from r2med.report.comparison import comparison_latex, read_flags, scores_latex
 from r2med.report.scores import Scores
 from r2med.scoring import MAIN
 from r2med.scoring.compare import Comparison, compare
@@ -127,6 +127,17 @@ def test_each_pair_has_a_table_with_its_stars() -> None:
     lines = [*found.pairs[0].tasks.values(), found.pairs[0].macro, found.pairs[0].query_weighted]
     assert [r"*" in row for row in rows] == [line.different for line in lines]
     assert "Detectable" not in table
+
+
+def test_a_flag_means_one_query(tmp_path: Path) -> None:
+    """An id that two tasks have flagged the query of both."""
+    tasks = [TaskScores(name, ("1", "2"), np.zeros((2, 2))) for name in ("a", "b")]
+    scores = ScoreSet(("x", "y"), (*tasks, TaskScores("c", ("3",), np.zeros((2, 1)))), 3)
+    (tmp_path / "flags").write_text("a\t1\n\n3\n")
+    assert read_flags(tmp_path / "flags", scores) == {("a", "1"), ("c", "3")}
+    (tmp_path / "flags").write_text("3\n1\n")
+    with pytest.raises(DataError, match="flags:2: '1' is a query of a, b: write the task and a tab before it"):
+        read_flags(tmp_path / "flags", scores)
 
 
 def test_run_and_compare_agree(results: Path) -> None:

@@ -160,6 +160,9 @@ def test_scores_are_drawn_against_parameters(site: Site) -> None:
         assert said in svg
         assert svg.count("<title>") == len(known) + 1
     assert page(site, f"{ALL_FIGURES}&size=unknown").context["sizes"] is None
+    for asked, mean in (("", "mean of the tasks"), ("&average=query", "mean of all queries")):
+        drawn = page(site, f"{ALL_FIGURES}{asked}").context["sizes"].pictures
+        assert all(f"nDCG@10 × 100, {mean}" in str(svg) for svg in drawn)  # it was "of the tasks" either way
 
 
 @pytest.mark.parametrize("column", ["average", "other", "Biology", "IIYi-Clinical"])
@@ -315,13 +318,16 @@ def test_comparing_gives_the_statistics_of_scoring(site: Site, results: Path) ->
     ]
 
 
-def test_comparing_names_rankings_that_end_before_the_cut_off(tmp_path: Path) -> None:
+def test_pages_name_rankings_that_end_before_the_cut_off(tmp_path: Path) -> None:
+    """Only the page that compares two systems did; the others starred and ranked R@100 of five documents."""
     for system, depth in (("bm25", 5), ("bm25-lucene", 1000)):
-        r2med.run(system, tasks="mini@1/Biology", depth=depth, results=tmp_path)
-    site, address = Site([tmp_path]), "/compare/mini@1?s=bm25&s=bm25-lucene"
-    html = shown(site, address)
-    assert html.count("Rankings were cut at rank 5, so that nDCG@10 counts less than there is to find.") == 1
-    assert "Rankings were cut" not in shown(site, f"{address}&measure=ndcg_at_5")
+        r2med.run(system, tasks="mini@1", depth=depth, results=tmp_path)
+    site = Site([tmp_path])
+    for address in ("board/mini@1", "task/mini@1/Biology", "tradeoffs/mini@1", "compare/mini@1", "table/mini@1"):
+        for cutoff in (5, 10):
+            url = f"/{address}?measure=ndcg_at_{cutoff}&format=md"
+            text = table_text(site, PageRequest.from_url(url))[1] if "table" in url else shown(site, url)
+            assert text.count(f"Rankings were cut at rank 5, so that nDCG@{cutoff} counts less") == (cutoff > 5), url
 
 
 def test_two_sites_do_not_share_comparisons(results: Path, own_results: Path) -> None:

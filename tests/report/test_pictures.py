@@ -11,6 +11,7 @@ import msgspec
 import numpy as np
 import pytest
 
+import r2med
 from r2med.core import MissingExtra, ResultError, UsageError
 from r2med.report import svg
 from r2med.report.chart import fit
@@ -39,12 +40,15 @@ from r2med.report.pictures import (
     frontier,
 )
 from r2med.report.svg import SERIES, SHAPES, Canvas, check_output, text_width, write_picture
-from r2med.results import ResultIndex, TaskResult
+from r2med.results import ResultIndex, ResultStore, TaskResult
 from r2med.results.published_models import SystemFacts
 from r2med.scoring import MAIN
 from r2med.scoring.compare import standings
 from r2med.scoring.evaluation import ScoreSet, TaskScores
 from r2med.scoring.intervals import Settings, score_intervals
+from tests.builders import small_task
+from tests.llm.server import serving
+from tests.retrieve.encoders import service
 
 from .pictures import NAME, check_legible
 
@@ -178,6 +182,49 @@ def test_prices_come_from_notes_however_deep(found: SideBySide) -> None:
     # What a reranker's answers cost, whenever they were paid for; what of that was paid this time is part of it.
     asked: dict[str, object] = {"rerank": {"answers": {"cost": 0.5}, "usage": {"cost": 0.2}}}
     assert cost(asked, "dollars") == pytest.approx(1000 * 8 * 0.5 / 102)
+    earlier: list[object] = [{"answers": {"cost": 2.0, "prompt_tokens": 7}}, None]  # only the last reranker was counted
+    assert cost(asked | {"reranked_before": earlier}, "dollars") == pytest.approx(1000 * 8 * 2.5 / 102)
+    assert cost(asked | {"reranked_before": earlier}, "tokens") == pytest.approx(8 * 7 / 102)
+    assert cost(asked | {"reranked_before": [{"answers": {"cost": None}}]}, "dollars") is None
+
+
+def test_texts_that_several_retrievers_search_with_are_paid_for_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every retriever of a fusion notes them: their dollars, tokens and seconds were counted for each."""
+    pytest.importorskip("httpx", reason="the extra `api` is not installed")
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    monkeypatch.setenv("R2MED_HOME", str(tmp_path / "home"))
+    with serving() as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        systems = ["hyde:gpt4+bm25", "hyde:gpt4+bm25+bm25-lucene.rrf"]
+        one, fused = r2med.run(*systems, tasks="mini@1/Biology", results=tmp_path / "results").results
+    for axis in ("dollars", "tokens"):
+        paid = cost_of([one], axis, unknown_facts)
+        assert paid
+        assert cost_of([fused], axis, unknown_facts) == pytest.approx(paid)
+    stages = {"load": 50.0, "bm25.expand": 8.0, "bm25.retrieve": 1.0, "v1.5.expand": 8.0, "v1.5.retrieve": 2.0}
+    assert fused.seconds.keys() >= {"bm25.expand", "bm25-lucene.expand"}
+    timed = msgspec.structs.replace(fused, seconds=stages | {"fuse": 1.0, "score": 50.0}, saved_seconds={})
+    for axis in ("seconds", "warm"):
+        assert cost_of([timed], axis, unknown_facts) == pytest.approx(12.0 / fused.task.queries)
+
+
+def test_what_bought_vectors_cost_is_not_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No result says it, and a system over an embedding service stood at 0 dollars."""
+    pytest.importorskip("httpx", reason="the extra `api` is not installed")
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    monkeypatch.setenv("R2MED_HOME", str(tmp_path / "home"))
+    with service.serving() as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        systems = ["bm25", "openai", "bm25+openai.rrf"]
+        r2med.run(*systems, tasks=small_task(), results=tmp_path / "results")
+    bought = [r.system.name for r in ResultStore(tmp_path / "results") if "openai" in r.system.name]
+    notes = r2med.plot_pareto(tmp_path / "a.svg", results=tmp_path / "results", axis="cost").notes
+    assert notes == [f"{name} is left out: its cost is not known" for name in bought]
+    assert len(bought) == 2
 
 
 def test_the_frontier() -> None:

@@ -193,6 +193,9 @@ def test_the_parts_of_a_system_are_those_of_its_spec() -> None:
     info = SystemInfo(name="a name that says nothing", kind="reranked", description={}, spec=spec.data())
     assert models_of(info) == ["bm25", "minilm", "served"]
     assert models_of(SystemInfo(name="minilm", kind="dense", description={})) == ["minilm"]
+    searching = SystemSpec.parse("lamer:gpt4,retriever=e5:max_length=64+bm25")
+    info = SystemInfo(name=str(searching), kind="expanded", description={}, spec=searching.data())
+    assert models_of(info) == ["bm25", "gpt4", "e5"]  # what an expander searches with was left out
 
 
 def test_a_taken_port_is_one_line() -> None:

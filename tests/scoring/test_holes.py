@@ -193,6 +193,16 @@ def test_ranks_that_could_change_and_ranks_that_could_not() -> None:
     assert unsure.rank_if_relevant == 1
 
 
+def test_holes_are_relevant_with_the_least_grade_that_a_measure_asks_for() -> None:
+    """With R(rel=2) and the like, holes of grade 1 counted as wrong: the score stood under "If relevant" unchanged."""
+    qrels = Qrels.from_judgments([("q", "good", 2), ("q", "fair", 1)])
+    runs = {"old": run_of(q=["good"]), "new": run_of(q=["n1", "n2", "n3"])}
+    for measure, expected in (("R(rel=2)@10", (1 / 4, 3 / 4)), ("AP(rel=2)", (1 / 4, 3 / 4)), ("R@10", (1 / 5, 3 / 5))):
+        old, new = hole_report(runs, qrels, Measure.parse(measure))
+        assert (old.if_relevant, new.if_relevant) == pytest.approx(expected), measure
+        assert (old.rank, new.rank, old.rank_if_relevant, new.rank_if_relevant) == (1, 2, 2, 1), measure
+
+
 def test_a_run_without_documents_has_no_holes() -> None:
     """It stopped the report on all other systems: a depth of 0 shows nothing."""
     found = {report.system: report for report in hole_report(RUNS | {"none": Run.from_rankings({"q1": []})}, QRELS)}

@@ -13,7 +13,14 @@ from ..core import UsageError
 from ..core.files import write_bytes
 from ..core.options import Options
 from ..core.table import Table, counted
-from ..report.collection import SideBySide, collection_results, side_by_side, the_collection
+from ..report.collection import (
+    CollectionResults,
+    SideBySide,
+    check_depths,
+    collection_results,
+    side_by_side,
+    the_collection,
+)
 from ..report.comparison import (
     Compared,
     aware_of,
@@ -30,7 +37,7 @@ from ..report.comparison import (
 )
 from ..report.costs import AXES, cost_points, cut_points
 from ..report.leaderboard import Board, board
-from ..report.pictures import draw_ranks, draw_scatter, draw_scores, draw_tradeoff, draw_truncation
+from ..report.pictures import MEAN, draw_ranks, draw_scatter, draw_scores, draw_tradeoff, draw_truncation
 from ..report.svg import Canvas, check_output, write_picture
 from ..results import ResultIndex, ResultStore
 from ..scoring import MAIN, Evaluation, Measure
@@ -93,9 +100,12 @@ def compare(
         for name, of_task in nested.items():
             if not all(isinstance(e, Evaluation) for e in of_task.values()):
                 raise UsageError(f"{name!r} is no evaluation: r2med.evaluate(system, task) gives one")
-        found = compare_scores(ScoreSet.of_evaluations(nested, Measure.parse(measure)), chosen, margin=within)
-        judged = {name: mean_judged(e.judged_at_10 for e in of_task.values()) for name, of_task in nested.items()}
-        return msgspec.structs.replace(found, judged_at_10=judged)
+        scores = ScoreSet.of_evaluations(nested, Measure.parse(measure))
+        judged = {
+            name: mean_judged(of_task[task.name].judged_at_10 for task in scores.tasks)
+            for name, of_task in nested.items()
+        }
+        return msgspec.structs.replace(compare_scores(scores, chosen, margin=within), judged_at_10=judged)
     named = [s for s in compared if isinstance(s, str)]
     if len(named) != len(compared) or len(named) < 2:
         raise UsageError("compare takes two or more names of stored systems, or one dictionary of evaluations")
@@ -337,16 +347,17 @@ def plot_pareto(
     if warm and axis == "cost":
         raise UsageError("warm goes with seconds: dollars are counted whenever they were paid")
     check_output(Path(out))
-    index, shown = ResultIndex([Path(results)]), Measure.parse(measure)
-    where = the_collection(index, collection)
-    stored = index.select(systems, collection=where)
-    found = collection_results(stored[0].collection, stored, strict=True)
+    shown = Measure.parse(measure)
+    found = _of_collection(systems, results, collection, shown)
     against = "dollars" if axis == "cost" else "warm" if warm else axis
     points, left_out = cost_points(found, found.tasks, shown, against)
     if not points:
         raise UsageError("no system is left to draw: " + "; ".join(left_out))
-    canvas = draw_tradeoff(points, AXES[against], shown, where, headed=True)
-    return _written(canvas, out, [*left_out, *found.problems])
+    number, whole = len(found.tasks), max(len(found.whole), len(found.tasks))
+    average = MEAN if number == whole else f"mean of {number} of {whole} tasks"
+    canvas = draw_tradeoff(points, AXES[against], shown, found.slug, headed=True, average=average)
+    lacking = [] if number == whole else [f"only {number} of {whole} tasks: those that have results"]
+    return _written(canvas, out, [*lacking, *left_out, *found.problems])
 
 
 def plot_scatter(
@@ -371,12 +382,21 @@ def plot_truncation(
     if side not in ("document", "query"):
         raise UsageError(f"the side is document or query, not {side!r}")
     check_output(Path(out))
-    index, shown = ResultIndex([Path(results)]), Measure.parse(measure)
-    where = the_collection(index, collection)
-    stored = index.select(systems, collection=where)
-    found = collection_results(stored[0].collection, stored, strict=True)
+    shown = Measure.parse(measure)
+    found = _of_collection(systems, results, collection, shown)
     points = cut_points([result for system in found.systems for result in found.results(system)], shown, side)
-    return _written(draw_truncation(points, shown, where, side), out, found.problems)
+    return _written(draw_truncation(points, shown, found.slug, side), out, found.problems)
+
+
+def _of_collection(
+    systems: Sequence[str], results: str | Path, collection: str, measure: Measure
+) -> CollectionResults:  # fmt: skip
+    """The results of some systems, by default all, on one collection; rankings of unlike depth are refused."""
+    index = ResultIndex([Path(results)])
+    stored = index.select(systems, collection=the_collection(index, collection))
+    found = collection_results(stored[0].collection, stored, strict=True)
+    check_depths(found, found.tasks, measure)
+    return found
 
 
 def _lacking(found: SideBySide) -> list[str]:

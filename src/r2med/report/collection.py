@@ -283,8 +283,7 @@ def side_by_side(
     in_order = [t for t in results.tasks if results.infos[t].full_name in (wanted or shared)]
     if not in_order:  # the data of every task that they share have changed
         raise ResultError("; ".join(results.problems))
-    for task in in_order:
-        _check_depths([of_task[task] for of_task in results.systems.values() if task in of_task], measure)
+    check_depths(results, in_order, measure)
     scores = results.score_set(measure, list(by_label), in_order, strict=True)
     assert scores is not None
     whole = max(scores.of_tasks, len(results.tasks))
@@ -292,14 +291,17 @@ def side_by_side(
     return SideBySide(replace(scores, of_tasks=whole), results, left_out)
 
 
-def _check_depths(stored: Sequence[StoredResult], measure: Measure) -> None:
-    """Refuse rankings of which one ends before the measure's cut-off and before another."""
-    least, most = (end(stored, key=lambda item: item.result.depth) for end in (min, max))
-    if least.result.depth < most.result.depth and least.result.ends_before(measure.cutoff):
-        raise ResultError(
-            f"{least.label!r} was ranked to depth {least.result.depth} on {least.full_name} and {most.label!r} to "
-            f"{most.result.depth}, so that {measure} counts less of the first: run one of them again, or leave it out"
-        )
+def check_depths(results: CollectionResults, tasks: Iterable[str], measure: Measure) -> None:
+    """Refuse rankings of a task of which one ends before the measure's cut-off and before another."""
+    for task in tasks:
+        stored = [of_task[task] for of_task in results.systems.values() if task in of_task]
+        least, most = (end(stored, key=lambda item: item.result.depth) for end in (min, max))
+        if least.result.depth < most.result.depth and least.result.ends_before(measure.cutoff):
+            raise ResultError(
+                f"{least.label!r} was ranked to depth {least.result.depth} on {least.full_name} and {most.label!r} to "
+                f"{most.result.depth}, so that {measure} counts less of the first: run one of them again, or leave it "
+                f"out"
+            )
 
 
 class Behind(NamedTuple):

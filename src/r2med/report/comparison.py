@@ -203,7 +203,14 @@ def read_flags(path: Path, scores: ScoreSet) -> set[tuple[str, str]]:
         if line.strip():
             if line.strip() not in known:
                 raise DataError(f"no compared task has a query {line.strip()!r}", path=path, line=number)
-            flagged.update(known[line.strip()])
+            if len(meant := known[line.strip()]) > 1:
+                tasks = ", ".join(task for task, _ in meant)
+                raise DataError(
+                    f"{line.strip()!r} is a query of {tasks}: write the task and a tab before it",
+                    path=path,
+                    line=number,
+                )
+            flagged.update(meant)
     return flagged
 
 

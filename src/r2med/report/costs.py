@@ -77,21 +77,23 @@ def unknown_facts(names: Sequence[str]) -> SystemFacts:
 def models_of(system: SystemInfo) -> list[str]:
     """What the retrievers, the expander and the reranker of a system are made of, each once.
 
-    That is the model that a part is told to use, or the part itself. The first edition's files state only the name of
-    the system.
+    That is the model that a part is told to use, or the part itself, and the retriever that an expander searches with.
+    The first edition's files state only the name of the system.
     """
     found = tables(system.spec.get("retrievers"))
     for part in tables([system.spec.get("expander"), system.spec.get("reranker")]):
         while part:
             found.append(part)
             part = next(iter(tables([part.get("then")])), {})  # noqa: PLW2901 - the next link of a chain
-    return list(dict.fromkeys(map(_model_name, found))) or [system.name]
+    return list(dict.fromkeys(name for part in found for name in _model_names(part))) or [system.name]
 
 
-def _model_name(part: Mapping[str, object]) -> str:
+def _model_names(part: Mapping[str, object]) -> Iterator[str]:
     argument, (parameters,) = part.get("argument"), tables([part.get("parameters")]) or ({},)
     told = next((table.get("argument") or table.get("name") for table in tables([argument])), argument)
-    return str(told or parameters.get("model") or part.get("name", ""))
+    yield str(told or parameters.get("model") or part.get("name", ""))
+    if searched_with := parameters.get("retriever"):
+        yield str(searched_with).partition(":")[0]
 
 
 def cost_points(
@@ -123,13 +125,15 @@ def cost_of(results: Sequence[TaskResult], axis: str, facts: Facts) -> float | N
     queries = sum(r.task.queries for r in results)
     if axis in ("seconds", "warm"):
         stages = (r.seconds if axis == "warm" else r.cold_seconds for r in results)
-        total = known_sum(s for of_result in stages for stage, s in of_result.items() if stage not in OVERHEAD)
+        total = known_sum(s for of_result in stages for s in _own_seconds(of_result))
         return None if total is None else total / queries
     if axis == "tokens":
-        counts = [v for r in results for v in _values(r.notes, _TOKENS)]
+        counts = [v for r in results for v in _noted(r, _TOKENS)]
         return sum(v for v in counts if isinstance(v, int) and not isinstance(v, bool)) / queries
     if axis == "dollars":
-        paid = [v for r in results for v in _values(r.notes, ("cost",))]
+        if any(_buys_vectors(r.system.description) for r in results):
+            return None
+        paid = [v for r in results for v in _noted(r, ("cost",))]
         if any(v is None for v in paid):
             return None
         return 1000 * float(sum(v for v in paid if isinstance(v, int | float))) / queries
@@ -151,12 +155,41 @@ def cut_points(results: Iterable[TaskResult], measure: Measure, side: Side) -> l
     return points
 
 
+def _buys_vectors(described: object) -> bool:
+    """Whether a part of a system has a service make its vectors: no result says what those were bought for."""
+    if isinstance(described, dict):
+        return described.get("dtype") == "service" or any(map(_buys_vectors, described.values()))
+    return isinstance(described, list) and any(map(_buys_vectors, described))
+
+
+def _own_seconds(stages: Mapping[str, float | None]) -> Iterator[float | None]:
+    """The seconds of a system's own stages; texts that several retrievers search with stand at each and were made once.
+
+    A stage of one of several retrievers is named after it: `bm25.expand`.
+    """
+    expanded = False
+    for stage, seconds in stages.items():
+        expands = stage.rpartition(".")[2] == "expand"
+        if stage not in OVERHEAD and not (expands and expanded):
+            yield seconds
+        expanded = expanded or expands
+
+
+def _noted(result: TaskResult, keys: Sequence[str]) -> Iterator[object]:
+    """The values of some keys in a result's notes, those of the texts that its retrievers search with once."""
+    for part in (result.notes, *result.expansions[:1]):
+        yield from _values(part, keys)
+
+
 def _values(notes: Mapping[str, object], keys: Sequence[str]) -> Iterator[object]:
-    """The values of some keys, however deep they stand; what was spent this time is part of what all answers cost."""
+    """The values of some keys, however deep they stand below other names than `expansion`.
+
+    What was spent this time is part of what all answers cost.
+    """
     for name, value in notes.items():
-        if name == "usage" and "answers" in notes:
+        if name == "expansion" or (name == "usage" and "answers" in notes):
             continue
-        if isinstance(value, dict):
-            yield from _values(value, keys)
-        elif name in keys:
+        for part in tables(value if isinstance(value, list) else [value]):
+            yield from _values(part, keys)
+        if name in keys:
             yield value

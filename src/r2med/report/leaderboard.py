@@ -372,7 +372,7 @@ def board_caption(rows: Sequence[Row], measure: Measure) -> str:
     text = f"{measure} × 100; Macro: mean of the tasks."
     if any(r.judged_at_10 is not None for r in rows):
         text += f" {JUDGED}: share of the top ten that somebody judged."
-    text += "".join(f" {r.system}: {r.caution}" for r in rows if r.measured and r.caution)
+    text += "".join(f" {line}" for line in cautions(rows))
     if protocols:
         text += f" Published figures are not ours; protocol {', '.join(protocols)}."
     if len(protocols) > 1:
@@ -384,6 +384,11 @@ def board_caption(rows: Sequence[Row], measure: Measure) -> str:
         text += " differ significantly (randomisation test, 5 % over all pairs); Rank has the ranks that these tests"
         text += " leave open; Best is how often it was first when queries were resampled."
     return text
+
+
+def cautions(rows: Iterable[Row]) -> list[str]:
+    """What must be said about systems measured here, a line each."""
+    return [f"{row.system}: {row.caution}" for row in rows if row.measured and row.caution]
 
 
 def conflict_lines(rows: Iterable[Row]) -> list[str]:

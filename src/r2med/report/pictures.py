@@ -33,6 +33,7 @@ SAME = 1e-9
 MOST_MARKS = 2_000  # Queries that are drawn one by one; of more, those with about the same scores share a mark.
 CELL = 0.05
 LARGEST = 16.0
+MEAN = "mean of the tasks"
 GOLDEN = math.pi * (3 - math.sqrt(5))
 Link = Callable[[str, str], str]  # From a task and a query to the address of its page.
 
@@ -201,11 +202,12 @@ def frontier(points: Sequence[CostPoint]) -> list[CostPoint]:
 
 
 def draw_tradeoff(
-    points: Sequence[CostPoint], axis: Axis, measure: Measure, where: str, *, headed: bool, width: float = WIDTH
-) -> Chart:
+    points: Sequence[CostPoint], axis: Axis, measure: Measure, where: str, *, headed: bool, width: float = WIDTH,
+    average: str = MEAN,
+) -> Chart:  # fmt: skip
     """A point per system, squares for published figures; the dashed line joins the Pareto front.
 
-    A picture for a file is `headed`; a page has a heading of its own.
+    A picture for a file is `headed`; a page has a heading of its own. `average` says what the scores are.
     """
     subtitle = f"{axis.note} Dashed: no other system is both better and cheaper."
     chart = Chart(width, f"{measure} against {axis.title.lower()} on {where}", subtitle, headed=headed)
@@ -222,7 +224,7 @@ def draw_tradeoff(
     chart.x_axis(x._replace(ticks=()), top, bottom, axis.unit + (" (logarithmic)" if x.log else ""))
     marked = [(left + gutter / 2, "0")] if free else []
     chart.x_ticks([*marked, *((x(tick), short(tick)) for tick in (x.ticks if paid else ()))], top, bottom)
-    chart.y_axis(y, left, right, f"{measure} × 100, mean of the tasks", away=46 if wide else 36)
+    chart.y_axis(y, left, right, f"{measure} × 100, {average}", away=46 if wide else 36)
     front, edge = frontier(points), list[tuple[float, float]]()
     for point in front:
         px, py = places[points.index(point)]

@@ -117,9 +117,14 @@ def score_bounds(
 def _levels(qrels: Qrels, measure: Measure) -> list[int]:
     """The grades of relevant documents to try, highest first; one where a measure only asks who is relevant."""
     used = sorted({1, *qrels.grades[qrels.grades > 0].tolist()}, reverse=True)
+    return used if measure.family == "ndcg" else [max(used[0], _least_relevant(measure))]
+
+
+def _least_relevant(measure: Measure) -> int:
+    """The least grade of a document that a measure calls relevant."""
     threshold = dict(measure.parameters).get("rel", 1)
     assert isinstance(threshold, int)
-    return used if measure.family == "ndcg" else [max(used[0], threshold)]
+    return threshold
 
 
 def _falling(levels: Sequence[int], length: int) -> Iterator[tuple[int, ...]]:
@@ -135,7 +140,7 @@ class HoleReport(msgspec.Struct, frozen=True, kw_only=True):
     """One system on one task: its holes, its score as judged, the range, and where that puts it among the others.
 
     The range is over labellings of the pool of all systems' holes. `if_relevant` is the score if every hole of every
-    system were relevant (grade 1); ranks are by score, 1 the best.
+    system were relevant, with the least grade that the measure calls so; ranks are by score, 1 the best.
     """
 
     system: str
@@ -155,7 +160,7 @@ def hole_report(
 ) -> list[HoleReport]:
     """How the unjudged documents could change the order of systems."""
     pairs = {(hole.query, hole.doc_id) for run in runs.values() for hole in unjudged(run, qrels, depth)}
-    pooled = with_labels(qrels, [(*pair, 1) for pair in sorted(pairs)])
+    pooled = with_labels(qrels, [(*pair, _least_relevant(measure)) for pair in sorted(pairs)])
     bounds = [score_bounds(run, qrels, measure, depth=depth, pool=pairs) for run in runs.values()]
     low, judged, high = np.array([[side.mean() for side in of_run] for of_run in bounds]).T
     relevant = np.array([score(run, pooled, [measure]).mean(measure) for run in runs.values()])

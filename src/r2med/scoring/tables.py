@@ -218,7 +218,7 @@ def holes_table(reports: Mapping[str, Sequence[HoleReport]], depth: int) -> Tabl
     caption = (
         f"hole@{depth}: share of the top {depth} that nobody judged. Could be: the range over every way to label "
         f"the holes of all systems; of ranks, what these ranges leave open. If relevant, and the rank Then: all holes "
-        f"of all systems relevant, with grade 1."
+        f"of all systems relevant, with the least grade that the measure calls so."
     )
     return Table(titles, rows, caption, 2)
 

@@ -14,9 +14,9 @@ from ....scoring import MAIN, Measure
 from ...chart import Scale, linear
 from ...collection import CollectionResults
 from ...costs import AXES, CostPoint, cost_points
-from ...leaderboard import ALL, FAMILIES, MARKS, Row, Standing, conflict_lines, measured_rows, published_rows
+from ...leaderboard import ALL, FAMILIES, MARKS, Row, Standing, cautions, conflict_lines, measured_rows, published_rows
 from ...pictures import PHONE, WIDTH, draw_tradeoff, frontier, interval_mark
-from ...scores import short_name
+from ...scores import cut_short, short_name
 from ..render import Links, Page, PageRequest
 from ..site import Site
 from . import Chip, board_filters, chips, choose, collection_chips, measure_chips, measure_param
@@ -120,7 +120,7 @@ class Board(NamedTuple):
                 scores[0] = f"{row.scope} tasks"
             origin = f"{row.origin} {row.date} {row.protocol}" if row.date or not row.measured else row.origin
             cells.append([row.label, row.family, origin, *scores])
-        caption = f"{self.measure} × 100 on {self.results.title}."
+        caption = " ".join([f"{self.measure} × 100 on {self.results.title}.", *cautions(rows)])
         if any(not row.measured for row in rows):
             caption += " Published figures are other people's, under their own protocol."
         titles = [AVERAGES[c][0] if c in AVERAGES else short_name(c) for c in self.columns]
@@ -209,6 +209,7 @@ def board(site: Site, asked: PageRequest, url: Links) -> Page:
         "any_own": any(row.measured for row in rows),
         "any_judged": any(row.judged_at_10 is not None for row in rows),
         "trouble": site.problems(),
+        "cautions": {row.system: row.caution for row in rows if row.measured},
         "exports": exports,
         "texts": [(title, write(table)) for title, _, write in FORMATS.values()] if table else [],
         "export_id": f"{slug}-{shown.measure.key}-{chosen['average']}-{chosen['protocol']}",
@@ -303,6 +304,7 @@ def tradeoffs(site: Site, asked: PageRequest, url: Links) -> Page:
         "front": frontier(points),
         "pictures": [Markup(picture.render(dark=False)) for picture in drawn],
         "left_out": left_out,
+        "cautions": {p.system: cut_short(measure, results.results(p.system)) for p in points if p.measured},
         "any_published": any(not p.measured for p in points),
     }
     return Page("tradeoffs.html", "Trade-offs", context, "tradeoffs")

@@ -12,7 +12,7 @@ from ....scoring import Measure
 from ...collection import CollectionResults
 from ...costs import AXES, CostPoint, Facts, models_of
 from ...leaderboard import Row
-from ...pictures import PHONE, WIDTH, draw_tradeoff, short
+from ...pictures import MEAN, PHONE, WIDTH, draw_tradeoff, short
 from ...submissions import Submitted
 
 SIZES = {"none": 0, "up-to-1b": 1e9, "up-to-10b": 1e10, "up-to-100b": 1e11, "larger": float("inf")}
@@ -131,6 +131,7 @@ def draw_sizes(rows: Sequence[Row], measure: Measure, where: str, average: str) 
     if len({point.cost for point in points}) < 2:
         return None
     axis = AXES["parameters"]
-    drawn = [draw_tradeoff(points, axis, measure, where, headed=False, width=width) for width in (WIDTH, PHONE)]
+    mean = MEAN if average == "macro" else "mean of all queries"
+    drawn = [draw_tradeoff(points, axis, measure, where, headed=False, width=w, average=mean) for w in (WIDTH, PHONE)]
     pictures = [Markup(picture.render(dark=False)) for picture in drawn]
     return SizePicture(pictures, drawn[0].title, len(points), len(rows) - len(points))

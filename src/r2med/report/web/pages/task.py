@@ -17,6 +17,7 @@ from ....scoring.intervals import Estimate
 from ....scoring.slices import thirds
 from ...collection import CollectionResults, TaskMatrix
 from ...page_html import figure, markdown_html
+from ...scores import cut_short
 from ...task_origin import catalogue_entry
 from ...task_page import audit_lines, examples, task_facts
 from ..failures import KINDS
@@ -41,6 +42,7 @@ def task(site: Site, asked: PageRequest, url: Links) -> Page:
     order = best_on(results, name, measure)
     matrix = results.matrix(name, measure, None if results.affordable(name) else order[:SHOWN])
     shown = [s for s in order if matrix and s in matrix.systems][:SHOWN]
+    systems = _systems(site, results, name, order, measure)
     begin = _place(asked.get("from"))
     rows = [row for row in published(results, measure) if info.full_name in row.tasks]
     others = [(row.label, row.tasks[info.full_name], row.date) for row in rows]
@@ -62,8 +64,9 @@ def task(site: Site, asked: PageRequest, url: Links) -> Page:
         "facts": task_facts(facts.stats, facts.tendencies) if facts else [],
         "waiting": behind.task is not None and facts is None,
         "audit": audit_lines(facts.audit) if facts and facts.audit else [],
-        "systems": _systems(site, results, name, order, measure),
+        "systems": systems,
         "others": OTHERS,
+        "cautions": {system: _cut(result, measure) for system, result, _ in systems},
         "slug": results.slug,
         "published": sorted(others, key=lambda row: -row[1])[:10],
         "shown": shown,
@@ -113,6 +116,11 @@ def _systems(
         said = found.scores.get(system) if found else None
         rows.append((system, result, said.tasks.get(result.task.full_name) if said else None))
     return rows
+
+
+def _cut(result: TaskResult, measure: Measure) -> str:
+    """What must be said about a ranking that ends before the cut-off of a measure shown."""
+    return " ".join(said for m in dict.fromkeys((measure, *OTHERS)) if (said := cut_short(m, [result])))
 
 
 def _thirds(
