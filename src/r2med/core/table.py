@@ -232,8 +232,11 @@ def p_value(value: float) -> str:
 
 
 def share(value: float | None, digits: int = 0) -> str:
-    """A share in per cent; an en dash where there is none."""
-    return NONE if value is None else f"{100 * value:.{digits}f} %"
+    """A share in per cent; an en dash where there is none. Only all is 100 %, and only nothing 0 %."""
+    if value is None:
+        return NONE
+    shown = (f"{100 * value:.{more}f}" for more in range(digits, 18))
+    return next(text for text in shown if float(text) not in (0, 100) or abs(100 * value - float(text)) < 1e-9) + " %"
 
 
 def counted(number: int, noun: str, plural: str = "") -> str:
