@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +17,7 @@ from ...core.untrusted import component
 from ..records import whole_grade
 
 MOST_ROWS = 512  # of one batch
+NUMBERED = re.compile(r"-(\d{5})-of-(\d{5})\.parquet$")
 
 
 class ArrowTable(NamedTuple):
@@ -80,6 +82,7 @@ def read_parquet(
     store: Store, files: list[str], columns: tuple[str, ...], optional: tuple[str, ...] = ()
 ) -> ArrowTable:
     """One table from the shards of a split; a missing column is an error that lists what there is."""
+    _check_all_there(store, files)
     tables = []
     for name in files:
         label = store.label(name)
@@ -92,6 +95,17 @@ def read_parquet(
             tables.append(_read_bounded(file, wanted, store.raw_size(name), label))
     with _reading(label):
         return ArrowTable(pyarrow().concat_tables(tables, promote_options="permissive"), label)
+
+
+def _check_all_there(store: Store, files: list[str]) -> None:
+    """Refuse a split of which a file is missing, or that is there in two forms: rows would be lost, or added."""
+    found = [(int(m[1]), int(m[2])) if (m := NUMBERED.search(name)) else (0, 1) for name in files]
+    count = found[0][1]
+    if len(set(found)) < len(found) or any(of != count or number >= count for number, of in found):
+        raise DataError(f"and {files[0]} do not belong to one set of files: keep one set", path=store.label(files[-1]))
+    if missing := sorted(set(range(count)) - {number for number, _ in found}):
+        said = f"is one of {count} files, of which number {missing[0]:05} is missing"
+        raise DataError(said, path=store.label(files[0]))
 
 
 def column_names(store: Store, name: str) -> list[str]:
