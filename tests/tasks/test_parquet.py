@@ -167,6 +167,7 @@ BAD: list[tuple[str, dict[str, Any], str]] = [
     ("qrels", {"q_id": ["q1"], "p_id": ["d1"], "score": pa.array([None], pa.int32())}, "grade None is not a whole"),
     ("qrels", {"q_id": ["q1"], "p_id": ["d1"], "score": ["high"]}, "column 'score' holds string, expected whole"),
     ("qrels", {"q_id": ["q1"], "p_id": ["d1"], "score": [2**40]}, "grade 1099511627776 is out of range"),
+    ("qrels", {"q_id": ["q1"], "p_id": ["d1"], "relevance": [0]}, "has no column 'score', but 'relevance': rename"),
     ("qrels", {"q_id": ["q1"] * 2, "p_id": ["d1"] * 2, "score": [1, 2]}, "query 'q1' judges document 'd1' twice"),
 ]  # fmt: skip
 
@@ -239,3 +240,9 @@ def test_broken_expansions(tmp_path: Path, columns: dict[str, Any], message: str
     (ref,) = from_path(tmp_path)
     with pytest.raises(DataError, match=rf"hyde/gpt4\.parquet: {message}"):
         list(ref.expansions())
+
+
+def test_judgments_without_grades_count_one(tmp_path: Path) -> None:
+    """A frame of pandas may have written its index beside them."""
+    columns = {"q_id": ["q1"], "p_id": ["d2"], "__index_level_0__": [7]}
+    assert list(load_path(hub_folder(tmp_path, qrels=columns)).qrels) == [("q1", "d2", 1)]

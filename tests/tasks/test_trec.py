@@ -139,6 +139,14 @@ def test_a_run_is_read_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         (b'{"q_id": "q", "p_id": "d", "score": "1"}\n', "x:1: field 'score': expected a number, got text"),
         (b'{"q_id": "q", "score": 1}\n', "x:1: field 'p_id' is missing"),
         (b'{"query-id": "q", "corpus-id": 3}\n', "x:1: field 'corpus-id': expected text, got a whole number"),
+        (
+            b'{"query-id": "q", "corpus-id": "d", "relevance": 0}\n',
+            "x:1: field 'relevance' is not known, and there is no",
+        ),
+        (
+            b'{"query-id": "q", "corpus-id": "d", "score": 0}\n{"query-id": "q", "corpus-id": "e"}',
+            "x:2: field 'score' is m",
+        ),
     ],
 )
 def test_broken_judgments(tmp_path: Path, content: bytes, message: str) -> None:

@@ -17,14 +17,16 @@ from ...core.untrusted import component
 from ..records import whole_grade
 
 MOST_ROWS = 512  # of one batch
+INDEX = "__index_level_"  # how the columns begin that pandas adds
 NUMBERED = re.compile(r"-(\d{5})-of-(\d{5})\.parquet$")
 
 
 class ArrowTable(NamedTuple):
-    """The rows of one split and the file to name in messages."""
+    """The rows of one split, the file to name in messages, and the columns that were left aside."""
 
     table: Any
     label: str
+    others: list[str]
 
     def has(self, column: str) -> bool:
         """Whether the optional column is there."""
@@ -61,8 +63,12 @@ class ArrowTable(NamedTuple):
             yield from (text or None for text in self.texts(column, nulls=True))
 
     def grades(self, column: str) -> list[int]:
-        """A column of whole numbers; 1 where there is none."""
+        """A column of whole numbers; 1 where there is none, nor any other that may hold them."""
         if not self.has(column):
+            if self.others:
+                raise DataError(
+                    f"has no column {column!r}, but {self.others[0]!r}: rename or remove it", path=self.label
+                )
             return [1] * self.table.num_rows
         kind, types = self.table[column].type, pyarrow().types
         if not (types.is_integer(kind) or types.is_floating(kind)):
@@ -83,7 +89,7 @@ def read_parquet(
 ) -> ArrowTable:
     """One table from the shards of a split; a missing column is an error that lists what there is."""
     _check_all_there(store, files)
-    tables = []
+    tables, others = [], dict[str, None]()
     for name in files:
         label = store.label(name)
         with _reading(label):
@@ -92,9 +98,10 @@ def read_parquet(
             if missing := [c for c in columns if c not in have]:
                 raise DataError(f"has no column {missing[0]!r} (columns: {', '.join(have)})", path=label)
             wanted = [c for c in (*columns, *optional) if c in have]
+            others |= dict.fromkeys(c for c in have if c not in wanted and not c.startswith(INDEX))
             tables.append(_read_bounded(file, wanted, store.raw_size(name), label))
     with _reading(label):
-        return ArrowTable(pyarrow().concat_tables(tables, promote_options="permissive"), label)
+        return ArrowTable(pyarrow().concat_tables(tables, promote_options="permissive"), label, list(others))
 
 
 def _check_all_there(store: Store, files: list[str]) -> None:
