@@ -173,7 +173,7 @@ def _text_judgments(store: Store, name: str) -> Iterator[Judgment]:
             if line.isspace():
                 continue
             fields = _columns(line, label, number)
-            if not fields:  # spaces that only Unicode calls so
+            if not fields:
                 continue
             if number == 1 and fields[0] in HEADERS and not _ends_in_number(fields):
                 continue
@@ -198,7 +198,10 @@ def _columns(line: bytes, label: str, number: int) -> list[str]:
         raise DataError("is not valid UTF-8", path=label, line=number) from None
     if "\0" in text:
         raise DataError("holds a NUL character", path=label, line=number)
-    return text.split("\t") if text.count("\t") >= 2 else text.split()
+    if text.isspace():  # spaces that only Unicode calls so
+        return []
+    # By the spaces of ASCII, as in runs and in trec_eval: any other is part of an id.
+    return text.split("\t") if text.count("\t") >= 2 else [field.decode() for field in line.split()]
 
 
 def whole_grade(value: str | float | None, label: str, line: int | None = None) -> int:
