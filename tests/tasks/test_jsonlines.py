@@ -160,7 +160,7 @@ def test_without_judgments(tmp_path: Path) -> None:
         load_path(folder_with(tmp_path))
 
 
-@pytest.mark.parametrize("bad", ["a\tb", "a\nb", " a", ""])
+@pytest.mark.parametrize("bad", ["a\tb", "a\nb", " a", "", '"a', '"a"'])
 def test_an_id_that_tsv_cannot_carry_is_refused(tmp_path: Path, bad: str) -> None:
     task = Task("t", (Query(bad, "x"),), Documents.of([Document("d", "text")]), Qrels.from_judgments([(bad, "d", 1)]))
     with pytest.raises(DataError, match="cannot stand in a tab-separated file"):

@@ -244,6 +244,8 @@ def _beir_splits(names: list[str]) -> dict[str, str]:
 
 
 def _cell(identifier: str) -> str:
-    if not identifier or identifier.strip() != identifier or any(c in identifier for c in "\t\r\n"):
+    """An id as it stands in a file of judgments; BEIR's reader takes a quote at the beginning for no part of it."""
+    odd = not identifier or identifier.strip() != identifier or identifier.startswith('"')
+    if odd or any(c in identifier for c in "\t\r\n"):
         raise DataError(f"id {identifier!r} cannot stand in a tab-separated file; choose another format")
     return identifier
