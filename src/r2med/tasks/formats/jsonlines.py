@@ -130,6 +130,12 @@ class R2MedFormat(JsonLinesFormat):
     usual_qrels = "qrels.jsonl or qrels.txt"
     qrels_files = ("qrels.jsonl", "qrels.txt", "qrels.tsv", "qrels")
 
+    def files(self, names: list[str], split: str = "") -> Files | None:
+        found = super().files(names, split)
+        if found and (other := find(names, BeirFormat.query_file)):
+            raise DataError(f"{found.queries} and {other} are the queries of two layouts: keep one")
+        return found
+
     def qrels_file(self, names: list[str], split: str) -> str | None:
         return only(names, *self.qrels_files)
 
