@@ -26,7 +26,7 @@ TEXTS = st.text(CHARACTERS, max_size=40) | st.sampled_from(
     ]
 )
 ANY_ID = st.text(CHARACTERS, min_size=1, max_size=8)
-TSV_ID = ANY_ID.filter(lambda i: i.strip() == i and not set(i) & set("\t\r\n"))
+TSV_ID = ANY_ID.filter(lambda i: i.strip() == i and i[0] != '"' and not set(i) & set("\t\r\n"))
 TREC_ID = ANY_ID.filter(lambda i: i.split() == [i])
 ids_of = {"beir": TSV_ID}
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -49,6 +51,16 @@ def test_ir_measures_reads_our_trec_files(results: Path, tmp_path: Path) -> None
     assert stored is not None
     found = ir_measures.calc_aggregate([ir_measures.nDCG @ 10], qrels, run)
     assert found[ir_measures.nDCG @ 10] == pytest.approx(stored.measures["ndcg_at_10"], abs=1e-9)
+
+
+@pytest.mark.parametrize("export", [export_trec, export_beir])
+def test_two_tasks_of_one_name_are_not_one_file(tmp_path: Path, export: Callable[[str, Path], object]) -> None:
+    """A folder beside its own archive: the files of one were written over those of the other."""
+    r2med_folder(tmp_path / "set" / "one")
+    shutil.make_archive(str(tmp_path / "set" / "one"), "zip", r2med_folder(tmp_path / "other"))
+    with pytest.raises(R2MedError, match="are both called 'one': rename one"):
+        export(str(tmp_path / "set"), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
 
 
 def test_trec_files_of_a_task(tmp_path: Path) -> None:

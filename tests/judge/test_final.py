@@ -160,6 +160,20 @@ def test_forks_are_reported(tmp_path: Path) -> None:
     assert final_grades(project).forks == {"Ada": [first]}
 
 
+@pytest.mark.parametrize("damage", ["changed", "without its end"])
+def test_a_line_that_cannot_be_read_is_told(tmp_path: Path, damage: str) -> None:
+    """The grade it replaced stands again, which nobody would know."""
+    project = one_query(tmp_path, "adjudicated", judges_per_pair=1)
+    first = slots(project)[0]
+    judges(project, "Ada", {first: 1})
+    path = project.journal_path("Ada")
+    whole = path.read_bytes()
+    changed = {"changed": whole.replace(b'"grade":1', b'"grade":2'), "without its end": whole.rstrip(b"\n")}
+    path.write_bytes(changed[damage])
+    with pytest.warns(UserWarning, match=r"jsonl: 1 line cannot be read; what stood there does not count"):
+        read_judges(project)
+
+
 def test_two_projects_never_mix(tmp_path: Path) -> None:
     here, there = (small_project(tmp_path / name, passages=n) for name, n in (("here", 3), ("there", 4)))
     judges(there, "Ada", dict.fromkeys(slots(there), 1))

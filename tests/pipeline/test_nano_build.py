@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -88,6 +89,17 @@ def test_what_is_written_is_read_back(tmp_path: Path) -> None:
     assert [[h.doc_id for h in hits] for _, hits in again] == [
         [h.doc_id for h in hits] for _, hits in read.runs["bm25"]
     ]
+
+
+def test_a_zip_has_the_figures_of_its_folder(tmp_path: Path) -> None:
+    """Its metadata says which lists end in an appended positive: at the end of a short one it would count."""
+    folder = tmp_path / "nano"
+    source = resolve(str(r2med_folder(tmp_path / "source")))  # no query shares a word with a document
+    build_nano(source, folder, PoolSettings(), bm25=BM25Lucene(), dense=BM25())
+    shutil.make_archive(str(tmp_path / "packed"), "zip", folder)
+    for path in (folder, tmp_path / "packed.zip"):
+        (hybrid,) = [t.profiles["hybrid"] for t in profile(from_path(path), source="").tasks.values()]
+        assert (hybrid.safeguard_rows, hybrid.hit_at_10, hybrid.ndcg_at_10) == (2, 0, 0)
 
 
 def test_the_manifest_accounts_for_every_document(tmp_path: Path) -> None:

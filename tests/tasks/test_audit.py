@@ -152,6 +152,19 @@ def test_training_data_in_other_shapes(tmp_path: Path) -> None:
     assert list(read_outside(tmp_path / "a.json").texts) == [LONG]
 
 
+def test_training_data_in_a_folder_is_that_of_all_its_splits(tmp_path: Path) -> None:
+    """Loading the folder takes the queries of dev: those that a model was trained on were compared with nothing."""
+    folder = tmp_path / "set"
+    (folder / "qrels").mkdir(parents=True)
+    (folder / "corpus.jsonl").write_text('{"_id": "d1", "text": "one text"}\n')
+    (folder / "queries.jsonl").write_text(f'{{"_id": "q1", "text": "{OTHER}"}}\n{{"_id": "q2", "text": "{LONG}"}}\n')
+    for split, query in (("dev", "q1"), ("train", "q2")):
+        (folder / "qrels" / f"{split}.tsv").write_text(f"{query}\td1\t1\n")
+    assert list(read_outside(folder).texts) == [OTHER, LONG, "one text"]
+    mine = task([("q1", LONG)], [("d1", "x")], [("q1", "d1", 1)])
+    assert kinds(audit([mine], against=[read_outside(folder)]).tasks[0]) == {"query-in-training": {"q1"}}
+
+
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [

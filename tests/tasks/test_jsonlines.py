@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import shutil
 import zipfile
 from pathlib import Path
 
@@ -12,7 +14,7 @@ from r2med.core import DataError, Document, Documents, Qrels, Query, Task
 from r2med.tasks import convert, load, write_task
 from r2med.tasks.load import every_part, from_path
 from r2med.tasks.validate import validate
-from tests.builders import QRELS, lines, load_path, r2med_folder, small_task
+from tests.builders import QRELS, beir_folder, lines, load_path, r2med_folder, small_task
 
 BEIR_CORPUS = lines(
     [{"_id": "d1", "title": "T", "text": "one", "metadata": {}}, {"_id": "d2", "title": "", "text": "two"}]
@@ -155,12 +157,26 @@ def test_qrels_beside_the_corpus_as_mteb_writes_them(tmp_path: Path) -> None:
     assert list(load_path(folder).qrels) == [("q1", "d2", 1)]
 
 
+@pytest.mark.parametrize("suffix", ["", ".gz"])
+def test_a_folder_of_two_layouts_is_refused(tmp_path: Path, suffix: str) -> None:
+    """The queries and judgments of one were used, and nobody heard of the others."""
+    folder = beir_folder(tmp_path / "set", test="q1\td1\t1\n")
+    r2med_folder(tmp_path / "other")
+    for name in ("query.jsonl", "qrels.jsonl"):
+        shutil.copy(tmp_path / "other" / name, folder)
+    if suffix:
+        (folder / "queries.jsonl.gz").write_bytes(gzip.compress((folder / "queries.jsonl").read_bytes()))
+        (folder / "queries.jsonl").unlink()
+    with pytest.raises(DataError, match=rf"query\.jsonl and queries\.jsonl{suffix} are the queries of two layouts"):
+        load_path(folder)
+
+
 def test_without_judgments(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"has no qrels/test\.tsv"):
         load_path(folder_with(tmp_path))
 
 
-@pytest.mark.parametrize("bad", ["a\tb", "a\nb", " a", ""])
+@pytest.mark.parametrize("bad", ["a\tb", "a\nb", " a", "", '"a', '"a"'])
 def test_an_id_that_tsv_cannot_carry_is_refused(tmp_path: Path, bad: str) -> None:
     task = Task("t", (Query(bad, "x"),), Documents.of([Document("d", "text")]), Qrels.from_judgments([(bad, "d", 1)]))
     with pytest.raises(DataError, match="cannot stand in a tab-separated file"):

@@ -167,6 +167,7 @@ BAD: list[tuple[str, dict[str, Any], str]] = [
     ("qrels", {"q_id": ["q1"], "p_id": ["d1"], "score": pa.array([None], pa.int32())}, "grade None is not a whole"),
     ("qrels", {"q_id": ["q1"], "p_id": ["d1"], "score": ["high"]}, "column 'score' holds string, expected whole"),
     ("qrels", {"q_id": ["q1"], "p_id": ["d1"], "score": [2**40]}, "grade 1099511627776 is out of range"),
+    ("qrels", {"q_id": ["q1"], "p_id": ["d1"], "relevance": [0]}, "has no column 'score', but 'relevance': rename"),
     ("qrels", {"q_id": ["q1"] * 2, "p_id": ["d1"] * 2, "score": [1, 2]}, "query 'q1' judges document 'd1' twice"),
 ]  # fmt: skip
 
@@ -196,8 +197,32 @@ def test_a_truncated_parquet(tmp_path: Path) -> None:
 
 
 def test_shards_that_do_not_fit_each_other(tmp_path: Path) -> None:
-    write(hub_folder(tmp_path), "corpus/corpus-00001-of-00001", {"id": [1], "text": [2]})
-    with pytest.raises(DataError, match=r"corpus-0000\d-of-00001\.parquet: "):
+    path = hub_folder(tmp_path) / "corpus" / "corpus-00000-of-00001.parquet"
+    path.rename(path.with_name("corpus-00000-of-00002.parquet"))
+    write(tmp_path, "corpus/corpus-00001-of-00002", {"id": [1], "text": [2]})
+    with pytest.raises(DataError, match=r"corpus-0000\d-of-00002\.parquet: not a readable parquet file"):
+        load_path(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("kept", "added", "message"),
+    [
+        ("00000-of-00002", [], r"corpus-00000-of-00002\.parquet: is one of 2 files, of which number 00001 is missing"),
+        ("00002-of-00003", ["00001-of-00003"], r"is one of 3 files, of which number 00000 is missing"),
+        ("00000-of-00001", ["00000-of-00002", "00001-of-00002"], "do not belong to one set of files"),
+        ("00000-of-00001", ["00001-of-00001"], "do not belong to one set of files"),
+        ("00000-of-00001", [""], "do not belong to one set of files"),
+    ],
+)
+def test_a_split_that_is_not_there_whole_or_is_there_twice(
+    tmp_path: Path, kept: str, added: list[str], message: str
+) -> None:
+    """A download that stopped half-way, or files of an earlier upload beside those of a later one."""
+    path = hub_folder(tmp_path) / "corpus" / "corpus-00000-of-00001.parquet"
+    path.rename(path.with_name(f"corpus-{kept}.parquet"))
+    for place, shard in enumerate(added):
+        write(tmp_path, f"corpus/corpus{shard and '-'}{shard}", {"id": [f"e{place}"], "text": ["three"]})
+    with pytest.raises(DataError, match=message):
         load_path(tmp_path)
 
 
@@ -215,3 +240,9 @@ def test_broken_expansions(tmp_path: Path, columns: dict[str, Any], message: str
     (ref,) = from_path(tmp_path)
     with pytest.raises(DataError, match=rf"hyde/gpt4\.parquet: {message}"):
         list(ref.expansions())
+
+
+def test_judgments_without_grades_count_one(tmp_path: Path) -> None:
+    """A frame of pandas may have written its index beside them."""
+    columns = {"q_id": ["q1"], "p_id": ["d2"], "__index_level_0__": [7]}
+    assert list(load_path(hub_folder(tmp_path, qrels=columns)).qrels) == [("q1", "d2", 1)]

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from r2med.core import DataError, IdTable, Qrels, Run
 from r2med.core import run as runs
 from r2med.core.stores import write_packed
+from r2med.scoring import score
 from r2med.tasks import read_qrels, read_run, write_qrels, write_run
 from tests.builders import TREC_ID
 
@@ -139,6 +140,14 @@ def test_a_run_is_read_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         (b'{"q_id": "q", "p_id": "d", "score": "1"}\n', "x:1: field 'score': expected a number, got text"),
         (b'{"q_id": "q", "score": 1}\n', "x:1: field 'p_id' is missing"),
         (b'{"query-id": "q", "corpus-id": 3}\n', "x:1: field 'corpus-id': expected text, got a whole number"),
+        (
+            b'{"query-id": "q", "corpus-id": "d", "relevance": 0}\n',
+            "x:1: field 'relevance' is not known, and there is no",
+        ),
+        (
+            b'{"query-id": "q", "corpus-id": "d", "score": 0}\n{"query-id": "q", "corpus-id": "e"}',
+            "x:2: field 'score' is m",
+        ),
     ],
 )
 def test_broken_judgments(tmp_path: Path, content: bytes, message: str) -> None:
@@ -151,6 +160,16 @@ def test_broken_judgments(tmp_path: Path, content: bytes, message: str) -> None:
 def test_spaces_around_a_grade_between_tabs_are_no_part_of_it(tmp_path: Path, line: str) -> None:
     (tmp_path / "x").write_text(line)
     assert read_qrels(tmp_path / "x").of("q 1") == {"d": 1}
+
+
+@pytest.mark.parametrize("space", ["\u00a0", "\u3000", "\u2028", "\x85", "\x1c"])
+def test_judgments_and_runs_agree_on_what_ends_an_id(tmp_path: Path, space: str) -> None:
+    """A space beyond ASCII belongs to an id in both, as in trec_eval; judgments alone lost it, and scored 0."""
+    (tmp_path / "qrels").write_bytes(f"q 0 a{space} 1\n{space} \n".encode())
+    (tmp_path / "run").write_bytes(f"q Q0 a{space} 1 2.0 t\nq Q0 b 2 1.0 t\n".encode())
+    qrels = read_qrels(tmp_path / "qrels")
+    assert list(qrels) == [("q", f"a{space}", 1)]
+    assert score(read_run(tmp_path / "run"), qrels).mean("nDCG@10") == 1
 
 
 @pytest.mark.parametrize("query_id", ["qid", "query-id", "{", '{"a":1}'])

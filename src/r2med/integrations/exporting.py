@@ -17,7 +17,7 @@ from ..report.collection import collection_results, task_behind
 from ..results import ResultIndex, ResultStore, StoredResult, TaskInfo
 from ..results.beside import RUN
 from ..results.store import stored_names
-from ..tasks import convert, resolve
+from ..tasks import convert, resolve_all
 from .runs import to_dict
 
 
@@ -35,7 +35,7 @@ def export_trec(source: str, out: Path, *, systems: Sequence[str] = ()) -> list[
     with atomic_folder(out) as folder:
         if results is None:
             _only_results(systems)
-            return [one for ref in resolve(source) for one in _task_files(ref.load(), folder, out, topics=True)]
+            return [one for ref in resolve_all([source]) for one in _task_files(ref.load(), folder, out, topics=True)]
         made, tasks = [], dict[str, TaskInfo]()
         for stored in select_results(results, systems):
             path = _place(stored, ".run")
@@ -54,7 +54,7 @@ def export_beir(source: str, out: Path, *, systems: Sequence[str] = ()) -> list[
     """BEIR folders of tasks; runs of a results folder as BEIR's dicts in JSON."""
     if (results := results_in(source)) is None:
         _only_results(systems)
-        return [Exported(c.task, "task", c.path) for c in convert(resolve(source), out, to="beir")]
+        return [Exported(c.task, "task", c.path) for c in convert(resolve_all([source]), out, to="beir")]
     made = []
     with atomic_folder(out) as folder:
         for stored in select_results(results, systems):

@@ -13,6 +13,7 @@ that was measured to agree with people may fill what no person judged.
 
 from __future__ import annotations
 
+import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple
@@ -22,6 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..core import DataError, Documents, IdTable, Qrels, UsageError
+from ..core.table import counted as number_of
 from ..core.untrusted import printable
 from ..scoring.intervals import Settings as IntervalSettings
 from ..scoring.measures import Bools
@@ -99,6 +101,9 @@ def read_judges(project: Project) -> list[Judged]:
             judged = _read(project, journal)
         finally:
             journal.close()
+        if journal.torn:
+            lost = number_of(journal.torn, "line")
+            warnings.warn(f"{journal.path}: {lost} cannot be read; what stood there does not count", stacklevel=1)
         if judged.name in found:
             raise DataError(f"is a second journal of {printable(judged.name)}", path=journal.path)
         if judged.name == KNOWN and project.settings.known_counts:

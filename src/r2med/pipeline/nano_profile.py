@@ -174,7 +174,7 @@ def read_nano(ref: TaskRef) -> NanoTask:
     dense = [config for config in runs if role_of(config) == "dense"]
     if len(dense) > 1:
         raise DataError(f"{ref.split} has several dense profiles ({', '.join(dense)}); keep one", path=path)
-    metadata = read_metadata(path, ref.split) if ref.split and path.is_dir() else None
+    metadata = read_metadata(path, ref.split) if ref.split else None
     if metadata is not None and metadata.fingerprint != task.fingerprint:
         raise DataError(f"metadata/{ref.split}.json was made for other data; build the task again", path=path)
     columns = split_columns(store, ref.split) if configs else {}

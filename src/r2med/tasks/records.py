@@ -11,7 +11,7 @@ import re
 from codecs import BOM_UTF8
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import msgspec
 
@@ -71,7 +71,15 @@ class BeirJudgment(msgspec.Struct):
 
     query_id: str = msgspec.field(name="query-id")
     doc_id: str = msgspec.field(name="corpus-id")
-    score: float = 1
+    score: float
+
+
+class BareJudgment(msgspec.Struct, forbid_unknown_fields=True):
+    """A line of such a file without grades: two ids and nothing else, or a grade of another name would be lost."""
+
+    score: ClassVar[float] = 1
+    query_id: str = msgspec.field(name="query-id")
+    doc_id: str = msgspec.field(name="corpus-id")
 
 
 def read_records(store: Store, name: str, record: type[T]) -> Iterator[tuple[int, T]]:
@@ -149,7 +157,9 @@ def qrels_from_store(store: Store, name: str) -> Qrels:
 
 
 def _json_judgments(store: Store, name: str, first: bytes) -> Iterator[Judgment]:
-    record: type[BeirJudgment | R2MedJudgment] = BeirJudgment if has_field(first, "query-id") else R2MedJudgment
+    record: type[BeirJudgment | BareJudgment | R2MedJudgment] = R2MedJudgment
+    if has_field(first, "query-id"):
+        record = BeirJudgment if has_field(first, "score") else BareJudgment
     label = store.label(name)
     for number, judged in read_records(store, name, record):
         yield Judgment(judged.query_id, judged.doc_id, whole_grade(judged.score, label, number))
@@ -163,7 +173,7 @@ def _text_judgments(store: Store, name: str) -> Iterator[Judgment]:
             if line.isspace():
                 continue
             fields = _columns(line, label, number)
-            if not fields:  # spaces that only Unicode calls so
+            if not fields:
                 continue
             if number == 1 and fields[0] in HEADERS and not _ends_in_number(fields):
                 continue
@@ -188,7 +198,10 @@ def _columns(line: bytes, label: str, number: int) -> list[str]:
         raise DataError("is not valid UTF-8", path=label, line=number) from None
     if "\0" in text:
         raise DataError("holds a NUL character", path=label, line=number)
-    return text.split("\t") if text.count("\t") >= 2 else text.split()
+    if text.isspace():  # spaces that only Unicode calls so
+        return []
+    # By the spaces of ASCII, as in runs and in trec_eval: any other is part of an id.
+    return text.split("\t") if text.count("\t") >= 2 else [field.decode() for field in line.split()]
 
 
 def whole_grade(value: str | float | None, label: str, line: int | None = None) -> int:
@@ -250,6 +263,8 @@ def explain(line: bytes, error: Exception) -> tuple[str, str]:
 def _explain_field(message: str) -> tuple[str, str]:
     if match := re.match(r"Object missing required field `(.+?)`", message):
         return "missing-field", f"field {match[1]!r} is missing"
+    if match := re.match(r"Object contains unknown field `(.+?)`", message):
+        return "unknown-field", f"field {match[1]!r} is not known, and there is no 'score'"
     if match := re.match(r"Expected `([\w |]+)`, got `(\w+)`(?: - at `\$\.?(.*)`)?", message):
         expected, got, field = match.groups()
         where = f"field {field!r}: " if field else ""

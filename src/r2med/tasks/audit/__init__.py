@@ -31,7 +31,7 @@ from ...text.duplicates import (
     overlaps,
     shingle,
 )
-from ..load import from_path
+from ..load import every_part
 from .findings import EXAMPLES, AuditReport, CopyCount, FlagList, SharedTexts, TaskAudit
 
 INSIDE = 0.8  # the share of a text's word runs that must stand in another for it to be inside it
@@ -290,11 +290,15 @@ class OutsideTexts:
 
 
 def read_outside(path: Path) -> OutsideTexts:
-    """Every text in a file of JSON lines (any fields, nested or not), tab-separated or plain lines, or in a task."""
+    """Every text in a file of JSON lines (any fields, nested or not), tab-separated or plain lines, or in a task.
+
+    Of a task these are the queries of all its splits: those of training are not the ones that loading it takes.
+    """
     if path.is_dir() or path.suffix == ".zip":
-        tasks = [ref.load() for ref in from_path(path)]
-        found = [(f"query {q.id}", q.text) for task in tasks for q in task.queries]
-        found += [(f"document {d.id}", d.contents) for task in tasks for d in task.documents]
+        tasks = [ref.load() for ref in every_part(path)]
+        told = [(f"query {q.id}", q.text) for task in tasks for q in task.queries]
+        told += [(f"document {d.id}", d.contents) for task in tasks for d in task.documents]
+        found = list(dict.fromkeys(told))
     else:
         found = list(_texts_of(path))
     if not found:

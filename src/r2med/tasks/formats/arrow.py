@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,13 +17,16 @@ from ...core.untrusted import component
 from ..records import whole_grade
 
 MOST_ROWS = 512  # of one batch
+INDEX = "__index_level_"  # how the columns begin that pandas adds
+NUMBERED = re.compile(r"-(\d{5})-of-(\d{5})\.parquet$")
 
 
 class ArrowTable(NamedTuple):
-    """The rows of one split and the file to name in messages."""
+    """The rows of one split, the file to name in messages, and the columns that were left aside."""
 
     table: Any
     label: str
+    others: list[str]
 
     def has(self, column: str) -> bool:
         """Whether the optional column is there."""
@@ -59,8 +63,12 @@ class ArrowTable(NamedTuple):
             yield from (text or None for text in self.texts(column, nulls=True))
 
     def grades(self, column: str) -> list[int]:
-        """A column of whole numbers; 1 where there is none."""
+        """A column of whole numbers; 1 where there is none, nor any other that may hold them."""
         if not self.has(column):
+            if self.others:
+                raise DataError(
+                    f"has no column {column!r}, but {self.others[0]!r}: rename or remove it", path=self.label
+                )
             return [1] * self.table.num_rows
         kind, types = self.table[column].type, pyarrow().types
         if not (types.is_integer(kind) or types.is_floating(kind)):
@@ -80,7 +88,8 @@ def read_parquet(
     store: Store, files: list[str], columns: tuple[str, ...], optional: tuple[str, ...] = ()
 ) -> ArrowTable:
     """One table from the shards of a split; a missing column is an error that lists what there is."""
-    tables = []
+    _check_all_there(store, files)
+    tables, others = [], dict[str, None]()
     for name in files:
         label = store.label(name)
         with _reading(label):
@@ -89,9 +98,21 @@ def read_parquet(
             if missing := [c for c in columns if c not in have]:
                 raise DataError(f"has no column {missing[0]!r} (columns: {', '.join(have)})", path=label)
             wanted = [c for c in (*columns, *optional) if c in have]
+            others |= dict.fromkeys(c for c in have if c not in wanted and not c.startswith(INDEX))
             tables.append(_read_bounded(file, wanted, store.raw_size(name), label))
     with _reading(label):
-        return ArrowTable(pyarrow().concat_tables(tables, promote_options="permissive"), label)
+        return ArrowTable(pyarrow().concat_tables(tables, promote_options="permissive"), label, list(others))
+
+
+def _check_all_there(store: Store, files: list[str]) -> None:
+    """Refuse a split of which a file is missing, or that is there in two forms: rows would be lost, or added."""
+    found = [(int(m[1]), int(m[2])) if (m := NUMBERED.search(name)) else (0, 1) for name in files]
+    count = found[0][1]
+    if len(set(found)) < len(found) or any(of != count or number >= count for number, of in found):
+        raise DataError(f"and {files[0]} do not belong to one set of files: keep one set", path=store.label(files[-1]))
+    if missing := sorted(set(range(count)) - {number for number, _ in found}):
+        said = f"is one of {count} files, of which number {missing[0]:05} is missing"
+        raise DataError(said, path=store.label(files[0]))
 
 
 def column_names(store: Store, name: str) -> list[str]:

@@ -130,6 +130,12 @@ class R2MedFormat(JsonLinesFormat):
     usual_qrels = "qrels.jsonl or qrels.txt"
     qrels_files = ("qrels.jsonl", "qrels.txt", "qrels.tsv", "qrels")
 
+    def files(self, names: list[str], split: str = "") -> Files | None:
+        found = super().files(names, split)
+        if found and (other := find(names, BeirFormat.query_file)):
+            raise DataError(f"{found.queries} and {other} are the queries of two layouts: keep one")
+        return found
+
     def qrels_file(self, names: list[str], split: str) -> str | None:
         return only(names, *self.qrels_files)
 
@@ -244,6 +250,8 @@ def _beir_splits(names: list[str]) -> dict[str, str]:
 
 
 def _cell(identifier: str) -> str:
-    if not identifier or identifier.strip() != identifier or any(c in identifier for c in "\t\r\n"):
+    """An id as it stands in a file of judgments; BEIR's reader takes a quote at the beginning for no part of it."""
+    odd = not identifier or identifier.strip() != identifier or identifier.startswith('"')
+    if odd or any(c in identifier for c in "\t\r\n"):
         raise DataError(f"id {identifier!r} cannot stand in a tab-separated file; choose another format")
     return identifier

@@ -19,6 +19,7 @@ from ..._version import __version__
 from ...core import DataError, Task, UsageError
 from ...core.columns import grouped
 from ...core.files import sha256_of, write_bytes
+from ...core.stores import open_store
 from ...core.table import NONE, Table, markdown_text
 from ...core.untrusted import component, inside
 from ..catalogue import entries
@@ -183,7 +184,7 @@ def write_manifest(folder: Path, tasks: dict[str, TaskManifest]) -> None:
 
 def read_manifest(folder: Path) -> Manifest | None:
     """The manifest of a Nano folder, None where it has none (the published one)."""
-    return _read(folder / MANIFEST, Manifest, "a manifest")
+    return _read(folder, MANIFEST, Manifest, "a manifest")
 
 
 def changed_files(folder: Path, manifest: Manifest, split: str) -> list[str]:
@@ -203,25 +204,27 @@ def file_digest(folder: Path, name: str) -> str:
 def write_metadata(folder: Path, metadata: Metadata) -> None:
     """Write the metadata of a split."""
     encoded = msgspec.json.encode(metadata, order="deterministic")
-    write_bytes(_metadata_path(folder, metadata.split), msgspec.json.format(encoded, indent=2) + b"\n")
+    write_bytes(folder / _metadata_name(metadata.split, folder), msgspec.json.format(encoded, indent=2) + b"\n")
 
 
 def read_metadata(folder: Path, split: str) -> Metadata | None:
-    """The metadata of a split, None where the folder has none."""
-    return _read(_metadata_path(folder, split), Metadata, "a metadata file")
+    """The metadata of a split, None where the folder or zip has none."""
+    return _read(folder, _metadata_name(split, folder), Metadata, "a metadata file")
 
 
-def _metadata_path(folder: Path, split: str) -> Path:
-    return folder / "metadata" / f"{component(split, 'split', path=folder)}.json"
+def _metadata_name(split: str, folder: Path) -> str:
+    return f"metadata/{component(split, 'split', path=folder)}.json"
 
 
-def _read(path: Path, kind: type[S], what: str) -> S | None:
-    if not path.is_file():
+def _read(folder: Path, name: str, kind: type[S], what: str) -> S | None:
+    store = open_store(folder)
+    if name not in store.names():
         return None
     try:
-        return msgspec.json.decode(path.read_bytes(), type=kind)
+        with store.open_raw(name) as stream:
+            return msgspec.json.decode(stream.read(), type=kind)
     except (ValueError, RecursionError, OSError) as error:
-        raise DataError(f"not {what} of r2med ({error})", path=path) from None
+        raise DataError(f"not {what} of r2med ({error})", path=store.label(name)) from None
 
 
 def unify_schemas(folder: Path) -> None:
