@@ -272,6 +272,24 @@ def test_any_folder_of_sentence_transformers(tmp_path: Path, mode: str, layers: 
         assert np.abs(made - encode(TEXTS)).max() < 1e-5
 
 
+@pytest.mark.parametrize("architecture", ["modernbert", "qwen3"])
+def test_a_mean_without_the_prompt_leaves_out_no_token_of_the_text(tmp_path: Path, architecture: str) -> None:
+    """What its tokenizer puts behind every text, [SEP] or another mark, is no part of the prompt."""
+    pytest.importorskip("sentence_transformers", reason="the torch extra is not installed")
+    plain = tmp_path / "plain"
+    if architecture == "qwen3":
+        tiny_field.save_model(plain, "qwen3", tiny_field.save_qwen_tokenizer(plain, ends=True))
+    else:
+        tiny_field.save_model(plain, "modernbert", tiny_field.save_modernbert_tokenizer(plain))
+    peer = save_peer(tmp_path / "model", plain, pooling("mean"), normalize(), prompts={"query": "find fever: "})
+    peer.set_pooling_include_prompt(False)
+    peer.save(str(tmp_path / "model"))
+    retriever = get_retriever(str(tmp_path / "model"), CPU)
+    assert isinstance(retriever, DenseRetriever)
+    made = retriever.encoder.encode(TEXTS, "query", retriever.instruction("query"))
+    assert np.abs(made - peer.encode_query(TEXTS)).max() < 1e-5
+
+
 def test_a_folder_that_reads_both_ways_by_its_configuration(tmp_path: Path) -> None:
     size = tiny_field.save_qwen_tokenizer(tmp_path, ends=True)
     model = tiny_field.save_model(tmp_path, "qwen3", size, is_causal=False)

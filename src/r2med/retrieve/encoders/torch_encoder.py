@@ -51,6 +51,9 @@ from .torch_models import (
 TOKENS = 2  # raised when a text becomes other tokens, so that vectors of the former ones are not used again
 
 
+PREFIX = "instruction without its end"  # once a [SEP] behind it was counted, and a token of the text left out
+
+
 class Replica:
     """One encoder on one device."""
 
@@ -111,6 +114,7 @@ class TorchEncoder(BaseEncoder):
             "pair": card.document_pair and side == "document",
             "dtype": self.dtype,
             "max_length": self.max_length(side),
+            **({"skipped": PREFIX} if card.pooling == "mean-after-instruction" else {}),
             **({"end_token": card.end_token} if card.end_token else {}),
             **({"head": card.head} if card.head else {}),
             **length_facts(card),
@@ -237,12 +241,12 @@ class TorchEncoder(BaseEncoder):
         return replica.model(input_ids=ids, attention_mask=seen, **more).last_hidden_state
 
     def _prefix_tokens(self, side: Side, instruction: str) -> int:
-        """How many tokens of a text are instruction: BOS counts, an EOS that only ends it does not."""
+        """How many tokens of a text are instruction: BOS counts, an EOS or [SEP] that only ends it does not."""
         if self.card.pooling != "mean-after-instruction" or not instruction:
             return 0
         tokenizer = self.tokenizer(side)
         ids = tokenizer(instruction)["input_ids"]
-        return len(ids) - (1 if ids and ids[-1] == tokenizer.eos_token_id else 0)
+        return len(ids) - (1 if ids and ids[-1] in tokenizer.all_special_ids else 0)
 
     def is_out_of_memory(self, error: BaseException) -> bool:
         """Whether a smaller batch may succeed."""
