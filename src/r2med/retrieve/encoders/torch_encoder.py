@@ -15,7 +15,7 @@ from ...core.options import Options
 from ...core.queries import Side
 from ...models import Card, Interaction
 from ...models.locate import folder_hashes
-from . import BaseEncoder, Batch, Float32, TokenBatch, WorkOrder, length_facts, shortened
+from . import BaseEncoder, Batch, Float32, TokenBatch, WorkOrder, case_facts, length_facts, lower_first, shortened
 from .batching import (
     BATCH_TOKENS,
     TOKEN_WINDOW,
@@ -117,6 +117,7 @@ class TorchEncoder(BaseEncoder):
             **({"skipped": PREFIX} if card.pooling == "mean-after-instruction" else {}),
             **({"end_token": card.end_token} if card.end_token else {}),
             **({"head": card.head} if card.head else {}),
+            **case_facts(self.folders[side]),
             **length_facts(card),
         }
 
@@ -132,7 +133,9 @@ class TorchEncoder(BaseEncoder):
         """Loaded on first use."""
         folder = self.folders[side]
         if folder not in self._tokenizers:
-            self._tokenizers[folder] = load_tokenizer(folder, self.options, self.card.architecture)
+            loaded = load_tokenizer(folder, self.options, self.card.architecture)
+            lower_first(getattr(loaded, "backend_tokenizer", None), folder)
+            self._tokenizers[folder] = loaded
         return self._tokenizers[folder]
 
     def replica(self, side: Side, worker: int) -> Replica:
