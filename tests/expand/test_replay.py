@@ -68,6 +68,22 @@ def test_a_store_replays_what_was_generated(server: ChatServer, make_chat: MakeC
         named(f"lamer:replay:{store}").expand(task)
 
 
+def test_a_compressed_store_is_the_same_store(
+    server: ChatServer, make_chat: MakeChat, task: Task, tmp_path: Path
+) -> None:
+    server.text = lambda body: "Sure! Here is a passage:\n\nCroup is viral."
+    made = HyDE(make_chat()).expand(task)
+    packed = tmp_path / "packed.jsonl.gz"
+    packed.write_bytes(gzip.compress(Path(str(made.notes["store"])).read_bytes()))
+    replayed = named(f"hyde:replay:{packed}").expand(task)
+    assert [e.texts for e in replayed] == [e.texts for e in made] == [("Croup is viral.",)] * len(task.queries)
+    with pytest.raises(UsageError, match="holds generations of hyde, not of lamer"):
+        named(f"lamer:replay:{packed}").expand(task)
+    other = replace(task, queries=tuple(query._replace(id=f"other-{query.id}") for query in task.queries))
+    with pytest.raises(DataError, match="was generated for another task"):
+        named(f"hyde:replay:{packed}").expand(other)
+
+
 def test_a_folder_of_stores_and_a_store_of_another_task(server: ChatServer, make_chat: MakeChat, task: Task) -> None:
     folder = home() / "generations"
     other = replace(task, name="other", queries=tuple(q._replace(id=f"other-{q.id}") for q in task.queries))
