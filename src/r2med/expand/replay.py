@@ -161,11 +161,13 @@ def read_recorded(path: Path, method: str = "", marking: str = "auto", *, clean:
     key, generations, _ = read_store(path)
     if method and key.method != method:
         raise UsageError(f"{path} holds generations of {key.method}, not of {method}: {key.method}:replay:{path}")
-    samples: dict[str, dict[int, Generation]] = {}
+    prompts: dict[str, dict[str, dict[int, Generation]]] = {}
     for generation in generations:
-        put_newest(samples.setdefault(generation.query_id, {}), generation)
+        put_newest(prompts.setdefault(generation.query_id, {}).setdefault(generation.prompt_hash, {}), generation)
     found = {}
-    for query_id, by_sample in samples.items():
+    for query_id, by_prompt in prompts.items():
+        # A query has a second prompt where a method before this one was asked again: the newest is the one in use.
+        by_sample = list(by_prompt.values())[-1]
         ordered = [by_sample[s] for s in sorted(by_sample)]
         found[query_id] = Recorded(
             tuple(g.final for g in ordered if g.usable), tuple(g.status for g in ordered), tuple(g.raw for g in ordered)
