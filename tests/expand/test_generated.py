@@ -281,6 +281,17 @@ def renamed(task: Task, name: str, collection: str = "", family: str = "Clinical
     return Task(name, task.queries, task.documents, task.qrels, collection=collection, family=family)
 
 
+def test_room_for_an_answer_is_no_part_of_a_prompt(tmp_path: Path, task: Task) -> None:
+    """It was read by rerankers alone: the name of the system changed, and how long an answer may be did not."""
+    one = tmp_path / "one.toml"
+    one.write_text('user = "{{query}}"\nmax_tokens = 64\n', "utf-8")
+    pack = tmp_path / "pack.toml"
+    pack.write_text('[generate.hyde.default]\nuser = "{{query}}"\nmax_tokens = 64\n', "utf-8")
+    for path in (one, pack):
+        with pytest.raises(DataError, match="sets max_tokens = 64, which hyde takes as a parameter"):
+            load_prompt("hyde", names_of(task), Content.of(path))
+
+
 def test_the_narrowest_prompt_is_taken(tmp_path: Path, task: Task) -> None:
     path = tmp_path / "pack.toml"
     path.write_text(PACK)

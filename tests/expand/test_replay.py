@@ -8,9 +8,12 @@ import pytest
 
 from r2med.core import DataError, Task, UsageError
 from r2med.core.files import home
+from r2med.core.options import Options
 from r2med.expand import Expander
+from r2med.expand.contract import Chain, Expansions
 from r2med.expand.generated import HyDE, HydeParameters
 from r2med.expand.replay import Replayed
+from r2med.expand.rounds import LameR, LamerParameters
 from r2med.expand.searching import SearchR1
 from r2med.llm import GenerationStore, Sampling, StoreKey, get_llm
 from r2med.pipeline import Builder
@@ -66,6 +69,37 @@ def test_a_store_replays_what_was_generated(server: ChatServer, make_chat: MakeC
         assert made.items["q1"].texts == ("Croup is viral.",)
     with pytest.raises(UsageError, match="holds generations of search-r1, not of lamer"):
         named(f"lamer:replay:{store}").expand(task)
+
+
+def test_a_store_with_answers_to_an_earlier_prompt(server: ChatServer, make_chat: MakeChat, task: Task) -> None:
+    """HyDE is asked again, so that LameR finds other passages: what it answered to those of before is not in use."""
+
+    def answered(text: str, retry: frozenset[str] = frozenset()) -> Expansions:
+        server.text, options = lambda body: text, Options(retry=retry)
+        lamer = LameR(make_chat(), LamerParameters(top=1), options=options)
+        return Chain([HyDE(make_chat(), options=options), lamer]).expand(task)
+
+    server.default = "cut"
+    assert [e.texts[1] for e in answered("Lactose, milk and the gut")] == ["Lactose, milk and the gut"] * 3
+    made = answered("A barking cough", frozenset({"truncated"}))
+    replayed = named(f"lamer:replay:{made.notes['store']}").expand(task)
+    assert [e.texts for e in replayed] == [e.texts[1:] for e in made] == [("A barking cough",)] * 3
+
+
+def test_a_compressed_store_is_the_same_store(
+    server: ChatServer, make_chat: MakeChat, task: Task, tmp_path: Path
+) -> None:
+    server.text = lambda body: "Sure! Here is a passage:\n\nCroup is viral."
+    made = HyDE(make_chat()).expand(task)
+    packed = tmp_path / "packed.jsonl.gz"
+    packed.write_bytes(gzip.compress(Path(str(made.notes["store"])).read_bytes()))
+    replayed = named(f"hyde:replay:{packed}").expand(task)
+    assert [e.texts for e in replayed] == [e.texts for e in made] == [("Croup is viral.",)] * len(task.queries)
+    with pytest.raises(UsageError, match="holds generations of hyde, not of lamer"):
+        named(f"lamer:replay:{packed}").expand(task)
+    other = replace(task, queries=tuple(query._replace(id=f"other-{query.id}") for query in task.queries))
+    with pytest.raises(DataError, match="was generated for another task"):
+        named(f"hyde:replay:{packed}").expand(other)
 
 
 def test_a_folder_of_stores_and_a_store_of_another_task(server: ChatServer, make_chat: MakeChat, task: Task) -> None:

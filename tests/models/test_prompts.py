@@ -54,6 +54,20 @@ def test_the_fingerprint_follows_the_words_not_the_pack(pack: Path) -> None:
     assert after.describe() == get_card("e5").with_prompts(copy).describe()
 
 
+def test_lines_that_a_model_has_no_place_for_are_refused(tmp_path: Path) -> None:
+    """The model's name changed, and nothing that it reads."""
+    path = tmp_path / "mine.toml"
+    path.write_text('[document]\ndefault = "Doc: "\n', "utf-8")
+    assert get_card("inst-l").with_prompts(path).document_text("x") == "Doc: x"
+    with pytest.raises(UsageError, match="prompt pack mine has no instructions for e5"):
+        get_card("e5").with_prompts(path)
+    path.write_text('[query]\ndefault = "Find it"\n[model.e5.document]\ndefault = "Doc: "\n', "utf-8")
+    with pytest.raises(UsageError, match="has a document instruction for e5, whose template has no place for it"):
+        get_card("e5").with_prompts(path)
+    path.write_text('[model.e5]\nwhole = true\ndocument.default = "Doc: "\n', "utf-8")
+    assert get_card("e5").with_prompts(path).document_text("x") == "Doc: x"
+
+
 def test_models_without_instructions_are_refused(pack: Path) -> None:
     """Their names changed, and nothing else."""
     with pytest.raises(UsageError, match=r"contriever takes no instructions: leave out the prompt pack mine\.toml"):

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from r2med.cache import DamagedShard, EmbeddingCache, Int16, compact, entries, open_shard, prune, verify
+from r2med.core import ModelError
 from r2med.core.options import Options
+from r2med.core.queries import Side
 from r2med.retrieve import embed as embedding
 from r2med.retrieve.embed import EmbeddedTokens, embed, embed_tokens
+from r2med.retrieve.encoders import Batch
 from r2med.retrieve.maxsim import fixed_point
 from tests.retrieve.encoders.hashing import HashEncoder, hashed
 
@@ -27,6 +31,23 @@ def test_large_shards_are_not_copied_again(tmp_path: Path) -> None:
     assert before[max(before)] in left
     again = embed(encoder, [f"text {part} {i}" for part in range(3) for i in range(5)], "document", cache=cache)
     assert (again.cached, again.encoded) == (15, 0)
+
+
+def test_vectors_that_are_removed_while_others_are_made_are_missed(tmp_path: Path) -> None:
+    """As by `r2med cache prune` in another process: the last vector of what was left stood for all that were gone."""
+    cache = EmbeddingCache(tmp_path)
+    known = [f"text {i}" for i in range(embedding.MANY_SHARDS)]
+    for text in known:
+        embed(HashEncoder(), [text], "document", cache=cache)
+
+    class Pruned(HashEncoder):
+        def stream(self, texts: Sequence[str], side: Side, instruction: str = "") -> Iterator[Batch]:
+            for shard in tmp_path.rglob("*.shard"):
+                shard.unlink()
+            yield from super().stream(texts, side, instruction)
+
+    with pytest.raises(ModelError, match=f"vectors of {len(known)} texts are gone from"):
+        embed(Pruned(), [*known, "one shard more, so that they are merged"], "document", cache=cache)
 
 
 def test_vectors_without_a_cache_go_to_a_file_where_memory_is_short() -> None:

@@ -71,6 +71,14 @@ def load_prompt(method: str, names: tuple[str, ...], pack: Content | None = None
     A pack is a prompt pack (`models.prompts`), one prompt file (used for everything), or a folder of
     `<method>/<name>.toml`, `<name>.toml` or `<method>.toml`, where the name is the task's or its family's.
     """
+    prompt = _find_prompt(method, names, pack)
+    if pack is not None and prompt.max_tokens is not None:
+        said = f"sets max_tokens = {prompt.max_tokens}, which {method} takes as a parameter and not from a prompt"
+        raise DataError(said, path=pack.located())
+    return prompt
+
+
+def _find_prompt(method: str, names: tuple[str, ...], pack: Content | None) -> Prompt:
     slug, gaps = FAMILIES.get(names[-1], DEFAULT_FAMILY), GAPS.get(method, ("query",))
     if pack is None:
         return built_in("r2med.expand", f"{method}/{slug}", gaps=gaps)

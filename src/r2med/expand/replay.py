@@ -18,7 +18,7 @@ from ..core.spec import Content, Spec
 from ..core.untrusted import file_name
 from ..llm import Choice, Generation, Replay, parse
 from ..llm.parsing import put_newest
-from ..llm.store import is_header, read_header, read_store
+from ..llm.store import StoreKey, is_header, read_header, read_store, recorded_lines
 from ..models import find_chat_card
 from .contract import MISSING, Expander, Expansion, Expansions, expanders
 
@@ -92,7 +92,7 @@ class Replayed(Expander):
         """The recorded texts of each query."""
         recorded = self._recorded(task)
         queries = task.queries[:limit]
-        if self.path and self.path.is_file() and _is_store(self.path) and not any(q.id in recorded for q in queries):
+        if self.path and self.path.is_file() and _store_key(self.path) and not any(q.id in recorded for q in queries):
             raise DataError(
                 f"was generated for another task than {task.full_name} (give the folder to replay several)",
                 path=self.path,
@@ -155,17 +155,19 @@ def as_recorded(texts: Sequence[str | Choice], marking: str = "auto", *, clean: 
 
 def read_recorded(path: Path, method: str = "", marking: str = "auto", *, clean: bool = False) -> dict[str, Recorded]:
     """Texts by query id, from a generation store of this method or a `query_with_hydoc.jsonl`."""
-    if not _is_store(path):
+    if _store_key(path) is None:
         answers = Replay.from_file(path).answers
         return {key: as_recorded(choices, marking, clean=clean) for (key, _), choices in answers.items()}
     key, generations, _ = read_store(path)
     if method and key.method != method:
         raise UsageError(f"{path} holds generations of {key.method}, not of {method}: {key.method}:replay:{path}")
-    samples: dict[str, dict[int, Generation]] = {}
+    prompts: dict[str, dict[str, dict[int, Generation]]] = {}
     for generation in generations:
-        put_newest(samples.setdefault(generation.query_id, {}), generation)
+        put_newest(prompts.setdefault(generation.query_id, {}).setdefault(generation.prompt_hash, {}), generation)
     found = {}
-    for query_id, by_sample in samples.items():
+    for query_id, by_prompt in prompts.items():
+        # A query has a second prompt where a method before this one was asked again: the newest is the one in use.
+        by_sample = list(by_prompt.values())[-1]
         ordered = [by_sample[s] for s in sorted(by_sample)]
         found[query_id] = Recorded(
             tuple(g.final for g in ordered if g.usable), tuple(g.status for g in ordered), tuple(g.raw for g in ordered)
@@ -173,34 +175,34 @@ def read_recorded(path: Path, method: str = "", marking: str = "auto", *, clean:
     return found
 
 
-def _is_store(path: Path) -> bool:
+def _store_key(path: Path) -> StoreKey | None:
+    """What a generation store says of its answers, compressed or not; None for another file."""
     try:
         with path.open("rb") as stream:
-            return is_header(stream.readline())
+            first = stream.readline()
     except OSError as error:
         raise DataError(f"cannot be read ({error.strerror or error})", path=path) from None
+    if first[:2] == b"\x1f\x8b":
+        first = next(iter(recorded_lines(path)), b"")
+    return read_header(path, first).key if is_header(first) else None
 
 
 def stores_of(folder: Path, method: str, task: Task) -> list[Path]:
     """Generation stores of a method on a task, anywhere below a folder."""
     found = []
     for file in sorted(folder.rglob("*.jsonl")):
-        if _is_store(file):
-            with file.open("rb") as stream:
-                key = read_header(file, stream.readline()).key
-            if (key.method, key.task) == (method, task.fingerprint):
-                found.append(file)
+        key = _store_key(file)
+        if key is not None and (key.method, key.task) == (method, task.fingerprint):
+            found.append(file)
     return found
 
 
 def _warning(path: Path) -> str:
     """What must be said of the model that wrote a store, or one of a folder's; other files do not tell."""
     for file in sorted(path.rglob("*.jsonl")) if path.is_dir() else [path]:
-        if _is_store(file):
-            with file.open("rb") as stream:
-                model = read_header(file, stream.readline()).key.model
-            if warning := model.get("warning"):
-                return str(warning)
+        key = _store_key(file)
+        if key is not None and (warning := key.model.get("warning")):
+            return str(warning)
     return ""
 
 

@@ -72,7 +72,7 @@ class Prompt(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     limit: str = ""
     # What an agent is told when its searches are used up.
     max_tokens: int | None = None
-    # Room for the answer; None: the method's own.
+    # Room for the answer of a reranker or a judge; None: the method's own.
     shown: str = ""
     # Worked examples as one finished text, in place of `examples`; not checked against the evaluated queries.
     between: str = "\n\n"

@@ -15,11 +15,10 @@ from ..cache.records import read_records
 from ..core import DataError, fingerprint
 from ..core.budget import Usage
 from ..core.spec import Spec
-from ..core.stores import gunzip
 from .chats import FAILURES_IN_A_ROW
 from .parsing import Generation, put_newest
 from .protocol import Choice, Estimate, OnReply, OnSend, Reply, Request, Sampling
-from .store import is_header, read_header
+from .store import is_header, read_header, recorded_lines
 
 
 class HydocLine(msgspec.Struct):
@@ -60,7 +59,7 @@ class Replay:
     @classmethod
     def from_file(cls, path: Path, *, spec: Spec | None = None) -> Replay:
         """Read a store's file or a `query_with_hydoc.jsonl`, compressed with gzip or not."""
-        lines = _lines(path)
+        lines = recorded_lines(path)
         if lines and is_header(lines[0]):
             model = read_header(path, lines[0]).key.model
             marking, warning = str(model.get("marking", "auto")), str(model.get("warning", ""))
@@ -109,16 +108,6 @@ class Replay:
 
     def close(self) -> None:
         """Nothing is held."""
-
-
-def _lines(path: Path) -> list[bytes]:
-    try:
-        raw = path.read_bytes()
-    except OSError as error:
-        raise DataError(f"cannot be read ({error.strerror or error})", path=path) from None
-    if raw[:2] == b"\x1f\x8b":
-        raw = gunzip(raw, str(path))
-    return [line for line in raw.split(b"\n") if line.strip()]
 
 
 def _from_store(path: Path, lines: list[bytes]) -> dict[Asked, tuple[Choice, ...]]:

@@ -29,6 +29,7 @@ from ..cache.records import (
 from ..core import DataError, UsageError, fingerprint
 from ..core.budget import Account, Reused, known_sum
 from ..core.files import home
+from ..core.stores import gunzip
 from ..core.untrusted import file_name
 from .parsing import STATUSES, Generation, StatusOf, as_parsed, put_newest
 from .protocol import Chat, Request, Sampling
@@ -43,6 +44,7 @@ __all__ = [
     "is_header",
     "read_header",
     "read_store",
+    "recorded_lines",
     "store_lines",
     "watch_answers",
 ]
@@ -371,12 +373,20 @@ def asked_since(method: str, digest: str, prompts: Collection[str], marks: Colle
 
 def read_store(path: Path) -> tuple[StoreKey, list[Generation], int]:
     """A file's key, its answers and how many lines could not be read."""
+    lines = recorded_lines(path)
+    generations, bad = read_records(lines[1:], Generation)
+    return read_header(path, lines[0] if lines else b"").key, generations, bad
+
+
+def recorded_lines(path: Path) -> list[bytes]:
+    """The lines of a file of recorded answers, compressed with gzip or not."""
     try:
-        lines = path.read_bytes().split(b"\n")
+        raw = path.read_bytes()
     except OSError as error:
         raise DataError(f"cannot be read ({error.strerror or error})", path=path) from None
-    generations, bad = read_records(lines[1:], Generation)
-    return read_header(path, lines[0]).key, generations, bad
+    if raw[:2] == b"\x1f\x8b":
+        raw = gunzip(raw, str(path))
+    return [line for line in raw.split(b"\n") if line.strip()]
 
 
 def store_lines(key: StoreKey, records: Iterable[Generation]) -> Iterator[bytes]:

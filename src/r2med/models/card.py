@@ -347,10 +347,13 @@ class Card(ModelCard, frozen=True, kw_only=True, forbid_unknown_fields=True):
         """Whether a prompt pack changes what the model reads."""
         return "{instruction}" in self.query_template + self.document_template
 
+    def instructed(self, side: Side) -> bool:
+        """Whether the template of a side has a place for an instruction."""
+        return "{instruction}" in (self.query_template if side == "query" else self.document_template)
+
     def instruction(self, side: Side, *names: str | None) -> str:
         """The instruction for a task or its family, or the default; empty where the template has no place for it."""
-        template = self.query_template if side == "query" else self.document_template
-        return self.instructions.pick(side, *names, pack=self.prompts) if "{instruction}" in template else ""
+        return self.instructions.pick(side, *names, pack=self.prompts) if self.instructed(side) else ""
 
     def prefix(self, side: Side, instruction: str) -> str:
         """All that stands before the text: its tokens are what `mean-after-instruction` leaves out."""

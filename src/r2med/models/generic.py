@@ -264,6 +264,11 @@ def _length(folder: Path, config: dict[str, Any]) -> int:
     return min((int(v) for v in stated if isinstance(v, int | float) and 0 < v < UNLIMITED), default=512)
 
 
+def lower_cases(folder: Path) -> bool:
+    """Whether sentence-transformers writes texts in lower case before the model's own tokenizer reads them."""
+    return _optional(folder / "sentence_bert_config.json").get("do_lower_case") is True
+
+
 def positions(config: dict[str, Any], architecture: str) -> int | None:
     """How many tokens a model has positions for, where it says so; the first two of RoBERTa's table stand for none."""
     places = config.get("max_position_embeddings")

@@ -26,7 +26,7 @@ import re
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import msgspec
 
@@ -50,6 +50,7 @@ OWN = "r2med's own"
 WHOLE = "{instruction}{text}"
 """The template of a line that is all that stands before the text."""
 DEFAULT = "default"
+SIDES: tuple[Literal["query"], Literal["document"]] = ("query", "document")
 T = TypeVar("T")
 
 
@@ -114,9 +115,11 @@ class PromptPack(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_d
         return {}
 
     def speaks_to(self, card: Card) -> bool:
-        """Whether it has instructions for a model, or sentences that fit the model's own template."""
-        known = self.query or self.document or card.name in self.model
-        return bool(known or (card.prompts == DESCRIBE and self.sentences))
+        """Whether it has instructions for a model and the model has a place for them; or sentences that fit there."""
+        if card.name in self.model:
+            return True
+        query = self.query or (card.prompts == DESCRIBE and self.sentences)
+        return bool((query and card.instructed("query")) or (self.document and card.instructed("document")))
 
     def applied(self, card: Card) -> Card:
         """A card with the pack's instructions: its lines for the model, else its general ones, else the model's own."""
@@ -125,9 +128,15 @@ class PromptPack(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_d
             raise UsageError(f"prompt pack {self.name} has no instructions for {card.name} (it has some for {known})")
         own = self.model.get(card.name, ModelLines())
         if own.whole:
-            templates = {f"{side}_template": WHOLE for side in ("query", "document") if getattr(own, side)}
+            templates = {f"{side}_template": WHOLE for side in SIDES if getattr(own, side)}
             merged = own.over(card.instructions)
             return card.replace(prompts=self.name, instructions=merged, **templates)
+        for side in SIDES:
+            if getattr(own, side) and not card.instructed(side):
+                raise UsageError(
+                    f"prompt pack {self.name} has a {side} instruction for {card.name}, whose template has no place "
+                    f"for it: whole = true lets it stand before the text"
+                )
         query = self.query
         if not query and card.name not in self.model and card.prompts == DESCRIBE:
             query = self.sentences

@@ -82,6 +82,8 @@ class DenseParameters(ModelParameters):
         """The card as these parameters set it."""
         if self.host is not None and not card.is_api:
             raise UsageError(f"{card.name} runs on this machine: leave out host={self.host}")
+        if self.dim is not None and self.dimension is not None and self.dimension >= self.dim:
+            raise UsageError(f"dimension={self.dimension} cuts nothing off vectors of dim={self.dim}: leave it out")
         card = super().changed(card)
         return card if self.dim is None else card.cut(self.dim)
 

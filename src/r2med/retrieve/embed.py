@@ -29,7 +29,7 @@ from ..cache import (
     token_pieces,
     verify_sample,
 )
-from ..core import TextColumn
+from ..core import ModelError, TextColumn
 from ..core.budget import Account
 from ..core.columns import Int32, Int64
 from ..core.options import Options
@@ -255,6 +255,9 @@ def _keep(
             compact(shards.folder)
             shards = ShardSet(shards.folder)
         found = shards.find(keys)
+        if lost := int((found.row < 0).sum()):
+            # Rows that are not there would be read as those of another text.
+            raise ModelError(f"vectors of {lost} texts are gone from {shards.folder}: were they removed? Run it again")
     return Kept(shards, found, distinct - len(missing), len(missing), reused(shards, found, missing))
 
 

@@ -6,6 +6,7 @@ transformers, one text at a time and nothing padded.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -270,6 +271,45 @@ def test_any_folder_of_sentence_transformers(tmp_path: Path, mode: str, layers: 
     for side, encode in (("query", peer.encode_query), ("document", peer.encode_document)):
         made = retriever.encoder.encode(TEXTS, side, retriever.instruction(side))  # type: ignore[arg-type]
         assert np.abs(made - encode(TEXTS)).max() < 1e-5
+
+
+@pytest.mark.parametrize("architecture", ["modernbert", "qwen3"])
+def test_a_mean_without_the_prompt_leaves_out_no_token_of_the_text(tmp_path: Path, architecture: str) -> None:
+    """What its tokenizer puts behind every text, [SEP] or another mark, is no part of the prompt."""
+    pytest.importorskip("sentence_transformers", reason="the torch extra is not installed")
+    plain = tmp_path / "plain"
+    if architecture == "qwen3":
+        tiny_field.save_model(plain, "qwen3", tiny_field.save_qwen_tokenizer(plain, ends=True))
+    else:
+        tiny_field.save_model(plain, "modernbert", tiny_field.save_modernbert_tokenizer(plain))
+    peer = save_peer(tmp_path / "model", plain, pooling("mean"), normalize(), prompts={"query": "find fever: "})
+    peer.set_pooling_include_prompt(False)
+    peer.save(str(tmp_path / "model"))
+    retriever = get_retriever(str(tmp_path / "model"), CPU)
+    assert isinstance(retriever, DenseRetriever)
+    made = retriever.encoder.encode(TEXTS, "query", retriever.instruction("query"))
+    assert np.abs(made - peer.encode_query(TEXTS)).max() < 1e-5
+
+
+def test_a_folder_whose_texts_are_written_in_lower_case(tmp_path: Path) -> None:
+    """`do_lower_case` of sentence-transformers, over a tokenizer that tells capitals apart."""
+    pytest.importorskip("sentence_transformers", reason="the torch extra is not installed")
+    from sentence_transformers import SentenceTransformer
+
+    plain, folder = tmp_path / "plain", tmp_path / "model"
+    tiny_field.save_model(plain, "qwen3", tiny_field.save_qwen_tokenizer(plain, ends=True))
+    save_peer(folder, plain, pooling("mean"), prompts={"query": "Find FEVER: "})
+    retriever = get_retriever(str(folder), CPU)
+    assert isinstance(retriever, DenseRetriever)
+    as_written = retriever.encoder.encode(TEXTS, "query", "Find FEVER: ")
+    settings = folder / "sentence_bert_config.json"
+    settings.write_text(json.dumps({**json.loads(settings.read_text()), "do_lower_case": True}))
+    lowered = get_retriever(str(folder), CPU)
+    assert isinstance(lowered, DenseRetriever)
+    made = lowered.encoder.encode(TEXTS, "query", lowered.instruction("query"))
+    assert np.abs(made - SentenceTransformer(str(folder), device="cpu").encode_query(TEXTS)).max() < 1e-5
+    assert np.abs(made - as_written).max() > 1e-3
+    assert lowered.encoder.describe("query")["case"] == "lower"  # vectors of before are not used again
 
 
 def test_a_folder_that_reads_both_ways_by_its_configuration(tmp_path: Path) -> None:

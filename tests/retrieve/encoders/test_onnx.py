@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -116,6 +118,22 @@ def test_vectors_are_cut_and_scaled_again(folder: Path) -> None:
     made = part.encode(TEXTS, "document")
     assert np.abs(made - expected / np.linalg.norm(expected, axis=1, keepdims=True)).max() < 1e-6
     assert part.describe("query") == {**whole.describe("query"), "dimensions": 100}
+
+
+def test_texts_are_written_in_lower_case_where_the_files_say_so(folder: Path, tmp_path: Path) -> None:
+    """The same model with a tokenizer that tells capitals apart gives the same vectors only with `do_lower_case`."""
+    shutil.copytree(folder, tmp_path / "cased")
+    path = tmp_path / "cased" / "tokenizer.json"
+    facts = json.loads(path.read_text("utf-8"))
+    facts["normalizer"]["lowercase"] = False
+    path.write_text(json.dumps(facts), "utf-8")
+    card, texts = get_card("bge-small"), TEXTS[:1]
+    wanted = OnnxEncoder(card, folder).encode(texts, "document")
+    assert np.abs(OnnxEncoder(card, tmp_path / "cased").encode(texts, "document") - wanted).max() > 1e-3
+    (path.parent / "sentence_bert_config.json").write_text('{"max_seq_length": 512, "do_lower_case": true}')
+    lowered = OnnxEncoder(card, tmp_path / "cased")
+    assert np.abs(lowered.encode(texts, "document") - wanted).max() < 1e-6
+    assert lowered.describe("document")["case"] == "lower"
 
 
 def test_similar_texts_are_near(folder: Path) -> None:

@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +20,7 @@ from ...core.columns import Int32, Int64
 from ...core.options import Options
 from ...core.queries import Side
 from ...models import Card, Interaction, locate, stated, verified
-from ...models.generic import ROBERTA, positions, read_config
+from ...models.generic import ROBERTA, lower_cases, positions, read_config
 
 Float32 = npt.NDArray[np.float32]
 UNKNOWN_TOKENS = -1
@@ -262,6 +262,23 @@ def shortened(vectors: Float32, card: Card) -> Float32:
 def length_facts(card: Card) -> dict[str, object]:
     """What a cut of vectors adds to a cache key; nothing where they are whole."""
     return {} if card.cut_to is None else {"dimensions": card.cut_to}
+
+
+def case_facts(folder: Path) -> dict[str, object]:
+    """What a model whose texts are written in lower case first adds to a cache key."""
+    return {"case": "lower"} if lower_cases(folder) else {}
+
+
+def lower_first(backend: Any, folder: Path) -> None:
+    """Let a tokenizer write texts in lower case first, where the folder's files say so."""
+    if not lower_cases(folder):
+        return
+    if backend is None:
+        raise ModelError(f"{folder} asks for texts in lower case, and has a tokenizer that cannot be told so")
+    from tokenizers import normalizers
+
+    own = [] if backend.normalizer is None else [backend.normalizer]
+    backend.normalizer = normalizers.Sequence([normalizers.Lowercase(), *own])
 
 
 class Limited(Protocol):

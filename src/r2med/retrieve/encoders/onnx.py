@@ -25,7 +25,19 @@ from ...core.queries import Side
 from ...models import Card
 from ...models.locate import file_hash
 from ..sparse import available_cores
-from . import BaseEncoder, Batch, Float32, TokenBatch, WorkOrder, check_length, length_facts, normalized, shortened
+from . import (
+    BaseEncoder,
+    Batch,
+    Float32,
+    TokenBatch,
+    WorkOrder,
+    case_facts,
+    check_length,
+    length_facts,
+    lower_first,
+    normalized,
+    shortened,
+)
 from .batching import (
     BATCH_TOKENS,
     TOKEN_WINDOW,
@@ -154,7 +166,9 @@ class OnnxEncoder(BaseEncoder):
     @cached_property
     def model(self) -> OnnxModel:
         """Loaded on first use: a task whose vectors are all in the cache needs no model."""
-        return OnnxModel(self.folder, threads=self.options.threads, device=self.options.device)
+        model = OnnxModel(self.folder, threads=self.options.threads, device=self.options.device)
+        lower_first(model.tokenizer.backend, self.folder)
+        return model
 
     def describe(self, side: Side) -> dict[str, object]:
         """Everything besides text and instruction that changes a vector."""
@@ -166,6 +180,7 @@ class OnnxEncoder(BaseEncoder):
             "normalize": self.card.normalize,
             "max_length": self.max_length(side),
             "dtype": "model",
+            **case_facts(self.folder),
             **length_facts(self.card),
         }
 

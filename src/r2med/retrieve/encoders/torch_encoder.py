@@ -15,7 +15,7 @@ from ...core.options import Options
 from ...core.queries import Side
 from ...models import Card, Interaction
 from ...models.locate import folder_hashes
-from . import BaseEncoder, Batch, Float32, TokenBatch, WorkOrder, length_facts, shortened
+from . import BaseEncoder, Batch, Float32, TokenBatch, WorkOrder, case_facts, length_facts, lower_first, shortened
 from .batching import (
     BATCH_TOKENS,
     TOKEN_WINDOW,
@@ -49,6 +49,9 @@ from .torch_models import (
 )
 
 TOKENS = 2  # raised when a text becomes other tokens, so that vectors of the former ones are not used again
+
+
+PREFIX = "instruction without its end"  # once a [SEP] behind it was counted, and a token of the text left out
 
 
 class Replica:
@@ -111,8 +114,10 @@ class TorchEncoder(BaseEncoder):
             "pair": card.document_pair and side == "document",
             "dtype": self.dtype,
             "max_length": self.max_length(side),
+            **({"skipped": PREFIX} if card.pooling == "mean-after-instruction" else {}),
             **({"end_token": card.end_token} if card.end_token else {}),
             **({"head": card.head} if card.head else {}),
+            **case_facts(self.folders[side]),
             **length_facts(card),
         }
 
@@ -128,7 +133,9 @@ class TorchEncoder(BaseEncoder):
         """Loaded on first use."""
         folder = self.folders[side]
         if folder not in self._tokenizers:
-            self._tokenizers[folder] = load_tokenizer(folder, self.options, self.card.architecture)
+            loaded = load_tokenizer(folder, self.options, self.card.architecture)
+            lower_first(getattr(loaded, "backend_tokenizer", None), folder)
+            self._tokenizers[folder] = loaded
         return self._tokenizers[folder]
 
     def replica(self, side: Side, worker: int) -> Replica:
@@ -237,12 +244,12 @@ class TorchEncoder(BaseEncoder):
         return replica.model(input_ids=ids, attention_mask=seen, **more).last_hidden_state
 
     def _prefix_tokens(self, side: Side, instruction: str) -> int:
-        """How many tokens of a text are instruction: BOS counts, an EOS that only ends it does not."""
+        """How many tokens of a text are instruction: BOS counts, an EOS or [SEP] that only ends it does not."""
         if self.card.pooling != "mean-after-instruction" or not instruction:
             return 0
         tokenizer = self.tokenizer(side)
         ids = tokenizer(instruction)["input_ids"]
-        return len(ids) - (1 if ids and ids[-1] == tokenizer.eos_token_id else 0)
+        return len(ids) - (1 if ids and ids[-1] in tokenizer.all_special_ids else 0)
 
     def is_out_of_memory(self, error: BaseException) -> bool:
         """Whether a smaller batch may succeed."""
