@@ -166,6 +166,24 @@ def test_a_reranker_with_its_depth_is_taken_by_run_and_evaluate(rerank: Any, bio
     assert r2med.score(run, biology).mean() == evaluation.mean()
 
 
+def test_rerank_does_all_that_its_spec_says(biology: Task) -> None:
+    """What becomes of candidates below the depth, and several rerankers in a row, as in `evaluate`."""
+    name, ranked = f"{__name__}:Overlap", r2med.BM25().retrieve(biology)
+    dropped = r2med.rerank(f"{name},rest=drop@20", biology, ranked)
+    assert dropped.depth == 20
+    assert dropped.docs.tolist() == r2med.rerank(f"{name}@20", biology, ranked, rest="drop").docs.tolist()
+    chain = f"{name}@50+{name},blend=0.5,rest=drop@10"
+    run = r2med.rerank(chain, biology, ranked)
+    assert run.depth == 10
+    assert r2med.score(run, biology).mean() == r2med.evaluate("bm25", biology, rerank=chain).mean()
+    for ask in (
+        lambda: r2med.rerank(chain, biology, ranked, depth=5),
+        lambda: r2med.evaluate("bm25", biology, rerank=(chain, 5)),
+    ):
+        with pytest.raises(UsageError, match="how deep each of its rerankers goes"):
+            ask()
+
+
 def test_a_cross_encoder_alone_reranks_bm25(biology: Task) -> None:
     assert r2med.evaluate(Overlap(), biology).mean() == r2med.evaluate("bm25", biology, rerank=Overlap()).mean()
 

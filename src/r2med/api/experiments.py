@@ -27,11 +27,11 @@ from ..pipeline import Builder, Executor, SystemSpec, ablations, check_writable,
 from ..pipeline.experiment import at_lengths, expander_spec, fusion_spec, prompted, reranker_spec
 from ..pipeline.run import Notify, check_retrievers, plan_experiment, rank_systems
 from ..pipeline.stages import StageEstimate, estimate_all
-from ..pipeline.system import Spending, System
+from ..pipeline.system import Reranking, Spending, System
 from ..pipeline.typed import Found, search_text
 from ..report.scores import Scores
 from ..rerank import DEPTH as RERANK_DEPTH
-from ..rerank import Reranker, Rest, rerankers
+from ..rerank import Reranker, Rest
 from ..results import ResultStore
 from ..retrieve import DEPTH
 from ..retrieve.contract import on_task
@@ -146,7 +146,7 @@ def _built(
         depth = RERANK_DEPTH
         if isinstance(rerank, tuple):
             rerank, depth = rerank
-            rerank = rerankers.parse(rerank).at(depth) if isinstance(rerank, str | Spec) else rerank
+            rerank = reranker_spec(rerank, depth=depth) if isinstance(rerank, str | Spec) else rerank
         if rerank is not None and not isinstance(rerank, str | Spec):
             rerank = builder.own_reranker(rerank).at(depth)
         chosen = systems(*named, expand=expand, policy=policy, fuse=fuse, weights=weights, rerank=rerank, rest=rest)
@@ -320,13 +320,22 @@ def rerank(
     reranker: Component, task: Task | str, candidates: Run, *, depth: int | None = None, rest: Rest = "keep",
     options: Options | None = None,
 ) -> Run:  # fmt: skip
-    """The best candidates of each query in a new order; `depth` says how many, else the reranker's spec."""
-    stated = rerankers.parse(reranker).depth if isinstance(reranker, str | Spec) else None
-    wanted = (stated or RERANK_DEPTH) if depth is None else depth
-    if wanted < 1:
-        raise UsageError(f"depth must be 1 or more, not {wanted}")
+    """The best candidates of each query in a new order; `depth` says how many, else the reranker's spec.
+
+    Of several rerankers in a row, and of what becomes of candidates below the depth, a spec may say more.
+    """
+    if depth is not None and depth < 1:
+        raise UsageError(f"depth must be 1 or more, not {depth}")
     with Builder(options) as builder:
-        return builder.reranker(reranker).rerank(loaded(task), candidates, wanted, rest=rest)
+        if isinstance(reranker, str | Spec):
+            links = reranker_spec(reranker, rest=rest, depth=depth).links
+            steps = [Reranking.of(builder.reranker(link), link) for link in links]
+        else:
+            steps = [Reranking(builder.reranker(reranker), depth or RERANK_DEPTH, rest)]
+        task = loaded(task)
+        for step in steps:
+            candidates = step.reranker.rerank(task, candidates, step.depth, rest=step.rest)
+        return candidates
 
 
 def fuse(runs: Sequence[Run], task: Task | str, method: str = "rrf", *, depth: int = DEPTH) -> Run:

@@ -150,9 +150,16 @@ def expander_spec(text: str | Spec, *, policy: str | None = None, **parameters: 
     return Spec.chain([_told(expanders, links[0], policy=policy), *links[1:]])
 
 
-def reranker_spec(text: str | Spec, *, rest: Rest = "keep") -> Spec:
-    """A reranker, or several in a row, with what becomes of the documents below its depth."""
+def reranker_spec(text: str | Spec, *, rest: Rest = "keep", depth: int | None = None) -> Spec:
+    """A reranker, or several in a row, with what becomes of the documents below its depth.
+
+    `depth` is another one than the spec says; several rerankers have one each.
+    """
     links = rerankers.parse(text).links
+    if depth is not None:
+        if links[1:]:
+            raise UsageError(f"{text} says how deep each of its rerankers goes: leave out the depth beside it")
+        links = (links[0].at(depth),)
     return Spec.chain([_told(rerankers, link, rest=rest) for link in links] if rest != "keep" else links)
 
 
