@@ -176,6 +176,8 @@ def test_rerank_does_all_that_its_spec_says(biology: Task) -> None:
     run = r2med.rerank(chain, biology, ranked)
     assert run.depth == 10
     assert r2med.score(run, biology).mean() == r2med.evaluate("bm25", biology, rerank=chain).mean()
+    with pytest.raises(UsageError, match="says rest=drop, and something else"):
+        r2med.rerank(f"{name},rest=drop@20", biology, ranked, rest="keep")
     for ask in (
         lambda: r2med.rerank(chain, biology, ranked, depth=5),
         lambda: r2med.evaluate("bm25", biology, rerank=(chain, 5)),

@@ -72,7 +72,7 @@ def systems(
     fuse: str | None = None,
     weights: Sequence[float] = (),
     rerank: str | Spec | None = None,
-    rest: Rest = "keep",
+    rest: Rest | None = None,
     max_length: Sequence[int] = (),
     prompts: str | Path | None = None,
 ) -> list[SystemSpec]:
@@ -91,7 +91,7 @@ def systems(
         raise UsageError("policy, passages and max_tokens belong to an expansion: name one")
     if not fuse and weights:
         raise UsageError("weights belong to a fusion: name one")
-    if not rerank and rest != "keep":
+    if not rerank and rest == "drop":
         raise UsageError("rest belongs to a reranker: name one")
     if whole and not single and (expand or fuse or rerank):
         given = next(name for name, value in (("expand", expand), ("fuse", fuse), ("rerank", rerank)) if value)
@@ -136,7 +136,7 @@ def _built(
     fuse: str | None = None,
     weights: Sequence[float] = (),
     rerank: Component | tuple[Component, int] | None = None,
-    rest: Rest = "keep",
+    rest: Rest | None = None,
 ) -> Iterator[Prepared]:
     """The systems of a call; objects take part under the specs they have as components."""
     with Builder(options, on_expand=on_expand) as builder:
@@ -171,7 +171,7 @@ def run(
     fuse: str | None = None,
     weights: Sequence[float] = (),
     rerank: Component | tuple[Component, int] | None = None,
-    rest: Rest = "keep",
+    rest: Rest | None = None,
     depth: int = DEPTH,
     measure: Measure | str = MAIN,
     results: str | Path = "results",
@@ -251,7 +251,7 @@ def evaluate(
     expand: Component | None = None,
     policy: str | None = None,
     rerank: Component | tuple[Component, int] | None = None,
-    rest: Rest = "keep",
+    rest: Rest | None = None,
     measures: Iterable[Measure | str] = STANDARD,
     depth: int = DEPTH,
     options: Options | None = None,
@@ -317,7 +317,7 @@ def diagnose(
 
 
 def rerank(
-    reranker: Component, task: Task | str, candidates: Run, *, depth: int | None = None, rest: Rest = "keep",
+    reranker: Component, task: Task | str, candidates: Run, *, depth: int | None = None, rest: Rest | None = None,
     options: Options | None = None,
 ) -> Run:  # fmt: skip
     """The best candidates of each query in a new order; `depth` says how many, else the reranker's spec.
@@ -331,7 +331,7 @@ def rerank(
             links = reranker_spec(reranker, rest=rest, depth=depth).links
             steps = [Reranking.of(builder.reranker(link), link) for link in links]
         else:
-            steps = [Reranking(builder.reranker(reranker), depth or RERANK_DEPTH, rest)]
+            steps = [Reranking(builder.reranker(reranker), depth or RERANK_DEPTH, rest or "keep")]
         task = loaded(task)
         for step in steps:
             candidates = step.reranker.rerank(task, candidates, step.depth, rest=step.rest)
