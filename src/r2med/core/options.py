@@ -44,7 +44,7 @@ class Parameter(NamedTuple):
     default: object
     help: str = ""
     unless: str = ""
-    """Another parameter, beside which the default is not this one."""
+    """Another parameter, beside which the default is not this one: its value, where it is of the same kind."""
 
     def read(self, text: str, whose: str) -> Value:
         """The value that a text stands for."""
