@@ -103,6 +103,11 @@ class Searching(Expander):
             **self.own_settings(),
         }
 
+    def task_facts(self, task: Task) -> dict[str, object]:
+        """What else the tool's rankings of one task depend on."""
+        tool = self.retriever.task_facts(task)
+        return {"tool": tool} if tool else {}
+
     def prompt(self, task: Task) -> Prompt:
         """The prompt for a task."""
         return load_prompt(self.method, names_of(task), self.given.prompts)
