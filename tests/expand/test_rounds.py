@@ -69,8 +69,8 @@ def test_a_result_belongs_to_the_candidates_that_its_prompts_showed(
     kept = []
     for found in (ids[0], ids[1], ids[1]):
         run = Run.from_rankings({query.id: [(found, 1.0)] for query in task.queries}, doc_ids=task.documents.ids)
-        shown = LoadedTask(replace(task, candidates=lambda config, run=run: run))
-        kept.append(run_experiment([shown], [system], store).kept)
+        shown = replace(task, candidates={"own": run}.__getitem__)
+        kept.append(run_experiment([LoadedTask(shown)], [system], store).kept)
     assert kept == [0, 0, 1]
     assert len(server.asked) == 2 * len(task.queries)
 

@@ -50,6 +50,7 @@ class SearchesFirst(Generated):
     def equip(self, build: Build) -> None:
         """The first stage."""
         self.retriever = build.retriever(self.given.retriever)
+        self.spec = expanders.changed(self.spec, retriever=self.retriever.spec)
 
     @cached_property
     def retriever(self) -> Retriever:

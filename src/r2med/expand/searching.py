@@ -79,6 +79,7 @@ class Searching(Expander):
         chat, options = build.chat(asked_by(spec)), build.options.changed(spec.options)
         made = cls(chat, spec.values(SearchingParameters), spec=replace(spec, argument=chat.spec), options=options)
         made.retriever = build.retriever(made.given.retriever)
+        made.spec = expanders.changed(made.spec, retriever=made.retriever.spec)
         return made
 
     @cached_property

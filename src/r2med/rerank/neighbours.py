@@ -64,7 +64,7 @@ class Neighbours(Reranker):
             raise UsageError(
                 f"{spec}: whole vectors are compared by cosine: leave out variant, dimension and similarity"
             )
-        return cls(retriever, spec, given)
+        return cls(retriever, rerankers.changed(spec, model=retriever.spec), given)
 
     def describe(self) -> dict[str, object]:
         """Everything that changes its rankings."""
