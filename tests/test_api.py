@@ -418,6 +418,7 @@ def test_arguments_that_cannot_be_meant_are_refused(tmp_path: Path) -> None:
     scored = {name: {"Biology": r2med.evaluate(name, task)} for name in ("bm25", "bm25-lucene")}
     for call, words in (
         (lambda: r2med.rerank("maxsim", task, ranked, depth=0), "depth must be 1 or more"),
+        (lambda: r2med.search("bees", task, retriever=r2med.BM25(), prompts="pack.json"), "prompts belong to a model"),
         (lambda: r2med.compare(scored, tasks=["Other"]), "choose among stored results"),
         (lambda: r2med.compare(scored, collection="mini"), "choose among stored results"),
         (lambda: r2med.tune("bm25", "bm25-lucene", steps=0), "a step or more"),

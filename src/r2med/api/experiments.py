@@ -279,7 +279,9 @@ def search(
     prompts: str | Path | None = None, options: Options | None = None,
 ) -> list[Found]:  # fmt: skip
     """The best passages of a task for a typed text, with the words that matched."""
-    if prompts is not None and isinstance(retriever, str | Spec):
+    if prompts is not None:
+        if not isinstance(retriever, str | Spec):
+            raise UsageError("prompts belong to a model of r2med's: an object says itself what it puts before a text")
         (retriever,) = systems(retriever, prompts=prompts)[0].retrievers
     return search_text(loaded(task), text, retriever, top, options=options)
 
