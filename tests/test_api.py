@@ -166,6 +166,26 @@ def test_a_reranker_with_its_depth_is_taken_by_run_and_evaluate(rerank: Any, bio
     assert r2med.score(run, biology).mean() == evaluation.mean()
 
 
+def test_rerank_does_all_that_its_spec_says(biology: Task) -> None:
+    """What becomes of candidates below the depth, and several rerankers in a row, as in `evaluate`."""
+    name, ranked = f"{__name__}:Overlap", r2med.BM25().retrieve(biology)
+    dropped = r2med.rerank(f"{name},rest=drop@20", biology, ranked)
+    assert dropped.depth == 20
+    assert dropped.docs.tolist() == r2med.rerank(f"{name}@20", biology, ranked, rest="drop").docs.tolist()
+    chain = f"{name}@50+{name},blend=0.5,rest=drop@10"
+    run = r2med.rerank(chain, biology, ranked)
+    assert run.depth == 10
+    assert r2med.score(run, biology).mean() == r2med.evaluate("bm25", biology, rerank=chain).mean()
+    with pytest.raises(UsageError, match="says rest=drop, and something else"):
+        r2med.rerank(f"{name},rest=drop@20", biology, ranked, rest="keep")
+    for ask in (
+        lambda: r2med.rerank(chain, biology, ranked, depth=5),
+        lambda: r2med.evaluate("bm25", biology, rerank=(chain, 5)),
+    ):
+        with pytest.raises(UsageError, match="how deep each of its rerankers goes"):
+            ask()
+
+
 def test_a_cross_encoder_alone_reranks_bm25(biology: Task) -> None:
     assert r2med.evaluate(Overlap(), biology).mean() == r2med.evaluate("bm25", biology, rerank=Overlap()).mean()
 
@@ -409,6 +429,7 @@ def test_arguments_that_cannot_be_meant_are_refused(tmp_path: Path) -> None:
     scored = {name: {"Biology": r2med.evaluate(name, task)} for name in ("bm25", "bm25-lucene")}
     for call, words in (
         (lambda: r2med.rerank("maxsim", task, ranked, depth=0), "depth must be 1 or more"),
+        (lambda: r2med.search("bees", task, retriever=r2med.BM25(), prompts="pack.json"), "prompts belong to a model"),
         (lambda: r2med.compare(scored, tasks=["Other"]), "choose among stored results"),
         (lambda: r2med.compare(scored, collection="mini"), "choose among stored results"),
         (lambda: r2med.tune("bm25", "bm25-lucene", steps=0), "a step or more"),

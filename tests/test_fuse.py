@@ -201,6 +201,16 @@ def test_fusing_as_a_function() -> None:
         r2med.fuse([one, two], task, "weighted:w=1/2/3")
 
 
+@pytest.mark.parametrize("weights", ["1e-50/1e-50", "1e40/1", "0/1e-31"])
+def test_weights_whose_sums_float32_cannot_tell_apart_are_refused(weights: str) -> None:
+    """All sums were 0, or infinite, and documents were ordered by their ids."""
+    runs = [as_run([{"d1": 2.0, "d2": 1.0, "d3": 0.0}], name) for name in ("bm25", "dense")]
+    with pytest.raises(UsageError, match="the largest weight must lie between 1e-30 and 1e\\+30"):
+        r2med.fuse(runs, task_of(1), f"weighted:w={weights}")
+    made = r2med.fuse(runs, task_of(1), "weighted:w=1e-30/1e-40")
+    assert [h.doc_id for h in made.row(0)] == ["d1", "d2", "d3"]
+
+
 def test_the_grid_is_even_first() -> None:
     assert weight_grid(2, 4)[0] == (0.5, 0.5)
     assert len(weight_grid(3, 10)) == 66

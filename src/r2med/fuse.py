@@ -34,6 +34,7 @@ Weights = Annotated[tuple[float, ...], Meta(description="one weight per retrieve
 Ties = Literal["id", "rank"]
 RRF_K = 60
 STEPS, FOLDS = 10, 5
+LEAST = 1e-30  # Of the largest weight, which is 1 / LEAST at most: float32 scores would be all 0, or infinite.
 _LOW, _SIGN, _ALL = np.uint64(0xFFFFFFFF), np.uint32(1 << 31), np.uint32(0xFFFFFFFF)
 _EMPTY = np.uint64(0xFFFFFFFFFFFFFFFF)
 """Sorts behind every document."""
@@ -284,13 +285,15 @@ def _choose(quality: npt.NDArray[np.float64]) -> tuple[int, float, int]:
 
 
 def check_weights(weights: Sequence[float] | None, lists: int) -> list[float]:
-    """As many finite, non-negative weights as lists, not all zero; equal ones where none are given."""
+    """As many non-negative weights as lists, of a size that float32 can show; equal ones where none are given."""
     if weights is None:
         return [1.0 / lists] * lists
     if len(weights) != lists:
         raise UsageError(f"{lists} rankings need {lists} weights, not {len(weights)}")
     if not all(np.isfinite(w) and w >= 0 for w in weights) or not any(weights):
         raise UsageError(f"weights must be 0 or more and not all 0, not {', '.join(f'{w:g}' for w in weights)}")
+    if not LEAST <= max(weights) <= 1 / LEAST:
+        raise UsageError(f"the largest weight must lie between {LEAST:g} and {1 / LEAST:g}, not {max(weights):g}")
     return [float(w) for w in weights]
 
 

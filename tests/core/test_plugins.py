@@ -9,12 +9,14 @@ import shutil
 import subprocess
 import sys
 import threading
+from enum import Enum
 from pathlib import Path
 
 import pytest
 
 import r2med
-from r2med.core import ModelError, UnknownName, UsageError
+from r2med.core import DataError, ModelError, UnknownName, UsageError, fingerprint
+from r2med.core.identity import identify
 from r2med.core.options import Options
 from r2med.core.plugins import by_module, find_plugin, plugins, redirect_stdout
 from r2med.core.spec import Spec
@@ -215,7 +217,61 @@ def make(dim: int = 8) -> Made:
     return Made(dim)
 
 
+class Style(Enum):
+    PLAIN = "plain"
+    BOLD = "bold"
+
+
+class FromFile:
+    """Known by the version of its class, and by what its file holds."""
+
+    version = "1"
+
+    def __init__(self, path: str = "", style: Style = Style.PLAIN) -> None:
+        self.path, self.style = path, style
+        self.shift = float(Path(path).read_text()) if path and Path(path).is_file() else 0.0
+
+    def encode(self, texts: list[str]) -> list[list[float]]:
+        return [[1.0, float(len(text)) + self.shift] for text in texts]
+
+
 HERE = "tests.core.test_plugins"
+
+
+def test_a_file_among_the_arguments_is_known_by_its_content(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two contents at one path shared a name, the cached vectors and the result."""
+    monkeypatch.chdir(tmp_path)
+    found = []
+    for content, place in (("1", "w.txt"), ("2", "w.txt"), ("2", "./w.txt"), ("2", "sub/w.txt")):
+        (tmp_path / place).parent.mkdir(exist_ok=True)
+        (tmp_path / place).write_text(content)
+        found.append(get_retriever(f"{HERE}:FromFile,path={place}"))
+    names, facts = [made.name for made in found], [fingerprint("facts", made.describe()) for made in found]
+    assert names[0] != names[1]
+    assert names[1] == names[2] == names[3]
+    assert all(re.fullmatch(rf"{HERE}:FromFile,path=w~[0-9a-f]{{8}}", name) for name in names)
+    assert facts[0] != facts[1] == facts[2] == facts[3]
+    assert [made.encoder.model.path for made in found[2:]] == ["./w.txt", "sub/w.txt"]  # type: ignore[attr-defined]
+    with pytest.raises(DataError, match="names content that is not at hand"):
+        get_retriever(names[0])
+    around = get_retriever(f"{HERE}:FromFile,path=.")
+    assert around.name == f"{HERE}:FromFile,path=."
+
+
+def test_a_file_that_an_object_was_made_with_is_known_by_its_content(tmp_path: Path) -> None:
+    file = tmp_path / "w.txt"
+    facts = []
+    for content in ("1", "2", "1"):
+        file.write_text(content)
+        facts.append(identify(FromFile(str(file))).facts)
+    assert facts[0] == facts[2] != facts[1]
+
+
+def test_a_member_of_an_enumeration_is_named_by_its_value() -> None:
+    made = get_retriever(f"{HERE}:FromFile,style=bold")
+    assert made.name == get_retriever(made.name).name == f"{HERE}:FromFile,style=bold"
+    assert made.encoder.model.style is Style.BOLD  # type: ignore[attr-defined]
+    assert get_retriever(f"{HERE}:FromFile,style=plain").name == f"{HERE}:FromFile"
 
 
 @pytest.mark.parametrize(

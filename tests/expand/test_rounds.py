@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 import r2med
-from r2med.core import Document, Documents, Task, UsageError
+from r2med.api.experiments import LoadedTask
+from r2med.core import Document, Documents, Run, Task, UsageError
 from r2med.core.errors import Unavailable
 from r2med.core.options import Options
 from r2med.core.spec import Spec
@@ -31,7 +32,8 @@ from r2med.expand.rounds import (
 )
 from r2med.llm import BudgetSpent, Message, Request
 from r2med.llm.store import read_store
-from r2med.pipeline import Builder
+from r2med.pipeline import Builder, System, run_experiment
+from r2med.results import ResultStore
 from r2med.retrieve import BM25, get_retriever
 from tests.llm.conftest import MakeChat
 from tests.llm.server import ChatServer
@@ -56,6 +58,21 @@ def test_lamer_shows_the_first_stage_cut_to_its_budget(server: ChatServer, make_
     for other in (LamerParameters(top=1, passage_tokens=5), LamerParameters(retriever=Spec("bm25-lucene"))):
         LameR(make_chat(), other).expand(task, limit=1)
     assert len(server.asked) == 3  # another first stage is another call
+
+
+def test_a_result_belongs_to_the_candidates_that_its_prompts_showed(
+    server: ChatServer, make_chat: MakeChat, task: Task, tmp_path: Path
+) -> None:
+    """The candidates of a Nano task are no part of its fingerprint: a result of others was kept."""
+    system = System((BM25(),), expander=LameR(make_chat(), LamerParameters(retriever=Spec("nano", "own"), top=1)))
+    ids, store = list(task.documents.ids), ResultStore(tmp_path / "results")
+    kept = []
+    for found in (ids[0], ids[1], ids[1]):
+        run = Run.from_rankings({query.id: [(found, 1.0)] for query in task.queries}, doc_ids=task.documents.ids)
+        shown = replace(task, candidates={"own": run}.__getitem__)
+        kept.append(run_experiment([LoadedTask(shown)], [system], store).kept)
+    assert kept == [0, 0, 1]
+    assert len(server.asked) == 2 * len(task.queries)
 
 
 def test_published_settings() -> None:

@@ -84,6 +84,8 @@ def test_parts_and_specs_say_the_same(tmp_path: Path) -> None:
         ('retrievers = ["bm25"]\nexpand = "oracle:policy=passages"\npolicy = "append"', "says policy=passages"),
         ('retrievers = ["bm25", "bm25-lucene"]\nfuse = "rrf:k=60"\nk = 20', "rrf says k=60"),
         ('retrievers = ["bm25"]\nrerank = "maxsim:rest=keep@5"\nrest = "drop"', "says rest=keep"),
+        ('retrievers = ["bm25"]\nrerank = "maxsim:rest=drop@5"\nrest = "keep"', "says rest=drop"),
+        ('spec = "bm25+maxsim:rest=drop@5"\nrest = "keep"', "by its spec .* or by its parts"),
         ('retrievers = ["bm52"]', "did you mean bm25"),
         ('retrievers = ["bm25:k3=1"]', "no parameter 'k3'"),
         ('retrievers = ["bm25:k1=high"]', "must be a number"),
@@ -113,7 +115,8 @@ def test_two_systems_that_differ_in_weights_are_two_rows_twice_the_same(tmp_path
     "flags",
     [
         ["--retriever", "bm25-lucene"], ["--rerank", "maxsim@5"], ["--system", "bm25"], ["--expand", "oracle"],
-        ["--fuse", "rrf"], ["--weights", "1,2"], ["--policy", "passages"], ["--rest", "drop"], ["--max-length", "9"],
+        ["--fuse", "rrf"], ["--weights", "1,2"], ["--policy", "passages"], ["--rest", "drop"], ["--rest", "keep"],
+        ["--max-length", "9"],
         ["--candidates", "nano:bm25"], ["--passages", "2"], ["--max-tokens", "9"],
     ],
     ids=lambda flags: flags[0],

@@ -334,3 +334,27 @@ def test_objects_and_names_make_the_same_system(tmp_path: Path) -> None:
         System((BM25(),), Weighted())
     with pytest.raises(UsageError, match="need a fusion"):
         System((BM25(), stored))
+
+
+@pytest.mark.parametrize(
+    "system",
+    [
+        "bm25+openai-small@20",
+        "bm25+neighbours:model=openai-small@20",
+        "lamer:smollm2,retriever=openai-small+bm25",
+        "thinkqe:smollm2,retriever=openai-small+bm25",
+        "search-o1:smollm2,retriever=openai-small+bm25",
+    ],
+)
+def test_a_model_inside_another_component_is_named_with_its_host(system: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two servers shared a printed name, and each run replaced the results of the other."""
+    names = []
+    for port in (9, 10):
+        monkeypatch.setenv("OPENAI_BASE_URL", f"http://127.0.0.1:{port}/v1")
+        with Builder() as builder:
+            names.append(builder.build(SystemSpec.parse(system)).name)
+            assert builder.build(SystemSpec.parse(names[-1])).name == names[-1]
+    assert names == [system.replace("openai-small", f"openai-small:host=127.0.0.1:{port}") for port in (9, 10)]
+    monkeypatch.delenv("OPENAI_BASE_URL")
+    with Builder() as builder:
+        assert builder.build(SystemSpec.parse(system)).name == system

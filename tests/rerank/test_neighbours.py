@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -91,7 +92,46 @@ def test_names(builder: Builder) -> None:
     assert str(SystemSpec.parse(system)) == system
 
 
-@pytest.mark.parametrize("wrong", ["neighbours:weight=1.5", "neighbours:seeds=0", "neighbours:model=bm25"])
+class Searches:
+    """Somebody's retriever, which has no vectors."""
+
+    def retrieve(self, task: Task, depth: int) -> Run:
+        raise NotImplementedError
+
+
+class AsksForTheTask:
+    """An encoder of MTEB's contract, whose vectors depend on the task that it is told."""
+
+    version = "1"
+
+    def encode(self, inputs: Any, *, task_metadata: Any, **_: Any) -> Float64:
+        seed = sum(task_metadata.name.encode())
+        texts = [text for batch in inputs for text in batch["text"]]
+        return np.array([np.random.default_rng([seed, len(text)]).normal(size=4) for text in texts])
+
+
+def test_an_encoder_is_told_the_task_whoever_uses_it_first(task: Task, first: Run) -> None:
+    """The same ranking whether or not a retriever of the same encoder prepared the task before."""
+    address = f"{__name__}:AsksForTheTask"
+    with Builder() as alone, Builder() as after:
+        after.retriever(address).prepare(task)
+        runs = [each.reranker(f"neighbours:model={address}").rerank(task, first, 8) for each in (alone, after)]
+    assert runs[0].docs.tolist() == runs[1].docs.tolist()
+    assert runs[0].scores.tolist() == runs[1].scores.tolist()
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        *(
+            "neighbours:weight=1.5",
+            "neighbours:seeds=0",
+            "neighbours:model=bm25",
+            f"neighbours:model={__name__}:Searches",
+        ),
+        *("neighbours:model=e5:dimension=8", "neighbours:model=e5:variant=int8", "neighbours:model=e5:similarity=dot"),
+    ],
+)
 def test_what_cannot_be_asked_for(builder: Builder, wrong: str) -> None:
     with pytest.raises(UsageError):
         builder.reranker(wrong)

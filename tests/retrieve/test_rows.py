@@ -77,6 +77,10 @@ def test_what_changes_nothing_is_no_variant() -> None:
     """A name of its own would say that something was done."""
     assert str(retrievers.parse("bge-small:dimension=384,variant=int8")) == "bge-small:variant=int8"
     assert str(retrievers.parse("bge-small:dim=128,dimension=384")) == "bge-small:dim=128,dimension=384"
+    assert str(retrievers.parse("bge-small:dimension=128,dim=128")) == "bge-small:dim=128"
+    assert str(retrievers.parse("org/model:dimension=128,dim=128")) == "org/model:dim=128"
+    longer = retrievers.parse("gte-moderncolbert:max_length=64,query_length=64")
+    assert str(longer) == "gte-moderncolbert:max_length=64"
     with pytest.raises(UsageError, match="oversample=10 changes nothing"):
         retrievers.parse("bge-small:oversample=10").values(DenseParameters).held  # noqa: B018
 

@@ -102,6 +102,18 @@ def test_two_files_of_one_task_are_refused(tmp_path: Path) -> None:
         StoredRun(Content.of(tmp_path)).retrieve(TASK)
 
 
+@pytest.mark.parametrize("whole_folder", [True, False])
+def test_a_ranking_that_changes_while_a_run_goes_on_is_refused(whole_folder: bool, tmp_path: Path) -> None:
+    """It would be filed under the content that was there before."""
+    (tmp_path / "mine").mkdir()
+    file = topk(tmp_path / "mine" / f"{TASK.name}.jsonl", {"id": "q1", "topk_pid": ["d3", "d1"]})
+    stored = StoredRun(Content.of(file.parent if whole_folder else file))
+    stored.prepare(TASK)
+    topk(file, {"id": "q1", "topk_pid": ["d1", "d3"]})
+    with pytest.raises(DataError, match="has changed since this run began"):
+        stored.prepare(TASK)
+
+
 def test_no_such_file(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no such file"):
         load_candidates(tmp_path / "nothing", TASK)

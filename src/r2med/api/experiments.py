@@ -27,11 +27,11 @@ from ..pipeline import Builder, Executor, SystemSpec, ablations, check_writable,
 from ..pipeline.experiment import at_lengths, expander_spec, fusion_spec, prompted, reranker_spec
 from ..pipeline.run import Notify, check_retrievers, plan_experiment, rank_systems
 from ..pipeline.stages import StageEstimate, estimate_all
-from ..pipeline.system import Spending, System
+from ..pipeline.system import Reranking, Spending, System
 from ..pipeline.typed import Found, search_text
 from ..report.scores import Scores
 from ..rerank import DEPTH as RERANK_DEPTH
-from ..rerank import Reranker, Rest, rerankers
+from ..rerank import Reranker, Rest
 from ..results import ResultStore
 from ..retrieve import DEPTH
 from ..retrieve.contract import on_task
@@ -72,7 +72,7 @@ def systems(
     fuse: str | None = None,
     weights: Sequence[float] = (),
     rerank: str | Spec | None = None,
-    rest: Rest = "keep",
+    rest: Rest | None = None,
     max_length: Sequence[int] = (),
     prompts: str | Path | None = None,
 ) -> list[SystemSpec]:
@@ -91,7 +91,7 @@ def systems(
         raise UsageError("policy, passages and max_tokens belong to an expansion: name one")
     if not fuse and weights:
         raise UsageError("weights belong to a fusion: name one")
-    if not rerank and rest != "keep":
+    if not rerank and rest == "drop":
         raise UsageError("rest belongs to a reranker: name one")
     if whole and not single and (expand or fuse or rerank):
         given = next(name for name, value in (("expand", expand), ("fuse", fuse), ("rerank", rerank)) if value)
@@ -136,7 +136,7 @@ def _built(
     fuse: str | None = None,
     weights: Sequence[float] = (),
     rerank: Component | tuple[Component, int] | None = None,
-    rest: Rest = "keep",
+    rest: Rest | None = None,
 ) -> Iterator[Prepared]:
     """The systems of a call; objects take part under the specs they have as components."""
     with Builder(options, on_expand=on_expand) as builder:
@@ -146,7 +146,7 @@ def _built(
         depth = RERANK_DEPTH
         if isinstance(rerank, tuple):
             rerank, depth = rerank
-            rerank = rerankers.parse(rerank).at(depth) if isinstance(rerank, str | Spec) else rerank
+            rerank = reranker_spec(rerank, depth=depth) if isinstance(rerank, str | Spec) else rerank
         if rerank is not None and not isinstance(rerank, str | Spec):
             rerank = builder.own_reranker(rerank).at(depth)
         chosen = systems(*named, expand=expand, policy=policy, fuse=fuse, weights=weights, rerank=rerank, rest=rest)
@@ -171,7 +171,7 @@ def run(
     fuse: str | None = None,
     weights: Sequence[float] = (),
     rerank: Component | tuple[Component, int] | None = None,
-    rest: Rest = "keep",
+    rest: Rest | None = None,
     depth: int = DEPTH,
     measure: Measure | str = MAIN,
     results: str | Path = "results",
@@ -251,7 +251,7 @@ def evaluate(
     expand: Component | None = None,
     policy: str | None = None,
     rerank: Component | tuple[Component, int] | None = None,
-    rest: Rest = "keep",
+    rest: Rest | None = None,
     measures: Iterable[Measure | str] = STANDARD,
     depth: int = DEPTH,
     options: Options | None = None,
@@ -279,7 +279,9 @@ def search(
     prompts: str | Path | None = None, options: Options | None = None,
 ) -> list[Found]:  # fmt: skip
     """The best passages of a task for a typed text, with the words that matched."""
-    if prompts is not None and isinstance(retriever, str | Spec):
+    if prompts is not None:
+        if not isinstance(retriever, str | Spec):
+            raise UsageError("prompts belong to a model of r2med's: an object says itself what it puts before a text")
         (retriever,) = systems(retriever, prompts=prompts)[0].retrievers
     return search_text(loaded(task), text, retriever, top, options=options)
 
@@ -317,16 +319,25 @@ def diagnose(
 
 
 def rerank(
-    reranker: Component, task: Task | str, candidates: Run, *, depth: int | None = None, rest: Rest = "keep",
+    reranker: Component, task: Task | str, candidates: Run, *, depth: int | None = None, rest: Rest | None = None,
     options: Options | None = None,
 ) -> Run:  # fmt: skip
-    """The best candidates of each query in a new order; `depth` says how many, else the reranker's spec."""
-    stated = rerankers.parse(reranker).depth if isinstance(reranker, str | Spec) else None
-    wanted = (stated or RERANK_DEPTH) if depth is None else depth
-    if wanted < 1:
-        raise UsageError(f"depth must be 1 or more, not {wanted}")
+    """The best candidates of each query in a new order; `depth` says how many, else the reranker's spec.
+
+    Of several rerankers in a row, and of what becomes of candidates below the depth, a spec may say more.
+    """
+    if depth is not None and depth < 1:
+        raise UsageError(f"depth must be 1 or more, not {depth}")
     with Builder(options) as builder:
-        return builder.reranker(reranker).rerank(loaded(task), candidates, wanted, rest=rest)
+        if isinstance(reranker, str | Spec):
+            links = reranker_spec(reranker, rest=rest, depth=depth).links
+            steps = [Reranking.of(builder.reranker(link), link) for link in links]
+        else:
+            steps = [Reranking(builder.reranker(reranker), depth or RERANK_DEPTH, rest or "keep")]
+        task = loaded(task)
+        for step in steps:
+            candidates = step.reranker.rerank(task, candidates, step.depth, rest=step.rest)
+        return candidates
 
 
 def fuse(runs: Sequence[Run], task: Task | str, method: str = "rrf", *, depth: int = DEPTH) -> Run:

@@ -83,8 +83,8 @@ OPTIONS = (
     click.option("--rerank", multiple=True, metavar="NAME@DEPTH", shell_complete=completing("reranker"),
                  help=f"{rerankers.help()}, a model (msmarco-minilm@100), module:attr; @DEPTH says how many. Repeat it "
                       "for rerankers that follow each other."),
-    click.option("--rest", type=click.Choice(["keep", "drop"]), default="keep", show_default=True,
-                 help="Candidates below the reranker's depth."),
+    click.option("--rest", type=click.Choice(["keep", "drop"]),
+                 help="Candidates below the reranker's depth.  [default: keep]"),
     click.option("--depth", type=Whole(min=1), help="Documents per query.  [default: 1000]"),
     click.option("--max-length", "lengths", multiple=True, type=Whole(min=1), metavar="TOKENS",
                  help="Cut texts here instead of at the model's limit; repeat to compare lengths."),
@@ -214,7 +214,7 @@ def _refuse_beside(what: Path | str, given: dict[str, Any]) -> None:
     from ..core import UsageError
 
     spelled = {"whole": "system", "retrievers": "retriever", "lengths": "max-length"}
-    used = [name for name in SYSTEM_FLAGS if given[name]] + (["rest"] if given["rest"] != "keep" else [])
+    used = [name for name in (*SYSTEM_FLAGS, "rest") if given[name]]
     if used:
         flags = ", ".join(f"--{spelled.get(name, name).replace('_', '-')}" for name in used)
         other = "the file" if isinstance(what, Path) else str(what)

@@ -1,11 +1,11 @@
 """Which object this is: what it says of itself, or what its state and code say.
 
 Somebody's own model is known by its `cache_key`, `revision` or `version`; where that stands in its class, the arguments
-of its constructor count too. One that declares none is known by a hash of its state: the values of its attributes, its
-weights, and the code of its class with everything that code refers to. Code of installed packages is known by their
-versions, everybody else's by its bytecode. Where the state cannot be read (an open connection, a C object, code that
-reads a file or the environment when it is called), nothing stored is ever reused for it: its identity then holds a
-number that no other process has.
+of its constructor count too, with the content of files that they name. One that declares none is known by a hash of
+its state: the values of its attributes, its weights, and the code of its class with everything that code refers to.
+Code of installed packages is known by their versions, everybody else's by its bytecode. Where the state cannot be read
+(an open connection, a C object, code that reads a file or the environment when it is called), nothing stored is ever
+reused for it: its identity then holds a number that no other process has.
 """
 
 from __future__ import annotations
@@ -50,6 +50,7 @@ from .code import (
     refuse_reading,
     tensor_bytes,
 )
+from .options import named_content
 
 REVISION_ATTRS = ("cache_key", "revision", "version", "__version__")
 NAMELESS = "no_model_name/available"  # what mteb calls a model without a name
@@ -114,7 +115,8 @@ def _arguments(model: Any) -> dict[str, object]:
     digests = dict[str, str]()
     for name, value in constructor_arguments(model).items():
         with suppress(Unreadable):  # the others still tell
-            digests[name] = state_digest(value)
+            content = named_content(value)
+            digests[name] = state_digest([Path(value).name, content.whole] if content else value)
     return {"arguments": digests} if digests else {}
 
 

@@ -15,6 +15,7 @@ import types
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import cached_property
+from pathlib import Path, PurePath
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import msgspec
@@ -44,7 +45,7 @@ class Parameter(NamedTuple):
     default: object
     help: str = ""
     unless: str = ""
-    """Another parameter, beside which the default is not this one."""
+    """Another parameter, beside which the default is not this one: its value, where it is of the same kind."""
 
     def read(self, text: str, whose: str) -> Value:
         """The value that a text stands for."""
@@ -154,6 +155,15 @@ def content_at(text: str, what: str) -> Content:
     if known := Content.read(text):
         return known
     raise UsageError(f"{what}: there is no {text}")
+
+
+def named_content(value: object) -> Content | None:
+    """The file or folder that somebody's argument names; None where it names none, or one around the current folder."""
+    if not isinstance(value, str | PurePath) or not str(value) or not path_exists(str(value)):
+        return None
+    place = typed_path(str(value)).resolve()
+    readable = place.is_file() or (place.is_dir() and not Path.cwd().is_relative_to(place))
+    return Content.of(place) if readable else None
 
 
 def path_exists(text: str) -> bool:

@@ -18,6 +18,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from enum import Enum
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -27,7 +28,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_type_hints
 import msgspec
 
 from .errors import ModelError, R2MedError, UsageError, nearest
-from .options import NUMBER, Parameter
+from .options import NUMBER, Parameter, named_content, path_exists
+from .spec import Content
 from .untrusted import printable
 
 if TYPE_CHECKING:
@@ -129,7 +131,7 @@ _WORDS: dict[str, object] = {"yes": True, "true": True, "no": False, "false": Fa
 
 
 class Made(NamedTuple):
-    """An object, and those of its constructor's arguments that differ from their defaults."""
+    """An object, and those of its constructor's arguments that differ from their defaults, as its name has them."""
 
     value: Any
     arguments: dict[str, Any]
@@ -170,8 +172,16 @@ def instantiate(target: Any, label: str, spec: Spec | None = None, beside: Mappi
         return Made(target, {}, own)
     typed = _typed(target, label, given)
     run = {key: value for key, value in (spec.options if spec else NOTHING).items() if takes(target, key)}
+    named = {key: _named(value) for key, value in typed.items()}
     with wrap_errors(label, "construction", "cannot be constructed"):
-        return Made(target(**typed, **run), typed, own)
+        return Made(target(**typed, **run), named, own)
+
+
+def _named(value: Any) -> Any:
+    """An argument as a name has it: a file or folder by its content, a member of an enumeration by its value."""
+    if isinstance(value, str) and not path_exists(value) and (known := Content.read(value)):
+        known.located()  # an error: the constructor would get a path that nobody has
+    return named_content(value) or (value.value if isinstance(value, Enum) else value)
 
 
 def _typed(target: Any, label: str, given: Mapping[str, Value]) -> dict[str, Any]:

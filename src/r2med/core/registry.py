@@ -341,8 +341,10 @@ class Registry(Generic[T]):
 
 
 def _without_defaults(spec: Spec, declared: Mapping[str, Parameter]) -> Spec:
-    said = {key for key, value in spec.parameters if key not in declared or declared[key].default != value}
-    said |= {key for key, _ in spec.parameters if key in declared and declared[key].unless in said}
+    given = dict(spec.parameters)
+    said = {key for key, value in given.items() if key not in declared or declared[key].default != value}
+    said |= {key for key in given if key in declared and declared[key].unless in said}
+    said -= {key for key, value in given.items() if key in declared and given.get(declared[key].unless) == value}
     return replace(spec, parameters=tuple((key, value) for key, value in spec.parameters if key in said))
 
 

@@ -50,11 +50,17 @@ class SearchesFirst(Generated):
     def equip(self, build: Build) -> None:
         """The first stage."""
         self.retriever = build.retriever(self.given.retriever)
+        self.spec = expanders.changed(self.spec, retriever=self.retriever.spec)
 
     @cached_property
     def retriever(self) -> Retriever:
         """The first stage."""
         return get_retriever(self.given.retriever)
+
+    def task_facts(self, task: Task) -> dict[str, object]:
+        """The prompt of a task, and what else the first stage's ranking of it depends on."""
+        first = self.retriever.task_facts(task)
+        return {**super().task_facts(task), **({"first_stage": first} if first else {})}
 
     def after(self, before: Expansions) -> SearchesFirst:
         """The first stage searches with what other methods made."""

@@ -79,6 +79,7 @@ class Searching(Expander):
         chat, options = build.chat(asked_by(spec)), build.options.changed(spec.options)
         made = cls(chat, spec.values(SearchingParameters), spec=replace(spec, argument=chat.spec), options=options)
         made.retriever = build.retriever(made.given.retriever)
+        made.spec = expanders.changed(made.spec, retriever=made.retriever.spec)
         return made
 
     @cached_property
@@ -102,6 +103,11 @@ class Searching(Expander):
             **({"protocol": self.given.protocol} if self.given.protocol else {}),
             **self.own_settings(),
         }
+
+    def task_facts(self, task: Task) -> dict[str, object]:
+        """What else the tool's rankings of one task depend on."""
+        tool = self.retriever.task_facts(task)
+        return {"tool": tool} if tool else {}
 
     def prompt(self, task: Task) -> Prompt:
         """The prompt for a task."""

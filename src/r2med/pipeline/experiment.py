@@ -58,7 +58,7 @@ class SystemTable(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     expand: str = ""  # `hyde:gpt4`, `query2doc:replay:FILE`, several in a row: `hyde:gpt4+rm3` …
     policy: str | None = None  # How expansions meet retrievers, instead of the method's own policy.
     rerank: str = ""  # `maxsim@50`, `msmarco-minilm@100`, `rankgpt:gpt4@20` …
-    rest: Rest = "keep"  # Candidates below the reranker's depth: `keep` or `drop`.
+    rest: Rest | None = None  # Candidates below the reranker's depth: `keep`, as without it, or `drop`.
 
     def read(self) -> SystemSpec:
         """The system's spec."""
@@ -72,7 +72,7 @@ class SystemTable(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
             raise UsageError("weights and k belong to a fusion: name one")
         if not self.expand and self.policy:
             raise UsageError("a policy belongs to an expansion: name one")
-        if not self.rerank and self.rest != "keep":
+        if not self.rerank and self.rest == "drop":
             raise UsageError("rest belongs to a reranker: name one")
         return SystemSpec(
             # The first edition wrote `run:nano:CONFIG` for `nano:CONFIG`.
@@ -150,10 +150,17 @@ def expander_spec(text: str | Spec, *, policy: str | None = None, **parameters: 
     return Spec.chain([_told(expanders, links[0], policy=policy), *links[1:]])
 
 
-def reranker_spec(text: str | Spec, *, rest: Rest = "keep") -> Spec:
-    """A reranker, or several in a row, with what becomes of the documents below its depth."""
+def reranker_spec(text: str | Spec, *, rest: Rest | None = None, depth: int | None = None) -> Spec:
+    """A reranker, or several in a row, with what becomes of the documents below its depth.
+
+    `depth` is another one than the spec says; several rerankers have one each.
+    """
     links = rerankers.parse(text).links
-    return Spec.chain([_told(rerankers, link, rest=rest) for link in links] if rest != "keep" else links)
+    if depth is not None:
+        if links[1:]:
+            raise UsageError(f"{text} says how deep each of its rerankers goes: leave out the depth beside it")
+        links = (links[0].at(depth),)
+    return Spec.chain([_told(rerankers, link, rest=rest) for link in links])
 
 
 def ablations(

@@ -92,7 +92,8 @@ def _from_card(spec: Spec, build: Build) -> Reranker:
     from .similarity import VectorScorer
 
     dense = cast("DenseRetriever", build.retriever(spec.without("rest").at(None)))
-    return PointwiseReranker(VectorScorer(dense), spec, options)
+    # As the model was found: with the host that serves it.
+    return PointwiseReranker(VectorScorer(dense), spec.with_parameters(**dict(dense.spec.parameters)), options)
 
 
 def _late_interaction(spec: Spec, build: Build, card: Card, given: ModelParameters) -> Reranker:

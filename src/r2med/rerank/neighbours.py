@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 from msgspec import Meta
@@ -20,7 +20,7 @@ from ..core.registry import Entry
 from ..core.spec import Spec
 from ..models.prompts import names_of
 from ..retrieve import Build, retrievers
-from ..retrieve.contract import kind_of, on_task
+from ..retrieve.contract import on_task
 from ..retrieve.vectors import unit
 from .contract import DEPTH, Float64, Reranker, Rest, blend, check_depth, on_scale, reordered, rerankers, top_pairs
 
@@ -54,10 +54,17 @@ class Neighbours(Reranker):
     @classmethod
     def from_spec(cls, spec: Spec, build: Build) -> Reranker:
         """The reranker of a spec, on the dense retriever that it names."""
+        from ..retrieve.dense import DenseRetriever
+
         given = spec.values(NeighboursParameters)
-        if (kind := kind_of(given.model)) not in (None, "dense"):
-            raise UsageError(f"{spec}: {given.model} is a {kind} retriever and has no vectors of documents")
-        return cls(cast("DenseRetriever", build.retriever(given.model)), spec, given)
+        retriever = build.retriever(given.model)
+        if not isinstance(retriever, DenseRetriever):
+            raise UsageError(f"{spec}: {given.model} is a {retriever.kind} retriever and has no vectors of documents")
+        if not retriever.variant.exact or retriever.spec.get("similarity") is not None:
+            raise UsageError(
+                f"{spec}: whole vectors are compared by cosine: leave out variant, dimension and similarity"
+            )
+        return cls(retriever, rerankers.changed(spec, model=retriever.spec), given)
 
     def describe(self) -> dict[str, object]:
         """Everything that changes its rankings."""
@@ -72,6 +79,7 @@ class Neighbours(Reranker):
         _, docs, width = top_pairs(candidates, depth)
         used = np.unique(docs)
         texts = [task.documents.contents[i] for i in used.tolist()]
+        self.retriever.about(task)
         made = self.retriever.embed(texts, "document", self.retriever.instruction("document", *names_of(task)))
         table = np.full((len(candidates), width), np.nan, dtype=np.float32)
         for row, length in enumerate(np.minimum(candidates.lengths(), width).tolist()):

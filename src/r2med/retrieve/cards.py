@@ -175,7 +175,7 @@ def card_parameters(card: Card, declared: Any) -> dict[str, Parameter]:
     found |= {name: found[name]._replace(default=value, unless="protocol") for name, value in defaults.items()}
     if "query_length" in found:
         found["query_length"] = found["query_length"]._replace(default=card.query_length, unless="max_length")
-    if "dim" in found and card.dimension is not None:
+    if "dim" in found:
         found["dim"] = found["dim"]._replace(default=card.dimension)
         found["dimension"] = found["dimension"]._replace(default=card.dimension, unless="dim")
     if card.published() == card and not own_wording(card) and card.backend != "transformers":

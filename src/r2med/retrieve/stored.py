@@ -48,7 +48,7 @@ class StoredRun(Retriever):
 
     def prepare(self, task: Task) -> Index:
         """The stored ranking of a task, checked against its queries and documents."""
-        if self.path.is_file() and Content.of(self.path).whole != self.content.whole:
+        if Content.of(self.path).whole != self.content.whole:
             raise DataError("has changed since this run began", path=self.path)
         path = self._file(task)
         check_result(path, task)
