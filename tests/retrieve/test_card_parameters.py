@@ -59,7 +59,7 @@ def test_precision_under_the_papers_protocol() -> None:
         ("openai:dtype=float16", "openai runs behind an API, where its precision is fixed"),
         ("bge-small:host=localhost", "bge-small runs on this machine: leave out host=localhost"),
         ("openai:max_length=100", "openai is cut by its service, where max_length is not looked at"),
-        ("bge-small:dim=128,dimension=128", "dimension=128 cuts nothing off vectors of dim=128"),
+        ("bge-small:dim=128,dimension=200", "dimension=200 cuts nothing off vectors of dim=128"),
         ("openai:host=localhost", "names a server that would not be asked: set OPENAI_BASE_URL"),
     ],
 )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 
 import numpy as np
 from msgspec import Meta
@@ -54,12 +54,11 @@ class Neighbours(Reranker):
     @classmethod
     def from_spec(cls, spec: Spec, build: Build) -> Reranker:
         """The reranker of a spec, on the dense retriever that it names."""
-        from ..retrieve.dense import DenseRetriever
-
         given = spec.values(NeighboursParameters)
-        retriever = build.retriever(given.model)
-        if not isinstance(retriever, DenseRetriever):
-            raise UsageError(f"{spec}: {given.model} is a {retriever.kind} retriever and has no vectors of documents")
+        found = build.retriever(given.model)
+        if found.kind != "dense" or not hasattr(found, "embed"):
+            raise UsageError(f"{spec}: {given.model} is a {found.kind} retriever and has no vectors of documents")
+        retriever = cast("DenseRetriever", found)
         if not retriever.variant.exact or retriever.spec.get("similarity") is not None:
             raise UsageError(
                 f"{spec}: whole vectors are compared by cosine: leave out variant, dimension and similarity"

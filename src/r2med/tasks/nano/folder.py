@@ -204,7 +204,9 @@ def file_digest(folder: Path, name: str) -> str:
 def write_metadata(folder: Path, metadata: Metadata) -> None:
     """Write the metadata of a split."""
     encoded = msgspec.json.encode(metadata, order="deterministic")
-    write_bytes(folder / _metadata_name(metadata.split, folder), msgspec.json.format(encoded, indent=2) + b"\n")
+    write_bytes(
+        inside(folder, _metadata_name(metadata.split, folder), "split"), msgspec.json.format(encoded, indent=2) + b"\n"
+    )
 
 
 def read_metadata(folder: Path, split: str) -> Metadata | None:
