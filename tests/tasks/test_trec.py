@@ -125,6 +125,7 @@ def test_a_run_is_read_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         (b"q 0 d 1\nq d\n", "x:2: expected 3 or 4 columns, got 2"),
         (b"q 0 d 1.5\n", "x:1: grade '1.5' is not a whole number"),
         (b"q 0 d high\n", "x:1: grade 'high' is not a whole number"),
+        (b"q\td\t1\x1d", r"x:1: grade '1\\x1d' is not a whole number"),
         (b"q 0 d 1_0\n", "x:1: grade '1_0' is not a whole number"),
         ("q 0 d １\n".encode(), "x:1: grade '１' is not a whole number"),
         (b"q 0 d inf\n", "x:1: grade 'inf' is not a whole number"),

@@ -207,7 +207,7 @@ def _columns(line: bytes, label: str, number: int) -> list[str]:
 def whole_grade(value: str | float | None, label: str, line: int | None = None) -> int:
     """A grade as a number; `1.0` is one, `1.5` and `high` are errors."""
     if isinstance(value, str):
-        grade = float(value) if NUMBER.fullmatch(value.strip()) else math.nan
+        grade = float(value) if NUMBER.fullmatch(value.strip(" \t\r\n")) else math.nan
     else:
         grade = math.nan if value is None else float(value)
     if not grade.is_integer():
