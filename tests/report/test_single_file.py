@@ -203,8 +203,7 @@ def test_all_pages_are_searched(made: Path, visit: Visit) -> None:
     page.locator("ol.moved").wait_for()
     box.fill("bm25+bm25-lucene.rrf")  # names have places in them where a line may break
     box.press("Enter")
-    page.locator(".notice", has_not_text=" 0 ").wait_for()
-    assert page.locator('ol.moved a[href^="#board/"]').count() > 0
+    page.locator('ol.moved a[href^="#board/"]').first.wait_for()
     box.fill("no page holds <these> words")
     box.press("Enter")
     page.get_by_text("0 pages have all of these words").wait_for()

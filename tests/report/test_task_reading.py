@@ -26,7 +26,6 @@ from r2med.report.task_reading import (
     measures_reading,
     metric_reading,
     missed_by_all,
-    part,
     profile_reading,
     tendencies_reading,
     training_reading,
@@ -192,11 +191,6 @@ def test_what_the_data_measures_follows_from_which_list_is_best(lexical: Inspect
     assert "not significant" not in meaning
     unclear = [c._replace(low=-1.0, clear=False) for c in semantic.contrasts]
     assert "not significant" in " ".join(measures_reading(semantic._replace(contrasts=unclear)))
-
-
-def test_a_share_is_all_or_none_only_where_it_is() -> None:
-    """A list that lacked one positive of 300 was said to hold 100 %, beside the query that needs one appended."""
-    assert [part(v) for v in (0.0, 0.001, 0.5, 0.997, 1.0)] == ["0 %", "under 1 %", "50 %", "over 99 %", "100 %"]
 
 
 def test_level_profiles_share_the_first_place(lexical: Inspected) -> None:

@@ -10,7 +10,7 @@ import msgspec
 
 from ..core import IdTable, UsageError
 from ..core.files import write_bytes
-from ..core.table import NONE, Table, counted, markdown_text, points
+from ..core.table import NONE, Table, counted, markdown_text, points, share
 from ..core.untrusted import component, inside
 from ..tasks.nano.figures import ROLES, Contrast, Inspected, NanoProfile, group
 from .page_html import draw_profiles, markdown_html, task_pictures, whole_page
@@ -27,7 +27,6 @@ from .task_reading import (
     measures_reading,
     missed_by_all,
     opening,
-    part,
 )
 
 PROFILES = ["BM25", "Dense", "Hybrid"]
@@ -116,7 +115,7 @@ def _shape(tasks: Sequence[Inspected]) -> str:
     several = sum(f.multi_positive_queries for f in figures)
     queries = sum(f.queries for f in figures)
     have = counted(queries, "query has", "queries have")
-    said = f"{several:,} of {have} several positives ({part(several / queries)})."
+    said = f"{several:,} of {have} several positives ({share(several / queries)})."
     if len(figures) == 1:
         return f"{said} Queries have {longest.query_chars_mean:,.0f} characters in the mean."
     wide = max(figures, key=lambda f: f.document_chars_mean)
@@ -190,7 +189,7 @@ def across_tasks(tasks: Sequence[Inspected]) -> list[str]:
         most, page = max(missed, key=lambda m: m[0])
         said.append(
             f"The largest share of queries without a positive among the first ten of any profile is "
-            f"{part(most)}, on {code(page.split)}."
+            f"{share(most)}, on {code(page.split)}."
         )
     return said or ["Every query of every task has a positive among the first ten of some profile."]
 

@@ -24,7 +24,6 @@ from .task_reading import (
     metric_reading,
     missed_by_all,
     named,
-    part,
     profile_reading,
     tendencies_reading,
     training_reading,
@@ -340,7 +339,7 @@ def _candidates(page: Inspected) -> list[str]:
     rows = []
     for role, p in page.figures.profiles.items():
         by = page.made_by.get(p.profile, "rrf" if role == "hybrid" else p.profile)
-        covered = NONE if p.positives_covered is None else part(p.positives_covered)
+        covered = NONE if p.positives_covered is None else share(p.positives_covered)
         rows.append(
             [f"`{p.profile}`", markdown_text(by), str(p.top_k), score(p.ndcg_at_10), score(p.hit_at_10),
              score(p.recall_at_100), covered, str(p.safeguard_rows)]

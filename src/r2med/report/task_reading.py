@@ -38,14 +38,6 @@ def joined(names: Sequence[str], word: str = "and") -> str:
     return f" {word} ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
-def part(value: float) -> str:
-    """A share in per cent; neither all nor none where it only rounds to that."""
-    shown = share(value)
-    if shown == share(1.0) and value < 1:
-        return f"over {share(0.99)}"
-    return f"under {share(0.01)}" if shown == share(0.0) and value > 0 else shown
-
-
 def leaders(scores: Mapping[str, float]) -> list[str]:
     """The profiles that no other is better than, as far as the digits that are printed tell."""
     return [role for role, value in scores.items() if value > max(scores.values()) - LEVEL]
@@ -76,7 +68,7 @@ def measures_reading(page: Inspected) -> list[str]:
     asked, passages = shape.query_lengths, shape.document_lengths
     said = [
         f"Queries of {counted(round(asked.median), asked.unit)} in the median ask for passages of "
-        f"{round(passages.median):,}; the positive that matches best holds {part(shape.overlap[1])} of a query's "
+        f"{round(passages.median):,}; the positive that matches best holds {share(shape.overlap[1])} of a query's "
         f"terms. BM25, which only matches words, has a positive among the first ten for {hits:,} of "
         f"{counted(len(page.outcomes), 'query', 'queries')}."
     ]
@@ -93,11 +85,11 @@ def tendencies_reading(page: Inspected) -> str:
     """How queries are put, and what they share with their positives."""
     shape, queries = page.tendencies, page.figures.queries
     asked = {0.0: "No query holds", 1.0: "Every query holds" if queries > 1 else "The query holds"}
-    questions = asked.get(shape.question_share, f"{part(shape.question_share)} of the queries hold")
+    questions = asked.get(shape.question_share, f"{share(shape.question_share)} of the queries hold")
     low, middle, high = shape.overlap
     return (
         f"{questions} a question mark; {_lengths(page)}. In the median, the positive that matches a query best holds "
-        f"{part(middle)} of its terms (quartiles {part(low)} and {part(high)})."
+        f"{share(middle)} of its terms (quartiles {share(low)} and {share(high)})."
     )
 
 
@@ -113,12 +105,12 @@ def profile_reading(page: Inspected, role: str) -> list[str]:
     """What the figures of one profile say."""
     profile, queries = page.figures.profiles[role], len(page.outcomes)
     hits = [o for o in page.outcomes if o.hit(role)]
-    said = [f"{len(hits):,} of {counted(queries, 'query', 'queries')} ({part(profile.hit_at_10)}) "
+    said = [f"{len(hits):,} of {counted(queries, 'query', 'queries')} ({share(profile.hit_at_10)}) "
             f"{'has' if queries == 1 else 'have'} a positive among the first ten."]  # fmt: skip
     if profile.positives_covered is not None and profile.queries_covered is not None and profile.top_k:
         said.append(
-            f"The whole list, {profile.top_k:,} deep at most, holds {part(profile.positives_covered)} of the "
-            f"positives and at least one for {part(profile.queries_covered)} of the queries."
+            f"The whole list, {profile.top_k:,} deep at most, holds {share(profile.positives_covered)} of the "
+            f"positives and at least one for {share(profile.queries_covered)} of the queries."
         )
     ranks = [rank for o in page.outcomes if (rank := o.first_rank[role]) is not None]
     if ranks:
@@ -239,7 +231,7 @@ def training_reading(page: Inspected) -> list[str]:
         )
     if figures.multi_positive_queries >= MANY * figures.queries:
         said.append(
-            f"Examples with several positives each: {part(figures.multi_positive_queries / figures.queries)} of the "
+            f"Examples with several positives each: {share(figures.multi_positive_queries / figures.queries)} of the "
             f"queries here have more than one, {figures.positives_per_query:.2f} in the mean."
         )
     return [*said, f"Queries of this length: {_lengths(page)}."]

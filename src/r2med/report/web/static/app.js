@@ -117,7 +117,8 @@
       var now = state ? [state.done, state.running, state.version, state.current && state.current.system + state.current.task].join() : "";
       if (now !== last) {
         if (section && (last !== null || state)) { replaceWith(location.href, "#progress"); }
-        if (last !== null && state && document.getElementById("scores") && !document.querySelector("[data-waiting]")) { replaceWith(location.href, "#scores"); }
+        // At the first look, too: a result may have come since the page was made.
+        if (state && (last !== null || state.running) && document.getElementById("scores") && !document.querySelector("[data-waiting]")) { replaceWith(location.href, "#scores"); }
       }
       last = now;
       setTimeout(look, document.hidden ? 15000 : state && state.running ? 1500 : 5000);
