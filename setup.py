@@ -29,7 +29,11 @@ HEADERS = sorted(path.as_posix() for path in Path(FOLDER).glob("*.h"))
 
 
 class Build(build_ext):
-    """Compiles with the flags that the compiler understands."""
+    """Compiles with the flags that the compiler understands, on every core."""
+
+    def finalize_options(self) -> None:
+        super().finalize_options()
+        self.parallel = self.parallel or True
 
     def build_extensions(self) -> None:
         for extension in self.extensions:
