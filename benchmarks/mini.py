@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import tempfile
 from collections.abc import Sequence
-from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,7 +32,6 @@ SYSTEMS = (
 )  # fmt: skip
 LEXICAL = ["bm25:k1=0.4,b=0.2", "bm25-lucene:k1=0.4,b=0", "bm25:analyzer=whitespace", "bm25-lucene:analyzer=regex"]
 RESAMPLES = 2_000
-POWER = 2.8  # standard errors that a true difference needs to be seen in four of five cases at the 5 % level
 
 
 def agreement() -> None:
@@ -120,38 +118,27 @@ def with_embedders(real: dict[str, float]) -> None:
 
 
 def pooled() -> None:
-    """Scores of the pooled systems, and which of them Mini tells apart."""
-    from r2med import load
-    from r2med.judge import open_project
-    from r2med.scoring import MAIN, score
+    """Scores of the systems whose rankings ship, and which of them Mini tells apart."""
+    from r2med.pipeline.calibration import calibrate
+    from r2med.tasks import load_all
 
-    names = ("bm25", "bge-small", "minilm", "bm25+bge-small.rrf")
-    scores: dict[str, list[Float64]] = {name: [] for name in names}
-    tasks = sorted(folder.name for folder in PROJECTS.iterdir())
-    for name in tasks:
-        task, runs = load(f"mini/{name}"), open_project(PROJECTS / name).runs()
-        for system in names:
-            scores[system].append(score(runs[system], task, [MAIN]).per_query[MAIN])
-    print(f"\n| System | {' | '.join(tasks)} | Macro |\n|:---|{'---:|' * (len(tasks) + 1)}")
-    for system, of in scores.items():
-        cells = " | ".join(f"{100 * task.mean():.1f}" for task in of)
-        print(f"| `{system}` | {cells} | {100 * np.mean([task.mean() for task in of]):.1f} |")
+    found = calibrate(load_all("mini"))
+    assert found is not None
+    tasks = list(found.systems[0].tasks)
+    names = [name.partition("/")[2] for name in tasks]
+    print(f"\n| System | {' | '.join(names)} | Macro | Unjudged, at most, % |\n|:---|{'---:|' * (len(tasks) + 2)}")
+    for of in found.systems:
+        cells = " | ".join(f"{100 * of.tasks[task]:.1f}" for task in tasks)
+        print(f"| `{of.system}` | {cells} | {100 * of.ndcg_at_10:.1f} | {100 * of.unjudged_at_10:.1f} |")
     print("\n| Pair | Difference | 95 % interval | Detectable, macro | Detectable, by query |")
     print("|:---|---:|---:|---:|---:|")
-    detectable = []
-    for a, b in combinations(names, 2):
-        gaps = [x - y for x, y in zip(scores[a], scores[b], strict=True)]
-        mean = float(np.mean([gap.mean() for gap in gaps]))
-        error = float(np.sqrt(sum(gap.var(ddof=1) / len(gap) for gap in gaps)) / len(gaps))
-        by_query = float(np.sqrt(sum(len(gap) * gap.var(ddof=1) for gap in gaps)) / sum(map(len, gaps)))
-        detectable.append((100 * POWER * error, 100 * POWER * by_query))
+    for pair in found.pairs:
+        one, two = pair.systems
+        able = [100 * (value or float("nan")) for value in (pair.detectable, pair.detectable_by_query)]
         print(
-            f"| `{a}` – `{b}` | {100 * mean:+.1f} "
-            f"| {100 * (mean - 1.96 * error):+.1f} to {100 * (mean + 1.96 * error):+.1f} "
-            f"| {detectable[-1][0]:.1f} | {detectable[-1][1]:.1f} |"
+            f"| `{one}` – `{two}` | {100 * pair.difference:+.1f} | {100 * pair.low:+.1f} to {100 * pair.high:+.1f} "
+            f"| {able[0]:.1f} | {able[1]:.1f} |"
         )
-    macro_median, by_query_median = np.median(detectable, axis=0)
-    print(f"\nDetectable by the median pair: {macro_median:.2f} (macro), {by_query_median:.2f} (by query)")
 
 
 def main() -> None:

@@ -1,8 +1,8 @@
 """Write Mini from its judging projects: `python tools/mini_build.py`.
 
 `judging/mini/<Task>` holds a judging project per task; the corpora lie where they ship. Queries without a relevant
-passage are left out. Eight queries of each task, chosen by a hash of their ids among those of the first round, are
-`dev`; the others are `test`.
+passage are left out. Eight queries of each task, chosen by a hash of their ids among the first that were written, are
+`dev`; the others are `test`. tools/mini_rankings.py comes next.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from r2med.judge.final import final_grades, final_judgments, sort_queries
 
 ROOT = Path(__file__).parent.parent
 PROJECTS, TASKS = ROOT / "judging" / "mini", ROOT / "src" / "r2med" / "tasks"
-REVISION, DEV = "2.2", 8
-FIRST_ROUND = {"Biology": 34, "Bioinformatics": 34, "Medical-Sciences": 34, "IIYi-Clinical": 34}  # queries; others 35
+REVISION, DEV = "2.3", 8
+DEV_UP_TO = {"Biology": 34, "Bioinformatics": 34, "Medical-Sciences": 34, "IIYi-Clinical": 48}  # q01 to here; others 35
 ENCYCLOPAEDIA = "encyclopaedia"
 LEFT_OUT = {  # judges found them ambiguous, or no passage that answers them
     "MedQA-Diag": ("q50",),
@@ -145,8 +145,8 @@ def main() -> None:
         documents = sum(1 for _ in (TASKS / "mini" / facts.corpus / "corpus.jsonl").open("rb"))
         documents_of[facts.corpus] = documents
         counts.update(judgments=len(grades), relevant=sum(grade > 0 for grade in grades.values()))
-        first_round = list(project.queries)[: FIRST_ROUND.get(name, 35)]
-        dev = set(sorted((q.id for q in queries if q.id in first_round), key=_hash)[:DEV])
+        early = [q.id for q in queries if int(q.id.rpartition("-q")[2]) <= DEV_UP_TO.get(name, 35)]
+        dev = set(sorted(early, key=_hash)[:DEV])
         for split, some in (
             ("dev", [q for q in queries if q.id in dev]),
             ("test", [q for q in queries if q.id not in dev]),

@@ -204,12 +204,12 @@ def convert(source: str, destination: Path, layout: str, compress: Literal["none
 
 
 def _show_artefacts(report: ArtefactReport) -> None:
-    from ..pipeline.artefact_report import LEGEND
+    from ..pipeline.artefact_report import CALIBRATION_LEGEND, LEGEND
 
     for table in report.tables():
         say()
         show(table)
-    for line in ("", *LEGEND):
+    for line in ("", *LEGEND, *(CALIBRATION_LEGEND if report.calibration else ())):
         say(line)
 
 

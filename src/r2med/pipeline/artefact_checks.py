@@ -357,11 +357,16 @@ def _same_answer(tasks: Sequence[Task]) -> Iterator[_Pair]:
     named: dict[tuple[frozenset[str], int], None] = {}
     start = 0
     for task in tasks:
-        forms = {i: answer_forms(query.answer) for i, query in enumerate(task.queries, start) if query.answer}
+        forms = {i: _names(query.answer) for i, query in enumerate(task.queries, start) if query.answer}
         if len({tuple(of_query) for of_query in forms.values()}) > len(forms) / 2:
             named |= {(frozenset(content_words(form)), i): None for i, of_query in forms.items() for form in of_query}
         start += len(task.queries)
     yield from dict.fromkeys(_with_first(grouped(named).values()))
+
+
+def _names(answer: str) -> list[str]:
+    """What an answer may be called; of `Hip fracture: replacement within two days` also the part before the colon."""
+    return [*answer_forms(answer), *answer_forms(answer.partition(":")[0])]
 
 
 def _with_first(alike: Iterable[list[int]]) -> Iterator[_Pair]:

@@ -15,7 +15,7 @@ from .artefact_checks import Twins
 Verdict = Literal["passes", "fails", "cannot be told"]
 Check = Literal[
     "classifier-judged", "classifier-bm25", "sort-by-word-length", "sort-by-length", "answer-as-query", "quoting",
-    "twins",
+    "twins", "words-alone", "pairs-apart", "detectable", "unjudged",
 ]  # fmt: skip
 
 MOST_AUC = 0.60
@@ -27,11 +27,18 @@ FEWEST_QUERIES = 10
 CHANCE = 0.5
 
 
-class Threshold(msgspec.Struct, frozen=True):
-    """The most that a figure may be, and why."""
+class Threshold(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The most that a figure may be, or the least, and why."""
 
-    most: float
+    most: float | None
     reason: str
+    least: float | None = None
+
+    @property
+    def text(self) -> str:
+        """The limits as a cell of a table."""
+        most = "" if self.most is None else f"{self.most:.2f}"
+        return most if self.least is None else f"{self.least:.2f} to {most}" if most else f"at least {self.least:g}"
 
 
 _CLASSIFIER = (
@@ -58,6 +65,18 @@ THRESHOLDS: dict[Check, Threshold] = {
         MOST_TWINS, "twins count one problem twice: at 5 % of the queries, intervals are about 2 % too narrow"
     ),
 }
+SYSTEM_THRESHOLDS: dict[Check, Threshold] = {
+    "words-alone": Threshold(
+        0.40,
+        "below, a benchmark was made against word matching; above, it leaves little to inference",
+        least=0.15,
+    ),
+    "pairs-apart": Threshold(None, "a benchmark that tells none of its systems apart measures nothing", least=2),
+    "detectable": Threshold(
+        0.04, "systems of one kind differ by a few points: what shows only larger differences cannot order them"
+    ),
+    "unjudged": Threshold(0.10, "documents that nobody judged count as wrong, whatever they say"),
+}
 TITLES: dict[str, str] = {
     "classifier-judged": "Classifier, judged negatives",
     "classifier-bm25": "Classifier, BM25's top 20",
@@ -66,6 +85,10 @@ TITLES: dict[str, str] = {
     "answer-as-query": "BM25, the answer as query",
     "quoting": "Negatives that quote",
     "twins": "Queries with a twin",
+    "words-alone": "BM25 over all tasks",
+    "pairs-apart": "Pairs of systems told apart",
+    "detectable": "Detectable difference",
+    "unjudged": "Top ten unjudged, at most",
 }
 
 
@@ -76,10 +99,15 @@ LEGEND = (
     "Negatives that quote: share of them with words of the query, less positives'.",
     "Twins: share of queries.",
 )
+CALIBRATION_LEGEND = (
+    "BM25, differences: nDCG@10, mean of the tasks. Detectable: the true difference",
+    "that these queries show in four of five cases, of the pair that needs most.",
+    "Unjudged: of the system and task with the most.",
+)
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """One check: its figure, what the figure may be at most, and the verdict."""
+    """One check: its figure, the limit that decides, and the verdict."""
 
     check: Check
     verdict: Verdict
@@ -159,6 +187,36 @@ class TaskArtefacts(msgspec.Struct, frozen=True, kw_only=True):
     findings: list[Finding]
 
 
+class SystemCalibration(msgspec.Struct, frozen=True, kw_only=True):
+    """A system whose rankings ship with the tasks: its nDCG@10, and where most of its top ten is unjudged."""
+
+    system: str
+    ndcg_at_10: float  # mean of the tasks
+    tasks: dict[str, float]
+    unjudged_at_10: float
+    most_unjudged: str  # the task of that share
+
+
+class PairCalibration(msgspec.Struct, frozen=True, kw_only=True):
+    """The second system minus the first, mean of the tasks, and what such a pair could show."""
+
+    systems: tuple[str, str]
+    difference: float
+    low: float
+    high: float
+    apart: bool  # the interval does not hold 0
+    detectable: float | None
+    detectable_by_query: float | None  # in the mean of all queries
+
+
+class Calibration(msgspec.Struct, frozen=True, kw_only=True):
+    """Whether the tasks together can tell systems apart."""
+
+    systems: list[SystemCalibration]
+    pairs: list[PairCalibration]
+    findings: list[Finding]
+
+
 class ArtefactReport(msgspec.Struct, frozen=True, kw_only=True):
     """A whole artefact audit."""
 
@@ -168,6 +226,7 @@ class ArtefactReport(msgspec.Struct, frozen=True, kw_only=True):
     tasks: list[TaskArtefacts]
     overall: list[Finding]  # means over the tasks, every task alike; empty for a single task
     twins_across: list[Twins]
+    calibration: Calibration | None = None  # None where no rankings ship with the tasks
 
     def tables(self) -> Iterator[Table]:
         """The findings for people, 80 columns wide: a table a task, and one for all of them."""
@@ -183,6 +242,9 @@ class ArtefactReport(msgspec.Struct, frozen=True, kw_only=True):
         if self.overall:
             told = f"All {len(self.tasks)} tasks, each counted alike: {counted(self.overall)}"
             yield findings_table(self.overall, told)
+        if self.calibration:
+            of = self.calibration.findings
+            yield findings_table(of, f"Systems whose rankings ship with the tasks: {counted(of)}")
 
 
 def findings_table(findings: list[Finding], title: str = "") -> Table:
@@ -197,7 +259,7 @@ def _row(finding: Finding) -> list[str]:
     known = finding.low is not None and finding.high is not None
     interval = f"{finding.low:.2f} to {finding.high:.2f}" if known else "–"
     value = "–" if finding.value is None else f"{finding.value:.2f}"
-    return [finding.title, value, interval, f"{finding.threshold:.2f}", finding.verdict]
+    return [finding.title, value, interval, (THRESHOLDS | SYSTEM_THRESHOLDS)[finding.check].text, finding.verdict]
 
 
 def _plain_row(name: str, of: Estimate) -> list[str]:

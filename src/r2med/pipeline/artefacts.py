@@ -38,6 +38,8 @@ from .artefact_checks import (
 from .artefact_report import (
     CHANCE,
     FEWEST_QUERIES,
+    MOST_AUC,
+    SYSTEM_THRESHOLDS,
     THRESHOLDS,
     AnswerCeiling,
     ArtefactReport,
@@ -49,6 +51,7 @@ from .artefact_report import (
     TaskArtefacts,
     decide,
 )
+from .calibration import calibrate
 
 DEPTH = 20
 """Of BM25's list: what a reader meets, and what a reranker is given."""
@@ -79,6 +82,7 @@ def artefacts(tasks: Sequence[Task], *, seed: int = 0, options: Options | None =
     answers = _answers(looked_at, found, settings)
     quoted = _quoting(looked_at, found, settings)
     twins = find_twins(tasks)
+    calibration = calibrate(tasks, seed=seed)
     _add_twins(tasks, twins, found)
     return ArtefactReport(
         schema=1,
@@ -87,7 +91,7 @@ def artefacts(tasks: Sequence[Task], *, seed: int = 0, options: Options | None =
             "folds": FOLDS, "words": WORDS, "penalty": PENALTY, "near_copy": THRESHOLD, "run_width": WIDTH,
             "twin_cosine": TWIN_COSINE, "fewest_queries": FEWEST_QUERIES,
         },
-        thresholds=dict(THRESHOLDS),
+        thresholds=THRESHOLDS | SYSTEM_THRESHOLDS if calibration else dict(THRESHOLDS),
         tasks=[
             TaskArtefacts(
                 task=task.full_name,
@@ -106,6 +110,7 @@ def artefacts(tasks: Sequence[Task], *, seed: int = 0, options: Options | None =
         ],
         overall=found.overall,
         twins_across=[pair.twins for pair in twins if pair.first.task != pair.second.task][:LISTED],
+        calibration=calibration,
     )  # fmt: skip
 
 
@@ -208,6 +213,7 @@ class _Findings:
 
 def _finding(check: Check, of: Estimate, chance: float | None, gain: bool, bounded: bool) -> Finding:
     most = THRESHOLDS[check].most
+    assert most is not None, "what is measured on tasks has an upper limit"
     decision = decide(of, most, queries=of.n, chance=chance, gain=gain)
     return Finding(
         check=check,
@@ -296,7 +302,7 @@ def _undivided(check: Check, queries: int) -> Finding:
         low=None,
         high=None,
         queries=queries,
-        threshold=THRESHOLDS[check].most,
+        threshold=MOST_AUC,
         why=f"{queries} queries that cannot be divided into a part to train on and a part to test",
     )
 
