@@ -22,13 +22,12 @@ SYSTEMS = (
     *COMPARED,
     "bm25-lucene",
     "bm25-nano",
-    "bm25:analyzer=whitespace",
-    "bm25-lucene:analyzer=regex",
+    "bm25:b=0.75,k1=1.2",
+    "bm25-nano:analyzer=english",
     "bm25+minilm.rrf",
     "bm25+bge-small.weighted:w=0.3/0.7",
     "bm25:b=0.9,k1=1.2+bge-small.weighted:w=0.3/0.7+neighbours@100",
     "bm25+bge-small.rrf+maxsim@50",
-    "bm25+msmarco-minilm@20",
 )
 
 
