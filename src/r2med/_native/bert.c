@@ -16,7 +16,7 @@
 typedef struct {
     const char *name;
     void (*run)(const Text *);
-    int across;
+    Packing packing;
 } Way;
 
 enum { MOST_WAYS = 3, SIZES = 7, ALIGNED = 64 };
@@ -26,10 +26,10 @@ static int ways(Way *found) {
     int count = 0;
 #ifdef WIDE
     const int bits = r2_vector_bits();
-    if (bits >= 512 && r2_has_vnni()) found[count++] = (Way){"vnni", r2_bert_vnni, 0};
-    if (bits >= 256) found[count++] = (Way){"avx2", r2_bert_avx2, 0};
+    if (bits >= 512 && r2_has_vnni()) found[count++] = (Way){"vnni", r2_bert_vnni, {4, 0}};
+    if (bits >= 256) found[count++] = (Way){"avx2", r2_bert_avx2, {1, 0}};
 #endif
-    found[count++] = (Way){"plain", r2_bert_plain, 1};
+    found[count++] = (Way){"plain", r2_bert_plain, {1, 1}};
     return count;
 }
 
@@ -78,7 +78,8 @@ static Norm take_norm(Source *source, Pool *pool, int64_t hidden) {
 }
 
 /* Some matrices with as many rows, side by side. */
-static Matrix take_matrix(Source *source, Pool *pool, int64_t rows, int64_t columns, int64_t count, int across) {
+static Matrix take_matrix(Source *source, Pool *pool, int64_t rows, int64_t columns, int64_t count,
+                          Packing packing) {
     Matrix matrix = {0};
     int8_t *packed = part(pool, rows * columns * count, 1);
     int32_t *sums = part(pool, columns * count, sizeof *sums);
@@ -90,7 +91,7 @@ static Matrix take_matrix(Source *source, Pool *pool, int64_t rows, int64_t colu
             for (int64_t row = 0; row < rows; row++, source->weights += columns)
                 for (int64_t column = 0; column < columns; column++) {
                     const int64_t place = m * columns + column;
-                    packed[packed_at(rows, 1, across, row, place)] = source->weights[column];
+                    packed[packed_at(packing, rows, columns * count, row, place)] = source->weights[column];
                     sums[place] += source->weights[column];
                 }
     }
@@ -109,7 +110,8 @@ static Table take_table(Source *source, Pool *pool, int64_t count, int64_t hidde
 }
 
 /* All parts in the order in which native_bert.py writes them. */
-static void take_model(Model *model, const int64_t *sizes, Source *source, Pool *pool, int across) {
+static void take_model(Model *model, const int64_t *sizes, Source *source, Pool *pool,
+                       Packing packing) {
     const int64_t hidden = model->hidden = sizes[0], wide = model->wide = sizes[2];
     model->heads = sizes[1], model->layers = sizes[3];
     const float *two = take_numbers(source, pool, 2);
@@ -120,11 +122,11 @@ static void take_model(Model *model, const int64_t *sizes, Source *source, Pool 
     model->embedded = take_norm(source, pool, hidden);
     for (int64_t i = 0; i < model->layers; i++) {
         Layer *layer = model->layer + i;
-        layer->heads = take_matrix(source, pool, hidden, hidden, 3, across);
-        layer->out = take_matrix(source, pool, hidden, hidden, 1, across);
+        layer->heads = take_matrix(source, pool, hidden, hidden, 3, packing);
+        layer->out = take_matrix(source, pool, hidden, hidden, 1, packing);
         layer->attended = take_norm(source, pool, hidden);
-        layer->wide = take_matrix(source, pool, hidden, wide, 1, across);
-        layer->narrow = take_matrix(source, pool, wide, hidden, 1, across);
+        layer->wide = take_matrix(source, pool, hidden, wide, 1, packing);
+        layer->narrow = take_matrix(source, pool, wide, hidden, 1, packing);
         layer->made = take_norm(source, pool, hidden);
     }
     model->limit = 0;
@@ -165,7 +167,7 @@ static PyObject *make(PyObject *self, PyObject *args) {
                               given[2].len / (Py_ssize_t)sizeof(float), given[3].len};
         Source source = start;
         Pool pool = {NULL, 0};
-        take_model(model, sizes, &source, &pool, 0); /* how much is needed and given */
+        take_model(model, sizes, &source, &pool, known[chosen].packing); /* how much is needed and given */
         const int fits = !source.weights_left && !source.numbers_left && !source.bytes_left &&
                          given[2].len % (Py_ssize_t)sizeof(float) == 0;
         model->memory = fits ? malloc(pool.used + ALIGNED) : NULL;
@@ -178,7 +180,7 @@ static PyObject *make(PyObject *self, PyObject *args) {
             pool = (Pool){aligned(model->memory), 0};
             source = start;
             Py_BEGIN_ALLOW_THREADS;
-            take_model(model, sizes, &source, &pool, known[chosen].across);
+            take_model(model, sizes, &source, &pool, known[chosen].packing);
             Py_END_ALLOW_THREADS;
             made = PyCapsule_New(model, CAPSULE, release);
         }

@@ -32,12 +32,12 @@
     if (rows > r) { \
         const __m256i low = size == 1 ? _mm256_permute4x64_epi64(_mm256_hadd_epi32(s##r##0, s##r##1), 0xd8) : s##r##0; \
         const __m256i high = size == 1 ? _mm256_permute4x64_epi64(_mm256_hadd_epi32(s##r##2, s##r##3), 0xd8) : s##r##1; \
-        _mm256_storeu_si256((void *)(out + r * PANEL), low); \
-        _mm256_storeu_si256((void *)(out + r * PANEL + PANEL / 2), high); \
+        _mm256_storeu_si256((void *)(out + r * gap), low); \
+        _mm256_storeu_si256((void *)(out + r * gap + PANEL / 2), high); \
     }
 
 INLINE void tile(int size, int rows, int panels, const void *a, int64_t stride, int64_t units,
-                 const void *b, int32_t *out) {
+                 const void *b, int32_t *out, int64_t gap) {
     const uint8_t *left = a, *right = b;
     const __m256i none = _mm256_setzero_si256();
     __m256i s00 = none, s01 = none, s02 = none, s03 = none, s10 = none, s11 = none, s12 = none, s13 = none;

@@ -4,7 +4,7 @@
  *   ACROSS   how matrices are packed (packed_at)
  *   ROWS     rows of one tile
  *   PANELS   panels of one tile
- *   TILE(size, rows, panels, a, stride, units, b, out)   the products of a tile as whole numbers; `rows`, `panels`
+ *   TILE(size, rows, panels, a, stride, units, b, out, gap)   the products of a tile as whole numbers; `rows`, `panels`
  *            and `size` (bytes of a number, 1: unsigned times signed, 2: signed) are constants where it is called
  */
 #include <stdint.h>
@@ -15,13 +15,13 @@
 
 #define WIDTH (PANELS * PANEL)
 
-/* `rows` rows with `panels` panels; rows of `out` lie WIDTH numbers apart. */
+/* `rows` rows with `panels` panels; rows of `out` lie `gap` numbers apart. */
 static void multiply_tile(int size, int rows, int panels, const void *a, int64_t stride, int64_t units,
-                                    const void *b, int32_t *out) {
+                                    const void *b, int32_t *out, int64_t gap) {
 #define CASE(r, p) \
     case (r) * 8 + (p): \
-        if (size == 1) TILE(1, r, p, a, stride, units, b, out); \
-        else TILE(2, r, p, a, stride, units, b, out); \
+        if (size == 1) TILE(1, r, p, a, stride, units, b, out, gap); \
+        else TILE(2, r, p, a, stride, units, b, out, gap); \
         break;
 #if PANELS > 1
 #define CASES(r) CASE(r, 1) CASE(r, 2) CASE(r, 3) CASE(r, 4)
@@ -57,16 +57,13 @@ static Range multiplied(const uint8_t *bytes, int64_t rows, Step step, const Mat
         for (int64_t row = 0; row < rows; row += ROWS) {
             const int64_t few = rows - row < ROWS ? rows - row : ROWS;
             multiply_tile(1, (int)few, (int)some, bytes + row * matrix->rows, matrix->rows, units,
-                                matrix->packed + from * matrix->rows, products);
+                                matrix->packed + from * matrix->rows, products, WIDTH);
             for (int64_t r = 0; r < few; r++) {
                 float *to = out + (row + r) * matrix->columns + from;
                 const float *residual = beside + (row + r) * matrix->columns + from;
                 for (int64_t i = 0; i < some * PANEL; i += LANES) {
-                    int32_t whole[LANES];
-                    for (int lane = 0; lane < LANES; lane++)
-                        whole[lane] = products[r * WIDTH + i + lane] - offset[i + lane];
-                    Lanes made =
-                        add(at(matrix->bias + from + i), multiply(wholes_at(whole), at(scale + i)));
+                    const Whole whole = difference(wholes_at(products + r * WIDTH + i), wholes_at(offset + i));
+                    Lanes made = add(at(matrix->bias + from + i), multiply(from_whole(whole), at(scale + i)));
                     if (then == RESIDUAL) made = add(made, at(residual + i));
                     if (then == GELU) made = gelu(made);
                     widen(&range, made);
@@ -96,75 +93,88 @@ INLINE void fixed(const float *in, int64_t count, float factor, float limit, int
         put_shorts(add(within(multiply(at(in + i), splat(factor)), limit), splat(ROUNDER)), out + i);
 }
 
-/* Products of a query with all keys become weights that sum to 1, in steps of 1 / 32767. */
+/* Products of a query with all keys become weights that sum to 1, in steps of 1 / 32767. `scale` is of powers of 2. */
 static void softmax(const int32_t *products, int64_t keys, float scale, float *scratch, int16_t *out) {
-    Lanes most = splat(-3.0e38f), sum = zeros();
+    Whole most = wholes_at(products);
+    for (int64_t i = LANES; i < keys; i += LANES) most = larger(most, wholes_at(products + i));
+    const Lanes top = splat((float)largest_of(most) * scale);
+    Lanes sum = zeros();
     for (int64_t i = 0; i < keys; i += LANES) {
-        const Lanes made = multiply(wholes_at(products + i), splat(scale));
-        most = higher(made, most);
-        put(made, scratch + i);
-    }
-    const Lanes top = splat(highest(most));
-    for (int64_t i = 0; i < keys; i += LANES) {
-        const Lanes made = exponential(minus(at(scratch + i), top));
+        const Lanes made =
+            power_of_two(minus(multiply(from_whole(wholes_at(products + i)), splat(scale)), top));
         sum = add(sum, made);
         put(made, scratch + i);
     }
-    fixed(scratch, keys, 32767.0f / sum_of(sum), 32767.0f, out);
+    const Lanes factor = splat(32767.0f / sum_of(sum));
+    for (int64_t i = 0; i < keys; i += LANES) /* no more than 32767, as a sum is no less than its parts */
+        put_shorts(add(lower(multiply(at(scratch + i), factor), splat(32767.0f)), splat(ROUNDER)), out + i);
+}
+
+/* Keys as columns, one a token; values as columns, one a number. */
+INLINE void pack_key(const int16_t *key, int64_t size, int64_t token, int64_t padded, int16_t *keys) {
+    const int64_t from = token / WIDTH * WIDTH, lane = token - from, width = padded - from < WIDTH ? padded - from : WIDTH;
+    keys += from * size;
+    if (ACROSS)
+        for (int64_t i = 0; i < size; i++) keys[i * width + lane] = key[i];
+    else
+        for (int64_t i = 0; i < size; i += 2) memcpy(keys + i * width + lane * 2, key + i, 2 * sizeof *key);
+}
+
+INLINE void pack_value(const int16_t *value, int64_t size, int64_t token, int64_t padded, int16_t *values) {
+    for (int64_t from = 0; from < size; from += WIDTH) {
+        const int64_t width = size - from < WIDTH ? size - from : WIDTH;
+        int16_t *to = values + from * padded;
+        for (int64_t i = 0; i < width; i++)
+            to[ACROSS ? token * width + i : (token / 2 * width + i) * 2 + token % 2] = value[from + i];
+    }
 }
 
 /* Attention of one head, from the columns of `text->wide` to columns of `text->sums`. Queries, keys, values and weights
- * are taken as whole numbers of 14 to 16 bits: their products are exact, so that no order of sums matters, and half
- * as long to compute as those of floats. What that changes is a hundredth of what the model's own bytes do. */
+ * are taken as whole numbers of 14 to 16 bits: their products are exact, so that no order of sums matters, and take
+ * half the time of floats. What that changes is a hundredth of what the model's own bytes do. */
 static void attend(const Text *text, int64_t head, Range *range) {
     const Model *model = text->model;
     const int64_t size = model->hidden / model->heads, stride = 3 * model->hidden, tokens = text->tokens;
     const int64_t padded = (tokens + LANES - 1) / LANES * LANES;
     const float *queries = text->wide + head * size, *keys = queries + model->hidden, *values = keys + model->hidden;
-    const float limit = model->limit, most[3] = {largest(queries, tokens, stride, size),
-                                                 largest(keys, tokens, stride, size),
-                                                 largest(values, tokens, stride, size)};
+    const float limit = model->limit;
+    const float most[3] = {largest(queries, tokens, stride, size), largest(keys, tokens, stride, size),
+                           largest(values, tokens, stride, size)};
     const float factors[3] = {most[0] > 0 ? limit / most[0] : 0, most[1] > 0 ? limit / most[1] : 0,
                               most[2] > 0 ? 32767.0f / most[2] : 0};
-    const float scale = most[0] / limit * (most[1] / limit) / model->divisor;
+    const float scale = most[0] / limit * (most[1] / limit) / model->divisor * 1.44269504f; /* 1 / ln 2 */
     const float shrink = most[2] / 32767.0f / 32767.0f;
-    memset(text->keys, 0, (size_t)(padded * size) * sizeof *text->keys);
-    memset(text->values, 0, (size_t)(padded * size) * sizeof *text->values);
-    for (int64_t token = 0; token < tokens; token++) {
-        int16_t key[MOST_SIZE], value[MOST_SIZE];
-        fixed(queries + token * stride, size, factors[0], limit, text->queries + token * size);
-        fixed(keys + token * stride, size, factors[1], limit, key);
-        fixed(values + token * stride, size, factors[2], 32767.0f, value);
-        for (int64_t i = 0; i < size; i++) {
-            text->keys[packed_at(size, 2, ACROSS, i, token)] = key[i];
-            text->values[packed_at(padded, 2, ACROSS, token, i)] = value[i];
+    for (int64_t token = 0; token < padded; token++) {
+        int16_t key[MOST_SIZE] = {0}, value[MOST_SIZE] = {0};
+        if (token < tokens) {
+            fixed(queries + token * stride, size, factors[0], limit, text->queries + token * size);
+            fixed(keys + token * stride, size, factors[1], limit, key);
+            fixed(values + token * stride, size, factors[2], 32767.0f, value);
         }
+        pack_key(key, size, token, padded, text->keys);
+        pack_value(value, size, token, padded, text->values);
     }
     int32_t products[ROWS * WIDTH];
     for (int64_t row = 0; row < tokens; row += ROWS) {
         const int64_t few = tokens - row < ROWS ? tokens - row : ROWS;
-        for (int64_t panel = 0; panel < padded / PANEL; panel += PANELS) {
-            const int64_t left = padded / PANEL - panel, some = left < PANELS ? left : PANELS;
-            multiply_tile(2, (int)few, (int)some, text->queries + row * size, 2 * size, size / 2,
-                                text->keys + panel * PANEL * size, products);
-            for (int64_t r = 0; r < few; r++)
-                memcpy(text->products + r * padded + panel * PANEL, products + r * WIDTH,
-                       (size_t)(some * PANEL) * sizeof *products);
-        }
+        for (int64_t from = 0; from < padded; from += WIDTH)
+            multiply_tile(2, (int)few, (int)((padded - from < WIDTH ? padded - from : WIDTH) / PANEL),
+                          text->queries + row * size, 2 * size, size / 2, text->keys + from * size,
+                          text->products + from, padded);
         for (int64_t r = 0; r < few; r++) {
             int32_t *line = text->products + r * padded;
             for (int64_t i = tokens; i < padded; i++) line[i] = INT32_MIN; /* no token, no weight */
             softmax(line, padded, scale, text->scores, text->weights + r * padded);
         }
-        for (int64_t panel = 0; panel < size / PANEL; panel += PANELS) {
-            const int64_t left = size / PANEL - panel, some = left < PANELS ? left : PANELS;
-            multiply_tile(2, (int)few, (int)some, text->weights, 2 * padded, padded / 2,
-                                text->values + panel * PANEL * padded, products);
+        for (int64_t from = 0; from < size; from += WIDTH) {
+            const int64_t width = size - from < WIDTH ? size - from : WIDTH;
+            multiply_tile(2, (int)few, (int)(width / PANEL), text->weights, 2 * padded, padded / 2,
+                          text->values + from * padded, products, WIDTH);
             for (int64_t r = 0; r < few; r++)
-                for (int64_t i = 0; i < some * PANEL; i += LANES) {
-                    const Lanes made = multiply(wholes_at(products + r * WIDTH + i), splat(shrink));
+                for (int64_t i = 0; i < width; i += LANES) {
+                    const Lanes made = multiply(from_whole(wholes_at(products + r * WIDTH + i)), splat(shrink));
                     widen(range, made);
-                    put(made, text->sums + (row + r) * model->hidden + head * size + panel * PANEL + i);
+                    put(made, text->sums + (row + r) * model->hidden + head * size + from + i);
                 }
         }
     }

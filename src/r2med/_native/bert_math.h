@@ -30,6 +30,11 @@ INLINE Lanes magnitude(Lanes a) { return (Lanes)((Whole)a & 0x7fffffff); }
 INLINE Lanes scaled(Lanes a, Lanes power) { return (Lanes)((Bits)a + ((Bits)power << 23)); }
 INLINE Whole either(Whole a, Whole b) { return a | b; }
 INLINE Whole nothing(void) { return (Whole){0}; }
+INLINE Whole difference(Whole a, Whole b) { return a - b; }
+INLINE Whole larger(Whole a, Whole b) {
+    const Whole first = a > b;
+    return (a & first) | (b & ~first);
+}
 INLINE void put_bytes(Lanes a, uint8_t *out) {
     const Bytes bytes = __builtin_convertvector((Bits)a & 255, Bytes);
     memcpy(out, &bytes, sizeof bytes);
@@ -99,6 +104,14 @@ INLINE Whole nothing(void) {
     Whole made = {{0}};
     return made;
 }
+INLINE Whole difference(Whole a, Whole b) {
+    EACH a.lane[i] -= b.lane[i];
+    return a;
+}
+INLINE Whole larger(Whole a, Whole b) {
+    EACH a.lane[i] = a.lane[i] > b.lane[i] ? a.lane[i] : b.lane[i];
+    return a;
+}
 INLINE void put_bytes(Lanes a, uint8_t *out) { EACH out[i] = (uint8_t)(bits_of(a.lane[i]) & 255); }
 INLINE void put_shorts(Lanes a, int16_t *out) {
     EACH {
@@ -118,15 +131,28 @@ typedef struct {
     Lanes low, high;
 } Range;
 
+INLINE int32_t largest_of(Whole whole) {
+    int32_t parts[LANES];
+    memcpy(parts, &whole, sizeof parts);
+    for (int half = LANES / 2; half; half /= 2)
+        for (int lane = 0; lane < half; lane++)
+            if (parts[lane + half] > parts[lane]) parts[lane] = parts[lane + half];
+    return parts[0];
+}
+
 INLINE void put(Lanes a, float *out) { memcpy(out, &a, sizeof a); }
-INLINE Lanes lower(Lanes a, Lanes b) { return choose(below(a, b), a, b); } /* b where one is no number */
-INLINE Lanes higher(Lanes a, Lanes b) { return choose(below(b, a), a, b); }
+#ifndef LOWER /* as the instructions of x86, too: b where one of both is no number */
+#define LOWER(a, b) choose(below(a, b), a, b)
+#define HIGHER(a, b) choose(below(b, a), a, b)
+#endif
+INLINE Lanes lower(Lanes a, Lanes b) { return LOWER(a, b); }
+INLINE Lanes higher(Lanes a, Lanes b) { return HIGHER(a, b); }
 INLINE Lanes within(Lanes a, float most) { return lower(higher(a, splat(-most)), splat(most)); }
 INLINE Lanes plus_product(Lanes a, Lanes b, float c) { return add(multiply(a, b), splat(c)); }
-INLINE Lanes wholes_at(const int32_t *values) {
+INLINE Whole wholes_at(const int32_t *values) {
     Whole whole;
     memcpy(&whole, values, sizeof whole);
-    return from_whole(whole);
+    return whole;
 }
 
 INLINE int any(Whole whole) {
@@ -181,34 +207,32 @@ INLINE void widen(Range *range, Lanes a) {
     range->low = lower(a, range->low), range->high = higher(a, range->high);
 }
 
-/* e^x for x up to 0, to about two units in the last place (the polynomial is that of Cephes); what is no number
- * counts as the lowest. */
-INLINE Lanes exponential(Lanes x) {
-    x = higher(x, splat(-87.0f));
-    const Lanes power = plus_product(x, splat(1.44269504f), ROUNDER), whole = minus(power, splat(ROUNDER));
-    const Lanes rest =
-        add(minus(x, multiply(whole, splat(0.693359375f))), multiply(whole, splat(2.12194440e-4f)));
-    Lanes sum = splat(1.9875691500e-4f);
-    sum = plus_product(sum, rest, 1.3981999507e-3f);
-    sum = plus_product(sum, rest, 8.3334519073e-3f);
-    sum = plus_product(sum, rest, 4.1665795894e-2f);
-    sum = plus_product(sum, rest, 1.6666665459e-1f);
-    sum = plus_product(sum, rest, 5.0000001201e-1f);
-    sum = add(add(multiply(sum, multiply(rest, rest)), rest), splat(1.0f));
+/* 2^x for x up to 0, to 3 in a million; what is no number counts as the lowest. */
+INLINE Lanes power_of_two(Lanes x) {
+    x = higher(x, splat(-126.0f));
+    const Lanes power = add(x, splat(ROUNDER)), rest = minus(x, minus(power, splat(ROUNDER)));
+    Lanes sum = splat(0.009560510516166687f);
+    sum = plus_product(sum, rest, 0.05591703951358795f);
+    sum = plus_product(sum, rest, 0.24024981260299683f);
+    sum = plus_product(sum, rest, 0.6931219696998596f);
+    sum = plus_product(sum, rest, 0.9999991655349731f);
     return scaled(sum, power);
 }
 
-/* x (1 + erf(x / sqrt 2)) / 2, with erf to 1.5e-7 (Abramowitz and Stegun, 7.1.26). */
+/* x (1 + erf(x / sqrt 2)) / 2 to 0.0000013: the error function is odd, and its polynomial in a number from -1 to 1 is
+ * the best one in the sense of least squares. Even and odd powers take turns, so that neither waits for the other. */
 INLINE Lanes gelu(Lanes x) {
-    const Lanes size = multiply(magnitude(x), splat(0.707106781f));
-    const Lanes t = divide(splat(1.0f), plus_product(size, splat(0.3275911f), 1.0f));
-    Lanes sum = splat(0.5f * 1.061405429f);
-    sum = plus_product(sum, t, 0.5f * -1.453152027f);
-    sum = plus_product(sum, t, 0.5f * 1.421413741f);
-    sum = plus_product(sum, t, 0.5f * -0.284496736f);
-    sum = plus_product(sum, t, 0.5f * 0.254829592f);
-    const Lanes tail = multiply(multiply(sum, t), exponential(minus(zeros(), multiply(size, size))));
-    return multiply(x, choose(below(x, zeros()), tail, minus(splat(1.0f), tail)));
+    const Lanes near = within(x, 5.0f), t = plus_product(multiply(near, near), splat(0.08f), -1.0f);
+    const Lanes square = multiply(t, t);
+    Lanes even = splat(0.0005948293837718666f), odd = splat(-0.0016115553444251418f);
+    even = plus_product(even, square, 0.0017659978475421667f), odd = plus_product(odd, square, -0.0026921012904495f);
+    even = plus_product(even, square, 0.006361238192766905f), odd = plus_product(odd, square, -0.011156444437801838f);
+    even = plus_product(even, square, 0.016427546739578247f), odd = plus_product(odd, square, -0.023272506892681122f);
+    even = plus_product(even, square, 0.03143639117479324f), odd = plus_product(odd, square, -0.040441881865262985f);
+    even = plus_product(even, square, 0.05152099207043648f), odd = plus_product(odd, square, -0.07029631733894348f);
+    even = plus_product(even, square, 0.14136378467082977f);
+    const Lanes half = multiply(near, add(even, multiply(odd, t)));
+    return multiply(x, add(half, splat(0.5f)));
 }
 
 /* How the floats of one tensor become bytes, as ONNX's DynamicQuantizeLinear has it. */

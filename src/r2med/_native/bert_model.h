@@ -61,11 +61,18 @@ typedef struct {
     float *scores;     /* of one row */
 } Text;
 
-/* Where a number stands in its panel: units of one column side by side, or (`across`) a row of all columns. */
-static inline int64_t packed_at(int64_t rows, int64_t size, int across, int64_t row, int64_t column) {
-    const int64_t group = UNIT / size, inside = row % group, lane = column % PANEL;
-    const int64_t unit = column / PANEL * ((rows + group - 1) / group) + row / group;
-    return unit * group * PANEL + (across ? inside * PANEL + lane : lane * group + inside);
+/* How a way packs the right-hand side of a product: so many panels side by side, of each a unit at a time. A unit holds
+ * neighbours of a column, or (`across`) one row after the other. */
+typedef struct {
+    int panels, across;
+} Packing;
+
+/* Where the bytes of a matrix stand. */
+static inline int64_t packed_at(Packing packing, int64_t rows, int64_t columns, int64_t row, int64_t column) {
+    const int64_t most = packing.panels * PANEL, group = column / most, left = columns - group * most;
+    const int64_t width = left < most ? left : most, inside = column - group * most;
+    const int64_t unit = group * most * rows + row / UNIT * UNIT * width;
+    return unit + (packing.across ? row % UNIT * width + inside : inside * UNIT + row % UNIT);
 }
 
 /* The ways of computing it, a file each. */

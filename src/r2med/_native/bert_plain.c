@@ -6,8 +6,8 @@
 #include "bert_model.h"
 
 /* One panel in plain C, packed across: the inner loops have sixteen neighbours, which any compiler makes vectors of. */
-INLINE void tile(int size, int rows, int panels, const void *a, int64_t stride, int64_t units, const void *b,
-                 int32_t *out) {
+INLINE void tile(int size, int rows, int panels, const void *a, int64_t stride, int64_t units,
+                 const void *b, int32_t *out, int64_t gap) {
     const int64_t count = units * (UNIT / size);
     (void)panels;
     for (int r = 0; r < rows; r++) {
@@ -23,7 +23,7 @@ INLINE void tile(int size, int rows, int panels, const void *a, int64_t stride, 
             }
             for (int lane = 0; lane < PANEL; lane++) sums[lane] += (uint32_t)(held * right[lane]);
         }
-        memcpy(out + r * PANEL, sums, sizeof sums);
+        memcpy(out + r * gap, sums, sizeof sums);
     }
 }
 

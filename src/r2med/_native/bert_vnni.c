@@ -10,6 +10,8 @@
 #include <immintrin.h>
 #include <stdint.h>
 
+#define LOWER(a, b) ((Lanes)_mm512_min_ps((__m512)(a), (__m512)(b)))
+#define HIGHER(a, b) ((Lanes)_mm512_max_ps((__m512)(a), (__m512)(b)))
 #include "bert_math.h"
 #include "bert_model.h"
 
@@ -20,25 +22,25 @@
     if (panels > p) \
         s##r##p = size == 1 ? _mm512_dpbusd_epi32(s##r##p, held, c##p) : _mm512_dpwssd_epi32(s##r##p, held, c##p);
 #define COLUMN(p) \
-    if (panels > p) c##p = _mm512_loadu_si512(right + p * units * (UNIT * PANEL));
+    if (panels > p) c##p = _mm512_loadu_si512(right + p * UNIT * PANEL);
 #define ROW(r) \
     if (rows > r) { \
         const __m512i held = _mm512_set1_epi32(unit_at(left + r * stride)); \
         ADD(r, 0) ADD(r, 1) ADD(r, 2) ADD(r, 3) \
     }
 #define KEEP(r, p) \
-    if (rows > r && panels > p) _mm512_storeu_si512(out + (r * 4 + p) * PANEL, s##r##p);
+    if (rows > r && panels > p) _mm512_storeu_si512(out + r * gap + p * PANEL, s##r##p);
 #define KEEP_ROW(r) KEEP(r, 0) KEEP(r, 1) KEEP(r, 2) KEEP(r, 3)
 
 INLINE void tile(int size, int rows, int panels, const void *a, int64_t stride, int64_t units,
-                 const void *b, int32_t *out) {
+                 const void *b, int32_t *out, int64_t gap) {
     const uint8_t *left = a, *right = b;
     const __m512i none = _mm512_setzero_si512();
     __m512i s00 = none, s01 = none, s02 = none, s03 = none, s10 = none, s11 = none, s12 = none, s13 = none;
     __m512i s20 = none, s21 = none, s22 = none, s23 = none, s30 = none, s31 = none, s32 = none, s33 = none;
     __m512i s40 = none, s41 = none, s42 = none, s43 = none, s50 = none, s51 = none, s52 = none, s53 = none;
     __m512i c0 = none, c1 = none, c2 = none, c3 = none;
-    for (int64_t unit = 0; unit < units; unit++, left += UNIT, right += UNIT * PANEL) {
+    for (int64_t unit = 0; unit < units; unit++, left += UNIT, right += panels * UNIT * PANEL) {
         COLUMN(0) COLUMN(1) COLUMN(2) COLUMN(3)
         ROW(0) ROW(1) ROW(2) ROW(3) ROW(4) ROW(5)
     }
