@@ -145,8 +145,10 @@ static void attend(const Text *text, int64_t head, Range *range) {
     const float scale = most[0] / limit * (most[1] / limit) / model->divisor * 1.44269504f; /* 1 / ln 2 */
     const float shrink = most[2] / 32767.0f / 32767.0f;
     for (int64_t token = 0; token < padded; token++) {
-        int16_t key[MOST_SIZE] = {0}, value[MOST_SIZE] = {0};
-        if (token < tokens) {
+        int16_t key[MOST_SIZE], value[MOST_SIZE];
+        if (token >= tokens) {
+            memset(key, 0, (size_t)size * sizeof *key), memset(value, 0, (size_t)size * sizeof *value);
+        } else {
             fixed(queries + token * stride, size, factors[0], limit, text->queries + token * size);
             fixed(keys + token * stride, size, factors[1], limit, key);
             fixed(values + token * stride, size, factors[2], 32767.0f, value);

@@ -131,15 +131,6 @@ typedef struct {
     Lanes low, high;
 } Range;
 
-INLINE int32_t largest_of(Whole whole) {
-    int32_t parts[LANES];
-    memcpy(parts, &whole, sizeof parts);
-    for (int half = LANES / 2; half; half /= 2)
-        for (int lane = 0; lane < half; lane++)
-            if (parts[lane + half] > parts[lane]) parts[lane] = parts[lane + half];
-    return parts[0];
-}
-
 INLINE void put(Lanes a, float *out) { memcpy(out, &a, sizeof a); }
 #ifndef LOWER /* as the instructions of x86, too: b where one of both is no number */
 #define LOWER(a, b) choose(below(a, b), a, b)
@@ -162,35 +153,28 @@ INLINE int any(Whole whole) {
     return found != 0;
 }
 
+/* Sixteen numbers joined: both halves, then both halves of these, and so on, in the order of `total`. */
 #if defined(__GNUC__) && !defined(R2_PORTABLE)
-typedef float Eight __attribute__((vector_size(32)));
-typedef float Four __attribute__((vector_size(16)));
-typedef int32_t WholeEight __attribute__((vector_size(32)));
-typedef int32_t WholeFour __attribute__((vector_size(16)));
-
-/* Both halves of a vector, and again: the order of `total`. */
-#define HALVES(type, from, first, second) \
-    type first, second; \
-    memcpy(&first, &from, sizeof first), memcpy(&second, (const char *)&from + sizeof first, sizeof second)
-
-INLINE float sum_of(Lanes lanes) {
-    HALVES(Eight, lanes, a, b);
-    const Eight eight = a + b;
-    HALVES(Four, eight, c, d);
-    const Four four = c + d;
-    return (four[0] + four[2]) + (four[1] + four[3]);
-}
-INLINE float highest(Lanes lanes) {
-    HALVES(Eight, lanes, a, b);
-    const WholeEight larger = b > a;
-    const Eight eight = (Eight)(((WholeEight)b & larger) | ((WholeEight)a & ~larger));
-    HALVES(Four, eight, c, d);
-    const WholeFour most = d > c;
-    const Four four = (Four)(((WholeFour)d & most) | ((WholeFour)c & ~most));
-    const float even = four[2] > four[0] ? four[2] : four[0], odd = four[3] > four[1] ? four[3] : four[1];
-    return odd > even ? odd : even;
-}
-#undef HALVES
+#ifdef __clang__
+#define TURNED(a, ...) __builtin_shufflevector(a, a, __VA_ARGS__)
+#else
+#define TURNED(a, ...) __builtin_shuffle(a, (Whole){__VA_ARGS__})
+#endif
+#define FOLDED(name, type, join) \
+    INLINE type name(type a) { \
+        a = join(a, TURNED(a, 8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7)); \
+        a = join(a, TURNED(a, 4, 5, 6, 7, 0, 1, 2, 3, 12, 13, 14, 15, 8, 9, 10, 11)); \
+        a = join(a, TURNED(a, 2, 3, 0, 1, 6, 7, 4, 5, 10, 11, 8, 9, 14, 15, 12, 13)); \
+        return join(a, TURNED(a, 1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14)); \
+    }
+FOLDED(all_added, Lanes, add)
+FOLDED(all_higher, Lanes, higher)
+FOLDED(all_larger, Whole, larger)
+#undef TURNED
+#undef FOLDED
+INLINE float sum_of(Lanes lanes) { return all_added(lanes)[0]; }
+INLINE float highest(Lanes lanes) { return all_higher(lanes)[0]; }
+INLINE int32_t largest_of(Whole whole) { return all_larger(whole)[0]; }
 #else
 INLINE float sum_of(Lanes lanes) { return total(lanes); }
 INLINE float highest(Lanes lanes) {
@@ -198,6 +182,14 @@ INLINE float highest(Lanes lanes) {
         for (int lane = 0; lane < half; lane++)
             if (lanes.lane[lane + half] > lanes.lane[lane]) lanes.lane[lane] = lanes.lane[lane + half];
     return lanes.lane[0];
+}
+INLINE int32_t largest_of(Whole whole) {
+    int32_t parts[LANES];
+    memcpy(parts, &whole, sizeof parts);
+    for (int half = LANES / 2; half; half /= 2)
+        for (int lane = 0; lane < half; lane++)
+            if (parts[lane + half] > parts[lane]) parts[lane] = parts[lane + half];
+    return parts[0];
 }
 #endif
 
