@@ -220,7 +220,7 @@ class Recognition:
         return Layer(heads, out, attended, wide, narrow, made), given
 
     def gelu(self, name: str) -> str:
-        """x (1 + erf(x / sqrt 2)) / 2, in this order."""
+        """What GELU is taken of: x (1 + erf(x / sqrt 2)) / 2, in this order."""
         product, half = self.with_constant(name, "Mul")
         left, right = self.node(product, "Mul", 2).inputs
         error, one = self.with_constant(right, "Add")
@@ -327,7 +327,7 @@ class Recognition:
         wanted = np.arange(count).reshape(1, -1)
         if (
             not np.array_equal(numbers, wanted) or shape.inputs != ["input_ids"] or shape.attributes
-            or (self.number(begin), self.number(axis), self.number(step), self.number(gathered.inputs[1])) != (0, 1, 1, 1)
+            or [self.number(part) for part in (begin, axis, step, gathered.inputs[1])] != [0, 1, 1, 1]
         ):  # fmt: skip
             raise refuse(f"{name} does not count")
 
@@ -377,7 +377,9 @@ class NativeBert:
         self.most = len(bert.positions.rows)
         self.model = native.make(way, *parts(bert))
 
-    def states(self, ids: Sequence[int] | Int32, types: Sequence[int] | Int32 | None = None, first: bool = False) -> Float32:
+    def states(
+        self, ids: Sequence[int] | Int32, types: Sequence[int] | Int32 | None = None, first: bool = False
+    ) -> Float32:
         """One row a token, or (`first`) that of the first alone."""
         assert native is not None
         tokens = np.asarray(ids, dtype=np.int32)

@@ -166,7 +166,8 @@ class _Reader:
         return Node(f"{domain}:{op}" if domain else op, node.inputs, node.outputs, node.attributes)
 
     def _attribute(self, data: object, found: dict[str, Any]) -> None:
-        name, value, several = "", None, list[int]()
+        name, several = "", list[int]()
+        value: object = None
         for number, part in self.fields(data):
             if number == 1:
                 name = _text(part)
@@ -183,39 +184,35 @@ class _Reader:
     def tensor(self, data: object) -> tuple[str, Array]:
         """A constant with its name."""
         name, kind, shape = "", 0, list[int]()
-        raw: memoryview | None = None
-        floats, wholes = bytearray(), list[int]()
+        raw, floats, wholes = bytearray(), bytearray(), list[int]()
         for number, value in self.fields(data):
             if number == 1:
                 shape += self.numbers(value)
             elif number == 2 and isinstance(value, int):
                 kind = value
-            elif number == 4 and isinstance(value, memoryview):
-                floats += value
-            elif number in (5, 7):
-                wholes += self.numbers(value)
             elif number == 8:
                 name = _text(value)
-            elif number == 9 and isinstance(value, memoryview):
-                raw = value
+            elif number in (5, 7):
+                wholes += self.numbers(value)
+            elif number in (4, 9) and isinstance(value, memoryview):
+                (floats if number == 4 else raw).extend(value)
             elif number == 13 or (number == 14 and value):
                 raise Unreadable("constants in another file")
-        if kind not in DTYPES or min(shape, default=0) < 0:
-            raise Unreadable("a constant of another type")
-        dtype = np.dtype(DTYPES[kind])
-        if raw is not None or floats:
-            held = floats if raw is None else raw
-            if len(held) % dtype.itemsize or (floats and (kind != 1 or raw is not None)):
-                raise Unreadable("a constant of another size")
-            made: Array = np.frombuffer(held, dtype)
-        else:
-            try:
-                made = np.array(wholes, dtype)
-            except OverflowError:
-                raise Unreadable("a number too large for its type") from None
-        if made.size != prod(shape):
-            raise Unreadable("a constant of another size")
-        try:
-            return name, made.reshape(shape)
-        except ValueError:  # more dimensions than an array can have
-            raise Unreadable("a constant of no shape") from None
+        return name, _array(kind, shape, raw, floats, wholes)
+
+
+def _array(kind: int, shape: list[int], raw: bytearray, floats: bytearray, wholes: list[int]) -> Array:
+    """Numbers that stand as bytes, as floats or as whole numbers, in the shape that they should have."""
+    if kind not in DTYPES or min(shape, default=0) < 0 or bool(raw) + bool(floats) + bool(wholes) > 1:
+        raise Unreadable("a constant of another type")
+    dtype = np.dtype(DTYPES[kind])
+    held = raw or floats
+    if len(held) % dtype.itemsize or (floats and kind != 1):
+        raise Unreadable("a constant of another size")
+    try:
+        made: Array = np.frombuffer(held, dtype) if held else np.array(wholes, dtype)
+        if made.size == prod(shape):
+            return made.reshape(shape)
+    except (OverflowError, ValueError):  # a number too large for its type, more dimensions than an array can have
+        pass
+    raise Unreadable("a constant of another size")
