@@ -205,7 +205,7 @@ static void lay_out(Text *text, Pool *pool) {
     text->values = part(pool, padded * size, sizeof(int16_t));
     text->weights = part(pool, MOST_ROWS * padded, sizeof(int16_t));
     text->products = part(pool, MOST_ROWS * padded, sizeof(int32_t));
-    text->scores = part(pool, padded, sizeof(float));
+    text->scores = part(pool, MOST_ROWS * padded, sizeof(float));
 }
 
 static int within_table(const int32_t *values, int64_t count, int64_t limit) {

@@ -77,10 +77,13 @@ static Range multiplied(const uint8_t *bytes, int64_t rows, Step step, const Mat
 
 /* The largest size of a number in some columns. */
 INLINE float largest(const float *in, int64_t rows, int64_t stride, int64_t columns) {
-    Lanes most = zeros();
+    Lanes even = zeros(), odd = zeros();
     for (int64_t row = 0; row < rows; row++)
-        for (int64_t i = 0; i < columns; i += LANES) most = higher(magnitude(at(in + row * stride + i)), most);
-    return highest(most);
+        for (int64_t i = 0; i < columns; i += 2 * LANES) {
+            even = higher(magnitude(at(in + row * stride + i)), even);
+            if (i + LANES < columns) odd = higher(magnitude(at(in + row * stride + i + LANES)), odd);
+        }
+    return highest(higher(even, odd));
 }
 
 static void quantized(const float *in, int64_t count, Step step, uint8_t *out) {
@@ -93,21 +96,28 @@ INLINE void fixed(const float *in, int64_t count, float factor, float limit, int
         put_shorts(add(within(multiply(at(in + i), splat(factor)), limit), splat(ROUNDER)), out + i);
 }
 
-/* Products of a query with all keys become weights that sum to 1, in steps of 1 / 32767. `scale` is of powers of 2. */
-static void softmax(const int32_t *products, int64_t keys, float scale, float *scratch, int16_t *out) {
-    Whole most = wholes_at(products);
-    for (int64_t i = LANES; i < keys; i += LANES) most = larger(most, wholes_at(products + i));
-    const Lanes top = splat((float)largest_of(most) * scale);
-    Lanes sum = zeros();
-    for (int64_t i = 0; i < keys; i += LANES) {
-        const Lanes made =
-            power_of_two(minus(multiply(from_whole(wholes_at(products + i)), splat(scale)), top));
-        sum = add(sum, made);
-        put(made, scratch + i);
+/* Products of a few queries with all keys become weights that sum to 1, in steps of 1 / 32767. `scale` is of powers of
+ * two. Each step is taken for all rows before the next: none waits for the sum or the quotient of its own row. */
+static void softmax(const int32_t *products, int64_t rows, int64_t keys, float scale, float *scratch, int16_t *out) {
+    float top[ROWS], factor[ROWS];
+    for (int64_t r = 0; r < rows; r++) {
+        Whole most = wholes_at(products + r * keys);
+        for (int64_t i = LANES; i < keys; i += LANES) most = larger(most, wholes_at(products + r * keys + i));
+        top[r] = (float)largest_of(most) * scale;
     }
-    const Lanes factor = splat(32767.0f / sum_of(sum));
-    for (int64_t i = 0; i < keys; i += LANES) /* no more than 32767, as a sum is no less than its parts */
-        put_shorts(add(lower(multiply(at(scratch + i), factor), splat(32767.0f)), splat(ROUNDER)), out + i);
+    for (int64_t r = 0; r < rows; r++) {
+        Lanes sum = zeros();
+        for (int64_t i = r * keys; i < (r + 1) * keys; i += LANES) {
+            const Lanes power = minus(multiply(from_whole(wholes_at(products + i)), splat(scale)), splat(top[r]));
+            const Lanes made = power_of_two(power);
+            sum = add(sum, made);
+            put(made, scratch + i);
+        }
+        factor[r] = 32767.0f / sum_of(sum); /* a sum is no less than its parts: no weight is above 32767 */
+    }
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t i = r * keys; i < (r + 1) * keys; i += LANES)
+            put_shorts(add(multiply(at(scratch + i), splat(factor[r])), splat(ROUNDER)), out + i);
 }
 
 /* Keys as columns, one a token; values as columns, one a number. */
@@ -166,8 +176,8 @@ static void attend(const Text *text, int64_t head, Range *range) {
         for (int64_t r = 0; r < few; r++) {
             int32_t *line = text->products + r * padded;
             for (int64_t i = tokens; i < padded; i++) line[i] = INT32_MIN; /* no token, no weight */
-            softmax(line, padded, scale, text->scores, text->weights + r * padded);
         }
+        softmax(text->products, few, padded, scale, text->scores, text->weights);
         for (int64_t from = 0; from < size; from += WIDTH) {
             const int64_t width = size - from < WIDTH ? size - from : WIDTH;
             multiply_tile(2, (int)few, (int)(width / PANEL), text->weights, 2 * padded, padded / 2,

@@ -32,8 +32,12 @@ INLINE Whole either(Whole a, Whole b) { return a | b; }
 INLINE Whole nothing(void) { return (Whole){0}; }
 INLINE Whole difference(Whole a, Whole b) { return a - b; }
 INLINE Whole larger(Whole a, Whole b) {
+#ifdef LARGER
+    return LARGER(a, b);
+#else
     const Whole first = a > b;
     return (a & first) | (b & ~first);
+#endif
 }
 INLINE void put_bytes(Lanes a, uint8_t *out) {
     const Bytes bytes = __builtin_convertvector((Bits)a & 255, Bytes);

@@ -58,7 +58,7 @@ typedef struct {
     uint8_t *bytes;              /* tokens × max(wide, hidden) */
     int16_t *queries, *keys, *values, *weights; /* of one head; padded to whole panels */
     int32_t *products; /* of a tile's rows with all keys */
-    float *scores;     /* of one row */
+    float *scores;     /* and of these, as floats */
 } Text;
 
 /* How a way packs the right-hand side of a product: so many panels side by side, of each a unit at a time. A unit holds

@@ -12,6 +12,7 @@
 
 #define LOWER(a, b) ((Lanes)_mm512_min_ps((__m512)(a), (__m512)(b)))
 #define HIGHER(a, b) ((Lanes)_mm512_max_ps((__m512)(a), (__m512)(b)))
+#define LARGER(a, b) ((Whole)_mm512_max_epi32((__m512i)(a), (__m512i)(b)))
 #include "bert_math.h"
 #include "bert_model.h"
 
