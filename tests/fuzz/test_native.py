@@ -53,6 +53,7 @@ def sanitized(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("reader", "inputs"),
     [
+        ("C BERT", 500),
         ("C term counts", 500),
         ("C inner products", 500),
         ("C late interaction", 500),
