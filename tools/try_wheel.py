@@ -23,7 +23,7 @@ SYSTEMS = ("bm25", "bm25-lucene")
 USE = """
 import sys
 import numpy as np
-from r2med import _dots, _fast, _maxsim, _sparse
+from r2med import _bert, _dots, _fast, _maxsim, _sparse
 rows, ranks = np.ones((4, 8), np.float32), np.arange(4, dtype=np.int32)
 docs, scores = np.empty((1, 2), np.int32), np.empty((1, 2), np.float32)
 before = sys.getrefcount(None)
@@ -31,6 +31,7 @@ for _ in range(20000):
     _dots.dots(rows[:1], rows, None, rows[1:2, :4].copy(), 8, 4, 0, 4, 0)
     _sparse.topk(scores.repeat(2, axis=1), ranks, docs, scores)
     _maxsim.ways()
+    _bert.ways()
     _fast.analyze(b"the fevers of children")
 assert abs(sys.getrefcount(None) - before) < 1000, "references to None are lost"
 """

@@ -134,7 +134,7 @@ def test_the_text_names_every_section(tmp_path: Path) -> None:
 
 
 def test_every_extension_is_looked_for() -> None:
-    assert {"_dots", "_fast", "_maxsim", "_sparse"} <= native_extensions().keys()
+    assert {"_bert", "_dots", "_fast", "_maxsim", "_sparse"} <= native_extensions().keys()
 
 
 def test_extras_are_those_of_the_package() -> None:

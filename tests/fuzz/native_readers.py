@@ -18,7 +18,7 @@ BUILT = "R2MED_FUZZ_NATIVE"
 
 
 def extension(name: str) -> Any:
-    """`_fast`, `_sparse`, `_dots` or `_maxsim`: ours as installed, or the one built with sanitizers."""
+    """`_bert`, `_fast`, `_sparse`, `_dots` or `_maxsim`: ours as installed, or the one built with sanitizers."""
     if folder := os.environ.get(BUILT):
         loader = ExtensionFileLoader(f"r2med.{name}", str(Path(folder) / f"{name}.so"))
         spec = spec_from_file_location(f"r2med.{name}", loader.path, loader=loader)
@@ -200,8 +200,40 @@ def late(folder: Path) -> Case:
     return Case([seed + b"\1\0" * 54, seed + b"\0\x80" * 54], read)
 
 
+def bert(folder: Path) -> Case:
+    """A small model whose sizes and numbers come out of the input, and a text whose tokens do, in every way."""
+    import numpy as np
+
+    engine = extension("_bert")
+    hidden, wide, rows = 32, 48, 3 * 8
+    weights = np.arange(4 * hidden * hidden + 2 * hidden * wide, dtype=np.int64).astype(np.int8)
+    count = 2 + 6 + 2 * hidden + 2 * (4 * hidden + wide + hidden) + 4 * hidden
+    tables = np.arange(rows * hidden, dtype=np.int64).astype(np.uint8)
+
+    def read(data: bytes) -> object:
+        sizes = np.frombuffer(data[:56].ljust(56, b"\0"), dtype=np.int64).copy()
+        ids = np.frombuffer(data[56:76].ljust(20, b"\0"), dtype=np.int32).copy()
+        numbers = np.resize(np.frombuffer(data[76:140].ljust(64, b"\0"), dtype=np.float32), count)
+        found = []
+        for way in range(len(engine.ways())):
+            with suppress(ValueError):  # sizes that do not fit, tokens that are not known
+                model = engine.make(way, sizes, weights, numbers, tables)
+                out = np.zeros((len(ids), hidden), dtype=np.float32)
+                engine.states(model, ids, np.zeros_like(ids), out)
+                found.append(out.tobytes())
+        return found
+
+    seed = struct.pack("<7q5i", hidden, 2, wide, 1, 8, 8, 8, 0, 7, 3, 3, 1)
+    whole = read(seed + struct.pack("<16f", *(0.01 * i for i in range(1, 17))))
+    assert isinstance(whole, list)
+    assert len(whole) == len(engine.ways()), "the untouched sizes must fit, or nothing is tested"
+    assert len(set(whole)) == 1
+    return Case([seed + struct.pack("<16f", *(0.01 * i for i in range(1, 17))), seed + b"\xff\x7f" * 32], read)
+
+
 NATIVE: dict[str, Maker] = {
     "C analyzer": analyze,
+    "C BERT": bert,
     "C run columns": run_columns,
     "C term counts": count_terms,
     "C sparse search": sparse,

@@ -36,12 +36,15 @@ from r2med.results import ResultIndex
 from r2med.results.ledger import read_ledger
 from r2med.results.protocols import parse_protocol
 from r2med.results.schema import PROGRESS, ProgressFile, read_progress
+from r2med.retrieve.encoders.native_bert import Recognition
+from r2med.retrieve.encoders.onnx_file import Unreadable, read_graph
 from r2med.retrieve.encoders.torch_models import check_folder
 from r2med.retrieve.sparse import Postings, SparseQueries, search
 from r2med.scoring import MAIN
 from r2med.tasks.nano.folder import read_manifest, read_metadata
 from tests.builders import lines
 from tests.fuzz.cases import Case, Maker, from_file, some_results
+from tests.retrieve.encoders.tiny_onnx import tiny, write_bert
 
 KEY = StoreKey(
     method="hyde", llm="m", model={"model": "m", "marking": "think"}, template="t",
@@ -308,7 +311,22 @@ def toml_file(seeds: list[bytes], read: Callable[[Path], object]) -> Maker:
 
 PROTOCOL = files("r2med.results.protocols").joinpath("default.toml").read_bytes()
 
+
+def onnx_graph(folder: Path) -> Case:
+    """A graph is one that we know or none, whatever stands in its file."""
+    path = write_bert(folder / "seed.onnx", tiny(32, 2, 16, 1))
+    assert Recognition(read_graph(path)).bert().heads == 2
+
+    def read(changed: Path) -> object:
+        with suppress(Unreadable):
+            return Recognition(read_graph(changed)).bert()
+        return None
+
+    return from_file(folder / "model.onnx", [path.read_bytes()], read)
+
+
 STORES: dict[str, Maker] = {
+    "ONNX graph": onnx_graph,
     "experiment TOML": toml_file([EXPERIMENT], read_experiment),
     "prompt pack TOML": toml_file([PACK], read_pack),
     "expansion prompt TOML": prompt_file,

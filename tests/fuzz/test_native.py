@@ -15,6 +15,7 @@ from tests.fuzz.test_readers import ROOT, fuzz
 
 SOURCES = {
     "_fast": ("module.c", "analyze.c", "porter.c", "trec.c"),
+    "_bert": ("bert.c", "bert_vnni.c", "bert_avx2.c", "bert_plain.c"),
     "_sparse": ("sparse.c",),
     "_dots": ("dots.c",),
     "_maxsim": ("maxsim.c",),
@@ -52,6 +53,7 @@ def sanitized(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("reader", "inputs"),
     [
+        ("C BERT", 500),
         ("C term counts", 500),
         ("C inner products", 500),
         ("C late interaction", 500),

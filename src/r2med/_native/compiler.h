@@ -80,7 +80,7 @@ INLINE float total(Lanes lanes) {
 #endif
 
 /* 512 or 256 where processor and operating system both have vectors of that many bits, with fused multiply-add. */
-static int r2_vector_bits(void) {
+INLINE int r2_vector_bits(void) {
     unsigned a, b, c, d, low, high;
     if (!__get_cpuid(1, &a, &b, &c, &d) || !(c >> 12 & 1) || !(c >> 27 & 1)) return 0; /* FMA, XGETBV */
     __asm__("xgetbv" : "=a"(low), "=d"(high) : "c"(0));

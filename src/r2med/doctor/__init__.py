@@ -131,7 +131,7 @@ def _native() -> Verdict:
         same = get_analyzer("english")(TEXTS[0]) == english.analyze(TEXTS[0])
         return Verdict("ok", "built") if same else Verdict("broken", "the C analyzer and its Python twin disagree")
     advice = "install a C compiler, then reinstall r2med"
-    return Verdict("warning", f"{' and '.join(absent)} not built: same results, more slowly", advice)
+    return Verdict("warning", f"{' and '.join(absent)} not built: everything works, more slowly", advice)
 
 
 def _bm25() -> Verdict:

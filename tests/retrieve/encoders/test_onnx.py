@@ -15,6 +15,7 @@ from r2med.core import ModelError
 from r2med.core.options import Options
 from r2med.models import get_card
 from r2med.rerank.cross_encoder import OnnxCrossEncoder
+from r2med.retrieve.encoders import native_bert
 from r2med.retrieve.encoders.onnx import FileTokenizer, OnnxEncoder, OnnxTokenEncoder, pool, providers, scales_batches
 
 from .weights import real_model
@@ -47,6 +48,13 @@ def plain(folder: Path, text: str, limit: int) -> Any:
     return states / np.linalg.norm(states, axis=1, keepdims=True)
 
 
+@pytest.fixture
+def in_onnx_runtime(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where the C extensions are not built."""
+    monkeypatch.setattr(native_bert, "native", None)
+
+
+@pytest.mark.usefixtures("in_onnx_runtime")
 @pytest.mark.parametrize("limit", [16, 512])
 def test_vectors_are_those_of_plain_calls_whatever_the_neighbours(folder: Path, limit: int) -> None:
     card = get_card("bge-small").replace(document_length=limit)
@@ -102,6 +110,7 @@ def test_a_projection_that_the_file_does_not_hold_is_not_left_out(folder: Path) 
         encoder.encode(TEXTS[:1], "document")
 
 
+@pytest.mark.usefixtures("in_onnx_runtime")
 @pytest.mark.parametrize("name", ["bge-small", "colbert-small-backbone"])
 def test_vectors_of_tokens_are_those_of_plain_calls(name: str) -> None:
     folder = real_model(name, "model.onnx")
