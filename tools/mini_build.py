@@ -112,19 +112,15 @@ set is `{canary}`; it stands here and in no passage.
   against a checklist (numbers, units, drugs, sexes, ages, time courses);
   {corrections} corrections were made and are kept in
   `judging/mini-corrections.jsonl`.
-- **Queries.** Written from a list of subjects, without sight of the passages,
-  then reworded where BM25 found the passages by shared words. One condition or
-  problem each, no subject twice in a corpus.
+- **Queries.** Written from lists of subjects, without sight of the passages,
+  then reworded where BM25 found the passages by shared words. No condition or
+  problem is asked for twice, in one task or in two.
 - **Judgments.** The first 20 of six systems, of BM25 and an embedder with the
   answer as query, and all passages on the query's subject were pooled and
-  judged 0 to 3 by two passes that saw neither system nor rank; a third decided
-  where they differed. For the second round of queries each pass read the whole
-  corpora in a shuffled order; these queries were written by the model that
-  judged them. The third and fourth rounds, queries of MedQA-Diag and
-  PMC-Treatment alone, were written by instances of a model and judged by two
-  others, which saw neither each other's grades nor the author's answer. Judges
-  were language models, not clinicians. The projects lie in `judging/mini`; docs/mini.md says
-  more.
+  judged 0 to 3 by two judges that saw neither systems, ranks, each other's
+  grades nor the author's answer; a third decided where they differed. Judges
+  were language models, not clinicians. The projects lie in `judging/mini`;
+  docs/mini.md says more.
 - **Not for clinical decisions.** Mini is test data.
 """
 
