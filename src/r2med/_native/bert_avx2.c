@@ -10,6 +10,33 @@
 #include <immintrin.h>
 #include <stdint.h>
 
+typedef float Part __attribute__((vector_size(32)));
+typedef int32_t WholePart __attribute__((vector_size(32)));
+typedef uint32_t BitsPart __attribute__((vector_size(32)));
+#define PARTS(do) do(a) do(b)
+#define PUT_BYTES
+#include "bert_parts.h"
+
+/* Numbers of two registers to one of shorts; instructions that pack work in halves of registers. */
+INLINE __m256i as_shorts(Lanes x, int mask) {
+    const __m256i kept = _mm256_set1_epi32(mask);
+    const __m256i a = _mm256_and_si256((__m256i)x.a, kept), b = _mm256_and_si256((__m256i)x.b, kept);
+    return _mm256_permute4x64_epi64(_mm256_packus_epi32(a, b), 0xd8);
+}
+INLINE void put_shorts(Lanes x, int16_t *out) { _mm256_storeu_si256((void *)out, as_shorts(x, 0xffff)); }
+INLINE void put_bytes(Lanes x, uint8_t *out) {
+    const __m256i shorts = as_shorts(x, 0xff);
+    const __m128i low = _mm256_castsi256_si128(shorts), high = _mm256_extracti128_si256(shorts, 1);
+    _mm_storeu_si128((void *)out, _mm_packus_epi16(low, high));
+}
+INLINE Lanes lower_parts(Lanes x, Lanes y) {
+    return (Lanes){(Part)_mm256_min_ps((__m256)x.a, (__m256)y.a), (Part)_mm256_min_ps((__m256)x.b, (__m256)y.b)};
+}
+INLINE Lanes higher_parts(Lanes x, Lanes y) {
+    return (Lanes){(Part)_mm256_max_ps((__m256)x.a, (__m256)y.a), (Part)_mm256_max_ps((__m256)x.b, (__m256)y.b)};
+}
+#define LOWER(a, b) lower_parts(a, b)
+#define HIGHER(a, b) higher_parts(a, b)
 #include "bert_math.h"
 #include "bert_model.h"
 

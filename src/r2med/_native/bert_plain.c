@@ -2,6 +2,12 @@
 #include <stdint.h>
 #include <string.h>
 
+#if defined(__GNUC__) && !defined(R2_PORTABLE)
+typedef float Part __attribute__((vector_size(16)));
+typedef int32_t WholePart __attribute__((vector_size(16)));
+typedef uint32_t BitsPart __attribute__((vector_size(16)));
+#define PARTS(do) do(a) do(b) do(c) do(d)
+#endif
 #include "bert_math.h"
 #include "bert_model.h"
 
