@@ -1,4 +1,6 @@
 /* BERT in 256-bit vectors. */
+#include "bert_model.h"
+
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(R2_PORTABLE)
 /* For the whole file: vectors are taken apart before a function is inlined into one that could hold them. */
 #ifdef __clang__
@@ -38,7 +40,6 @@ INLINE Lanes higher_parts(Lanes x, Lanes y) {
 #define LOWER(a, b) lower_parts(a, b)
 #define HIGHER(a, b) higher_parts(a, b)
 #include "bert_math.h"
-#include "bert_model.h"
 
 /* One panel, in two registers of a unit of eight columns each. The instruction that multiplies bytes adds two products in
  * 16 bits, where bytes up to 127 with any weights fit: the lowest bit of each byte is multiplied apart. Where no weight

@@ -6,7 +6,7 @@
  *   PANELS   panels of one tile
  *   KINDS    2, or 3 where NARROW is another kind of product than BYTES
  *   TILE(kind, rows, panels, a, stride, units, b, out, gap)   the products of a tile as whole numbers; `kind`, `rows`
- *            and `panels` are constants where it is called
+ *            and `panels` are constants where it is called, unless ANY_TILE is set
  */
 #include <stdint.h>
 #include <string.h>
@@ -19,6 +19,9 @@
 /* `rows` rows with `panels` panels; rows of `out` lie `gap` numbers apart. */
 static void multiply_tile(int kind, int rows, int panels, const void *a, int64_t stride, int64_t units, const void *b,
                           int32_t *out, int64_t gap) {
+#ifdef ANY_TILE
+    TILE(kind > KINDS ? BYTES : kind, rows, panels, a, stride, units, b, out, gap);
+#else
 #define CASE(k, r, p) \
     case (k) * 64 + (r) * 8 + (p): TILE(k, r, p, a, stride, units, b, out, gap); break;
 #if PANELS > 1
@@ -39,6 +42,7 @@ static void multiply_tile(int kind, int rows, int panels, const void *a, int64_t
         CASES(NARROW)
 #endif
     }
+#endif
 }
 
 enum { BIAS, RESIDUAL, GELU };

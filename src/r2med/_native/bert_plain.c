@@ -12,7 +12,7 @@ typedef uint32_t BitsPart __attribute__((vector_size(16)));
 #include "bert_model.h"
 
 /* One panel in plain C, packed across: the inner loops have sixteen neighbours, which any compiler makes vectors of. */
-INLINE void tile(int kind, int rows, int panels, const void *a, int64_t stride, int64_t units,
+static void tile(int kind, int rows, int panels, const void *a, int64_t stride, int64_t units,
                  const void *b, int32_t *out, int64_t gap) {
     const int64_t count = units * (UNIT / kind);
     (void)panels;
@@ -38,5 +38,6 @@ INLINE void tile(int kind, int rows, int panels, const void *a, int64_t stride, 
 #define ROWS 4
 #define PANELS 1
 #define KINDS 2
+#define ANY_TILE
 #define TILE tile
 #include "bert_layers.h"

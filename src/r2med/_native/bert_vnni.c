@@ -1,4 +1,6 @@
 /* BERT in 512-bit vectors, with the instruction that multiplies and adds four bytes in each lane. */
+#include "bert_model.h"
+
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(R2_PORTABLE)
 /* For the whole file: vectors are taken apart before a function is inlined into one that could hold them. */
 #ifdef __clang__
@@ -14,7 +16,6 @@
 #define HIGHER(a, b) ((Lanes)_mm512_max_ps((__m512)(a), (__m512)(b)))
 #define LARGER(a, b) ((Whole)_mm512_max_epi32((__m512i)(a), (__m512i)(b)))
 #include "bert_math.h"
-#include "bert_model.h"
 
 /* Sums have names of their own: compilers keep those of an array in memory.
  *
