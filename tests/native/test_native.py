@@ -16,7 +16,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-_dots = pytest.importorskip("r2med._dots", reason="the C extensions are not built")
+from r2med.retrieve.encoders.native_bert import parts
+from tests.retrieve.encoders.tiny_onnx import tiny
+
+_bert = pytest.importorskip("r2med._bert", reason="the C extensions are not built")
+_dots = pytest.importorskip("r2med._dots")
 _fast = pytest.importorskip("r2med._fast")
 _maxsim = pytest.importorskip("r2med._maxsim")
 _sparse = pytest.importorskip("r2med._sparse")
@@ -118,7 +122,8 @@ def built_plain(name: str, folder: Path) -> Any:
     include = f"-isystem{sysconfig.get_path('include')}"
     library = folder / f"_{name}.so"
     command = [COMPILER, "-shared", "-fPIC", *strict, "-ffp-contract=off", *PORTABLE, include]
-    subprocess.run([*command, str(SOURCES / f"{name}.c"), "-o", str(library)], check=True)
+    sources = [SOURCES / f"{name}.c", *sorted(SOURCES.glob(f"{name}_*.c"))]
+    subprocess.run([*command, *map(str, sources), "-o", str(library)], check=True)
     loader = ExtensionFileLoader(f"r2med._{name}", str(library))
     spec = spec_from_file_location(f"r2med._{name}", library, loader=loader)
     assert spec is not None
@@ -149,6 +154,18 @@ def test_plain_c_of_late_interaction_gives_the_same(tmp_path: Path) -> None:
     np.testing.assert_array_equal(wanted, (np.add.reduceat(best, [0, 1], axis=0) / 2**30).astype(np.float32))
     for way in range(len(_maxsim.ways())):
         np.testing.assert_array_equal(maxsim(_maxsim, way, queries, rows), wanted)
+
+
+@compiled
+def test_plain_c_of_bert_gives_the_same(tmp_path: Path) -> None:
+    plain = built_plain("bert", tmp_path)
+    assert plain.ways() == ["plain"]
+    given, ids = parts(tiny(96, 2, 208, 2)), np.arange(37, dtype=np.int32)
+    states = []
+    for engine in (plain, _bert):
+        states.append(np.empty((37, 96), np.float32))
+        engine.states(engine.make(0, *given), ids, np.zeros_like(ids), states[-1])
+    np.testing.assert_array_equal(*(made.view(np.int32) for made in states))
 
 
 @compiled

@@ -83,7 +83,7 @@ static Matrix take_matrix(Source *source, Pool *pool, int64_t rows, int64_t colu
     Matrix matrix = {0};
     int8_t *packed = part(pool, rows * columns * count, 1);
     int32_t *sums = part(pool, columns * count, sizeof *sums);
-    matrix.packed = packed, matrix.sums = sums, matrix.rows = rows, matrix.columns = columns * count;
+    matrix.packed = packed, matrix.sums = sums, matrix.rows = rows, matrix.columns = columns * count, matrix.narrow = 1;
     source->weights_left -= rows * columns * count;
     if (packed) {
         memset(sums, 0, (size_t)(columns * count) * sizeof *sums);
@@ -93,6 +93,7 @@ static Matrix take_matrix(Source *source, Pool *pool, int64_t rows, int64_t colu
                     const int64_t place = m * columns + column;
                     packed[packed_at(packing, rows, columns * count, row, place)] = source->weights[column];
                     sums[place] += source->weights[column];
+                    if (abs(source->weights[column]) > 64) matrix.narrow = 0;
                 }
     }
     matrix.scale = take_numbers(source, pool, columns * count);

@@ -4,8 +4,9 @@
  *   ACROSS   how matrices are packed (packed_at)
  *   ROWS     rows of one tile
  *   PANELS   panels of one tile
- *   TILE(size, rows, panels, a, stride, units, b, out, gap)   the products of a tile as whole numbers; `rows`, `panels`
- *            and `size` (bytes of a number, 1: unsigned times signed, 2: signed) are constants where it is called
+ *   KINDS    2, or 3 where NARROW is another kind of product than BYTES
+ *   TILE(kind, rows, panels, a, stride, units, b, out, gap)   the products of a tile as whole numbers; `kind`, `rows`
+ *            and `panels` are constants where it is called, unless ANY_TILE is set
  */
 #include <stdint.h>
 #include <string.h>
@@ -16,26 +17,32 @@
 #define WIDTH (PANELS * PANEL)
 
 /* `rows` rows with `panels` panels; rows of `out` lie `gap` numbers apart. */
-static void multiply_tile(int size, int rows, int panels, const void *a, int64_t stride, int64_t units,
-                                    const void *b, int32_t *out, int64_t gap) {
-#define CASE(r, p) \
-    case (r) * 8 + (p): \
-        if (size == 1) TILE(1, r, p, a, stride, units, b, out, gap); \
-        else TILE(2, r, p, a, stride, units, b, out, gap); \
-        break;
-#if PANELS > 1
-#define CASES(r) CASE(r, 1) CASE(r, 2) CASE(r, 3) CASE(r, 4)
+static void multiply_tile(int kind, int rows, int panels, const void *a, int64_t stride, int64_t units, const void *b,
+                          int32_t *out, int64_t gap) {
+#ifdef ANY_TILE
+    TILE(kind > KINDS ? BYTES : kind, rows, panels, a, stride, units, b, out, gap);
 #else
-#define CASES(r) CASE(r, 1)
+#define CASE(k, r, p) \
+    case (k) * 64 + (r) * 8 + (p): TILE(k, r, p, a, stride, units, b, out, gap); break;
+#if PANELS > 1
+#define PANEL_CASES(k, r) CASE(k, r, 1) CASE(k, r, 2) CASE(k, r, 3) CASE(k, r, 4)
+#else
+#define PANEL_CASES(k, r) CASE(k, r, 1)
 #endif
-    switch (rows * 8 + panels) {
-        CASES(1) CASES(2) CASES(3)
-#if ROWS > 3
-        CASES(4) CASES(5) CASES(6)
+#if ROWS > 4
+#define CASES(k) \
+    PANEL_CASES(k, 1) PANEL_CASES(k, 2) PANEL_CASES(k, 3) PANEL_CASES(k, 4) PANEL_CASES(k, 5) PANEL_CASES(k, 6)
+#else
+#define CASES(k) PANEL_CASES(k, 1) PANEL_CASES(k, 2) PANEL_CASES(k, 3) PANEL_CASES(k, 4)
+#endif
+    switch ((kind > KINDS ? BYTES : kind) * 64 + rows * 8 + panels) {
+        CASES(BYTES)
+        CASES(SHORTS)
+#if KINDS > 2
+        CASES(NARROW)
 #endif
     }
-#undef CASE
-#undef CASES
+#endif
 }
 
 enum { BIAS, RESIDUAL, GELU };
@@ -56,7 +63,7 @@ static Range multiplied(const uint8_t *bytes, int64_t rows, Step step, const Mat
         }
         for (int64_t row = 0; row < rows; row += ROWS) {
             const int64_t few = rows - row < ROWS ? rows - row : ROWS;
-            multiply_tile(1, (int)few, (int)some, bytes + row * matrix->rows, matrix->rows, units,
+            multiply_tile(matrix->narrow ? NARROW : BYTES, (int)few, (int)some, bytes + row * matrix->rows, matrix->rows, units,
                                 matrix->packed + from * matrix->rows, products, WIDTH);
             for (int64_t r = 0; r < few; r++) {
                 float *to = out + (row + r) * matrix->columns + from;
@@ -170,7 +177,7 @@ static void attend(const Text *text, int64_t head, Range *range) {
     for (int64_t row = 0; row < tokens; row += ROWS) {
         const int64_t few = tokens - row < ROWS ? tokens - row : ROWS;
         for (int64_t from = 0; from < padded; from += WIDTH)
-            multiply_tile(2, (int)few, (int)((padded - from < WIDTH ? padded - from : WIDTH) / PANEL),
+            multiply_tile(SHORTS, (int)few, (int)((padded - from < WIDTH ? padded - from : WIDTH) / PANEL),
                           text->queries + row * size, 2 * size, size / 2, text->keys + from * size,
                           text->products + from, padded);
         for (int64_t r = 0; r < few; r++) {
@@ -180,7 +187,7 @@ static void attend(const Text *text, int64_t head, Range *range) {
         softmax(text->products, few, padded, scale, text->scores, text->weights);
         for (int64_t from = 0; from < size; from += WIDTH) {
             const int64_t width = size - from < WIDTH ? size - from : WIDTH;
-            multiply_tile(2, (int)few, (int)(width / PANEL), text->weights, 2 * padded, padded / 2,
+            multiply_tile(SHORTS, (int)few, (int)(width / PANEL), text->weights, 2 * padded, padded / 2,
                           text->values + from * padded, products, WIDTH);
             for (int64_t r = 0; r < few; r++)
                 for (int64_t i = 0; i < width; i += LANES) {

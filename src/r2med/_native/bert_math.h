@@ -11,7 +11,9 @@
 
 #include "compiler.h"
 
-#if defined(__GNUC__) && !defined(R2_PORTABLE)
+#if defined(PARTS)
+#include "bert_parts.h"
+#elif defined(__GNUC__) && !defined(R2_PORTABLE)
 
 typedef int32_t Whole __attribute__((vector_size(64)));
 typedef uint32_t Bits __attribute__((vector_size(64)));
@@ -135,7 +137,15 @@ typedef struct {
     Lanes low, high;
 } Range;
 
+#ifndef PARTS
 INLINE void put(Lanes a, float *out) { memcpy(out, &a, sizeof a); }
+INLINE Whole wholes_at(const int32_t *values) {
+    Whole whole;
+    memcpy(&whole, values, sizeof whole);
+    return whole;
+}
+INLINE void put_whole(Whole whole, int32_t *out) { memcpy(out, &whole, sizeof whole); }
+#endif
 #ifndef LOWER /* as the instructions of x86, too: b where one of both is no number */
 #define LOWER(a, b) choose(below(a, b), a, b)
 #define HIGHER(a, b) choose(below(b, a), a, b)
@@ -144,11 +154,6 @@ INLINE Lanes lower(Lanes a, Lanes b) { return LOWER(a, b); }
 INLINE Lanes higher(Lanes a, Lanes b) { return HIGHER(a, b); }
 INLINE Lanes within(Lanes a, float most) { return lower(higher(a, splat(-most)), splat(most)); }
 INLINE Lanes plus_product(Lanes a, Lanes b, float c) { return add(multiply(a, b), splat(c)); }
-INLINE Whole wholes_at(const int32_t *values) {
-    Whole whole;
-    memcpy(&whole, values, sizeof whole);
-    return whole;
-}
 
 INLINE int any(Whole whole) {
     uint64_t parts[LANES / 2], found = 0;
@@ -158,7 +163,7 @@ INLINE int any(Whole whole) {
 }
 
 /* Sixteen numbers joined: both halves, then both halves of these, and so on, in the order of `total`. */
-#if defined(__GNUC__) && !defined(R2_PORTABLE)
+#if defined(__GNUC__) && !defined(R2_PORTABLE) && !defined(PARTS)
 #ifdef __clang__
 #define TURNED(a, ...) __builtin_shufflevector(a, a, __VA_ARGS__)
 #else
@@ -180,21 +185,19 @@ INLINE float sum_of(Lanes lanes) { return all_added(lanes)[0]; }
 INLINE float highest(Lanes lanes) { return all_higher(lanes)[0]; }
 INLINE int32_t largest_of(Whole whole) { return all_larger(whole)[0]; }
 #else
-INLINE float sum_of(Lanes lanes) { return total(lanes); }
-INLINE float highest(Lanes lanes) {
-    for (int half = LANES / 2; half; half /= 2)
-        for (int lane = 0; lane < half; lane++)
-            if (lanes.lane[lane + half] > lanes.lane[lane]) lanes.lane[lane] = lanes.lane[lane + half];
-    return lanes.lane[0];
-}
-INLINE int32_t largest_of(Whole whole) {
-    int32_t parts[LANES];
-    memcpy(parts, &whole, sizeof parts);
-    for (int half = LANES / 2; half; half /= 2)
-        for (int lane = 0; lane < half; lane++)
-            if (parts[lane + half] > parts[lane]) parts[lane] = parts[lane + half];
-    return parts[0];
-}
+#define HALVING(name, type, number, store, join) \
+    INLINE number name(type lanes) { \
+        number parts[LANES]; \
+        store(lanes, parts); \
+        for (int half = LANES / 2; half; half /= 2) \
+            for (int lane = 0; lane < half; lane++) parts[lane] = join(parts[lane], parts[lane + half]); \
+        return parts[0]; \
+    }
+#define PLUS(a, b) ((a) + (b))
+#define MOST(a, b) ((b) > (a) ? (b) : (a))
+HALVING(sum_of, Lanes, float, put, PLUS)
+HALVING(highest, Lanes, float, put, MOST)
+HALVING(largest_of, Whole, int32_t, put_whole, MOST)
 #endif
 
 /* Zero is always in the range: the quantization of the graph wants it so. */

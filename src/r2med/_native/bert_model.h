@@ -13,12 +13,16 @@ enum {
     MOST_ROWS = 6    /* of one tile */
 };
 
+/* What is multiplied: bytes by signed bytes, by those that are 64 at most, or signed numbers of 16 bits by such. */
+enum { BYTES = 1, SHORTS = 2, NARROW = 3 };
+
 /* A matrix of whole numbers, in panels of sixteen columns; a panel holds units of a few rows of all its columns. */
 typedef struct {
     const int8_t *packed;
     const int32_t *sums; /* of each column */
     const float *scale, *bias;
     int64_t rows, columns;
+    int narrow; /* no number is above 64 */
 } Matrix;
 
 typedef struct {

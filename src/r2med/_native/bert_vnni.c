@@ -1,4 +1,6 @@
 /* BERT in 512-bit vectors, with the instruction that multiplies and adds four bytes in each lane. */
+#include "bert_model.h"
+
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(R2_PORTABLE)
 /* For the whole file: vectors are taken apart before a function is inlined into one that could hold them. */
 #ifdef __clang__
@@ -14,14 +16,13 @@
 #define HIGHER(a, b) ((Lanes)_mm512_max_ps((__m512)(a), (__m512)(b)))
 #define LARGER(a, b) ((Whole)_mm512_max_epi32((__m512i)(a), (__m512i)(b)))
 #include "bert_math.h"
-#include "bert_model.h"
 
 /* Sums have names of their own: compilers keep those of an array in memory.
  *
  * A unit of every column of a panel is one register; a unit of a row meets all of them. */
 #define ADD(r, p) \
     if (panels > p) \
-        s##r##p = size == 1 ? _mm512_dpbusd_epi32(s##r##p, held, c##p) : _mm512_dpwssd_epi32(s##r##p, held, c##p);
+        s##r##p = kind == BYTES ? _mm512_dpbusd_epi32(s##r##p, held, c##p) : _mm512_dpwssd_epi32(s##r##p, held, c##p);
 #define COLUMN(p) \
     if (panels > p) c##p = _mm512_loadu_si512(right + p * UNIT * PANEL);
 #define ROW(r) \
@@ -33,7 +34,7 @@
     if (rows > r && panels > p) _mm512_storeu_si512(out + r * gap + p * PANEL, s##r##p);
 #define KEEP_ROW(r) KEEP(r, 0) KEEP(r, 1) KEEP(r, 2) KEEP(r, 3)
 
-INLINE void tile(int size, int rows, int panels, const void *a, int64_t stride, int64_t units,
+INLINE void tile(int kind, int rows, int panels, const void *a, int64_t stride, int64_t units,
                  const void *b, int32_t *out, int64_t gap) {
     const uint8_t *left = a, *right = b;
     const __m512i none = _mm512_setzero_si512();
@@ -52,6 +53,7 @@ INLINE void tile(int size, int rows, int panels, const void *a, int64_t stride, 
 #define ACROSS 0
 #define ROWS 6
 #define PANELS 4
+#define KINDS 2
 #define TILE tile
 #include "bert_layers.h"
 

@@ -6,6 +6,7 @@ import shutil
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from r2med.core import ModelError
 from r2med.core.options import Options
 from r2med.models import get_card
 from r2med.retrieve.encoders import native_bert
-from r2med.retrieve.encoders.native_bert import BACKEND, Bert, Linear, NativeBert, Table, parts, recognized
+from r2med.retrieve.encoders.native_bert import BACKEND, SLOW, Bert, Linear, NativeBert, Table, parts, recognized
 from r2med.retrieve.encoders.onnx import OnnxEncoder, OnnxTokenEncoder
 from r2med.retrieve.encoders.onnx_file import Unreadable, read_graph
 
@@ -25,6 +26,7 @@ from .tiny_onnx import tiny, write_bert
 from .weights import real_model
 
 _bert = pytest.importorskip("r2med._bert", reason="the C extensions are not built")
+fast = pytest.mark.skipif(_bert.ways()[0] == SLOW, reason="this processor leaves BERT in bytes to ONNX Runtime")
 
 TEXTS = [
     "Kayser-Fleischer rings and low ceruloplasmin suggest Wilson disease.",
@@ -149,6 +151,7 @@ def test_numbers_of_a_damaged_file_do_no_harm(value: float) -> None:
         )  # fmt: skip
 
 
+@fast
 def test_a_file_is_read_as_onnx_runtime_reads_it(tmp_path: Path) -> None:
     ort = pytest.importorskip("onnxruntime", reason="the onnx extra is not installed")
     bert = tiny(64, 2, 128, 2)
@@ -162,6 +165,7 @@ def test_a_file_is_read_as_onnx_runtime_reads_it(tmp_path: Path) -> None:
     assert np.median(np.abs(NativeBert(path, found).states(ids[0]) - wanted)) < 0.01
 
 
+@fast
 @pytest.mark.parametrize(
     "old", ["Softmax", "Erf", "ReduceMean", "Transpose", "DequantizeLinear", "attention_mask", "Cast", "Pow", "axes"]
 )
@@ -193,6 +197,15 @@ def folder() -> Path:
     return real_model("bge-small", "model.onnx")
 
 
+def test_a_processor_without_wide_vectors_is_left_to_onnx_runtime(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write_bert(tmp_path / "model.onnx", tiny(32, 2, 64, 1))
+    monkeypatch.setattr(native_bert, "native", SimpleNamespace(ways=lambda: [SLOW]))
+    assert recognized(path) is None
+
+
+@fast
 def test_the_embedded_model_is_known_and_its_name_says_so(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Vectors of the two are never mixed: what computes them is in the key."""
     card = get_card("bge-small")
@@ -202,6 +215,7 @@ def test_the_embedded_model_is_known_and_its_name_says_so(folder: Path, monkeypa
     assert OnnxEncoder(card, folder).describe("query")["backend"] == "onnx"
 
 
+@fast
 def test_real_vectors_are_near_those_of_onnx_runtime(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The graph itself is no nearer to itself: in float32 and in float64, numpy's vectors have a cosine of 0.998."""
     pytest.importorskip("onnxruntime", reason="the onnx extra is not installed")
@@ -218,6 +232,7 @@ def test_real_vectors_are_near_those_of_onnx_runtime(folder: Path, monkeypatch: 
     assert np.median((ours * states).sum(axis=1) / np.linalg.norm(ours, axis=1) / np.linalg.norm(states, axis=1)) > 0.98
 
 
+@fast
 def test_real_weights_give_the_same_bits_in_every_way(folder: Path) -> None:
     bert = recognized(folder / "model.onnx")
     assert bert is not None

@@ -30,6 +30,8 @@ except ImportError:  # no compiler at install time: ONNX Runtime computes the ve
 
 BACKEND = "native-int8"
 """What results and cache keys call this arithmetic."""
+SLOW = "plain"
+"""The way that every processor has: kept to prove the others, and slower than ONNX Runtime."""
 LONGEST = 1 << 10
 """Tokens of a text: the weights of attention are whole numbers whose steps suit no more."""
 
@@ -402,8 +404,8 @@ def _recognized(path: Path, size: int, changed: int) -> Bert | None:
 
 
 def recognized(path: Path) -> Bert | None:
-    """The model of a file, where it is one that the C code computes and that code is built; else None."""
-    if native is None:
+    """The model of a file, where it is one that the C code computes, and fast, on this processor; else None."""
+    if native is None or native.ways()[0] == SLOW:
         return None
     facts = path.stat()
     return _recognized(path, facts.st_size, facts.st_mtime_ns)
