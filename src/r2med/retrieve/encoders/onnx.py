@@ -1,7 +1,7 @@
 """Encoders of ONNX files: no torch, one text at a time on every core.
 
-They run in ONNX Runtime, and BERT in bytes, such as the embedded default, in C of our own (`native_bert`): twice as
-fast, and the same bits on every processor.
+They run in ONNX Runtime, and BERT in bytes, such as the embedded default, in C of our own (`native_bert`): half as
+fast again, and the same bits on every processor that runs it.
 
 A model quantized to int8 in the usual way scales the activations of a whole batch together, padding included: what a
 text becomes then depends on the texts it happens to share a batch with (cosine 0.997 between two batchings of one
