@@ -14,9 +14,10 @@ from r2med.core.files import write_bytes
 from r2med.pipeline import Builder, SystemSpec
 from r2med.pipeline.calibration import FILE, Ranking
 from r2med.pipeline.run import rank_systems
+from r2med.retrieve.contract import DEPTH
 from r2med.tasks import load_all
 
-DEPTH = 10
+KEPT = 10
 COMPARED = ("bm25", "bge-small", "minilm", "bm25+bge-small.rrf")
 SYSTEMS = (
     *COMPARED,
@@ -34,9 +35,9 @@ SYSTEMS = (
 def main() -> None:
     systems = {name: Builder().build(SystemSpec.parse(name)) for name in SYSTEMS}
     for task in load_all("mini"):
-        runs = rank_systems(task, list(systems.values()), depth=100, notify=print)
+        runs = rank_systems(task, list(systems.values()), depth=DEPTH, notify=print)
         lines = [
-            Ranking(system=name, query_id=query.id, docs=[hit.doc_id for hit in run.of(query.id)[:DEPTH]],
+            Ranking(system=name, query_id=query.id, docs=[hit.doc_id for hit in run.of(query.id)[:KEPT]],
                     compared=name in COMPARED)
             for name, run in ((name, runs[system.name]) for name, system in systems.items())
             for query in task.queries
