@@ -12,12 +12,15 @@ SIDE_BY_SIDE := --numprocesses $(JOBS) --dist loadfile
 TEST_HOME := $(abspath $(VENV)/home)
 BENCHMARKS := loading lexical measures intervals dense rerank llm_throughput nano view scale
 
-.PHONY: run test test-all faults lint bench docs dist clean
+.PHONY: run model test test-all faults lint bench docs dist clean
 
-run: $(VENV)/.dependencies  ## the main job: Mini, the default systems, a table (the model comes during the build)
-	@{ PYTHONPATH=src $(BIN)/python -m r2med models fetch bge-small || echo "Going on without it: BM25 alone." >&2; } & \
-		$(MAKE) --silent $(VENV)/.installed && wait
+run:  ## the main job: Mini, the default systems, a table
+	@$(MAKE) --silent --jobs=2 $(VENV)/.installed model
 	@$(BIN)/r2med run
+
+# Needs no compiled code: it comes while that is made.
+model: $(VENV)/.dependencies
+	@PYTHONPATH=src $(BIN)/python -m r2med models fetch bge-small || echo "Going on without it: BM25 alone." >&2
 
 test: $(VENV)/.weights lint  ## everything the tests need, then the tests
 	@R2MED_HOME=$(TEST_HOME) $(BIN)/python -m pytest $(SIDE_BY_SIDE)
@@ -53,19 +56,24 @@ $(VENV)-docs/.installed $(VENV)-release/.installed: $(VENV)-%/.installed: requir
 	@$(@D)/bin/python $(LOCKED) $<
 	@touch $@
 
-# Python compiles what it imports: compiling all of it here takes seconds more.
-$(VENV)/.dependencies: requirements/build.txt requirements/run.txt
+$(VENV)/.ready: requirements/build.txt
 	@echo "Installing r2med into $(VENV) ..." >&2
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@$(BIN)/python $(LOCKED) requirements/build.txt --requirement requirements/run.txt --no-compile
+	@$(BIN)/python $(LOCKED) $< --no-compile
 	@touch $@
 
-$(VENV)/.installed: $(VENV)/.dependencies pyproject.toml setup.py $(NATIVE)
+# Python compiles what it imports: compiling all of it here takes seconds more.
+$(VENV)/.dependencies: $(VENV)/.ready requirements/run.txt
+	@$(BIN)/python $(LOCKED) requirements/run.txt --no-compile
+	@touch $@
+
+# Compiling needs none of the dependencies: with --jobs=2 they are installed on the other core.
+$(VENV)/.installed: $(VENV)/.ready pyproject.toml setup.py $(NATIVE)
 	@$(PIP) install --no-deps --no-build-isolation --editable .
 	@touch $@
 
 # PyTorch last and pinned, without a hash: the index says which build of that version comes (requirements/torch.in).
-$(VENV)/.tested: $(VENV)/.installed requirements/dev.txt
+$(VENV)/.tested: $(VENV)/.installed $(VENV)/.dependencies requirements/dev.txt
 	@echo "Installing what the tests need ..." >&2
 	@$(BIN)/python $(LOCKED) requirements/dev.txt
 	@$(PIP) install torch==2.13.0
