@@ -140,6 +140,8 @@ def main() -> None:
         queries = [project.queries[q] for q in project.queries if q in usable and q not in dropped]
         documents = sum(1 for _ in (TASKS / "mini" / facts.corpus / "corpus.jsonl").open("rb"))
         documents_of[facts.corpus] = documents
+        kept = {query.id for query in queries}
+        grades = {slot: grade for slot, grade in grades.items() if slot[0] in kept}
         counts.update(judgments=len(grades), relevant=sum(grade > 0 for grade in grades.values()))
         early = [q.id for q in queries if int(q.id.rpartition("-q")[2]) <= DEV_UP_TO.get(name, 35)]
         dev = set(sorted(early, key=_hash)[:DEV])
