@@ -94,14 +94,22 @@ INLINE float largest(const float *in, int64_t rows, int64_t stride, int64_t colu
 }
 
 static void quantized(const float *in, int64_t count, Step step, uint8_t *out) {
+#ifdef IN_WIDE
+    quantize_wide(in, count, step, out);
+#else
     quantize(in, count, step, out);
+#endif
 }
 
-/* A row in whole numbers of at most `limit`. */
-INLINE void fixed(const float *in, int64_t count, float factor, float limit, int16_t *out) {
-    for (int64_t i = 0; i < count; i += LANES)
-        put_shorts(add(within(multiply(at(in + i), splat(factor)), limit), splat(ROUNDER)), out + i);
+#ifdef IN_WIDE
+#define WEIGH weigh
+#else
+#define WEIGH weigh_plainly
+INLINE void weigh_plainly(const float *scores, int64_t keys, float factor, int16_t *out) {
+    for (int64_t i = 0; i < keys; i += LANES)
+        put_shorts(add(multiply(at(scores + i), splat(factor)), splat(ROUNDER)), out + i);
 }
+#endif
 
 /* Products of a few queries with all keys become weights that sum to 1, in steps of 1 / 32767. `scale` is of powers of
  * two. Each step is taken for all rows before the next: none waits for the sum or the quotient of its own row. */
@@ -122,9 +130,14 @@ static void softmax(const int32_t *products, int64_t rows, int64_t keys, float s
         }
         factor[r] = 32767.0f / sum_of(sum); /* a sum is no less than its parts: no weight is above 32767 */
     }
-    for (int64_t r = 0; r < rows; r++)
-        for (int64_t i = r * keys; i < (r + 1) * keys; i += LANES)
-            put_shorts(add(multiply(at(scratch + i), splat(factor[r])), splat(ROUNDER)), out + i);
+    for (int64_t r = 0; r < rows; r++) WEIGH(scratch + r * keys, keys, factor[r], out + r * keys);
+}
+
+#ifndef IN_WIDE
+/* A row in whole numbers of at most `limit`. */
+INLINE void fixed(const float *in, int64_t count, float factor, float limit, int16_t *out) {
+    for (int64_t i = 0; i < count; i += LANES)
+        put_shorts(add(within(multiply(at(in + i), splat(factor)), limit), splat(ROUNDER)), out + i);
 }
 
 /* Keys as columns, one a token; values as columns, one a number. */
@@ -146,6 +159,8 @@ INLINE void pack_value(const int16_t *value, int64_t size, int64_t token, int64_
     }
 }
 
+#endif
+
 /* Attention of one head, from the columns of `text->wide` to columns of `text->sums`. Queries, keys, values and weights
  * are taken as whole numbers of 14 to 16 bits: their products are exact, so that no order of sums matters, and take
  * half the time of floats. What that changes is a hundredth of what the model's own bytes do. */
@@ -161,6 +176,11 @@ static void attend(const Text *text, int64_t head, Range *range) {
                               most[2] > 0 ? 32767.0f / most[2] : 0};
     const float scale = most[0] / limit * (most[1] / limit) / model->divisor * 1.44269504f; /* 1 / ln 2 */
     const float shrink = most[2] / 32767.0f / 32767.0f;
+#ifdef IN_WIDE
+    pack_queries(queries, tokens, stride, size, factors[0], limit, text->queries);
+    pack_keys(keys, tokens, stride, size, factors[1], limit, WIDTH, text->keys);
+    pack_values(values, tokens, stride, size, factors[2], WIDTH, text->values);
+#else
     for (int64_t token = 0; token < padded; token++) {
         int16_t key[MOST_SIZE], value[MOST_SIZE];
         if (token >= tokens) {
@@ -173,6 +193,7 @@ static void attend(const Text *text, int64_t head, Range *range) {
         pack_key(key, size, token, padded, text->keys);
         pack_value(value, size, token, padded, text->values);
     }
+#endif
     int32_t products[ROWS * WIDTH];
     for (int64_t row = 0; row < tokens; row += ROWS) {
         const int64_t few = tokens - row < ROWS ? tokens - row : ROWS;
