@@ -49,9 +49,9 @@ static void multiply_tile(int kind, int rows, int panels, const void *a, int64_t
 enum { BIAS, RESIDUAL, GELU };
 
 /* Bytes times a matrix, with scale and bias: and then nothing, `beside` added, or GELU, whose range is returned. The
- * first keeps the largest size in each sixteen columns. */
+ * first keeps the largest size in each sixteen columns, and puts `together` columns, those of a head, in one place. */
 static Range multiplied(const uint8_t *bytes, int64_t rows, Step step, const Matrix *matrix, int then,
-                        const float *beside, float *sizes, float *out) {
+                        const float *beside, int64_t together, float *sizes, float *out) {
     const int64_t units = matrix->rows / UNIT, panels = matrix->columns / PANEL;
     int32_t products[ROWS * WIDTH];
     Range range = empty_range();
@@ -60,7 +60,12 @@ static Range multiplied(const uint8_t *bytes, int64_t rows, Step step, const Mat
         float scale[WIDTH];
         int32_t offset[WIDTH];
         Lanes most[PANELS];
-        for (int64_t i = 0; i < PANELS; i++) most[i] = zeros();
+        float *to[PANELS];
+        for (int64_t i = 0; i < some; i++) {
+            const int64_t column = from + i * PANEL;
+            most[i] = zeros();
+            to[i] = out + column / together * together * rows + column % together;
+        }
         for (int64_t i = 0; i < some * PANEL; i++) {
             scale[i] = step.scale * matrix->scale[from + i];
             offset[i] = step.zero * matrix->sums[from + i];
@@ -70,7 +75,6 @@ static Range multiplied(const uint8_t *bytes, int64_t rows, Step step, const Mat
             multiply_tile(matrix->narrow ? NARROW : BYTES, (int)few, (int)some, bytes + row * matrix->rows, matrix->rows, units,
                                 matrix->packed + from * matrix->rows, products, WIDTH);
             for (int64_t r = 0; r < few; r++) {
-                float *to = out + (row + r) * matrix->columns + from;
                 const float *residual = beside + (row + r) * matrix->columns + from;
                 for (int64_t i = 0; i < some * PANEL; i += LANES) {
                     const Whole whole = difference(wholes_at(products + r * WIDTH + i), wholes_at(offset + i));
@@ -79,7 +83,7 @@ static Range multiplied(const uint8_t *bytes, int64_t rows, Step step, const Mat
                     if (then == GELU) made = gelu(made);
                     if (then == BIAS) most[i / LANES] = higher(magnitude(made), most[i / LANES]);
                     if (then == GELU) widen(&range, made);
-                    put(made, to + i);
+                    put(made, to[i / LANES] + (row + r) * together);
                 }
             }
         }
@@ -166,14 +170,15 @@ INLINE void pack_value(const int16_t *value, int64_t size, int64_t token, int64_
 
 #endif
 
-/* Attention of one head, from the columns of `text->wide` to columns of `text->sums`. Queries, keys, values and weights
+/* Attention of one head, from its parts of `text->wide` to columns of `text->sums`. Queries, keys, values and weights
  * are taken as whole numbers of 14 to 16 bits: their products are exact, so that no order of sums matters, and take
  * half the time of floats. What that changes is a hundredth of what the model's own bytes do. */
 static void attend(const Text *text, int64_t head, Range *range) {
     const Model *model = text->model;
-    const int64_t size = model->hidden / model->heads, stride = 3 * model->hidden, tokens = text->tokens;
+    const int64_t size = model->hidden / model->heads, stride = size, tokens = text->tokens;
     const int64_t padded = (tokens + LANES - 1) / LANES * LANES;
-    const float *queries = text->wide + head * size, *keys = queries + model->hidden, *values = keys + model->hidden;
+    const float *queries = text->wide + head * size * tokens, *keys = queries + model->hidden * tokens;
+    const float *values = keys + model->hidden * tokens;
     const float limit = model->limit;
     float most[3] = {0};
     for (int64_t i = 0; i < 3; i++)
@@ -266,21 +271,22 @@ void RUN(const Text *text) {
         const int last = i + 1 == model->layers;
         Step step = step_of(range);
         quantized(text->states, tokens * hidden, step, text->bytes);
-        multiplied(text->bytes, tokens, step, &layer->heads, BIAS, text->sums, text->sizes, text->wide);
+        multiplied(text->bytes, tokens, step, &layer->heads, BIAS, text->sums, hidden / model->heads, text->sizes,
+                   text->wide);
         range = empty_range();
         for (int64_t head = 0; head < model->heads; head++) attend(text, head, &range);
         step = step_of(range);
         quantized(text->sums, tokens * hidden, step, text->bytes);
-        multiplied(text->bytes, tokens, step, &layer->out, RESIDUAL, text->states, NULL, text->sums);
+        multiplied(text->bytes, tokens, step, &layer->out, RESIDUAL, text->states, hidden, NULL, text->sums);
         range = normed(text, tokens, &layer->attended, text->states);
         step = step_of(range);
         quantized(text->states, tokens * hidden, step, text->bytes);
-        range = multiplied(text->bytes, tokens, step, &layer->wide, GELU, text->sums, NULL, text->wide);
+        range = multiplied(text->bytes, tokens, step, &layer->wide, GELU, text->sums, model->wide, NULL, text->wide);
         /* The scale of this tensor depends on all tokens, what follows on each alone: the last layer stops early. */
         const int64_t rows = last ? text->wanted : tokens;
         step = step_of(range);
         quantized(text->wide, rows * model->wide, step, text->bytes);
-        multiplied(text->bytes, rows, step, &layer->narrow, RESIDUAL, text->states, NULL, text->sums);
+        multiplied(text->bytes, rows, step, &layer->narrow, RESIDUAL, text->states, hidden, NULL, text->sums);
         range = normed(text, rows, &layer->made, last ? text->out : text->states);
     }
 }
