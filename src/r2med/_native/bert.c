@@ -207,6 +207,7 @@ static void lay_out(Text *text, Pool *pool) {
     text->weights = part(pool, MOST_ROWS * padded, sizeof(int16_t));
     text->products = part(pool, MOST_ROWS * padded, sizeof(int32_t));
     text->scores = part(pool, MOST_ROWS * padded, sizeof(float));
+    text->sizes = part(pool, 3 * hidden / LANES, sizeof(float));
 }
 
 static int within_table(const int32_t *values, int64_t count, int64_t limit) {

@@ -8,6 +8,7 @@
  *   TILE(kind, rows, panels, a, stride, units, b, out, gap)   the products of a tile as whole numbers; `kind`, `rows`
  *            and `panels` are constants where it is called, unless ANY_TILE is set
  */
+#include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -47,9 +48,10 @@ static void multiply_tile(int kind, int rows, int panels, const void *a, int64_t
 
 enum { BIAS, RESIDUAL, GELU };
 
-/* Bytes times a matrix, with scale and bias: and then nothing, `beside` added, or GELU. */
+/* Bytes times a matrix, with scale and bias: and then nothing, `beside` added, or GELU, whose range is returned. The
+ * first keeps the largest size in each sixteen columns, and puts `together` columns, those of a head, in one place. */
 static Range multiplied(const uint8_t *bytes, int64_t rows, Step step, const Matrix *matrix, int then,
-                                       const float *beside, float *out) {
+                        const float *beside, int64_t together, float *sizes, float *out) {
     const int64_t units = matrix->rows / UNIT, panels = matrix->columns / PANEL;
     int32_t products[ROWS * WIDTH];
     Range range = empty_range();
@@ -57,6 +59,13 @@ static Range multiplied(const uint8_t *bytes, int64_t rows, Step step, const Mat
         const int64_t some = panels - panel < PANELS ? panels - panel : PANELS, from = panel * PANEL;
         float scale[WIDTH];
         int32_t offset[WIDTH];
+        Lanes most[PANELS];
+        float *to[PANELS];
+        for (int64_t i = 0; i < some; i++) {
+            const int64_t column = from + i * PANEL;
+            most[i] = zeros();
+            to[i] = out + column / together * together * rows + column % together;
+        }
         for (int64_t i = 0; i < some * PANEL; i++) {
             scale[i] = step.scale * matrix->scale[from + i];
             offset[i] = step.zero * matrix->sums[from + i];
@@ -66,41 +75,43 @@ static Range multiplied(const uint8_t *bytes, int64_t rows, Step step, const Mat
             multiply_tile(matrix->narrow ? NARROW : BYTES, (int)few, (int)some, bytes + row * matrix->rows, matrix->rows, units,
                                 matrix->packed + from * matrix->rows, products, WIDTH);
             for (int64_t r = 0; r < few; r++) {
-                float *to = out + (row + r) * matrix->columns + from;
                 const float *residual = beside + (row + r) * matrix->columns + from;
                 for (int64_t i = 0; i < some * PANEL; i += LANES) {
                     const Whole whole = difference(wholes_at(products + r * WIDTH + i), wholes_at(offset + i));
                     Lanes made = add(at(matrix->bias + from + i), multiply(from_whole(whole), at(scale + i)));
                     if (then == RESIDUAL) made = add(made, at(residual + i));
                     if (then == GELU) made = gelu(made);
-                    widen(&range, made);
-                    put(made, to + i);
+                    if (then == BIAS) most[i / LANES] = higher(magnitude(made), most[i / LANES]);
+                    if (then == GELU) widen(&range, made);
+                    put(made, to[i / LANES] + (row + r) * together);
                 }
             }
         }
+        for (int64_t i = 0; then == BIAS && i < some; i++) sizes[panel + i] = highest(most[i]);
     }
     return range;
 }
 
-/* The largest size of a number in some columns. */
-INLINE float largest(const float *in, int64_t rows, int64_t stride, int64_t columns) {
-    Lanes even = zeros(), odd = zeros();
-    for (int64_t row = 0; row < rows; row++)
-        for (int64_t i = 0; i < columns; i += 2 * LANES) {
-            even = higher(magnitude(at(in + row * stride + i)), even);
-            if (i + LANES < columns) odd = higher(magnitude(at(in + row * stride + i + LANES)), odd);
-        }
-    return highest(higher(even, odd));
-}
-
 static void quantized(const float *in, int64_t count, Step step, uint8_t *out) {
+#ifdef IN_WIDE
+    quantize_wide(in, count, step, out);
+#else
     quantize(in, count, step, out);
+#endif
 }
 
-/* A row in whole numbers of at most `limit`. */
-INLINE void fixed(const float *in, int64_t count, float factor, float limit, int16_t *out) {
-    for (int64_t i = 0; i < count; i += LANES)
-        put_shorts(add(within(multiply(at(in + i), splat(factor)), limit), splat(ROUNDER)), out + i);
+#ifdef IN_WIDE
+#define WEIGH weigh
+#else
+#define WEIGH weigh_plainly
+INLINE void weigh_plainly(const float *scores, int64_t keys, float factor, int16_t *out) {
+    for (int64_t i = 0; i < keys; i += LANES)
+        put_shorts(add(multiply(at(scores + i), splat(factor)), splat(ROUNDER)), out + i);
+}
+#endif
+
+INLINE Lanes power_at(const int32_t *products, float scale, float top) {
+    return power_of_two(minus(multiply(from_whole(wholes_at(products)), splat(scale)), splat(top)));
 }
 
 /* Products of a few queries with all keys become weights that sum to 1, in steps of 1 / 32767. `scale` is of powers of
@@ -112,19 +123,30 @@ static void softmax(const int32_t *products, int64_t rows, int64_t keys, float s
         for (int64_t i = LANES; i < keys; i += LANES) most = larger(most, wholes_at(products + r * keys + i));
         top[r] = (float)largest_of(most) * scale;
     }
-    for (int64_t r = 0; r < rows; r++) {
-        Lanes sum = zeros();
+    for (int64_t r = 0; r < rows; r += 2) { /* two together, so that neither waits for its own sum */
+        const int64_t other = r + 1 < rows ? keys : 0;
+        Lanes first = zeros(), second = zeros();
         for (int64_t i = r * keys; i < (r + 1) * keys; i += LANES) {
-            const Lanes power = minus(multiply(from_whole(wholes_at(products + i)), splat(scale)), splat(top[r]));
-            const Lanes made = power_of_two(power);
-            sum = add(sum, made);
+            const Lanes made = power_at(products + i, scale, top[r]);
+            first = add(first, made);
             put(made, scratch + i);
+            if (!other) continue;
+            const Lanes next = power_at(products + i + other, scale, top[r + 1]);
+            second = add(second, next);
+            put(next, scratch + i + other);
         }
-        factor[r] = 32767.0f / sum_of(sum); /* a sum is no less than its parts: no weight is above 32767 */
+        /* A sum is no less than its parts: no weight is above 32767. */
+        factor[r] = 32767.0f / sum_of(first);
+        if (other) factor[r + 1] = 32767.0f / sum_of(second);
     }
-    for (int64_t r = 0; r < rows; r++)
-        for (int64_t i = r * keys; i < (r + 1) * keys; i += LANES)
-            put_shorts(add(multiply(at(scratch + i), splat(factor[r])), splat(ROUNDER)), out + i);
+    for (int64_t r = 0; r < rows; r++) WEIGH(scratch + r * keys, keys, factor[r], out + r * keys);
+}
+
+#ifndef IN_WIDE
+/* A row in whole numbers of at most `limit`. */
+INLINE void fixed(const float *in, int64_t count, float factor, float limit, int16_t *out) {
+    for (int64_t i = 0; i < count; i += LANES)
+        put_shorts(add(within(multiply(at(in + i), splat(factor)), limit), splat(ROUNDER)), out + i);
 }
 
 /* Keys as columns, one a token; values as columns, one a number. */
@@ -146,21 +168,33 @@ INLINE void pack_value(const int16_t *value, int64_t size, int64_t token, int64_
     }
 }
 
-/* Attention of one head, from the columns of `text->wide` to columns of `text->sums`. Queries, keys, values and weights
+#endif
+
+/* Attention of one head, from its parts of `text->wide` to columns of `text->sums`. Queries, keys, values and weights
  * are taken as whole numbers of 14 to 16 bits: their products are exact, so that no order of sums matters, and take
  * half the time of floats. What that changes is a hundredth of what the model's own bytes do. */
 static void attend(const Text *text, int64_t head, Range *range) {
     const Model *model = text->model;
-    const int64_t size = model->hidden / model->heads, stride = 3 * model->hidden, tokens = text->tokens;
+    const int64_t size = model->hidden / model->heads, stride = size, tokens = text->tokens;
     const int64_t padded = (tokens + LANES - 1) / LANES * LANES;
-    const float *queries = text->wide + head * size, *keys = queries + model->hidden, *values = keys + model->hidden;
+    const float *queries = text->wide + head * size * tokens, *keys = queries + model->hidden * tokens;
+    const float *values = keys + model->hidden * tokens;
     const float limit = model->limit;
-    const float most[3] = {largest(queries, tokens, stride, size), largest(keys, tokens, stride, size),
-                           largest(values, tokens, stride, size)};
+    float most[3] = {0};
+    for (int64_t i = 0; i < 3; i++)
+        for (int64_t k = 0; k < size / LANES; k++) {
+            const float found = text->sizes[(i * model->hidden + head * size) / LANES + k];
+            if (found > most[i]) most[i] = found;
+        }
     const float factors[3] = {most[0] > 0 ? limit / most[0] : 0, most[1] > 0 ? limit / most[1] : 0,
                               most[2] > 0 ? 32767.0f / most[2] : 0};
     const float scale = most[0] / limit * (most[1] / limit) / model->divisor * 1.44269504f; /* 1 / ln 2 */
     const float shrink = most[2] / 32767.0f / 32767.0f;
+#ifdef IN_WIDE
+    pack_queries(queries, tokens, stride, size, factors[0], limit, text->queries);
+    pack_keys(keys, tokens, stride, size, factors[1], limit, WIDTH, text->keys);
+    pack_values(values, tokens, stride, size, factors[2], WIDTH, text->values);
+#else
     for (int64_t token = 0; token < padded; token++) {
         int16_t key[MOST_SIZE], value[MOST_SIZE];
         if (token >= tokens) {
@@ -173,6 +207,7 @@ static void attend(const Text *text, int64_t head, Range *range) {
         pack_key(key, size, token, padded, text->keys);
         pack_value(value, size, token, padded, text->values);
     }
+#endif
     int32_t products[ROWS * WIDTH];
     for (int64_t row = 0; row < tokens; row += ROWS) {
         const int64_t few = tokens - row < ROWS ? tokens - row : ROWS;
@@ -236,25 +271,22 @@ void RUN(const Text *text) {
         const int last = i + 1 == model->layers;
         Step step = step_of(range);
         quantized(text->states, tokens * hidden, step, text->bytes);
-        multiplied(text->bytes, tokens, step, &layer->heads, BIAS, text->sums,
-                                  text->wide);
+        multiplied(text->bytes, tokens, step, &layer->heads, BIAS, text->sums, hidden / model->heads, text->sizes,
+                   text->wide);
         range = empty_range();
         for (int64_t head = 0; head < model->heads; head++) attend(text, head, &range);
         step = step_of(range);
         quantized(text->sums, tokens * hidden, step, text->bytes);
-        multiplied(text->bytes, tokens, step, &layer->out, RESIDUAL, text->states,
-                                  text->sums);
+        multiplied(text->bytes, tokens, step, &layer->out, RESIDUAL, text->states, hidden, NULL, text->sums);
         range = normed(text, tokens, &layer->attended, text->states);
         step = step_of(range);
         quantized(text->states, tokens * hidden, step, text->bytes);
-        range = multiplied(text->bytes, tokens, step, &layer->wide, GELU, text->sums,
-                                          text->wide);
+        range = multiplied(text->bytes, tokens, step, &layer->wide, GELU, text->sums, model->wide, NULL, text->wide);
         /* The scale of this tensor depends on all tokens, what follows on each alone: the last layer stops early. */
         const int64_t rows = last ? text->wanted : tokens;
         step = step_of(range);
         quantized(text->wide, rows * model->wide, step, text->bytes);
-        multiplied(text->bytes, rows, step, &layer->narrow, RESIDUAL, text->states,
-                                  text->sums);
+        multiplied(text->bytes, rows, step, &layer->narrow, RESIDUAL, text->states, hidden, NULL, text->sums);
         range = normed(text, rows, &layer->made, last ? text->out : text->states);
     }
 }

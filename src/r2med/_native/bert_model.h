@@ -63,6 +63,7 @@ typedef struct {
     int16_t *queries, *keys, *values, *weights; /* of one head; padded to whole panels */
     int32_t *products; /* of a tile's rows with all keys */
     float *scores;     /* and of these, as floats */
+    float *sizes;      /* the largest of queries, keys and values, for each sixteen columns */
 } Text;
 
 /* How a way packs the right-hand side of a product: so many panels side by side, of each a unit at a time. A unit holds

@@ -15,7 +15,7 @@
 #define LOWER(a, b) ((Lanes)_mm512_min_ps((__m512)(a), (__m512)(b)))
 #define HIGHER(a, b) ((Lanes)_mm512_max_ps((__m512)(a), (__m512)(b)))
 #define LARGER(a, b) ((Whole)_mm512_max_epi32((__m512i)(a), (__m512i)(b)))
-#include "bert_math.h"
+#include "bert_wide.h"
 
 /* Sums have names of their own: compilers keep those of an array in memory.
  *
@@ -55,6 +55,7 @@ INLINE void tile(int kind, int rows, int panels, const void *a, int64_t stride, 
 #define PANELS 4
 #define KINDS 2
 #define TILE tile
+#define IN_WIDE
 #include "bert_layers.h"
 
 #ifdef __clang__
