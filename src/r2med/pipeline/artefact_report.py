@@ -90,6 +90,7 @@ TITLES: dict[str, str] = {
     "detectable": "Detectable difference",
     "unjudged": "Top ten unjudged, at most",
 }
+DIGITS: dict[Check, int] = {"pairs-apart": 0, "detectable": 3}  # others two
 
 
 LEGEND = (
@@ -258,7 +259,7 @@ _COLUMNS = ("Check", "Value", "95 %", "Limit", "Verdict")
 def _row(finding: Finding) -> list[str]:
     known = finding.low is not None and finding.high is not None
     interval = f"{finding.low:.2f} to {finding.high:.2f}" if known else "–"
-    value = "–" if finding.value is None else f"{finding.value:.2f}"
+    value = "–" if finding.value is None else f"{finding.value:.{DIGITS.get(finding.check, 2)}f}"
     return [finding.title, value, interval, (THRESHOLDS | SYSTEM_THRESHOLDS)[finding.check].text, finding.verdict]
 
 
