@@ -252,8 +252,8 @@ def test_nothing_is_left_of_a_failed_build(tmp_path: Path) -> None:
 def test_a_group_is_refused_before_the_first_text_is_encoded(tmp_path: Path) -> None:
     """The last of five tasks had too many positives, which was said after a quarter of an hour."""
     told: list[str] = []
-    refs = [*resolve("mini@1/Biology"), *resolve("mini/Biology")]  # few and 190 positives
-    with pytest.raises(UsageError, match="mini/Biology has 190 positives: --docs 100 cannot hold them"):
+    refs = [*resolve("mini@1/Biology"), *resolve("mini/Biology")]  # few and 243 positives
+    with pytest.raises(UsageError, match="mini/Biology has 243 positives: --docs 100 cannot hold them"):
         build_nano(
             refs, tmp_path / "nano", PoolSettings(docs=100), bm25=BM25Lucene(), dense=hashed_words(),
             notify=lambda task, what: told.append(what),
