@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -24,17 +25,20 @@ def tiny_embedder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pytest.importorskip("sentence_transformers")
     import torch
     import transformers
-    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
+    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 
     folder = tmp_path_factory.mktemp("tiny-embedder")
     special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-    tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
-    tokenizer.normalizer = normalizers.BertNormalizer()
-    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    normalizer, splitter = normalizers.BertNormalizer(), pre_tokenizers.BertPreTokenizer()
     texts = [d.contents for task in r2med.load_all("mini@1") for d in task.documents]
-    tokenizer.train_from_iterator(
-        texts, trainers.WordPieceTrainer(vocab_size=1500, special_tokens=special, show_progress=False)
-    )
+    # Counted here: a trainer breaks ties in another order in each process, and some orders make a model that ranks
+    # nothing.
+    words = Counter(word for t in texts for word, _ in splitter.pre_tokenize_str(normalizer.normalize_str(t)))
+    letters = sorted({letter for word in words for letter in word})
+    often = sorted((word for word in words if len(word) > 1), key=lambda word: (-words[word], word))[:1200]
+    pieces = [*special, *letters, *(f"##{letter}" for letter in letters), *often]
+    tokenizer = Tokenizer(models.WordPiece({piece: i for i, piece in enumerate(pieces)}, unk_token="[UNK]"))
+    tokenizer.normalizer, tokenizer.pre_tokenizer = normalizer, splitter
     tokenizer.post_processor = processors.TemplateProcessing(
         single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
     )
