@@ -12,7 +12,7 @@ import msgspec
 
 from r2med.core.files import write_bytes
 from r2med.pipeline import Builder, SystemSpec
-from r2med.pipeline.calibration import FILE, Ranking
+from r2med.pipeline.calibration import FILE, Made, Ranking
 from r2med.pipeline.run import rank_systems
 from r2med.retrieve.contract import DEPTH
 from r2med.tasks import load_all
@@ -42,7 +42,8 @@ def main() -> None:
             for name, run in ((name, runs[system.name]) for name, system in systems.items())
             for query in task.queries
         ]  # fmt: skip
-        text = b"".join(msgspec.json.encode(line) + b"\n" for line in lines)
+        made = Made(fingerprint=task.fingerprint)
+        text = b"".join(msgspec.json.encode(line) + b"\n" for line in (made, *lines))
         write_bytes(Path(str(task.extra["path"])) / FILE, text)
 
 

@@ -35,7 +35,19 @@ def make_task(folder: Path, rankings: Mapping[str, Sequence[Sequence[int]]], com
     }  # fmt: skip
     for name, records in lines.items():
         (folder / f"{name}.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records), "utf-8")
+    with_content = {"fingerprint": load(str(folder)).fingerprint}
+    rankings_file = folder / FILE
+    rankings_file.write_text(json.dumps(with_content) + "\n" + rankings_file.read_text("utf-8"), "utf-8")
     return str(folder)
+
+
+def test_rankings_of_other_content_are_refused(tmp_path: Path) -> None:
+    """The ids are the same, and so are the documents: the figures would be those of judgments that nobody gave."""
+    folder = Path(make_task(tmp_path / "a", {"one": FIRST, "two": SECOND}, ("one", "two")))
+    qrels = folder / "qrels.jsonl"
+    qrels.write_text(qrels.read_text("utf-8").replace('"score": 0', '"score": 2'), "utf-8")
+    with pytest.raises(DataError, match="ranks other content"):
+        calibrate([load(str(folder))])
 
 
 FIRST = [[i, i + 1] for i in range(QUERIES)]

@@ -29,6 +29,12 @@ JUDGED = Measure.parse("judged@10")
 WORDS_ALONE = "bm25"
 
 
+class Made(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The first line of `rankings.jsonl`: the content of the task that was ranked."""
+
+    fingerprint: str
+
+
 class Ranking(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The first documents of a system for a query: a line of `rankings.jsonl`."""
 
@@ -57,14 +63,18 @@ def calibrate(tasks: Sequence[Task], *, seed: int = 0) -> Calibration | None:
 
 def read_rankings(task: Task) -> dict[str, list[Ranking]]:
     """The rankings that ship with a task, by system; nothing where there are none."""
-    path = Path(str(task.extra.get("path", "")), FILE)
+    folder = str(task.extra.get("path") or "")
+    path = Path(folder, FILE)
     found: dict[str, list[Ranking]] = {}
     seen: set[tuple[str, str]] = set()
-    if not path.is_file():
+    if not folder or not path.is_file():  # a task without a folder does not take what lies in the current one
         return found
     with open_file(path) as stream:
         for number, line in enumerate(stream, start=1):
             try:
+                if number == 1:
+                    _check_content(msgspec.json.decode(line, type=Made), task, path)
+                    continue
                 ranking = msgspec.json.decode(line, type=Ranking)
             except (ValueError, RecursionError) as error:
                 raise DataError(f"cannot be read ({error})", path=path, line=number) from None
@@ -72,6 +82,15 @@ def read_rankings(task: Task) -> dict[str, list[Ranking]]:
                 raise DataError(wrong, path=path, line=number)
             found.setdefault(ranking.system, []).append(ranking)
     return found
+
+
+def _check_content(made: Made, task: Task, path: Path) -> None:
+    if made.fingerprint != task.fingerprint:
+        raise DataError(
+            f"ranks other content than {task.full_name} has (fingerprint {printable(made.fingerprint[:8])}, here "
+            f"{task.fingerprint[:8]}): remove it, or rank again",
+            path=path,
+        )
 
 
 def _wrong(ranking: Ranking, task: Task, seen: set[tuple[str, str]]) -> str:
