@@ -61,7 +61,8 @@ def main() -> None:
         reports.append((NAMES.get(task.task, task.task), task))
         rows.append(row(reports[-1][0], task.findings))
         print(f"{task.task}: {time.process_time() - processor:.1f} s of CPU time in all", file=sys.stderr)
-    titles = ["Task", "Judged negatives", "BM25's top 20", "By word length", "By length", "Answer", "Quoting", "Twins"]
+    titles = ["Task", "Judged negatives", "BM25's top 20", "By word length", "By length", "Answer", "Quoting", "Twins",
+              "Order"]  # fmt: skip
     print(Table(titles, rows).markdown(ready=True), end="\n\n")
     columns = ["Task (negatives)", "AUC", "Pooled", *(name.capitalize() for name in reports[0][1].separations[0].parts)]
     print(Table(columns, [parts(name, task) for name, task in reports]).markdown(ready=True))

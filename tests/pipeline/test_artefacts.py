@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable
 from itertools import pairwise
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from r2med.cli import app
 from r2med.cli.layout import lay_out
 from r2med.core import DataError, Document, Documents, Qrels, Query, Run, Task
 from r2med.core.columns import TextColumn
+from r2med.pipeline.artefact_checks import order_followed
 from r2med.pipeline.artefact_report import (
     FEWEST_QUERIES,
     THRESHOLDS,
@@ -49,6 +51,12 @@ def task_of(positives: list[str], negatives: list[str], *, name: str = "made") -
         queries.append(Query(f"q{q}", " ".join(positives[EACH * q].split()[::9])))
         judgments += [(f"q{q}", f"{kind}{i}", grade) for kind, grade in (("p", 1), ("n", 0)) for i in of_query]
     return Task(name, tuple(queries), Documents.of(documents), Qrels.from_judgments(judgments))
+
+
+def moved(task: Task, places: Iterable[int]) -> Task:
+    """The task with its documents in another order."""
+    documents = list(task.documents)
+    return Task("moved", task.queries, Documents.of(documents[i] for i in places), task.qrels)
 
 
 def finding(of: TaskArtefacts | list[Finding], check: str) -> Finding:
@@ -142,10 +150,42 @@ def test_what_a_task_has_no_data_for_is_not_there() -> None:
     assert found.answers is None
     assert found.quoting is None
     assert {f.check for f in found.findings} == {
-        "classifier-bm25", "sort-by-word-length", "sort-by-length", "twins"
+        "classifier-bm25", "sort-by-word-length", "sort-by-length", "twins", "order"
     }  # fmt: skip
     with pytest.raises(DataError, match="no positive judgment"):
         artefacts([Task("none", whole.queries, whole.documents, Qrels.from_judgments([("q0", "p0", 0)]))])
+
+
+def test_documents_in_the_order_of_their_queries_are_found() -> None:
+    texts = passages()[:120]
+    ordered = task_of(texts[:60], texts[60:])
+    (found,) = artefacts([ordered]).tasks
+    told = finding(found, "order")
+    assert (told.verdict, told.queries) == ("fails", 20)
+    assert told.value == pytest.approx(1.0)
+    mixed = moved(ordered, np.random.default_rng(1).permutation(120).tolist())
+    report = artefacts([mixed, ordered])
+    assert [(t.verdict, t.low == 0.0) for t in (finding(of, "order") for of in report.tasks)] == [
+        ("passes", True), ("fails", False)
+    ]  # fmt: skip
+    backwards = finding(artefacts([moved(ordered, range(119, -1, -1))]).tasks[0], "order")
+    assert backwards.verdict == "fails", "either direction tells"
+    assert backwards.value == pytest.approx(1.0)
+
+
+def test_a_correlation_of_places_has_the_interval_of_fisher() -> None:
+    texts = passages()[:120]
+    task = task_of(texts[:60], texts[60:])
+    made = moved(task, np.random.default_rng(3).permutation(120).tolist())
+    found = order_followed([made])
+    assert found is not None
+    means = [np.mean(made.positives(query.id)) for query in made.queries]
+    ranks = np.argsort(np.argsort(means))
+    rho = abs(float(np.corrcoef(np.arange(20), ranks)[0, 1]))
+    assert found.value == pytest.approx(rho, abs=0.01), "equal means share a rank"
+    assert np.arctanh(found.high) - np.arctanh(found.value) == pytest.approx(1.959964 / np.sqrt(17))
+    three = Qrels.from_judgments((q, d, g) for q, d, g in task.qrels if q in {"q0", "q1", "q2"})
+    assert order_followed([Task("three", task.queries[:3], task.documents, three)]) is None
 
 
 def test_mini_first_edition_is_given_away_by_its_style() -> None:
@@ -160,6 +200,7 @@ def test_mini_first_edition_is_given_away_by_its_style() -> None:
         "answer-as-query": "fails",
         "quoting": "fails",
         "twins": "passes",
+        "order": "passes",
     }
     assert found.answers is not None
     assert found.answers.ndcg_at_10.value > 0.9 > 0.4 > found.answers.with_question
@@ -236,7 +277,7 @@ def test_the_command_prints_every_figure_threshold_and_verdict() -> None:
 def test_the_table_fits_a_terminal(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["data", "audit", "mini@1/Biology", "--artefacts"], env={"COLUMNS": "80"})
     assert done.exit_code == 0, done.output
-    printed = done.stdout[done.stdout.index("mini@1/Biology: 5 of 7 checks fail") :]
+    printed = done.stdout[done.stdout.index("mini@1/Biology: 5 of 8 checks fail") :]
     assert "word length alone" in printed
     assert all(len(line) <= 80 for line in printed.splitlines() if "─" in line or "to" in line[30:])
     assert [len(a) for a, b in pairwise(printed.splitlines()) if "─" in b]

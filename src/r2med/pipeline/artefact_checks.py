@@ -6,6 +6,7 @@ and what BM25 puts among its first documents without being judged relevant. It i
 documents, that it was not trained on.
 
 Twins are queries that ask for the same thing twice; a document quotes its query where it shares a run of words with it.
+Documents that lie in the order of the queries they answer are found by whoever looks at their places or ids.
 """
 
 from __future__ import annotations
@@ -19,9 +20,11 @@ import numpy as np
 from ..core import Task, TextColumn
 from ..core.columns import Int64, grouped
 from ..expand.answers import answer_forms, content_words
+from ..scoring.intervals import Estimate
 from ..scoring.measures import Bools, Float64
 from ..tasks.audit.style import style_parts, word_weights
 from ..text.duplicates import WIDTH, Pairs, groups, near_duplicates, overlaps, shingle, text_key
+from .nano_build import spearman
 
 Negatives = Literal["judged", "bm25"]
 FOLDS = 10
@@ -31,6 +34,8 @@ MOST_QUERIES = 1_000
 """Queries that are looked at, drawn by the seed where there are more: enough for an interval of ±0.02."""
 _RESAMPLES = 500
 _LEVEL = 0.95
+_NORMAL = 1.959964  # of the normal distribution, at this level
+_NEARLY_ONE = 1 - 1e-9
 _TOLD_WORDS = 8
 _DIGITS = 9
 TWIN_COSINE = 0.7
@@ -393,3 +398,24 @@ def quoting(task: Task, documents: Sequence[Sequence[int]]) -> Quoting:
     found = [np.array([shares.get((q, row[at]), 0.0) for at in documents[q]]) for q in asked.tolist()]
     share, rate = [of.mean() for of in found], [(of > 0).mean() for of in found]
     return Quoting(asked, np.array(share, dtype=np.float64), np.array(rate, dtype=np.float64))
+
+
+def order_followed(tasks: Sequence[Task]) -> Estimate | None:
+    """How far relevant documents lie in the order of their queries: the size of Spearman's correlation of both places.
+
+    Of several tasks, the mean of their correlations on Fisher's scale, where the interval is made. None where a task
+    has fewer than four queries with relevant documents.
+    """
+    scaled, variances, count = [], [], 0
+    for task in tasks:
+        mean_place = [float(np.mean(at)) for query in task.queries if (at := task.positives(query.id))]
+        kept = np.linspace(0, len(mean_place) - 1, min(len(mean_place), MOST_QUERIES)).astype(np.int64)
+        if len(kept) < 4:
+            return None
+        (found,) = spearman(kept[None].astype(np.float64), np.array(mean_place)[None, kept])
+        scaled.append(np.arctanh(np.clip(found, -_NEARLY_ONE, _NEARLY_ONE)))
+        variances.append(1.0 / (len(kept) - 3))
+        count += len(kept)
+    value, spread = abs(float(np.mean(scaled))), _NORMAL * float(np.sqrt(np.sum(variances))) / len(scaled)
+    low, value, high = np.tanh([max(value - spread, 0.0), value, value + spread]).tolist()
+    return Estimate(value, low, high, count)

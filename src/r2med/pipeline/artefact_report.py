@@ -15,7 +15,7 @@ from .artefact_checks import Twins
 Verdict = Literal["passes", "fails", "cannot be told"]
 Check = Literal[
     "classifier-judged", "classifier-bm25", "sort-by-word-length", "sort-by-length", "answer-as-query", "quoting",
-    "twins", "words-alone", "pairs-apart", "detectable", "unjudged",
+    "twins", "order", "words-alone", "pairs-apart", "detectable", "unjudged",
 ]  # fmt: skip
 
 MOST_AUC = 0.60
@@ -23,8 +23,9 @@ MOST_GAIN = 0.0
 MOST_WITH_ANSWER = 0.80
 MOST_QUOTING = 0.0
 MOST_TWINS = 0.05
+MOST_ORDER = 0.30
 FEWEST_QUERIES = 10
-CHANCE = 0.5
+CHANCE = 0.5  # of an AUC; of a correlation 0
 
 
 class Threshold(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -64,6 +65,9 @@ THRESHOLDS: dict[Check, Threshold] = {
     "twins": Threshold(
         MOST_TWINS, "twins count one problem twice: at 5 % of the queries, intervals are about 2 % too narrow"
     ),
+    "order": Threshold(
+        MOST_ORDER, "documents that lie in the order of their queries are found by their place or id, without reading"
+    ),
 }
 SYSTEM_THRESHOLDS: dict[Check, Threshold] = {
     "words-alone": Threshold(
@@ -85,6 +89,7 @@ TITLES: dict[str, str] = {
     "answer-as-query": "BM25, the answer as query",
     "quoting": "Negatives that quote",
     "twins": "Queries with a twin",
+    "order": "Documents in queries' order",
     "words-alone": "BM25 over all tasks",
     "pairs-apart": "Pairs of systems told apart",
     "detectable": "Detectable difference",
@@ -99,6 +104,7 @@ LEGEND = (
     "The answer as query: nDCG@10.",
     "Negatives that quote: share of them with words of the query, less positives'.",
     "Twins: share of queries.",
+    "Order: correlation of the places of queries and of relevant documents.",
 )
 CALIBRATION_LEGEND = (
     "BM25, differences: nDCG@10, mean of the tasks. Detectable: the true difference",

@@ -33,6 +33,7 @@ from .artefact_checks import (
     TwinPair,
     classify,
     find_twins,
+    order_followed,
     quoting,
 )
 from .artefact_report import (
@@ -84,6 +85,7 @@ def artefacts(tasks: Sequence[Task], *, seed: int = 0, options: Options | None =
     twins = find_twins(tasks)
     calibration = calibrate(tasks, seed=seed)
     _add_twins(tasks, twins, found)
+    _add_order(tasks, found)
     return ArtefactReport(
         schema=1,
         settings={
@@ -375,6 +377,13 @@ def _add_twins(tasks: Sequence[Task], twins: list[TwinPair], found: _Findings) -
     sizes = [len(task.queries) for task in tasks]
     of_task = {i: _share(len(of), size) for i, (of, size) in enumerate(zip(within, sizes, strict=True))}
     found.add("twins", of_task, _share(len(anywhere), sum(sizes)), bounded=False)
+
+
+def _add_order(tasks: Sequence[Task], found: _Findings) -> None:
+    """Whether relevant documents lie in the order of their queries."""
+    of_task = {number: order for number, task in enumerate(tasks) if (order := order_followed([task])) is not None}
+    if of_task and (overall := order_followed([tasks[number] for number in of_task])) is not None:
+        found.add("order", of_task, overall, chance=0.0)
 
 
 def _share(count: int, queries: int) -> Estimate:
