@@ -9,7 +9,7 @@ import json
 import re
 import string
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from ..core import ModelError, fingerprint
 from ..core.untrusted import inside
@@ -267,6 +267,11 @@ def _length(folder: Path, config: dict[str, Any]) -> int:
 def lower_cases(folder: Path) -> bool:
     """Whether sentence-transformers writes texts in lower case before the model's own tokenizer reads them."""
     return _optional(folder / "sentence_bert_config.json").get("do_lower_case") is True
+
+
+def cut_at(folder: Path) -> Literal["left", "right"]:
+    """The end at which the model's own tokenizer cuts a text that is too long."""
+    return "left" if _optional(folder / "tokenizer_config.json").get("truncation_side") == "left" else "right"
 
 
 def positions(config: dict[str, Any], architecture: str) -> int | None:

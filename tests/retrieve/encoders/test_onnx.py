@@ -160,6 +160,22 @@ def test_tokens_are_cut_before_the_last_special_one_and_counted(folder: Path) ->
     assert [len(t.ids) for t in tokenizer.tokenize([""], 512)] == [2]
 
 
+def test_a_model_that_keeps_the_ends_of_texts_is_given_them(folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(folder, tmp_path / "left")
+    (tmp_path / "left" / "tokenizer_config.json").write_text('{"truncation_side": "left"}', "utf-8")
+    (whole,), (cut,) = (FileTokenizer(tmp_path / "left").tokenize([TEXTS[3]], limit) for limit in (10_000, 20))
+    assert whole.total == cut.total == len(whole.ids)
+    assert cut.ids == [whole.ids[0], *whole.ids[-19:]]
+    far = "fever and rash " * 10_000  # beyond what is tokenized of a text that keeps its beginning
+    (end,) = FileTokenizer(tmp_path / "left").tokenize([f"{far}Kayser-Fleischer rings."], 20)
+    (same,) = FileTokenizer(tmp_path / "left").tokenize(["fever and rash fever and rash Kayser-Fleischer rings."], 20)
+    assert end.ids[-8:] == same.ids[-8:]
+    card = get_card("bge-small")
+    facts = OnnxEncoder(card, tmp_path / "left").describe("document")
+    assert facts.pop("cut_at") == "left"
+    assert facts.keys() == OnnxEncoder(card, folder).describe("document").keys()
+
+
 def test_a_megabyte_of_text_is_cut(folder: Path) -> None:
     encoder = OnnxEncoder(get_card("bge-small").replace(document_length=64), folder)
     (batch,) = encoder.stream(["fever and rash " * 70_000], "document")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -190,6 +191,26 @@ def test_the_length_before_the_cut_is_counted(tmp_path: Path) -> None:
     for batch in encoder.stream(texts, "document"):
         for row, tokens in zip(batch.rows, batch.tokens, strict=True):
             assert tokens == len(tokenizer(texts[row])["input_ids"])
+
+
+@pytest.mark.parametrize("pooling", ["cls", "last-eos"])
+def test_a_model_that_keeps_the_ends_of_texts_is_given_them(tmp_path: Path, pooling: str) -> None:
+    architecture, style = ("bert", "bert") if pooling == "cls" else ("mistral", "mistral")
+    _, tokenizer = build(tmp_path, architecture, style, "right")
+    tokenizer.truncation_side = "left"
+    config = json.loads((tmp_path / "tokenizer_config.json").read_text("utf-8"))
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({**config, "truncation_side": "left"}), "utf-8")
+    encoder = TorchEncoder(tiny.card(architecture, pooling, document_length=8), tmp_path, CPU)
+    text = "fever and rash " * 10_000 + tiny.texts(1)[0]  # long enough for its beginning alone to be tokenized
+    (made,) = encoder.tokenize([text], "document", "")
+    whole = tokenizer(text, verbose=False)["input_ids"]
+    if pooling == "cls":
+        assert made.ids == tokenizer(text, truncation=True, max_length=8)["input_ids"]
+        assert made.total == len(whole)
+    else:
+        own = whole[:-1] if whole[-1] == tokenizer.eos_token_id else whole
+        assert made.ids == [*own[-7:], tokenizer.eos_token_id]
+    assert encoder.describe("document")["cut_at"] == "left"
 
 
 def test_bfloat16_is_near_float32(tmp_path: Path) -> None:

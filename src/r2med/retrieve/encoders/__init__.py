@@ -20,7 +20,7 @@ from ...core.columns import Int32, Int64
 from ...core.options import Options
 from ...core.queries import Side
 from ...models import Card, Interaction, locate, stated, verified
-from ...models.generic import ROBERTA, lower_cases, positions, read_config
+from ...models.generic import ROBERTA, cut_at, lower_cases, positions, read_config
 
 Float32 = npt.NDArray[np.float32]
 UNKNOWN_TOKENS = -1
@@ -264,9 +264,10 @@ def length_facts(card: Card) -> dict[str, object]:
     return {} if card.cut_to is None else {"dimensions": card.cut_to}
 
 
-def case_facts(folder: Path) -> dict[str, object]:
-    """What a model whose texts are written in lower case first adds to a cache key."""
-    return {"case": "lower"} if lower_cases(folder) else {}
+def text_facts(folder: Path) -> dict[str, object]:
+    """What a model that writes texts in lower case first, or cuts off their beginnings, adds to a cache key."""
+    case: dict[str, object] = {"case": "lower"} if lower_cases(folder) else {}
+    return case | ({"cut_at": "left"} if cut_at(folder) == "left" else {})
 
 
 def lower_first(backend: Any, folder: Path) -> None:

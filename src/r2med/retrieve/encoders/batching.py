@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence, Sized
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Literal, Protocol, TypeVar
 
 import numpy as np
 
@@ -109,12 +109,16 @@ class Bounded(Generic[T]):
         return round(len(self.tokens) * self.times)
 
 
-def tokenize_bounded(texts: list[str], limit: int, tokenize: Callable[[list[str]], list[T]]) -> list[Bounded[T]]:
+def tokenize_bounded(
+    texts: list[str], limit: int, tokenize: Callable[[list[str]], list[T]], cut_at: Literal["left", "right"] = "right"
+) -> list[Bounded[T]]:
     """Tokens of each text without tokenizing what lies far beyond the limit: a corpus may hold a 50 MB document.
 
     Of a long text a beginning is tokenized that gives more tokens than the limit; they are those the whole text
-    begins with.
+    begins with. Texts that lose their beginnings are tokenized whole.
     """
+    if cut_at == "left":
+        return [Bounded(text, tokens, 1.0) for text, tokens in zip(texts, tokenize(texts), strict=True)]
     made = [
         Bounded(text, tokens, 1.0) for text, tokens in zip(texts, tokenize([t[:PREFIX] for t in texts]), strict=True)
     ]

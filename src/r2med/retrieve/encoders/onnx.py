@@ -26,6 +26,7 @@ from ...core.options import Options
 from ...core.plugins import first_line
 from ...core.queries import Side
 from ...models import Card
+from ...models.generic import cut_at
 from ...models.locate import file_hash
 from ..sparse import available_cores
 from . import (
@@ -34,12 +35,12 @@ from . import (
     Float32,
     TokenBatch,
     WorkOrder,
-    case_facts,
     check_length,
     length_facts,
     lower_first,
     normalized,
     shortened,
+    text_facts,
 )
 from .batching import (
     BATCH_TOKENS,
@@ -81,6 +82,7 @@ class FileTokenizer:
         self.backend.no_padding()
         self.backend.no_truncation()
         self._special = self.backend.num_special_tokens_to_add(False)
+        self._cut_at = cut_at(folder)
         self.pad_id = self._find_pad(folder)
 
     def _find_pad(self, folder: Path) -> int:
@@ -99,10 +101,10 @@ class FileTokenizer:
     def tokenize(self, texts: list[str], limit: int) -> list[Tokens]:
         """Token ids with special tokens, the text cut so that all fit into `limit`."""
         made: list[Tokens] = []
-        for bounded in tokenize_bounded(texts, limit, self._encodings):
+        for bounded in tokenize_bounded(texts, limit, self._encodings, self._cut_at):
             encoding, total = bounded.tokens, bounded.total + self._special
             if total > limit:
-                encoding.truncate(max(limit - self._special, 0))
+                encoding.truncate(max(limit - self._special, 0), direction=self._cut_at)
             made.append(Tokens(self.backend.post_process(encoding).ids, total))
         return made
 
@@ -208,7 +210,7 @@ class OnnxEncoder(BaseEncoder):
             "normalize": self.card.normalize,
             "max_length": self.max_length(side),
             "dtype": "model",
-            **case_facts(self.folder),
+            **text_facts(self.folder),
             **length_facts(self.card),
         }
 

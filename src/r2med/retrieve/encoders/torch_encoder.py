@@ -15,7 +15,7 @@ from ...core.options import Options
 from ...core.queries import Side
 from ...models import Card, Interaction
 from ...models.locate import folder_hashes
-from . import BaseEncoder, Batch, Float32, TokenBatch, WorkOrder, case_facts, length_facts, lower_first, shortened
+from . import BaseEncoder, Batch, Float32, TokenBatch, WorkOrder, length_facts, lower_first, shortened, text_facts
 from .batching import (
     BATCH_TOKENS,
     TOKEN_WINDOW,
@@ -117,7 +117,7 @@ class TorchEncoder(BaseEncoder):
             **({"skipped": PREFIX} if card.pooling == "mean-after-instruction" else {}),
             **({"end_token": card.end_token} if card.end_token else {}),
             **({"head": card.head} if card.head else {}),
-            **case_facts(self.folders[side]),
+            **text_facts(self.folders[side]),
             **length_facts(card),
         }
 
@@ -178,7 +178,8 @@ class TorchEncoder(BaseEncoder):
         whole = [instruction + t for t in texts]
         if self.card.pooling == "last-eos":
             return self._with_eos(whole, tokenizer, limit)
-        bounded = tokenize_bounded(whole, limit, lambda some: self._ids(tokenizer, some, side))
+        at = tokenizer.truncation_side
+        bounded = tokenize_bounded(whole, limit, lambda some: self._ids(tokenizer, some, side), at)
         made = [b.tokens for b in bounded]
         long = [i for i, ids in enumerate(made) if len(ids) > limit]
         texts = [bounded[i].text for i in long]
@@ -197,10 +198,12 @@ class TorchEncoder(BaseEncoder):
         """One EOS at the end of every text, whether or not this version of the tokenizer appends it."""
         eos = self._end(tokenizer)
         made = []
-        for bounded in tokenize_bounded(texts, limit, lambda some: self._plain_ids(tokenizer, some)):
+        at = tokenizer.truncation_side
+        for bounded in tokenize_bounded(texts, limit, lambda some: self._plain_ids(tokenizer, some), at):
             ids = bounded.tokens
             own = ids[:-1] if ids and ids[-1] == eos else ids
-            made.append(Tokens([*own[: limit - 1], eos], round(len(own) * bounded.times) + 1))
+            kept = own[: limit - 1] if at == "right" else own[max(len(own) - limit + 1, 0) :]
+            made.append(Tokens([*kept, eos], round(len(own) * bounded.times) + 1))
         return made
 
     def _end(self, tokenizer: Any) -> int:
