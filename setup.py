@@ -70,7 +70,7 @@ setup(
     long_description_content_type="text/markdown",
     ext_modules=[
         native("_fast", "module", "analyze", "porter", "trec"),
-        native("_bert", "bert", "bert_vnni", "bert_avx2", "bert_plain"),
+        native("_bert", "bert", "bert_amx", "bert_vnni", "bert_avx2", "bert_plain"),
         native("_dots", "dots"),
         native("_maxsim", "maxsim"),
         native("_sparse", "sparse"),

@@ -15,7 +15,7 @@ from tests.fuzz.test_readers import ROOT, fuzz
 
 SOURCES = {
     "_fast": ("module.c", "analyze.c", "porter.c", "trec.c"),
-    "_bert": ("bert.c", "bert_vnni.c", "bert_avx2.c", "bert_plain.c"),
+    "_bert": ("bert.c", "bert_amx.c", "bert_vnni.c", "bert_avx2.c", "bert_plain.c"),
     "_sparse": ("sparse.c",),
     "_dots": ("dots.c",),
     "_maxsim": ("maxsim.c",),

@@ -1,8 +1,9 @@
 /* The forward pass of a BERT encoder whose matrices are bytes (r2med/retrieve/encoders/native_bert.py reads them).
  *
  * Products of bytes are whole numbers, exact in every instruction set, and what is done with floats has one order
- * (bert_math.h): the states of a text are the same bits on every processor, in every way (bert_vnni.c, bert_avx2.c,
- * bert_plain.c) and on any number of threads. A model is read-only once it is made; each call has memory of its own.
+ * (bert_math.h): the states of a text are the same bits on every processor, in every way (bert_amx.c, bert_vnni.c,
+ * bert_avx2.c, bert_plain.c) and on any number of threads. A model is read-only once it is made; each call has memory
+ * of its own.
  */
 #include "buffers.h"
 
@@ -19,18 +20,36 @@ typedef struct {
     Packing packing;
 } Way;
 
-enum { MOST_WAYS = 3, SIZES = 7, ALIGNED = 64 };
+enum { MOST_WAYS = 4, SIZES = 7, ALIGNED = 64 };
 
-/* The ways that this processor has, the fastest first. */
-static int ways(Way *found) {
-    int count = 0;
-#ifdef WIDE
-    const int bits = r2_vector_bits();
-    if (bits >= 512 && r2_has_vnni()) found[count++] = (Way){"vnni", r2_bert_vnni, {4, 0}};
-    if (bits >= 256) found[count++] = (Way){"avx2", r2_bert_avx2, {1, 0}};
+#ifdef TILES
+/* Whether processor and operating system have tiles; the system is asked for them once, for all threads. */
+static int has_tiles(void) {
+    enum { ARCH_PRCTL = 158, ASK = 0x1023, TILE_DATA = 18 };
+    unsigned a, b, c, d, low, high;
+    long refused = ARCH_PRCTL;
+    __asm__("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+    if ((low >> 17 & 3) != 3 || !__get_cpuid_count(7, 0, &a, &b, &c, &d) || (d >> 24 & 3) != 3) return 0;
+    __asm__ volatile("syscall" : "+a"(refused) : "D"((long)ASK), "S"((long)TILE_DATA) : "rcx", "r11", "memory");
+    return !refused;
+}
 #endif
-    found[count++] = (Way){"plain", r2_bert_plain, {1, 1}};
-    return count;
+
+/* The ways that this processor has, the fastest first: found once, so that a number always means the same. */
+static Way known[MOST_WAYS];
+static int ways;
+
+static void find_ways(void) {
+    ways = 0;
+#ifdef WIDE
+    const int bits = r2_vector_bits(), wide = bits >= 512 && r2_has_vnni();
+#ifdef TILES
+    if (wide && has_tiles()) known[ways++] = (Way){"amx", r2_bert_amx, {4, 0}};
+#endif
+    if (wide) known[ways++] = (Way){"vnni", r2_bert_vnni, {4, 0}};
+    if (bits >= 256) known[ways++] = (Way){"avx2", r2_bert_avx2, {1, 0}};
+#endif
+    known[ways++] = (Way){"plain", r2_bert_plain, {1, 1}};
 }
 
 /* Parts of one piece of memory, handed out one after the other; without memory, only their sizes are added up. */
@@ -154,13 +173,12 @@ static PyObject *make(PyObject *self, PyObject *args) {
     if (!PyArg_ParseTuple(args, "iO&O&O&O&", &chosen, r2_readable, &given[0], r2_readable, &given[1], r2_readable,
                           &given[2], r2_readable, &given[3]))
         return NULL;
-    Way known[MOST_WAYS];
     PyObject *made = NULL;
     const int64_t *sizes = given[0].buf;
     Model *model = calloc(1, sizeof *model);
     if (!model) {
         PyErr_NoMemory();
-    } else if (chosen < 0 || chosen >= ways(known) || given[0].len != SIZES * (Py_ssize_t)sizeof *sizes ||
+    } else if (chosen < 0 || chosen >= ways || given[0].len != SIZES * (Py_ssize_t)sizeof *sizes ||
                !sensible(sizes)) {
         PyErr_SetString(PyExc_ValueError, "no sizes of a model");
     } else {
@@ -172,7 +190,7 @@ static PyObject *make(PyObject *self, PyObject *args) {
         const int fits = !source.weights_left && !source.numbers_left && !source.bytes_left &&
                          given[2].len % (Py_ssize_t)sizeof(float) == 0;
         model->memory = fits ? malloc(pool.used + ALIGNED) : NULL;
-        model->way = chosen;
+        model->run = known[chosen].run;
         if (!fits) {
             PyErr_SetString(PyExc_ValueError, "the sizes of a model and of its parts do not fit");
         } else if (!model->memory) {
@@ -200,7 +218,7 @@ static void lay_out(Text *text, Pool *pool) {
     text->states = part(pool, tokens * hidden, sizeof(float));
     text->sums = part(pool, tokens * hidden, sizeof(float));
     text->wide = part(pool, tokens * widest, sizeof(float));
-    text->bytes = part(pool, tokens * widest, 1);
+    text->bytes = part(pool, (tokens + MOST_TALL - 1) / MOST_TALL * MOST_TALL * widest, 1);
     text->queries = part(pool, padded * size, sizeof(int16_t));
     text->keys = part(pool, padded * size, sizeof(int16_t));
     text->values = part(pool, padded * size, sizeof(int16_t));
@@ -224,8 +242,6 @@ static PyObject *states(PyObject *self, PyObject *args) {
         return NULL;
     const Model *model = PyCapsule_GetPointer(capsule, CAPSULE);
     if (model) {
-        Way known[MOST_WAYS];
-        ways(known);
         const Py_ssize_t number = sizeof(int32_t), row = (Py_ssize_t)(model->hidden * (int64_t)sizeof(float));
         Text text = {.model = model, .ids = ids.buf, .types = types.buf, .out = out.buf};
         text.tokens = ids.len / number, text.wanted = out.len / row;
@@ -242,7 +258,7 @@ static PyObject *states(PyObject *self, PyObject *args) {
                 Py_BEGIN_ALLOW_THREADS;
                 pool = (Pool){aligned(memory), 0};
                 lay_out(&text, &pool);
-                known[model->way].run(&text);
+                model->run(&text);
                 free(memory);
                 Py_END_ALLOW_THREADS;
             } else {
@@ -257,10 +273,8 @@ static PyObject *states(PyObject *self, PyObject *args) {
 
 static PyObject *names(PyObject *self, PyObject *unused) {
     (void)self, (void)unused;
-    Way known[MOST_WAYS];
-    const int count = ways(known);
-    PyObject *list = PyList_New(count);
-    for (int i = 0; list && i < count; i++) {
+    PyObject *list = PyList_New(ways);
+    for (int i = 0; list && i < ways; i++) {
         PyObject *name = PyUnicode_FromString(known[i].name);
         if (!name || PyList_SetItem(list, i, name) < 0) Py_CLEAR(list);
     }
@@ -290,4 +304,7 @@ static struct PyModuleDef module = {
     .m_slots = slots,
 };
 
-PyMODINIT_FUNC PyInit__bert(void) { return PyModuleDef_Init(&module); }
+PyMODINIT_FUNC PyInit__bert(void) {
+    if (!ways) find_ways();
+    return PyModuleDef_Init(&module);
+}

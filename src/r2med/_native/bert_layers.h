@@ -7,6 +7,12 @@
  *   KINDS    2, or 3 where NARROW is another kind of product than BYTES
  *   TILE(kind, rows, panels, a, stride, units, b, out, gap)   the products of a tile as whole numbers; `kind`, `rows`
  *            and `panels` are constants where it is called, unless ANY_TILE is set
+ *
+ * and, where bytes are multiplied by an instruction of their own:
+ *
+ *   TALL     rows of one tile of bytes
+ *   TALL_TILE(rows, panels, a, stride, units, b, out, gap)   its products; up to TALL rows of `a` may be read
+ *   BEGIN, END   what comes before all tiles and after them
  */
 #include <stddef.h>
 #include <stdint.h>
@@ -16,6 +22,12 @@
 #include "bert_model.h"
 
 #define WIDTH (PANELS * PANEL)
+#ifndef TALL
+#define TALL ROWS
+#define TALL_TILE(...) multiply_tile(matrix->narrow ? NARROW : BYTES, __VA_ARGS__)
+#define BEGIN
+#define END
+#endif
 
 /* `rows` rows with `panels` panels; rows of `out` lie `gap` numbers apart. */
 static void multiply_tile(int kind, int rows, int panels, const void *a, int64_t stride, int64_t units, const void *b,
@@ -53,7 +65,7 @@ enum { BIAS, RESIDUAL, GELU };
 static Range multiplied(const uint8_t *bytes, int64_t rows, Step step, const Matrix *matrix, int then,
                         const float *beside, int64_t together, float *sizes, float *out) {
     const int64_t units = matrix->rows / UNIT, panels = matrix->columns / PANEL;
-    int32_t products[ROWS * WIDTH];
+    int32_t products[TALL * WIDTH];
     Range range = empty_range();
     for (int64_t panel = 0; panel < panels; panel += PANELS) {
         const int64_t some = panels - panel < PANELS ? panels - panel : PANELS, from = panel * PANEL;
@@ -70,10 +82,10 @@ static Range multiplied(const uint8_t *bytes, int64_t rows, Step step, const Mat
             scale[i] = step.scale * matrix->scale[from + i];
             offset[i] = step.zero * matrix->sums[from + i];
         }
-        for (int64_t row = 0; row < rows; row += ROWS) {
-            const int64_t few = rows - row < ROWS ? rows - row : ROWS;
-            multiply_tile(matrix->narrow ? NARROW : BYTES, (int)few, (int)some, bytes + row * matrix->rows, matrix->rows, units,
-                                matrix->packed + from * matrix->rows, products, WIDTH);
+        for (int64_t row = 0; row < rows; row += TALL) {
+            const int64_t few = rows - row < TALL ? rows - row : TALL;
+            TALL_TILE((int)few, (int)some, bytes + row * matrix->rows, matrix->rows, units,
+                      matrix->packed + from * matrix->rows, products, WIDTH);
             for (int64_t r = 0; r < few; r++) {
                 const float *residual = beside + (row + r) * matrix->columns + from;
                 for (int64_t i = 0; i < some * PANEL; i += LANES) {
@@ -266,6 +278,7 @@ void RUN(const Text *text) {
     const Model *model = text->model;
     const int64_t tokens = text->tokens, hidden = model->hidden;
     Range range = embedded(text);
+    BEGIN
     for (int64_t i = 0; i < model->layers; i++) {
         const Layer *layer = model->layer + i;
         const int last = i + 1 == model->layers;
@@ -289,4 +302,5 @@ void RUN(const Text *text) {
         multiplied(text->bytes, rows, step, &layer->narrow, RESIDUAL, text->states, hidden, NULL, text->sums);
         range = normed(text, rows, &layer->made, last ? text->out : text->states);
     }
+    END
 }

@@ -10,7 +10,8 @@ enum {
     PANEL = 16, /* columns side by side */
     MOST_LAYERS = 64,
     MOST_SIZE = 256, /* of a head */
-    MOST_ROWS = 6    /* of one tile */
+    MOST_ROWS = 6,   /* of one tile */
+    MOST_TALL = 32   /* of one tile of bytes */
 };
 
 /* What is multiplied: bytes by signed bytes, by those that are 64 at most, or signed numbers of 16 bits by such. */
@@ -41,6 +42,8 @@ typedef struct {
     float scale, zero;
 } Table;
 
+typedef struct Text Text;
+
 typedef struct {
     int64_t hidden, heads, wide, layers;
     Table words, types, positions;
@@ -48,23 +51,23 @@ typedef struct {
     float epsilon, divisor; /* of the products of queries and keys */
     int16_t limit;          /* of queries and keys as whole numbers: their products must fit into 32 bits */
     Layer layer[MOST_LAYERS];
-    int way;
+    void (*run)(const Text *); /* in the way for which the matrices are packed */
     void *memory;
 } Model;
 
 /* One text, and memory for what is in between. */
-typedef struct {
+struct Text {
     const Model *model;
     const int32_t *ids, *types;
     int64_t tokens, wanted; /* states of so many tokens are asked for, from the first */
     float *out;
     float *states, *sums, *wide; /* tokens × hidden, the same, tokens × max(wide, 3 × hidden) */
-    uint8_t *bytes;              /* tokens × max(wide, hidden) */
+    uint8_t *bytes;              /* tokens × max(wide, hidden), padded to whole tiles of bytes */
     int16_t *queries, *keys, *values, *weights; /* of one head; padded to whole panels */
     int32_t *products; /* of a tile's rows with all keys */
     float *scores;     /* and of these, as floats */
     float *sizes;      /* the largest of queries, keys and values, for each sixteen columns */
-} Text;
+};
 
 /* How a way packs the right-hand side of a product: so many panels side by side, of each a unit at a time. A unit holds
  * neighbours of a column, or (`across`) one row after the other. */
@@ -80,7 +83,15 @@ static inline int64_t packed_at(Packing packing, int64_t rows, int64_t columns, 
     return unit + (packing.across ? row % UNIT * width + inside : inside * UNIT + row % UNIT);
 }
 
+/* Tiles of bytes: the compiler has to know them, and Linux is asked for them (bert.c). */
+#if defined(__x86_64__) && defined(__linux__) && !defined(R2_PORTABLE)
+#if defined(__clang__) ? __clang_major__ >= 12 : __GNUC__ >= 11
+#define TILES
+#endif
+#endif
+
 /* The ways of computing it, a file each. */
+void r2_bert_amx(const Text *text);
 void r2_bert_vnni(const Text *text);
 void r2_bert_avx2(const Text *text);
 void r2_bert_plain(const Text *text);
