@@ -1,6 +1,7 @@
 """Write Mini from its judging projects: `python tools/mini_build.py`.
 
-`judging/mini/<Task>` holds a judging project per task; the corpora lie where they ship. Queries without a relevant
+`judging/mini/<Task>` holds a judging project per task; the corpora lie where they ship. The number in a document's id
+was drawn at random, and a corpus lies in the order of its ids: a place says nothing. Queries without a relevant
 passage are left out. Eight queries of each task, chosen by a hash of their ids among the first that were written, are
 `dev`; the others are `test`. tools/mini_rankings.py comes next.
 """
@@ -9,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import uuid
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -22,7 +22,8 @@ from r2med.judge.final import final_grades, final_judgments, sort_queries
 
 ROOT = Path(__file__).parent.parent
 PROJECTS, TASKS = ROOT / "judging" / "mini", ROOT / "src" / "r2med" / "tasks"
-REVISION, DEV = "2.3", 8
+REVISION, DEV = "2.4", 8
+CANARY = "7d4821e2-ead4-5c35-91ac-a15d8d7db2ef"  # one for all revisions: who searches for it finds them all
 DEV_UP_TO = {"Biology": 34, "Bioinformatics": 34, "Medical-Sciences": 34, "IIYi-Clinical": 48}  # q01 to here; others 35
 ENCYCLOPAEDIA = "encyclopaedia"
 LEFT_OUT = {  # judges found them ambiguous, or no passage that answers them
@@ -108,7 +109,8 @@ set is `{canary}`; it stands here and in no passage.
   persons are fictitious.
 - **Documents first.** What each passage is about, its kind of text, its length,
   its title and whether it names its subject were drawn at random before it was
-  written; writers saw no query. Every passage was read by a second reader
+  written; writers saw no query. Numbers in ids were drawn at random, and the
+  documents of a corpus lie in their order. Every passage was read by a second reader
   against a checklist (numbers, units, drugs, sexes, ages, time courses);
   {corrections} corrections were made and are kept in
   `judging/mini-corrections.jsonl`.
@@ -126,20 +128,18 @@ set is `{canary}`; it stands here and in no passage.
 
 
 def main() -> None:
-    identities, counts, documents_of = [], Counter[str](), dict[str, int]()
+    counts, documents_of = Counter[str](), dict[str, int]()
     entries: dict[str, list[str]] = {"test": [], "dev": []}
     for name, facts in FACTS.items():
         project = open_project(PROJECTS / name)
         final = final_grades(project)
         if final.open:
             raise SystemExit(f"{name}: {len(final.open)} passages have no final grade")
-        identities.append(project.identity)
         usable = sort_queries(project, final.grades).usable
         grades = {(q, d): grade for q, d, grade in final_judgments(project, final.grades, usable).qrels}
         dropped = {f"{name}-{short}" for short in LEFT_OUT.get(name, ())}
         queries = [project.queries[q] for q in project.queries if q in usable and q not in dropped]
-        documents = sum(1 for _ in (TASKS / "mini" / facts.corpus / "corpus.jsonl").open("rb"))
-        documents_of[facts.corpus] = documents
+        documents = documents_of[facts.corpus] = _count(facts.corpus)
         kept = {query.id for query in queries}
         grades = {slot: grade for slot, grade in grades.items() if slot[0] in kept}
         counts.update(judgments=len(grades), relevant=sum(grade > 0 for grade in grades.values()))
@@ -153,17 +153,24 @@ def main() -> None:
             judged = _write(TASKS / "mini" / name / split, some, grades)
             entries[split].append(_entry(name, facts, len(some), documents, judged))
     corrections = sum(1 for _ in (PROJECTS.parent / "mini-corrections.jsonl").open("rb"))
-    _write_datasheet(identities, {**counts, "documents": sum(documents_of.values())}, corrections)
+    _write_datasheet({**counts, "documents": sum(documents_of.values())}, corrections)
     _write_collection("mini", "Mini", "eight original tasks in the shapes of R2MED, built in", "test", entries["test"])
     _write_collection(
         "mini-dev", "Mini, dev", "eight more queries of each task of Mini, to tune and choose on", "dev", entries["dev"]
     )
 
 
-def _write_datasheet(identities: list[str], counts: dict[str, int], corrections: int) -> None:
+def _count(corpus: str) -> int:
+    """How many documents a corpus has; they lie in the order of their ids."""
+    ids = [json.loads(line)["id"] for line in (TASKS / "mini" / corpus / "corpus.jsonl").open("rb")]
+    if ids != sorted(ids):
+        raise SystemExit(f"{corpus}: documents do not lie in the order of their ids")
+    return len(ids)
+
+
+def _write_datasheet(counts: dict[str, int], corrections: int) -> None:
     """What Mini is, how it was made and judged, with its canary string."""
-    canary = uuid.uuid5(uuid.NAMESPACE_URL, "r2med/mini/" + "/".join(identities))
-    text = DATASHEET.format(canary=canary, revision=REVISION, corrections=corrections, **counts)
+    text = DATASHEET.format(canary=CANARY, revision=REVISION, corrections=corrections, **counts)
     write_bytes(TASKS / "mini" / "README.md", text.encode())
 
 

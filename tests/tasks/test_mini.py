@@ -70,7 +70,7 @@ def test_documents_cannot_be_told_relevant_without_the_query() -> None:
         classifier = found["classifier-judged"]
         assert (classifier.value or 1) <= 0.60, task.task
         assert (found["answer-as-query"].value or 1) <= 0.80, task.task
-        for check in ("sort-by-word-length", "sort-by-length"):
+        for check in ("sort-by-word-length", "sort-by-length", "order"):
             assert found[check].verdict == "passes", "an order that does not read the query gains nothing"
     overall = {finding.check: finding for finding in report.overall}
     assert (overall["classifier-judged"].high or 1) <= 0.60
