@@ -22,7 +22,7 @@ from r2med.judge.final import final_grades, final_judgments, sort_queries
 
 ROOT = Path(__file__).parent.parent
 PROJECTS, TASKS = ROOT / "judging" / "mini", ROOT / "src" / "r2med" / "tasks"
-REVISION, DEV = "2.4", 8
+REVISION, DEV = "2.5", 8
 CANARY = "7d4821e2-ead4-5c35-91ac-a15d8d7db2ef"  # one for all revisions: who searches for it finds them all
 DEV_UP_TO = {"Biology": 34, "Bioinformatics": 34, "Medical-Sciences": 34, "IIYi-Clinical": 48}  # q01 to here; others 35
 ENCYCLOPAEDIA = "encyclopaedia"

@@ -79,6 +79,21 @@ def test_figures_by_hand(tmp_path: Path) -> None:
     assert "outside on a" in verdicts["unjudged"].why
 
 
+def test_the_pair_that_needs_most_decides_what_is_detectable(tmp_path: Path) -> None:
+    near = [[i + 2, i] if i % 4 == 0 else [i, i + 2] for i in range(QUERIES)]
+    far = [[i + 2 + other for other in range(i * 5 % 9)] + [i] for i in range(QUERIES)]
+    further = [[i + 2 + other for other in range(i * 7 % 9)] + [i] for i in range(QUERIES)]
+    systems = {"near": near, "far": far, "further": further}
+    found = calibrate([load(make_task(tmp_path / "a", systems, list(systems)))])
+    assert found is not None
+    needed = {pair.systems: pair.detectable or 0 for pair in found.pairs}
+    hardest = max(needed, key=lambda pair: needed[pair])
+    assert needed[hardest] > 1.05 * min(needed.values()) > 0
+    (finding,) = (finding for finding in found.findings if finding.check == "detectable")
+    assert finding.value == needed[hardest]
+    assert " and ".join(hardest) in finding.why
+
+
 def test_equal_systems_are_not_apart(tmp_path: Path) -> None:
     task = load(make_task(tmp_path / "a", {"one": FIRST, "two": FIRST}, ("one", "two")))
     found = calibrate([task])

@@ -108,7 +108,7 @@ LEGEND = (
 )
 CALIBRATION_LEGEND = (
     "BM25, differences: nDCG@10, mean of the tasks. Detectable: the true difference",
-    "that these queries show in four of five cases, of the median pair.",
+    "that these queries show in four of five cases, of the pair that needs most.",
     "Unjudged: of the system and task with the most.",
 )
 

@@ -10,7 +10,6 @@ import math
 from collections.abc import Sequence
 from itertools import combinations
 from pathlib import Path
-from statistics import median
 
 import msgspec
 import numpy as np
@@ -154,17 +153,11 @@ def _findings(
 ) -> list[Finding]:
     queries = sum(len(task.queries) for task in tasks)
     unjudged = max(systems, key=lambda of: of.unjudged_at_10)
-    detectable = sorted(math.inf if pair.detectable is None else pair.detectable for pair in pairs)
-    middle = median(detectable)
+    hardest = max(pairs, key=lambda pair: math.inf if pair.detectable is None else pair.detectable)
     apart = sum(pair.apart for pair in pairs)
     found = [
         _finding("pairs-apart", apart, queries, f"of {len(pairs)}, those whose difference has an interval without 0"),
-        _finding(
-            "detectable",
-            middle if math.isfinite(middle) else None,
-            queries,
-            f"the median of {len(pairs)} pairs; the one that needs most: {detectable[-1]:.3f}",
-        ),
+        _finding("detectable", hardest.detectable, queries, f"of {' and '.join(hardest.systems)}, the most"),
         _finding(
             "unjudged", unjudged.unjudged_at_10, queries, f"of {unjudged.system} on {unjudged.most_unjudged}, the most"
         ),
