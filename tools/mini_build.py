@@ -115,8 +115,9 @@ set is `{canary}`; it stands here and in no passage.
   {corrections} corrections were made and are kept in
   `judging/mini-corrections.jsonl`.
 - **Queries.** Written from lists of subjects, without sight of the passages,
-  then reworded where BM25 found the passages by shared words. No condition or
-  problem is asked for twice, in one task or in two.
+  then, but for the last 30 of each case task, reworded where BM25 found the
+  passages by shared words. No condition or problem is asked for twice, in one
+  task or in two.
 - **Judgments.** The first 20 of six systems, of BM25 and an embedder with the
   answer as query, and all passages on the query's subject were pooled and
   judged 0 to 3 by two judges that saw neither systems, ranks, each other's
