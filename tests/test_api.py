@@ -312,6 +312,12 @@ def test_fuse(biology: Task) -> None:
         r2med.fuse([*runs, runs[0]], biology, "weighted:w=1/0")
 
 
+def test_weights_are_tuned_for_objects_too(biology: Task) -> None:
+    named, own = (r2med.tune(first, "bm25-lucene", tasks=[biology]) for first in ("bm25", r2med.BM25()))
+    assert named == own
+    assert r2med.tune("bm25-lucene", r2med.BM25(), tasks=[biology]).weights == named.weights[::-1]
+
+
 def test_fuse_takes_the_runs_that_rerank_takes(biology: Task, tmp_path: Path) -> None:
     """A run that was read from a file holds the documents that were found, and perhaps fewer queries."""
     made = r2med.BM25().retrieve(biology)
@@ -433,6 +439,7 @@ def test_arguments_that_cannot_be_meant_are_refused(tmp_path: Path) -> None:
         (lambda: r2med.compare(scored, tasks=["Other"]), "choose among stored results"),
         (lambda: r2med.compare(scored, collection="mini"), "choose among stored results"),
         (lambda: r2med.tune("bm25", "bm25-lucene", steps=0), "a step or more"),
+        (lambda: r2med.tune("bm25", object(), tasks=[task]), "does not encode"),
         (lambda: r2med.expand("hyde:smollm2", task, limit=0), "1 or more, not 0"),
         (lambda: r2med.plot_pareto(tmp_path / "a.svg", axis="secs"), "the axis is seconds or cost"),  # type: ignore[arg-type]
         (lambda: r2med.plot_truncation(tmp_path / "a.svg", side="doc"), "document or query"),  # type: ignore[arg-type]

@@ -156,6 +156,15 @@ def test_of_several_splits_the_one_that_is_used_is_said(tmp_path: Path) -> None:
         assert names(str(folder)) == ["notes@dev"]
 
 
+def test_tasks_without_a_split_are_named(tmp_path: Path) -> None:
+    """Their mean would be taken for that of all tasks."""
+    beir_folder(tmp_path / "set" / "both", test="q1\td1\t1\n", dev="q2\td3\t1\n")
+    beir_folder(tmp_path / "set" / "one", test="q1\td1\t1\n")
+    with pytest.warns(UserWarning, match=r"set: 1 task without 'dev' left out \(one\)$"):
+        assert names(f"{tmp_path}/set@dev") == ["both@dev"]
+    assert names(f"{tmp_path}/set@test") == ["both", "one"]
+
+
 def test_a_path_may_hold_an_at_sign(tmp_path: Path) -> None:
     folder = beir_folder(tmp_path / "v@2" / "notes@home", test="q1\td1\t1\n")
     assert names(str(folder)) == ["notes@home"]

@@ -112,6 +112,11 @@ def _system(text: str | Spec | SystemSpec) -> SystemSpec:
     return SystemSpec((text,)) if isinstance(text, Spec) else SystemSpec.typed(text)
 
 
+def _named(given: Component | SystemSpec, builder: Builder) -> str | Spec | SystemSpec:
+    """What was given, an object under the spec that it has as a retriever."""
+    return given if isinstance(given, str | Spec | SystemSpec) else builder.own_retriever(given)
+
+
 def _content(path: str | Path) -> Any:
     from ..core.options import content_at
 
@@ -140,7 +145,7 @@ def _built(
 ) -> Iterator[Prepared]:
     """The systems of a call; objects take part under the specs they have as components."""
     with Builder(options, on_expand=on_expand) as builder:
-        named = [g if isinstance(g, str | Spec | SystemSpec) else builder.own_retriever(g) for g in given]
+        named = [_named(g, builder) for g in given]
         if expand is not None and not isinstance(expand, str | Spec):
             expand = builder.own_expander(expand)
         depth = RERANK_DEPTH
@@ -363,7 +368,7 @@ def tune(
     if steps < 1:
         raise UsageError(f"a grid of weights needs a step or more, not {steps}")
     with Builder(options) as builder:
-        members = [builder.build(_system(retriever)) for retriever in retrievers]
+        members = [builder.build(_system(_named(retriever, builder))) for retriever in retrievers]
         ranked = []
         for ref in resolve_tasks(tasks):
             task = ref.load()

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from ..core import DataError, IdTable, Task, TextColumn, Unavailable, UsageError
 from ..core.files import atomic_folder, exists, typed_path, wrong_files
 from ..core.stores import JoinedStore, Store, open_store
+from ..core.table import counted
 from ..core.untrusted import component
 from .catalogue import (
     TaskEntry,
@@ -257,6 +258,10 @@ def from_path(path: Path, part: str = "") -> list[TaskRef]:
     if not wanted:
         known = dict.fromkeys(ref.split or ref.judged for ref in every)
         raise UsageError(f"{path} has no {part!r} (it has {', '.join(filter(None, known)) or 'no splits'})")
+    without = [refs[0].name for refs in found if not any(ref in wanted for ref in refs)]
+    if without and any(part == ref.judged for ref in wanted):
+        names = f"{', '.join(without[:5])}{', …' if len(without) > 5 else ''}"
+        warnings.warn(f"{path}: {counted(len(without), 'task')} without {part!r} left out ({names})", stacklevel=2)
     return wanted
 
 
