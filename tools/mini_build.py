@@ -3,7 +3,8 @@
 `judging/mini/<Task>` holds a judging project per task; the corpora lie where they ship. The number in a document's id
 was drawn at random, and a corpus lies in the order of its ids: a place says nothing. Queries without a relevant
 passage are left out. Eight queries of each task, chosen by a hash of their ids among the first that were written, are
-`dev`; the others are `test`. tools/mini_rankings.py comes next.
+`dev`; the others are `test`. tools/mini_rankings.py comes next; after a change of texts
+or queries tools/mini_pool.py comes first.
 """
 
 from __future__ import annotations
@@ -22,11 +23,12 @@ from r2med.judge.final import final_grades, final_judgments, sort_queries
 
 ROOT = Path(__file__).parent.parent
 PROJECTS, TASKS = ROOT / "judging" / "mini", ROOT / "src" / "r2med" / "tasks"
-REVISION, DEV = "2.5", 8
+REVISION, DEV = "2.6", 8
 CANARY = "7d4821e2-ead4-5c35-91ac-a15d8d7db2ef"  # one for all revisions: who searches for it finds them all
 DEV_UP_TO = {"Biology": 34, "Bioinformatics": 34, "Medical-Sciences": 34, "IIYi-Clinical": 48}  # q01 to here; others 35
 ENCYCLOPAEDIA = "encyclopaedia"
-LEFT_OUT = {  # judges found them ambiguous, or no passage that answers them
+LEFT_OUT = {  # judges found them ambiguous, or no passage that answers them; q55 of Bioinformatics asks what q09 asks
+    "Bioinformatics": ("q55",),
     "MedQA-Diag": ("q50",),
     "PMC-Treatment": ("q02", "q23", "q30", "q32", "q33"),
 }
@@ -110,14 +112,15 @@ set is `{canary}`; it stands here and in no passage.
 - **Documents first.** What each passage is about, its kind of text, its length,
   its title and whether it names its subject were drawn at random before it was
   written; writers saw no query. Numbers in ids were drawn at random, and the
-  documents of a corpus lie in their order. Every passage was read by a second reader
-  against a checklist (numbers, units, drugs, sexes, ages, time courses);
-  {corrections} corrections were made and are kept in
-  `judging/mini-corrections.jsonl`.
+  documents of a corpus lie in their order. Every passage was read by a second and
+  later by a third reader against a checklist (numbers, units, drugs, sexes, ages,
+  time courses); {corrections} corrections were made and are kept in
+  `judging/mini-corrections.jsonl`. 48 cases, drawn at random, were then made
+  longer, as real ones vary more.
 - **Queries.** Written from lists of subjects, without sight of the passages,
   then, but for the last 30 of each case task, reworded where BM25 found the
-  passages by shared words. No condition or problem is asked for twice, in one
-  task or in two.
+  passages by shared words. Titles of posts were written by somebody who saw the
+  posts alone. No condition or problem is asked for twice, in one task or in two.
 - **Judgments.** The first 20 of six systems, of BM25 and an embedder with the
   answer as query, and all passages on the query's subject were pooled and
   judged 0 to 3 by two judges that saw neither systems, ranks, each other's

@@ -112,15 +112,24 @@ def test_no_query_denies_its_distractors_one_by_one() -> None:
             assert not denied.search(query.text), query.id
 
 
+@pytest.mark.parametrize("name", TASKS[:3])
+def test_most_posts_have_titles(name: str) -> None:
+    posts = [query.text for part in ("mini", "mini-dev") for query in load(f"{part}/{name}").queries]
+    titles = [post.partition("\n")[0] for post in posts if "\n" in post]
+    assert sum(len(title) <= 100 for title in titles) >= len(posts) / 2
+
+
 def test_it_takes_little_of_the_wheel() -> None:
     texts = [path.read_bytes() for path in CORPORA.rglob("*.jsonl")]
     assert sum(len(zlib.compress(text)) for text in texts) <= 3_500_000
 
 
 def test_texts_vary_and_bear_no_answer() -> None:
-    for name in ("encyclopaedia", *TASKS[:3]):
+    corpora = [folder.name for folder in CORPORA.iterdir() if (folder / "corpus.jsonl").exists()]
+    assert len(corpora) == 6
+    for name in corpora:
         lengths = [len(text.split()) for text in corpus(name)]
-        assert np.std(lengths) / np.mean(lengths) >= 0.30
+        assert np.std(lengths) / np.mean(lengths) >= 0.30, name
     for name in TASKS:
         for query in (*load(f"mini/{name}").queries, *load(f"mini-dev/{name}").queries):
             assert query.answer
