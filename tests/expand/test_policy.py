@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+import r2med
 from r2med.core import Task, UnknownName, UsageError
 from r2med.core.options import Options
 from r2med.core.queries import Queries, QueryText
@@ -110,6 +112,17 @@ def test_what_r2med_published() -> None:
         assert chosen("lamer", "lexical", "r2med", marking=marking) == name
         assert policy_for(nothing("lamer", model={"marking": marking}), "lexical", "r2med").name == name
         assert chosen("lamer", "lexical", marking=marking) == "query+passages"
+
+
+def test_a_chain_of_models_with_other_marks_is_not_read_as_one(task: Task) -> None:
+    """All answers were read by the marks of the first model's."""
+    think, plain = ({"model": {"marking": marking}} for marking in ("think", "none"))
+    for policy in ("r2med", "passages.r2med"):
+        with pytest.raises(UsageError, match="this chain has think, none"):
+            queries_for(BM25(), task, replace(made(task), description={**think, "then": [plain]}), policy)
+        for then in ([think], [{"method": "rm3"}], [{"replay": "a", "marking": "think"}]):
+            queries_for(BM25(), task, replace(made(task), description={**think, "then": then}), policy)
+    queries_for(BM25(), task, replace(made(task), description={**think, "then": [plain]}))
 
 
 def test_what_is_searched_with_is_not_the_task(task: Task) -> None:
@@ -250,3 +263,10 @@ def test_a_mean_is_over_the_vectors_as_they_are(task: Task) -> None:
         vectors = index._encode(expanded_queries(task, made, POLICIES[policy])).values
         np.testing.assert_allclose(vectors[0], expected, atol=1e-6)
     assert np.linalg.norm(one) != pytest.approx(np.linalg.norm(two)), "or the test shows nothing"
+
+
+def test_such_a_chain_is_refused_before_a_model_is_asked() -> None:
+    chain = "hyde:r1-qwen-32b+query2doc:qwen-7b"
+    with pytest.raises(UsageError, match="one kind of chat model"):
+        r2med.plan(*r2med.systems("bm25", expand=chain, policy="r2med"), tasks="mini@1/Biology")
+    assert r2med.plan(*r2med.systems("bm25", expand=chain), tasks="mini@1/Biology")

@@ -6,7 +6,7 @@ more than the choice of LLM does, so it is never implied by code: it has a name,
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 import msgspec
@@ -115,7 +115,7 @@ def policy_for(expansions: Expansions, kind: str, name: str | None = None, *, mo
     own = expansions.policies.get(kind) or expansions.policies.get(OTHER, JOINED[OTHER])
     chosen = name or own
     if chosen == R2MED:
-        reasoning = _marking(expansions) in REASONING
+        reasoning = _marking(expansions.description) in REASONING
         published = published_policy(expansions.method, kind, model=model, reasoning=reasoning)
         chosen = published or (own if own != R2MED else JOINED[OTHER])
     if chosen not in POLICIES:
@@ -149,11 +149,21 @@ def policy_settings(name: str) -> dict[str, object]:
     return policy.describe() if policy is not None and policy.published else {}
 
 
-def _marking(expansions: Expansions) -> object:
-    """How the chat model marks its reasoning."""
-    described = expansions.description
+def _marking(description: Mapping[str, object]) -> str:
+    """How the chat model marks its reasoning; several that mark it in different ways are refused."""
+    then = description.get("then")
+    described = [description, *(then if isinstance(then, list) else [])]
+    found = dict.fromkeys(str(marking) for each in described if (marking := _own_marking(each)) is not None)
+    if len(found) > 1:
+        kinds = ", ".join(found)
+        raise UsageError(f"R2MED's policies read the answers of one kind of chat model; this chain has {kinds}")
+    return next(iter(found), "")
+
+
+def _own_marking(described: Mapping[str, object]) -> object:
+    """How the chat model of one method marks its reasoning; None where there is no model."""
     model = described.get("model")
-    return described.get("marking") or (model.get("marking") if isinstance(model, dict) else "")
+    return described.get("marking") or (model.get("marking") if isinstance(model, dict) else None)
 
 
 def expanded_queries(
@@ -162,7 +172,7 @@ def expanded_queries(
     """What a retriever searches with; the raw query where nothing usable was generated."""
     expansions.check_covers(task)
     feedback = tuple(f for f in expansions.feedback if f.kind == kind)
-    marking = str(_marking(expansions) or "")
+    marking = _marking(expansions.description) if policy.published else ""
     texts = [
         _texts(query.text, texts_of(expansions.of(query.id), policy, marking), policy, separator)
         for query in task.queries
@@ -224,10 +234,12 @@ def feedback_kind(spec: Spec) -> str | None:
     return target.kind if isinstance(target, type) and issubclass(target, FeedsBack) else None
 
 
-def check_feedback(expander: Expander, retrievers: Sequence[tuple[str, str]], policy: str | None) -> None:
-    """Refuse feedback that no retriever (name, kind) of a system can search with, and a policy where no texts are."""
+def check_expander(expander: Expander, retrievers: Sequence[tuple[str, str]], policy: str | None) -> None:
+    """Refuse feedback that no retriever (name, kind) of a system can search with, and a policy that fits no text."""
     if policy is not None and not expander.makes_text:
         raise UsageError(f"{expander.name} makes no texts: leave out the policy")
+    if policy == R2MED or (policy in POLICIES and POLICIES[policy].published):
+        _marking(expander.describe())
     kinds = {kind for _, kind in retrievers}
     for step in steps_of(expander):
         wanted = feedback_kind(step.spec)

@@ -25,7 +25,7 @@ from ..core.registry import Registry
 from ..core.spec import LINK, Spec, SpecData
 from ..expand import Expander, as_expander, expanders
 from ..expand.contract import steps_of
-from ..expand.policy import check_feedback, policy_settings
+from ..expand.policy import check_expander, policy_settings
 from ..fuse import Fusion, fusions
 from ..llm import Chat, Retry, chats
 from ..rerank import DEPTH, Reranker, Rest, as_reranker, rerankers
@@ -189,7 +189,7 @@ class System:
         if self.expander is not None and stored is not None:
             raise UsageError(f"{stored.name} is a stored ranking: expanded queries cannot change it")
         if self.expander is not None:
-            check_feedback(self.expander, [(r.name, r.kind) for r in self.retrievers], self.policy)
+            check_expander(self.expander, [(r.name, r.kind) for r in self.retrievers], self.policy)
 
     @property
     def spec(self) -> SystemSpec:
