@@ -171,6 +171,25 @@ def test_the_store_keeps_turns_and_outcome(server: ChatServer, make_chat: MakeCh
     assert SearchO1(make_chat("gpt4")).plan(task).cost
 
 
+def test_a_tool_that_says_something_else_of_the_task_has_a_store_of_its_own(make_chat: MakeChat, task: Task) -> None:
+    """The outcome of the old tool was taken for that of the new one."""
+
+    class Tool(r2med.BM25):
+        edition = 0
+
+        def task_facts(self, task: Task) -> dict[str, object]:
+            return {"edition": self.edition} if self.edition else {}
+
+    stores = []
+    for edition in range(3):
+        agent = SearchR1(make_chat())
+        agent.retriever = tool = Tool()
+        tool.edition = edition
+        stores.append(agent.plan(task).store)
+    assert len(set(stores)) == 3
+    assert stores[0] == SearchR1(make_chat()).plan(task).store
+
+
 CODE = """
 import r2med
 from r2med.core.options import Options

@@ -115,7 +115,8 @@ class Searching(Expander):
 
     def store_key(self, prompt: Prompt, task: Task) -> StoreKey:
         """Where turns and outcomes are kept."""
-        settings = {**self.own_settings(), "clean": not self.given.raw}
+        facts = self.task_facts(task)
+        settings = {**self.own_settings(), "clean": not self.given.raw, **({"task": facts} if facts else {})}
         return StoreKey.of(self.method, self.chat, prompt.hash, self.sampling, task.fingerprint, settings)
 
     def open_store(self, prompt: Prompt, task: Task, *, read_only: bool = False) -> GenerationStore:
