@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 import csv
+import re
 from collections import defaultdict
 from pathlib import Path
 
 import pytest
 
+import r2med.results.ledger
 from r2med.core import DataError, UnknownName, UsageError
 from r2med.core.table import points
 from r2med.results.ledger import Ledger, ledger, read_ledger
@@ -178,6 +180,9 @@ def test_no_system_twice() -> None:
 
 
 def test_our_own_figures_are_rounded_once() -> None:
-    """A table rounds them to two decimals of points: six kept ones would round 32.5350… down."""
-    lucene = ledger().find("bm25-lucene", "mini", "default")
-    assert points(lucene.tasks("recall_at_10")["Bioinformatics"]) == "32.54"
+    """A table rounds them to two decimals of points: of 0.32535004, six kept ones would be rounded down."""
+    assert (points(0.3253500400), points(0.325350)) == ("32.54", "32.53")
+    kept = (Path(r2med.results.ledger.__file__).parent / "mini.toml").read_text("utf-8")
+    values = re.findall(r"(?<=[\[ ])[01]\.(\d+)(?=[,\]])", kept)
+    assert len(values) == 2 * 4 * 8
+    assert {len(decimals) for decimals in values} == {10}
