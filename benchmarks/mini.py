@@ -32,6 +32,7 @@ SYSTEMS = (
 )  # fmt: skip
 LEXICAL = ["bm25:k1=0.4,b=0.2", "bm25-lucene:k1=0.4,b=0", "bm25:analyzer=whitespace", "bm25-lucene:analyzer=regex"]
 RESAMPLES = 2_000
+DEPTH = 1_000
 
 
 def agreement() -> None:
@@ -141,6 +142,41 @@ def pooled() -> None:
         )
 
 
+def between_queries(tasks: Sequence[str]) -> None:
+    """What BM25 gains by looking at the other queries: what they score as well as this one is taken off."""
+    import r2med
+    from r2med.core import Run
+    from r2med.scoring import MAIN, rescored
+
+    print("\n| Task | Documents relevant to some query, % | BM25 | Less other queries | Gain |")
+    print("|:---|---:|---:|---:|---:|")
+    rng = np.random.default_rng(0)
+    for task in (task for name in tasks for task in r2med.load_all(name)):
+        run = r2med.BM25().retrieve(task, depth=DEPTH)
+        ids, rows = list(task.documents.ids), {query_id: row for row, query_id in enumerate(task.query_ids)}
+        scores = np.zeros((len(rows), len(ids)))
+        for query_id, hits in run:
+            scores[rows[query_id], [task.documents.ids.position(hit.doc_id) for hit in hits]] = [h.score for h in hits]
+        scores = (scores - scores.mean(axis=1, keepdims=True)) / scores.std(axis=1, keepdims=True)
+        powers, columns = np.exp(scores), np.arange(len(ids))
+        others, most = powers.sum(axis=0) - powers, powers.argmax(axis=0)
+        powers[most, columns] = 0
+        others[most, columns] = powers.sum(axis=0)  # taken off the sum, a large one would leave nothing of it
+        scores -= np.log(others / (len(rows) - 1))
+        best = np.argsort(-scores, axis=1)[:, :10]
+        other = Run.from_rankings({
+            query_id: [(ids[at], float(scores[row, at])) for at in best[row]] for query_id, row in rows.items()
+        }).on(task.documents.ids, query_ids=task.query_ids)  # fmt: skip
+        values = [np.array(list(rescored(each, task.qrels, MAIN).values())) for each in (run, other)]
+        gain = values[1] - values[0]
+        low, high = np.quantile(rng.choice(gain, (RESAMPLES, len(gain))).mean(axis=1), [0.025, 0.975])
+        relevant = len({at for query_id in rows for at in task.positives(query_id)}) / len(ids)
+        print(
+            f"| {task.full_name} | {100 * relevant:.0f} | {100 * values[0].mean():.1f} | {100 * values[1].mean():.1f} "
+            f"| {100 * gain.mean():+.1f} ({100 * low:+.1f} to {100 * high:+.1f}) |"
+        )
+
+
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("--real", nargs="+", metavar="FOLDER", help="Real sets, or a Nano group of them.")
@@ -148,6 +184,7 @@ def main() -> None:
     given = arguments.parse_args()
     agreement()
     pooled()
+    between_queries(["mini", *(given.real or [])])
     if given.real:
         words = [name for name in SYSTEMS if "bge" not in name and "minilm" not in name]
         means = ranking(given.real, [*words, *LEXICAL] if given.lexical else SYSTEMS)

@@ -27,6 +27,7 @@ def test_figures_are_those_computed_by_hand() -> None:
         "positives_max": 2,
         "multi_positive_queries": 1,
         "multi_positive_share": pytest.approx(1 / 3),
+        "relevant_documents": 2,  # d1 twice, d2; q9 is no query of the task
         "query_words_mean": 2.0,  # 2, 1, 3
         "document_words_mean": pytest.approx(7 / 3),  # 4, 1, 2: the title is not counted
         "query_chars_mean": pytest.approx(17 / 3),  # 7, 5, 5

@@ -161,15 +161,17 @@ def stats(paths: tuple[str, ...], specs: tuple[str, ...], as_json: bool) -> None
         emit(measured)
         return
     print_table(
-        ["Task", "#Q", "#D", "Pos.", "min/med/max", ">1 pos.", "Q words", "D words", "Q chars", "D chars"],
+        ["Task", "#Q", "#D", "Pos.", "min/med/max", ">1 pos.", "D used", "Q words", "D words", "Q chars", "D chars"],
         [
             [s.task, f"{s.queries:,}", f"{s.documents:,}", f"{s.positives_mean:.1f}",
              f"{s.positives_min}/{s.positives_median:g}/{s.positives_max}", f"{100 * s.multi_positive_share:.0f} %",
+             f"{100 * s.relevant_documents / s.documents:.0f} %",
              f"{s.query_words_mean:.1f}", f"{s.document_words_mean:.1f}",
              f"{s.query_chars_mean:.0f}", f"{s.document_chars_mean:.0f}"]
             for s in measured
         ],
-        caption="Pos.: mean positives a query; words are separated by white space.",
+        caption="Pos.: mean positives a query; D used: documents that are relevant to some query; "
+        "words are separated by white space.",
     )  # fmt: skip
 
 

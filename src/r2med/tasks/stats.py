@@ -33,6 +33,7 @@ class Stats(msgspec.Struct):
     positives_max: int
     multi_positive_queries: int
     multi_positive_share: float
+    relevant_documents: int  # to some query of the task
     query_words_mean: float
     document_words_mean: float
     query_chars_mean: float
@@ -59,6 +60,7 @@ def stats(task: Task) -> Stats:
         positives_max=int(per_query.max()),
         multi_positive_queries=multiple,
         multi_positive_share=multiple / len(per_query),
+        relevant_documents=len({at for query in task.queries for at in task.positives(query.id)}),
         query_words_mean=float(task.query_texts.word_counts().mean()),
         document_words_mean=float(task.documents.texts.word_counts().mean()),
         query_chars_mean=float(task.query_texts.char_lengths().mean()),
