@@ -23,14 +23,19 @@ from r2med.judge.final import final_grades, final_judgments, sort_queries
 
 ROOT = Path(__file__).parent.parent
 PROJECTS, TASKS = ROOT / "judging" / "mini", ROOT / "src" / "r2med" / "tasks"
-REVISION, DEV = "2.6", 8
+REVISION, DEV = "2.7", 8
 CANARY = "7d4821e2-ead4-5c35-91ac-a15d8d7db2ef"  # one for all revisions: who searches for it finds them all
 DEV_UP_TO = {"Biology": 34, "Bioinformatics": 34, "Medical-Sciences": 34, "IIYi-Clinical": 48}  # q01 to here; others 35
 ENCYCLOPAEDIA = "encyclopaedia"
-LEFT_OUT = {  # judges found them ambiguous, or no passage that answers them; q55 of Bioinformatics asks what q09 asks
-    "Bioinformatics": ("q55",),
+LEFT_OUT = {  # judges found them ambiguous or unanswered
     "MedQA-Diag": ("q50",),
     "PMC-Treatment": ("q02", "q23", "q30", "q32", "q33"),
+}
+TWINS = {  # they ask for what another query asks for, in this task or in another
+    "Bioinformatics": ("q40", "q55", "q61"),
+    "PMC-Treatment": ("q39",),
+    "PMC-Clinical": ("q54", "q57"),
+    "IIYi-Clinical": ("q63", "q78"),
 }
 
 
@@ -141,7 +146,7 @@ def main() -> None:
             raise SystemExit(f"{name}: {len(final.open)} passages have no final grade")
         usable = sort_queries(project, final.grades).usable
         grades = {(q, d): grade for q, d, grade in final_judgments(project, final.grades, usable).qrels}
-        dropped = {f"{name}-{short}" for short in LEFT_OUT.get(name, ())}
+        dropped = {f"{name}-{short}" for short in (*LEFT_OUT.get(name, ()), *TWINS.get(name, ()))}
         queries = [project.queries[q] for q in project.queries if q in usable and q not in dropped]
         documents = documents_of[facts.corpus] = _count(facts.corpus)
         kept = {query.id for query in queries}

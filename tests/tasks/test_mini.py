@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import zlib
+from collections import Counter
 from functools import cache
 from pathlib import Path
 
@@ -102,7 +103,14 @@ def test_the_rankings_that_ship_are_those_of_these_texts() -> None:
 
 
 def test_no_problem_comes_twice() -> None:
-    assert not find_twins([*load_all("mini"), *load_all("mini-dev")])
+    """Answers may be drugs or outlooks: what each query is about was written down by readers of the queries alone."""
+    tasks = [*load_all("mini"), *load_all("mini-dev")]
+    assert not find_twins(tasks)
+    lines = (ROOT / "judging" / "mini-conditions.jsonl").read_text("utf-8").splitlines()
+    conditions = {read["id"]: read["condition"] for read in map(json.loads, lines)}
+    assert set(conditions) == {query.id for task in tasks for query in task.queries}
+    named = Counter(conditions.values())
+    assert [condition for condition, times in named.items() if times > 1] == []
 
 
 def test_no_query_denies_its_distractors_one_by_one() -> None:
