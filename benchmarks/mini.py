@@ -20,6 +20,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from r2med.core import Task
     from r2med.scoring.measures import Float64
 
 PROJECTS = Path(__file__).parents[1] / "judging" / "mini"
@@ -33,6 +36,7 @@ SYSTEMS = (
 LEXICAL = ["bm25:k1=0.4,b=0.2", "bm25-lucene:k1=0.4,b=0", "bm25:analyzer=whitespace", "bm25-lucene:analyzer=regex"]
 RESAMPLES = 2_000
 DEPTH = 1_000
+DRAWS = 20
 
 
 def agreement() -> None:
@@ -143,38 +147,56 @@ def pooled() -> None:
 
 
 def between_queries(tasks: Sequence[str]) -> None:
-    """What BM25 gains by looking at the other queries: what they score as well as this one is taken off."""
-    import r2med
-    from r2med.core import Run
-    from r2med.scoring import MAIN, rescored
+    """What BM25 gains by looking at the other queries: what a document scores for them is taken off.
 
-    print("\n| Task | Documents relevant to some query, % | BM25 | Less other queries | Gain |")
-    print("|:---|---:|---:|---:|---:|")
+    The gain with a quarter of the queries says how much comes from documents that are relevant to another query.
+    """
+    import r2med
+
+    print("\n| Task | Documents relevant to some query, % | BM25 | Less other queries | Gain | With a quarter |")
+    print("|:---|---:|---:|---:|---:|---:|")
     rng = np.random.default_rng(0)
     for task in (task for name in tasks for task in r2med.load_all(name)):
         run = r2med.BM25().retrieve(task, depth=DEPTH)
-        ids, rows = list(task.documents.ids), {query_id: row for row, query_id in enumerate(task.query_ids)}
-        scores = np.zeros((len(rows), len(ids)))
-        for query_id, hits in run:
-            scores[rows[query_id], [task.documents.ids.position(hit.doc_id) for hit in hits]] = [h.score for h in hits]
+        scores = np.zeros((len(task.queries), len(task.documents)))
+        for row, query_id in enumerate(task.query_ids):
+            hits = run.of(query_id)
+            scores[row, [task.documents.ids.position(hit.doc_id) for hit in hits]] = [hit.score for hit in hits]
         scores = (scores - scores.mean(axis=1, keepdims=True)) / scores.std(axis=1, keepdims=True)
-        powers, columns = np.exp(scores), np.arange(len(ids))
-        others, most = powers.sum(axis=0) - powers, powers.argmax(axis=0)
-        powers[most, columns] = 0
-        others[most, columns] = powers.sum(axis=0)  # taken off the sum, a large one would leave nothing of it
-        scores -= np.log(others / (len(rows) - 1))
-        best = np.argsort(-scores, axis=1)[:, :10]
-        other = Run.from_rankings({
-            query_id: [(ids[at], float(scores[row, at])) for at in best[row]] for query_id, row in rows.items()
-        }).on(task.documents.ids, query_ids=task.query_ids)  # fmt: skip
-        values = [np.array(list(rescored(each, task.qrels, MAIN).values())) for each in (run, other)]
-        gain = values[1] - values[0]
+        every = np.flatnonzero([bool(task.qrels.of(query_id)) for query_id in task.query_ids])  # that are judged
+        alone, gain = ndcg(task, scores[every], every), less_others(task, scores, every)
         low, high = np.quantile(rng.choice(gain, (RESAMPLES, len(gain))).mean(axis=1), [0.025, 0.975])
-        relevant = len({at for query_id in rows for at in task.positives(query_id)}) / len(ids)
+        fewer = [less_others(task, scores, rng.permutation(every)[: len(every) // 4]).mean() for _ in range(DRAWS)]
+        relevant = len({at for query in task.queries for at in task.positives(query.id)}) / len(task.documents)
         print(
-            f"| {task.full_name} | {100 * relevant:.0f} | {100 * values[0].mean():.1f} | {100 * values[1].mean():.1f} "
-            f"| {100 * gain.mean():+.1f} ({100 * low:+.1f} to {100 * high:+.1f}) |"
+            f"| {task.full_name} | {100 * relevant:.0f} | {100 * alone.mean():.1f} | {100 * (alone + gain).mean():.1f} "
+            f"| {100 * gain.mean():+.1f} ({100 * low:+.1f} to {100 * high:+.1f}) | {100 * np.mean(fewer):+.1f} |"
         )
+
+
+def less_others(task: Task, scores: Float64, rows: npt.NDArray[np.intp]) -> Float64:
+    """What some queries gain when each document loses what it scores for the others of them."""
+    powers, columns = np.exp(scores[rows]), np.arange(scores.shape[1])
+    others, most = powers.sum(axis=0) - powers, powers.argmax(axis=0)
+    powers[most, columns] = 0
+    others[most, columns] = powers.sum(axis=0)  # taken off the sum, a large one would leave nothing of it
+    changed = scores[rows] - np.log(others / (len(rows) - 1))
+    return ndcg(task, changed, rows) - ndcg(task, scores[rows], rows)
+
+
+def ndcg(task: Task, scores: Float64, rows: npt.NDArray[np.intp]) -> Float64:
+    """nDCG@10 of some queries, by the scores of all documents."""
+    from r2med.core import Run
+    from r2med.scoring import MAIN, rescored
+
+    asked = [task.query_ids[row] for row in rows]
+    best = np.argsort(-scores, axis=1)[:, :10]
+    ranked = Run.from_rankings({
+        query_id: [(task.documents.ids[at], float(of[at])) for at in places]
+        for query_id, places, of in zip(asked, best.tolist(), scores, strict=True)
+    }).on(task.documents.ids, query_ids=asked)  # fmt: skip
+    values = rescored(ranked, task.qrels, MAIN)
+    return np.array([values[query_id] for query_id in asked])
 
 
 def main() -> None:
