@@ -3,7 +3,8 @@
 The corpora are read from where they ship; FILE is a JSON object of queries' new texts by their ids. For each task OUT
 gets a judging project with every pair that was judged, all that its systems now find in their first 20, and the
 judges' journals; `OUT/<task>.new.jsonl` lists the pairs that nobody has judged. A quoted sentence that no longer stands
-is cut to its longest run of words that does, and told. Once the new pairs are judged, the project replaces the one in
+is cut to its longest run of words that does, and told. Grades of a text that changed are carried over, and named: if
+the change matters, they have to be given again. Once the new pairs are judged, the project replaces the one in
 `judging/mini`; tools/mini_build.py comes next.
 """
 
@@ -80,6 +81,11 @@ def pool_again(name: str, out: Path, changed: Mapping[str, str]) -> None:
     new = sorted(set(slots) - set(judged))
     write_bytes(out / f"{name}.new.jsonl", b"".join(msgspec.json.encode(slot) + b"\n" for slot in new))
     print(f"{name}: {len(slots):,} pairs, {len(new):,} of them to judge")
+    changed_queries = [key for key, query in old.queries.items() if made.queries[key] != query]
+    changed_passages = [key for key, text in old.passages.items() if made.passages.get(key, text) != text]
+    for kind, keys in (("queries", changed_queries), ("passages", changed_passages)):
+        if keys:
+            print(f"  {kind} whose grades were given for another text: {', '.join(keys)}")
 
 
 def _carry(journal: Journal, made: Project) -> None:
@@ -109,6 +115,9 @@ def main() -> None:
     parser.add_argument("--queries", type=Path)
     given = parser.parse_args()
     changed: dict[str, str] = json.loads(given.queries.read_text("utf-8")) if given.queries else {}
+    known = {query_id for folder in PROJECTS.iterdir() for query_id in open_project(folder).queries}
+    if unknown := sorted(set(changed) - known):
+        parser.error(f"no query of Mini: {', '.join(unknown)}")
     for name in given.tasks:
         pool_again(name, given.out, changed)
 
